@@ -31,7 +31,7 @@ def is_sane(found: wire.Described) -> bool:
     """Whether every name is one for C, every dtype known, and every number within reason: it may be anything that a file's author wrote."""
     tensors = (*found.inputs, *found.outputs, *found.weights)
     names = [one.name for one in tensors]
-    ranks = {one.name: len(one.shape) for one in found.inputs}
+    ranks = {one.name: len(one.shape) for one in (*found.inputs, *found.outputs)}
     return (
         0 < len(found.outputs) <= len(tensors) <= TENSOR_LIMIT
         and len(set(names)) == len(names)

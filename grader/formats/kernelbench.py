@@ -117,7 +117,8 @@ def with_description(problem: Problem, found: wire.Described) -> Problem:
 
 
 def _strides_sentence(found: wire.Described) -> str:
-    strides = ", ".join(f"{name} has strides {values}" for name, values in found.strides.items())
+    names = {one.name for one in found.inputs}
+    strides = ", ".join(f"{name} has strides {values}" for name, values in found.strides.items() if name in names)
     return f"Inputs that are not contiguous: {strides}, in elements. A raw kernel gets a pointer to the first.\n\n" if strides else ""
 
 

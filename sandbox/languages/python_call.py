@@ -48,7 +48,7 @@ def bind(kernel: Kernel, call: Call, job: wire.RunnerJob, arena: Arena, make_obj
             arguments = list(pytree.build(job.templates[call.template], inputs)) if listed else inputs
             return Bound(
                 launch=lambda: kernel(*arguments),
-                finish=lambda result: torch_extension.copy_out(result, targets, job),
+                finish=lambda result: torch_extension.copy_out(result, targets, job, call.outputs),
                 blank=torch_extension.blank(targets, call),
             )
 

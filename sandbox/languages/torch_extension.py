@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +102,7 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
             arguments = list(pytree.build(job.templates[call.template], arguments))
         return Bound(
             launch=lambda: function(*arguments),
-            finish=lambda result: copy_out(result, targets, job),
+            finish=lambda result: copy_out(result, targets, job, call.outputs),
             blank=blank(targets, call),
         )
 
@@ -185,15 +185,19 @@ def blank(targets: list[torch.Tensor], call: Call) -> Callable[[], None] | None:
     return copy
 
 
-def copy_out(result: object, targets: list[torch.Tensor], job: wire.RunnerJob, *, widens: bool = False) -> None:
-    """Copy what the kernel returned into the output arena; one tensor, or a tuple or list of them. widens: float32 is taken for float64,
+def copy_out(result: object, targets: list[torch.Tensor], job: wire.RunnerJob, slots: Sequence[Slot] = (), *, widens: bool = False) -> None:
+    """Copy what the kernel returned into the output arena; one tensor, or a tuple or list of them. slots: with strides that a tensor may
+    have as well. widens: float32 is taken for float64,
     for formats whose references compute in float64 only to be exact."""
     import torch
 
     results = list(result) if isinstance(result, (tuple, list)) else [result]
     if len(results) != len(targets):
         raise LaunchRefused(Status.WRONG_SHAPE, f"the kernel returned {len(results)} outputs; the problem has {len(targets)}")
-    for value, target, tensor in zip(results, targets, job.outputs, strict=False):  # there may be outputs that this workload does not have
+    strides = [slot.strides for slot in slots] or [()] * len(targets)
+    for value, target, tensor, allowed in zip(
+        results, targets, job.outputs, strides, strict=False
+    ):  # there may be outputs that this workload does not have
         if not isinstance(value, torch.Tensor):
             raise LaunchRefused(Status.WRONG_DTYPE, f"output {tensor.name!r} is a {type(value).__name__}; return a torch.Tensor")
         if value.dtype != target.dtype and not (widens and (value.dtype, target.dtype) == (torch.float32, torch.float64)):
@@ -203,7 +207,7 @@ def copy_out(result: object, targets: list[torch.Tensor], job: wire.RunnerJob, *
         if value.shape != target.shape:
             sentence = f"output {tensor.name!r} has shape {tuple(value.shape)}; the problem asks for {tuple(target.shape)}"
             raise LaunchRefused(Status.WRONG_SHAPE, sentence)
-        if value.layout != torch.strided or value.device != target.device or not _lies_plainly(value, target):
+        if value.layout != torch.strided or value.device != target.device or not _lies_plainly(value, target, allowed):
             # A view would leave its work to the copy, which everybody is forgiven.
             sentence = f"output {tensor.name!r} is not a contiguous tensor on the device; return one, such as by .contiguous()"
             raise LaunchRefused(Status.WRONG_SHAPE, sentence)
@@ -219,9 +223,9 @@ def copy_out(result: object, targets: list[torch.Tensor], job: wire.RunnerJob, *
             target.copy_(value)
 
 
-def _lies_plainly(value: torch.Tensor, target: torch.Tensor) -> bool:
-    """Whether a tensor is contiguous, or lies in memory as the target does."""
-    sizes = zip(value.shape, value.stride(), target.stride(), strict=True)
+def _lies_plainly(value: torch.Tensor, target: torch.Tensor, allowed: tuple[int, ...]) -> bool:
+    """Whether a tensor is contiguous, or lies in memory as is allowed or as the target does."""
+    sizes = zip(value.shape, value.stride(), allowed or target.stride(), strict=True)
     return value.is_contiguous() or all(own == wanted for size, own, wanted in sizes if size > 1)
 
 

@@ -111,7 +111,7 @@ assert ctypes.sizeof(_Page) <= GATE_BYTES
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
     """Where a tensor lies in the arena; scalar instead where shape is (). item_bytes: of an output's element, in a call with reuse.
-    strides: in elements, of an input that is not contiguous; () of every other tensor."""
+    strides: in elements, of an input that is not contiguous; of an output, which is, those that a returned tensor may have; else ()."""
 
     offset: int
     shape: tuple[int, ...]

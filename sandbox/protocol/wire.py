@@ -227,7 +227,8 @@ class Workload:
     device_kind: the one kind of device that it is meant for; "": every kind. tolerance: its own; None: the problem's.
     arguments: what the problem's own generator is called with, as a JSON object; "": the inputs come from their distributions.
     distributions: of inputs, by name, that differ from the problem's.
-    strides: in elements, of the inputs, by name, that the problem's own code makes and that are not contiguous.
+    strides: in elements, by name, of the inputs that the problem's own code makes and that are not contiguous, and of such outputs of the
+    reference: a kernel may return one that lies so, too.
     """
 
     workload_id: str

@@ -8,7 +8,7 @@ import pytest
 
 from sandbox.launch.kernel import LaunchRefused
 from sandbox.protocol import wire
-from sandbox.protocol.gate import Status
+from sandbox.protocol.gate import Slot, Status
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
@@ -71,3 +71,15 @@ def test_one_element_is_a_number_where_the_format_broadcasts() -> None:
         with pytest.raises(LaunchRefused, match="has shape") as refused:
             copy_out(value, [target], asked)
         assert refused.value.status is Status.WRONG_SHAPE
+
+
+def test_a_tensor_may_lie_as_the_references_does() -> None:
+    """In that order of dimensions or contiguous; in no other, and not so where the reference's is contiguous."""
+    value = torch.arange(24.0).view(4, 3, 2).permute(2, 1, 0)
+    target, slot = torch.zeros(2, 3, 4), Slot(offset=0, shape=(2, 3, 4), strides=value.stride())
+    for right in (value, value.contiguous()):
+        copy_out(right, [target.zero_()], job(), [slot])
+        assert torch.equal(target, value)
+    for wrong, slots in ((torch.zeros(3, 2, 4).transpose(0, 1), [slot]), (value, [replace(slot, strides=())]), (value, [])):
+        with pytest.raises(LaunchRefused, match="contiguous"):
+            copy_out(wrong, [target], job(), slots)

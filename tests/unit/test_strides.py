@@ -82,10 +82,19 @@ def test_strides_are_told_to_people(tmp_path: Path) -> None:
     """In the statement, once a box has described the problem; a description with strides that are none is not believed."""
     spec = made(tmp_path, TURNED)
     found = describe(spec, "cpu")
-    assert found is not None and found.strides == {"x": (1, 80)} and is_sane(found) and wire.decode(wire.encode(found)) == found
+    assert (
+        found is not None
+        and found.strides == {"x": (1, 80), "output": (1, 80)}
+        and is_sane(found)
+        and wire.decode(wire.encode(found)) == found
+    )
     problem = kernelbench.with_description(kernelbench.load(tmp_path / "9_Made.py"), found)
-    assert "x has strides (1, 80)" in problem.statement and problem.spec.workloads[0].strides == {"x": (1, 80)}
-    for wrong in ({"x": (1,)}, {"x": (-1, 80)}, {"y": (1, 80)}, {"output": (1, 80)}):
+    assert (
+        "x has strides (1, 80)" in problem.statement
+        and "output has" not in problem.statement
+        and problem.spec.workloads[0].strides == found.strides
+    )
+    for wrong in ({"x": (1,)}, {"x": (-1, 80)}, {"y": (1, 80)}):
         assert not is_sane(replace(found, strides=wrong))
 
 
@@ -109,7 +118,10 @@ def test_robust_kbench_keeps_strides(tmp_path: Path) -> None:
     task = load_task(robust_kbench.load(directory / "func_forward.py").spec, "cpu")
     for one in (task, load_task(task.spec, "cpu")):
         rows = one.spec.workloads[0].axes["x_0"]
-        assert one.draw(one.spec.workloads[0], KEY)[0].stride() == (1, rows) and one.spec.workloads[0].strides == {"x": (1, rows)}
+        assert one.draw(one.spec.workloads[0], KEY)[0].stride() == (1, rows) and one.spec.workloads[0].strides == {
+            "x": (1, rows),
+            "output": (1, rows),
+        }
 
 
 def test_flashinfer_keeps_strides_of_what_its_own_function_makes(tmp_path: Path) -> None:

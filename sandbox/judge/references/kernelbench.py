@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import io
 import json
+import re
 import sys
 import types
 from collections.abc import Callable, Mapping
@@ -267,7 +268,8 @@ def _weight_checks(
             other = partial(weights.draw, constant, tensor)
         else:
             continue
-        checks.append(references.WeightCheck(name=name, drawn=name in drawn, changed=partial(_with_weight, tensor, other, reference)))
+        plain = re.sub(r"[^A-Za-z0-9_]", "_", name)[: arguments.NAME_CHARS]
+        checks.append(references.WeightCheck(name=plain, drawn=name in drawn, changed=partial(_with_weight, tensor, other, reference)))
     return tuple(checks)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from sandbox.judge.reference_errors import ReferenceFailed
-from sandbox.judge.references.nests import strides_of
+from sandbox.judge.references.nests import permutations_of, strides_of
 from sandbox.judge.references.trace import TracedCall
 from sandbox.judge.tensors import dtype_name
 from sandbox.protocol import wire
@@ -54,6 +54,7 @@ def described(digest: str, seen: TracedCall, parameters: list[str]) -> wire.Desc
     except ReferenceFailed as failure:
         obstacle = f"of its weights and buffers {failure}"
     strides = strides_of({spec.name: one for spec, one in zip(inputs, seen.inputs, strict=True)})
+    strides |= permutations_of({spec.name: one for spec, one in zip(outputs, seen.outputs, strict=True)})
     return wire.Described(
         digest=digest, inputs=inputs, outputs=outputs, weights=weights, axes=names.axes, obstacle=obstacle, strides=strides
     )

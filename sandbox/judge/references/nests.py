@@ -59,6 +59,11 @@ def strides_of(tensors: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
     return {name: one.stride() for name, one in tensors.items() if isinstance(one, torch.Tensor) and not one.is_contiguous()}
 
 
+def permutations_of(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, ...]]:
+    """The same of those that are contiguous but for the order of their dimensions."""
+    return strides_of({name: one for name, one in tensors.items() if _memory_order(one) is not None})
+
+
 def with_strides(one: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     """The tensor with these strides, () for contiguous: as it is, or a copy whose gaps hold zeros. ReferenceFailed where they overlap."""
     if not strides or one.stride() == strides:

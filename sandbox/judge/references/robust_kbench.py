@@ -18,7 +18,7 @@ import torch
 from sandbox.judge import references
 from sandbox.judge.compare import low_magnitude
 from sandbox.judge.references import seeds, sources
-from sandbox.judge.references.nests import strides_of, with_strides
+from sandbox.judge.references.nests import permutations_of, strides_of, with_strides
 from sandbox.judge.references.robust_kbench_code import FORWARD, KERNEL, KernelCall, TaskCode, renumbered
 from sandbox.judge.references.robust_kbench_code import NAME as NAME
 from sandbox.judge.tensors import dtype_name, same_bytes
@@ -113,7 +113,8 @@ class _Setting:
         """The outputs. forward_fn gets copies of the inputs that it writes to. wide: in double precision, as the inputs are."""
         own = [one.double() if wide and one.is_floating_point() else one for one in self.own]
         tensors = [*(one.clone() if index in self.scratch else one for index, one in enumerate(inputs)), *own]
-        return self.code.outputs(self.forward(tensors), self.gradients, self.output(tensors) if self.output else None)
+        found = self.code.outputs(self.forward(tensors), self.gradients, self.output(tensors) if self.output else None)
+        return [one.contiguous() for one in found]
 
     def draw(self, key: str) -> _Tensors:
         """Inputs of a key, of the same shapes and with the same values around them as at first."""
@@ -163,7 +164,8 @@ class _SettingRun:
         return cls(
             call=replace(call, tensors=[], own=[]),  # all settings are looked at together, and only for their shapes
             inputs={of: _shape(one, of) for of, one in zip(call.names, call.tensors, strict=True)},
-            strides=strides_of(dict(zip(call.names, call.tensors, strict=True))),
+            strides=strides_of(dict(zip(call.names, call.tensors, strict=True)))
+            | permutations_of(dict(zip(output_names, outputs, strict=True))),
             outputs={of: _shape(one, of) for of, one in zip(output_names, outputs, strict=True)},
             scratch=frozenset(of for of, before, after in pairs if not same_bytes(before, after)),
             own_count=len(call.own),

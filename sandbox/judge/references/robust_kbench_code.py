@@ -121,12 +121,12 @@ class TaskCode:
             found = list(result) if isinstance(result, (list, tuple)) else [result]
             if wrong := [one for one in found if not torch.is_tensor(one)]:
                 raise references.ReferenceFailed(f"{FORWARD} returned a {type(wrong[0]).__name__}; return a tensor, or a tuple of tensors")
-            return [one.detach().contiguous() for one in found]
+            return [one.detach() for one in found]
         with torch.enable_grad():
             leaves = [_leaf(one) if index in gradients else one for index, one in enumerate(arguments)]
             wanted = [leaves[index] for index in gradients]
             returned = torch.autograd.grad(function(*leaves), wanted, output, allow_unused=True)
-        return [torch.zeros_like(one) if got is None else got.contiguous() for one, got in zip(wanted, returned, strict=True)]
+        return [torch.zeros_like(one) if got is None else got for one, got in zip(wanted, returned, strict=True)]
 
     def _made(self, make: Callable[[], Any], what: str) -> Any:
         """Made on the device, which is much faster; a file that mixes those tensors with others of its own has them made on the CPU."""
