@@ -44,6 +44,7 @@
     │   ├── SandboxBroken               detail
     │   ├── JudgeBroken                 detail
     │   ├── DeviceQuarantined           device, illness
+    │   ├── HostBroken                  detail
     │   ├── WorkerLost                  node, detail
     │   ├── WorkerFault                 detail, reason: as the worker has it
     │   ├── ProblemBroken               detail; final, for the next attempt would end the same way
@@ -594,6 +595,12 @@ class DeviceQuarantined(GraderFault):
         found = cls("", text)
         found.detail, found.args = text, (text,)
         return found
+
+
+class HostBroken(GraderFault):
+    """A host can't grade now, whatever the submission. The attempt is not counted."""
+
+    reason = "HOST_BROKEN"
 
 
 class WorkerLost(GraderFault):

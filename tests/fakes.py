@@ -230,9 +230,10 @@ def wiring(
     lanes=tuple,
     cordon=lambda _: None,
     recheck=lambda _: None,
+    fault=str,
 ):
     """A wiring that grades with a fake. lanes: what its lanes are said to be doing. cordon: takes the names of those that are cordoned.
-    recheck: takes the names of those that are to be looked at."""
+    recheck: takes the names of those that are to be looked at. fault: why nothing can be graded."""
 
     @asynccontextmanager
     async def wired(settings: Settings) -> AsyncIterator[Grading]:
@@ -246,6 +247,7 @@ def wiring(
             lanes=lanes,
             cordon=cordon,
             recheck=recheck,
+            fault=fault,
         )
 
     return wired

@@ -21,7 +21,7 @@ from typing import Protocol, assert_never, cast
 import structlog
 
 from grader.dispatch.fact_writer import recording
-from grader.errors import CallRefused, DeviceQuarantined, GraderFault, LeaseLost, WorkerLost
+from grader.errors import CallRefused, DeviceQuarantined, GraderFault, HostBroken, LeaseLost, WorkerLost
 from grader.ledger import Ledger
 from grader.ledger.news import News, NewsKind
 from grader.model import Failure, Lease, Ranking, Report
@@ -38,7 +38,7 @@ QUARANTINE_S = 30.0  # how long a submission keeps its place at a device that is
 # lane, where several may be before it, each ranked in ten processes of up to a quarter of an hour.
 SILENCE_LIMIT_S = 3600.0
 LANE_LIMIT_S = 12 * 3600.0
-UNCOUNTED = frozenset({DeviceQuarantined.reason, WorkerLost.reason})
+UNCOUNTED = frozenset({DeviceQuarantined.reason, HostBroken.reason, WorkerLost.reason})
 
 
 class Grade(Protocol):
@@ -269,7 +269,8 @@ class Dispatcher:
                 settled = await self._ledger.settle(lease, outcome, attempt.unwritten)
                 log.info("attempt_settled", verdict=outcome.verdict, reason=outcome.reason)
             case Failure():
-                # A device or a worker that is away is nobody's attempt: counted, it would burn the whole queue within a moment.
+                # A device, a host or a worker that is away is nobody's attempt: counted, it would
+                # burn the whole queue within a moment.
                 counted = outcome.reason not in UNCOUNTED
                 settled = await self._ledger.release(lease, outcome, counted=counted)
                 log.info("attempt_released", state=settled.state)

@@ -248,6 +248,18 @@ class Lanes:
             if one.name in names:
                 self._look_again(lane)
 
+    async def quarantine(self, name: str, illness: str) -> None:
+        """Give nothing more to the lane of this name, once its device was checked, until a later
+        look finds it well."""
+        lane = next(lane for lane, one in zip(self._lanes, self.now, strict=True) if one.name == name)
+        if lane.carer is not None:
+            await asyncio.wait([lane.carer])
+        if lane.standing is LaneStatus.FREE:
+            log.error("lane_quarantined", lane=lane.title, reason=illness)
+            lane.standing, lane.illness = LaneStatus.QUARANTINED, illness
+            self._look_later(lane)
+            self._assign_waiting()
+
     @property
     def now(self) -> tuple[LaneNow, ...]:
         """What each lane is doing; emulated ones are counted from 0."""
@@ -272,6 +284,9 @@ class Lanes:
         """Whether more attempts sit at usable lanes like this one than there are."""
         alike = [one for one in self._lanes if one.usable and one.is_like(lane)]
         return sum(one.seated for one in alike) > len(alike)
+
+    def _look_later(self, lane: DeviceLane) -> None:
+        lane.next_look = asyncio.get_running_loop().call_later(self._look_again_s, self._look_again, lane)
 
     def _look_again(self, lane: DeviceLane) -> None:
         """A device may have come back since."""
@@ -299,7 +314,7 @@ class Lanes:
             await lane.health_check()
             lane.carer = None
             if lane.standing is LaneStatus.QUARANTINED:
-                lane.next_look = asyncio.get_running_loop().call_later(self._look_again_s, self._look_again, lane)
+                self._look_later(lane)
             self._assign_waiting()
 
         if lane.next_look is not None:

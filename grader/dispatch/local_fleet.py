@@ -126,6 +126,10 @@ class LocalFleet:
         """Look at the devices of those of these lanes that are quarantined now."""
         self._lanes.recheck(names)
 
+    async def quarantine(self, name: str, illness: str) -> None:
+        """Give nothing more to the lane of this name until a later look finds it well."""
+        await self._lanes.quarantine(name, illness)
+
     def prepare(self, problems: Sequence[wire.ProblemSpec]) -> None:
         """Compile and time, in the background, the baselines of as many of these problems as a judge keeps, so that the first submission
         to one does not wait for that. GPUs only: nothing is compiled for the emulated device."""

@@ -26,7 +26,7 @@ from grader.dispatch.build_messages import build_pieces
 from grader.dispatch.lease_messages import LEASE_LIMIT_BYTES, lease_to_bytes
 from grader.dispatch.remote_builders import RemoteBuilder, RemoteBuilders
 from grader.dispatch.worker_stream import NAME_LIMIT_CHARS, ProtocolViolation, WorkerStream, admit, dismiss
-from grader.errors import DeviceQuarantined, JudgeBroken, NoSuchDevice, ProblemBroken, WorkerFault, WorkerLost
+from grader.errors import DeviceQuarantined, HostBroken, JudgeBroken, NoSuchDevice, ProblemBroken, WorkerFault, WorkerLost
 from grader.fleet.v1 import fleet_pb2
 from grader.isolation.cancellation import finish_despite_cancel
 from grader.model import Lease
@@ -262,6 +262,8 @@ class RemoteWorker(WorkerStream):
     def _fault(self, ended: fleet_pb2.Ended) -> Exception:
         if ended.reason == DeviceQuarantined.reason:
             return DeviceQuarantined.at_worker(ended.message)
+        if ended.reason == HostBroken.reason:
+            return HostBroken(f"{ended.message} (at the worker {self.node})")
         if ended.reason == WorkerLost.reason:
             return WorkerLost(self.node, ended.message or "left")
         return WorkerFault(ended.reason[:NAME_LIMIT_CHARS], f"{ended.message} (at the worker {self.node})", final=ended.final)

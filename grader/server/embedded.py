@@ -6,16 +6,19 @@ import os
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 from grader.config import SOCKET_NAME, Settings
 from grader.server.grading import Wiring
 from grader.server.running import reading, serving
 from grader.server.wiring import wired
 
+_wired = partial(wired, proving=False)  # its one user reads at once what is wrong, and does not wait for a kernel that is not theirs
+
 
 @asynccontextmanager
 async def embedded(
-    settings: Settings, *, reader: bool = False, waiting: Callable[[str], None] | None = None, wiring: Wiring = wired
+    settings: Settings, *, reader: bool = False, waiting: Callable[[str], None] | None = None, wiring: Wiring = _wired
 ) -> AsyncIterator[str]:
     """The address of a server that lives as long as the context.
 

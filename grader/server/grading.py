@@ -45,6 +45,8 @@ class Grading:
     lanes: Callable[[], Sequence[LaneNow]] = tuple
     cordon: Callable[[Collection[str]], None] = lambda _: None  # which lanes, and which workers, get nothing more from now on
     recheck: Callable[[Collection[str]], None] = lambda _: None  # look at those of these lanes that are quarantined now
+    fault: Callable[[], str] = str  # why nothing can be graded now; "" where it can
+    proved: Callable[[], Awaitable[str]] | None = None  # the same, once the host has tried to grade a kernel of its own; None: it does not
     observe: Callable[[Observer], None] = lambda _: None  # tell it of boxes from now on
     builders: Callable[[], Sequence[BuilderNow]] = tuple  # the workers that build for others
     warm: Callable[[], WarmNow] = WarmNow

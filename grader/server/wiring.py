@@ -21,7 +21,9 @@ from grader.artifacts.files import SubmissionFiles
 from grader.artifacts.store import make_private
 from grader.config import Settings
 from grader.dispatch.gpus import Gpu, discover, why_unusable
+from grader.dispatch.host_breaker import HostBreaker
 from grader.dispatch.local_fleet import LocalFleet
+from grader.dispatch.own_kernel import grade_own
 from grader.dispatch.remote_fleet import RemoteFleet
 from grader.errors import SettingsInvalid
 from grader.isolation import Isolation
@@ -40,9 +42,10 @@ log = structlog.get_logger()
 
 
 @asynccontextmanager
-async def wired(settings: Settings) -> AsyncIterator[Grading]:
-    """What grades, as the settings ask: workers that join, or this host's isolation and devices."""
-    async with joined(settings) if settings.fleet == "remote" else local(settings) as grading:
+async def wired(settings: Settings, *, proving: bool = True) -> AsyncIterator[Grading]:
+    """What grades, as the settings ask: workers that join, or this host's isolation and devices.
+    proving: see `local`."""
+    async with joined(settings) if settings.fleet == "remote" else local(settings, proving=proving) as grading:
         yield grading
 
 
@@ -60,6 +63,7 @@ async def joined(settings: Settings) -> AsyncIterator[Grading]:
             capacity=fleet.capacity,
             device_kinds=fleet.device_kinds,
             ready_kinds=fleet.ready_kinds,
+            fault=lambda: "" if fleet.capacity() else "no worker that can grade is connected",
             isolation="of the workers",
             safe=settings.sandbox != "process",
             lanes=fleet.lanes,
@@ -69,25 +73,26 @@ async def joined(settings: Settings) -> AsyncIterator[Grading]:
         )
 
 
-def local(settings: Settings) -> AbstractAsyncContextManager[Grading]:
-    """This host's isolation and devices; boxes of an earlier server are swept on the way in."""
-    return _on_this_host(settings, with_devices=True)
+def local(settings: Settings, *, proving: bool = True) -> AbstractAsyncContextManager[Grading]:
+    """This host's isolation and devices; boxes of an earlier server are swept on the way in.
+    proving: nothing is taken before every lane has graded a kernel of the grader's own."""
+    return _on_this_host(settings, with_devices=True, proving=proving)
 
 
 def builder(settings: Settings) -> AbstractAsyncContextManager[Grading]:
     """This host's isolation and compilers, to build for others; the same without a device."""
-    return _on_this_host(settings, with_devices=False)
+    return _on_this_host(settings, with_devices=False, proving=False)
 
 
 @asynccontextmanager
-async def _on_this_host(settings: Settings, *, with_devices: bool) -> AsyncIterator[Grading]:
+async def _on_this_host(settings: Settings, *, with_devices: bool, proving: bool) -> AsyncIterator[Grading]:
     boxes = box_settings(settings)
     try:
         # A process shares the host's files anyhow: only of boxes anything is claimed.
         wanted = False if settings.sandbox == "process" else settings.resident_toolchain
         async with (
             resident(boxes, wanted=wanted) as directory,
-            _wired(settings, replace(boxes, resident_dir=directory), with_devices=with_devices) as grading,
+            _wired(settings, replace(boxes, resident_dir=directory), with_devices=with_devices, proving=proving) as grading,
         ):
             yield grading
     except ResidentCopyImpossible as error:
@@ -95,7 +100,7 @@ async def _on_this_host(settings: Settings, *, with_devices: bool) -> AsyncItera
 
 
 @asynccontextmanager
-async def _wired(settings: Settings, boxes: BoxSettings, *, with_devices: bool) -> AsyncIterator[Grading]:
+async def _wired(settings: Settings, boxes: BoxSettings, *, with_devices: bool, proving: bool) -> AsyncIterator[Grading]:
     cache = ArtifactCache(settings.cache_path, settings.cache_bytes) if settings.cache_bytes else None
     isolation, found = await choose(settings.sandbox, boxes)
     observed = ObservedIsolation(isolation)
@@ -106,7 +111,7 @@ async def _wired(settings: Settings, boxes: BoxSettings, *, with_devices: bool) 
         gpus, lane_count = (chosen_gpus(settings.device), settings.lanes) if with_devices else ((), 0)
         log.info("devices_found", gpus=[f"{gpu.index}: {gpu.name}" for gpu in gpus], emulated_count=lane_count)
         builders = _builders(settings, len(gpus), lane_count)
-        async with LocalFleet(
+        fleet = LocalFleet(
             isolation=observed,
             settings=boxes,
             gpus=gpus,
@@ -116,17 +121,20 @@ async def _wired(settings: Settings, boxes: BoxSettings, *, with_devices: bool) 
             warm_count=_warm_count(settings.warm_boxes, lane_count, len(gpus)),
             cache=cache,
             files=SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes),
-        ) as fleet:
+        )
+        async with fleet, host_breaker(fleet, proving=proving) as breaker:
             yield Grading(
-                grade=fleet.grade,
-                capacity=lambda: fleet.capacity,
+                grade=breaker.grade,
+                capacity=lambda: 0 if breaker.fault else fleet.capacity,
                 device_kinds=lambda: fleet.device_kinds,
-                ready_kinds=lambda: fleet.ready_kinds,
+                ready_kinds=lambda: () if breaker.fault else fleet.ready_kinds,
                 isolation=isolation.NAME,
                 safe=isolation.SAFE,
                 lanes=fleet.lanes,
                 cordon=fleet.cordon,
                 recheck=fleet.recheck,
+                fault=lambda: breaker.fault,
+                proved=breaker.proved if proving else None,
                 observe=observed.observe,
                 warm=fleet.warm,
                 prepare=fleet.prepare,
@@ -140,6 +148,16 @@ async def _wired(settings: Settings, boxes: BoxSettings, *, with_devices: bool) 
     finally:
         await isolation.close()
         await asyncio.to_thread(leave_runtime, boxes)
+
+
+def host_breaker(fleet: LocalFleet, *, proving: bool) -> HostBreaker:
+    """What stops a host's fleet from taking submissions while it can't grade."""
+
+    async def check() -> str:
+        found = await fleet.isolation.check()
+        return "" if found.usable else f"boxes do not work: {found.detail}"
+
+    return HostBreaker(fleet.grade, check, partial(grade_own, fleet) if proving else None)
 
 
 def _builders(settings: Settings, gpu_count: int, emulated_count: int) -> int:

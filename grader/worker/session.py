@@ -17,7 +17,7 @@ from grader.artifacts import Made
 from grader.artifacts.files import SubmissionFiles, chunks
 from grader.dispatch.build_messages import BuildReceived, build_asked, build_pieces
 from grader.dispatch.lease_messages import lease_from_bytes
-from grader.errors import CallRefused, GraderFault, WorkerLost
+from grader.errors import CallRefused, GraderFault, HostBroken, WorkerLost
 from grader.fleet.v1 import fleet_pb2
 from grader.model import Lease
 from grader.server.grading import Grading
@@ -142,6 +142,8 @@ class FleetSession:
             ended = fleet_pb2.Ended(attempt=number, reason="INTERNAL", message=f"{type(error).__name__}; the worker's log has more")
         with suppress(TimeoutError):  # where the stream is gone, nobody takes it
             async with asyncio.timeout(END_S):
+                if ended.reason == HostBroken.reason:  # before the server has room for another one
+                    await self._outbox.put(fleet_pb2.AttachRequest(standing=self._standing()))
                 await self._outbox.put(fleet_pb2.AttachRequest(ended=ended))
 
     async def _grade(self, number: int, lease: Lease) -> None:

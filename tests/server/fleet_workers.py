@@ -107,11 +107,13 @@ async def graded(fleet, given):
 
 
 @asynccontextmanager
-async def working(address, grade, files, *, drain_s=0.0, capacity=2, builds=None, builds_only=False):
-    """A real worker with a fake grade; the event that stops it."""
+async def working(address, grade, files, *, drain_s=0.0, capacity=2, builds=None, builds_only=False, room=None):
+    """A real worker with a fake grade; the event that stops it. room: its capacity, where that
+    changes."""
     async with fakes.wiring(grade, capacity=capacity)(Settings()) as grading:
         signalled = asyncio.Event()
-        session = FleetSession(replace(grading, builds=builds), files, builds_only=builds_only)
+        grading = replace(grading, builds=builds, capacity=room or grading.capacity)
+        session = FleetSession(grading, files, builds_only=builds_only)
         task = asyncio.create_task(_attached(address, None, session, signalled, drain_s))
         async with asyncio.timeout(30):
             while not session.node:

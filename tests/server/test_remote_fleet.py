@@ -13,9 +13,10 @@ import pytest
 from grader.artifacts.files import SubmissionFiles
 from grader.config import Settings
 from grader.dispatch import remote_fleet
+from grader.dispatch.dispatcher import UNCOUNTED
 from grader.dispatch.lease_messages import lease_from_bytes, lease_to_bytes
 from grader.dispatch.remote_fleet import RemoteFleet
-from grader.errors import FleetRefused, NoSuchDevice, ProblemBroken, SandboxBroken, SettingsInvalid, WorkerFault, WorkerLost
+from grader.errors import FleetRefused, HostBroken, NoSuchDevice, ProblemBroken, SandboxBroken, SettingsInvalid, WorkerFault, WorkerLost
 from grader.fleet.v1 import fleet_pb2
 from grader.observability.observer import LaneNow, LaneState
 from grader.server import fleet_port as port_module
@@ -336,6 +337,26 @@ async def test_what_fails_at_a_worker_fails_as_it_would_here(fleet, address) -> 
         with pytest.raises(WorkerFault, match=r"no docker \(at the worker local-1\)") as caught:
             await grading
     assert caught.value.reason == SandboxBroken.reason
+
+
+async def test_a_broken_host_takes_nothing_more_before_it_gives_back_what_it_had(fleet, address, files) -> None:
+    """Else the server would send it one after the other until its next standing. What it had is not
+    charged."""
+    broken = []
+
+    async def grade(_):
+        broken.append(True)
+        raise HostBroken("no engine answers")
+        yield
+
+    for room, expected in ((lambda: 1, 1), (lambda: 0 if broken else 1, 0)):  # the control first: its standing stays as it is
+        broken.clear()
+        async with working(address, grade, files, room=room):
+            with pytest.raises(HostBroken, match=r"no engine answers \(at the worker local"):
+                await graded(fleet, lease())
+            assert fleet.capacity() == expected
+        await until(lambda: fleet.capacity() == 0)
+    assert HostBroken.reason in UNCOUNTED
 
 
 async def test_a_cancellation_is_over_when_the_boxes_are_gone(fleet, address) -> None:
