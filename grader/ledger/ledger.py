@@ -91,6 +91,11 @@ class Ledger:
         """What this server's writer has done so far."""
         return self._database.written
 
+    async def prove(self) -> None:
+        """Write something that changes nothing; LedgerBusy where nothing could be taken or settled
+        now, with the reason."""
+        await self._database.prove()
+
     async def submit(
         self,
         new: NewSubmission,

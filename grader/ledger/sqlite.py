@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError, OperationalError
 
-from grader.errors import LedgerBusy
+from grader.errors import LedgerBusy, LedgerUnreachable
 from grader.ledger.group_commit import GroupCommit
 from grader.ledger.migrate import migrate
+from grader.ledger.tables import metadata
 from grader.model import WriteTotals
 from grader.state_dir import writable_directory
 
@@ -33,6 +34,9 @@ READER_COUNT = 2
 # writer has moved the rest: the more often, the less there is to be moved while everybody waits. At 20 MB it takes some 10 ms, at 80 MB 90.
 CHECKPOINT_S = 0.25
 CHECKPOINT_PAGES = 5000
+CHECK_BYTES = 256 * 1024 * 1024  # SQLite looks at half a GB in a second; it can't be stopped
+DAMAGED = "the ledger is damaged ({}); stop the server, look with `grader-server check`, and restore a backup"
+LOST = "the ledger's file {} was removed or replaced while it is open; stop the server, and restore a backup"
 
 T = TypeVar("T")
 
@@ -76,6 +80,8 @@ class SqliteDatabase:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._file: tuple[int, int] | None = None  # the one that is open
+        self._damage = ""
         # IMMEDIATE: a transaction that reads before it writes must not find, when it writes, that another was quicker.
         self._write_engine = engine(path, "BEGIN IMMEDIATE")
         self._read_engine = engine(path, "BEGIN")
@@ -87,13 +93,22 @@ class SqliteDatabase:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, path: Path) -> AsyncIterator[SqliteDatabase]:
-        """Open the file, making or migrating it if need be; SettingsInvalid where it can't lie there."""
+    async def open(cls, path: Path, *, checked: bool = False) -> AsyncIterator[SqliteDatabase]:
+        """Open the file, making or migrating it if need be; SettingsInvalid where it can't lie
+        there. checked: `look` for damage first. LedgerUnreachable where it is damaged."""
         with writable_directory(path.parent):
             path.touch(mode=0o600)  # sources and webhook secrets are in it; what SQLite makes next to it has the same mode
         database = cls(path)
         try:
-            await database.write(migrate)
+            try:
+                await database.write(migrate)
+                database._damage = await database.read(look) if checked else ""
+            except LedgerBusy:
+                if not database._damage:
+                    raise
+            if database._damage:
+                raise LedgerUnreachable(str(path), database._damage)
+            database._file = _identity(path)
             yield database
         finally:
             database._close()
@@ -114,20 +129,35 @@ class SqliteDatabase:
 
     async def write(self, work: Callable[[sa.Connection], T]) -> T:
         """Run work in a write transaction; it is on disk when this returns. Writes run in the order of the calls."""
-        return await _busy_where_locked(self._writer.submit(work))
+        if self._damage:
+            raise LedgerBusy(self._damage)
+        self._refuse_lost()
+        return await self._busy_where_locked(self._writer.submit(work))
 
     async def write_rows(self, work: Callable[[sa.Connection], T]) -> T:
         """As `write`: SQLite has one writer at a time."""
         return await self.write(work)
 
+    async def prove(self) -> None:
+        """Write a page: SQLite writes the first one anew for this, whatever it was."""
+        await self.write(lambda connection: connection.exec_driver_sql("PRAGMA user_version = 1"))
+
     async def read(self, work: Callable[[sa.Connection], T]) -> T:
         """Run work in a transaction that sees one state of the database."""
+
+        self._refuse_lost()
 
         def transact() -> T:
             with self._read_engine.begin() as connection:
                 return work(connection)
 
-        return await _busy_where_locked(asyncio.get_running_loop().run_in_executor(self._readers, transact))
+        return await self._busy_where_locked(asyncio.get_running_loop().run_in_executor(self._readers, transact))
+
+    def _refuse_lost(self) -> None:
+        """What is written to a file that has no name would be gone with this process, and a new
+        connection would make a new file."""
+        if self._file is not None and _identity(self._path) != self._file:
+            raise LedgerBusy(LOST.format(self._path))
 
     def _checkpoint(self) -> None:
         while not self._closing.wait(CHECKPOINT_S):
@@ -142,16 +172,44 @@ class SqliteDatabase:
         for one in (self._write_engine, self._read_engine):
             one.dispose()
 
-
-async def _busy_where_locked(answer: Awaitable[T]) -> T:
-    try:
-        return await answer
-    except OperationalError as error:
-        # The lower eight bits are the kind, the others its details.
-        code = error.orig.sqlite_errorcode & 0xFF if isinstance(error.orig, sqlite3.OperationalError) else None
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            text = f"the ledger was locked for over {BUSY_TIMEOUT_MS / 1000:.0f} s; is another program using it?"
+    async def _busy_where_locked(self, answer: Awaitable[T]) -> T:
+        try:
+            return await answer
+        except DatabaseError as error:
+            # The lower eight bits are the kind, the others its details.
+            code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+            if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                text = f"the ledger was locked for over {BUSY_TIMEOUT_MS / 1000:.0f} s; is another program using it?"
+            elif code == sqlite3.SQLITE_FULL:
+                text = "the ledger's disk is full; make room"
+            elif code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                text = self._damage = DAMAGED.format(error.orig)
+            elif code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+                text = f"the ledger's disk fails ({error.orig}); look at it"
+            else:
+                raise
             raise LedgerBusy(text) from error
-        if code == sqlite3.SQLITE_FULL:
-            raise LedgerBusy("the ledger's disk is full; make room") from error
-        raise
+
+
+def look(connection: sa.Connection) -> str:
+    """Look for damage, within a second or two at any size; what is wrong.  It reads the first and
+    the last row of each table, and every page of a ledger of up to CHECK_BYTES."""
+    for table in metadata.sorted_tables:
+        for order in ("ASC", "DESC"):
+            connection.exec_driver_sql(f"SELECT * FROM {table.name} ORDER BY rowid {order} LIMIT 1").all()
+    pages, page_bytes = (int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()) for name in ("page_count", "page_size"))
+    if pages * page_bytes > CHECK_BYTES:
+        return ""
+    found = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one())
+    return "" if found == "ok" else DAMAGED.format(found)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Of the file that is there, as long as its log is, too: SQLite has that while a ledger is
+    open."""
+    try:
+        path.with_name(f"{path.name}-wal").stat()
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

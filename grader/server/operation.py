@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 from grpc_health.v1 import health_pb2
+from sqlalchemy.exc import SQLAlchemyError
 
 from grader.artifacts.files import SubmissionFiles
 from grader.config import Settings
@@ -35,6 +36,7 @@ log = structlog.get_logger()
 LANE_SERVICE = "grader.v1.lane/"
 LOOK_S = 1.0  # how late a lane's health is known
 WAITS_S = 1.0  # so long what the ledger said of what waits in it is good: anybody may ask, as often as they like
+PROOF_S, FAILED_PROOF_S = 5.0, 1.0  # the same, of whether it can be written
 LEDGER_S = 3.0
 OUT_OF_SERVICE = (LaneState.QUARANTINED, LaneState.CORDONED)
 
@@ -58,6 +60,10 @@ class ServerTelemetry:
         self._well: dict[str, bool] = {}
         self._waits: tuple[float, _Queue] | None = None
         self._asking = asyncio.Lock()
+        self._services: Sequence[str] = ()
+        self._reasons: Sequence[str] | None = None  # why it is not ready, as was last said
+        self._proof = (-PROOF_S, "")  # when the ledger was last written to see whether it can be, and why it could not be
+        self._proving = asyncio.Lock()
         self._cordons = Cordons(settings.cordons_path)
         self._rechecks = RecheckRequests(settings.rechecks_path)
         self._snapshots = SnapshotWriter(settings.snapshot_path)
@@ -94,9 +100,10 @@ class ServerTelemetry:
                 stack.push_async_callback(_ended, asyncio.create_task(work))
             yield
 
-    async def serves(self, health: Any, address: str) -> None:
-        """Calls are answered at this address from now on; health is the server's, and gets the lanes'."""
-        self._health, self._not_serving = health, ""
+    async def serves(self, health: Any, address: str, services: Sequence[str]) -> None:
+        """Calls are answered at this address from now on; health is the server's, gets the lanes',
+        and of these services readiness."""
+        self._health, self._not_serving, self._services = health, "", services
         self._snapshots.begin(address, self.web_address)
         await self._look_once()
 
@@ -111,16 +118,32 @@ class ServerTelemetry:
         self._snapshots.leave()
 
     async def unready(self) -> Sequence[str]:
-        """Why calls should go to another server."""
-        found = [self._not_serving] if self._not_serving else []
+        """Why a submission could not be taken, built, run and settled now; calls should go to
+        another server."""
+        reasons = [self._not_serving] if self._not_serving else []
+        if fault := self._grading.fault():
+            reasons.append(f"nothing can be graded: {fault}")
         lanes = self._grading.lanes()
         if lanes and all(lane.state in OUT_OF_SERVICE for lane in lanes):
-            found.append("every lane is quarantined or cordoned; see the server's log")
-        try:
-            await self._queue()
-        except (TimeoutError, GraderError) as error:
-            found.append(f"the ledger does not answer: {error or 'in time'}")
-        return found
+            reasons.append("every lane is quarantined or cordoned; see the server's log")
+        if fault := await self._ledger_fault():
+            reasons.append(fault)
+        return reasons
+
+    async def _ledger_fault(self) -> str:
+        """Why the ledger can't be written. It is tried every few seconds at most, once for all who
+        ask."""
+        async with self._proving:
+            proof_s, fault = self._proof
+            if time.monotonic() - proof_s > (FAILED_PROOF_S if fault else PROOF_S):
+                try:
+                    async with asyncio.timeout(LEDGER_S):
+                        await self._ledger.prove()
+                    fault = ""
+                except (TimeoutError, GraderError, SQLAlchemyError) as error:
+                    fault = str(error) or f"the ledger was not written within {LEDGER_S:g} s"
+                self._proof = (time.monotonic(), fault)
+            return fault
 
     async def scrape(self) -> bytes:
         """The metrics now. Where the ledger does not answer, its figures are the last known, and the rest is there."""
@@ -165,7 +188,16 @@ class ServerTelemetry:
             self._grading.cordon(self._cordons.names)
 
     async def _look_once(self) -> None:
+        reasons = await self.unready()
+        if reasons != self._reasons:
+            self._reasons = reasons
+            if reasons:
+                log.warning("not_ready", reasons=reasons)
+            else:
+                log.info("ready")
         serving, not_serving = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+        for service in self._services:
+            await self._health.set(service, not_serving if reasons else serving)
         lanes = self._grading.lanes()
         self._snapshots.update(lanes)
         for lane in lanes:

@@ -52,6 +52,7 @@ from grader.webhooks.sender import HookSender
 log = structlog.get_logger()
 
 SERVICE_NAME = grader_service_pb2.DESCRIPTOR.services_by_name["GraderService"].full_name
+SERVICES = ("", SERVICE_NAME)  # of which the health service speaks
 STOP_GRACE_S = 5.0  # for answers that are being sent when everything is done
 SOCKET_PATH_BYTES = 107  # on Linux
 
@@ -145,7 +146,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         from_pages.service = service
         running = await _start(settings, service, dispatcher, door, operation.observer)
         running.web_address = operation.web_address
-        await operation.serves(running.health, running.address)
+        await operation.serves(running.health, running.address, SERVICES)
         log.info("serving", address=running.address, isolation=grading.isolation, device_kinds=grading.device_kinds())
         grading.prepare([problem.spec for problem in problems.all()])
         raised: Exception | None = None
@@ -239,8 +240,9 @@ async def _start(
     reflection.enable_server_reflection((SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
     address = _bind(server, settings.listen, door.credentials)
     await server.start()
-    for name in ("", SERVICE_NAME):
-        await healthy.set(name, health_pb2.HealthCheckResponse.SERVING)
+    known = health_pb2.HealthCheckResponse.SERVING if dispatcher is None else health_pb2.HealthCheckResponse.NOT_SERVING
+    for name in SERVICES:  # one that grades becomes ready later
+        await healthy.set(name, known)
     return Serving(address, dispatcher, service, healthy, server)
 
 

@@ -413,3 +413,12 @@ async def test_every_write_tells_those_who_wait(ledger):
             changed.clear()
             await write
             assert changed.is_set()
+
+
+async def test_proving_that_it_can_be_written_changes_nothing(ledger):
+    """As readiness does, all the time."""
+    submission = await ledger.submit(fakes.new_submission(), fakes.problem())
+    before = await ledger.get(submission.submission_id), await ledger.events(submission.submission_id)
+    for _ in range(3):
+        await ledger.prove()
+    assert (await ledger.get(submission.submission_id), await ledger.events(submission.submission_id)) == before

@@ -1,7 +1,8 @@
 """The web port, health, readiness and drains, over real sockets."""
 
 import asyncio
-from contextlib import asynccontextmanager
+import sqlite3
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -19,9 +20,11 @@ from grader.ledger import Ledger
 from grader.observability.observer import LaneNow, LaneState
 from grader.server import operation
 from grader.server.retention import Periods, Removed, remove_due
-from grader.server.running import Serving, serving
+from grader.server.running import SERVICES, Serving, serving
+from grader.server.wiring import joined
 from grader.v1 import report_pb2
 from tests import fakes
+from tests.server.fleet_workers import inside
 
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 TOKEN = "planted-b1946ac92492d234"
@@ -68,12 +71,12 @@ def operated(settings, lanes):
     """Start a server with a web port, that one lane grades for, and drain it in the end."""
 
     @asynccontextmanager
-    async def start(grade=None, **changes):
+    async def start(grade=None, fault=str, **changes):
         there = settings.model_copy(update={"web": "0", "drain_s": 20.0, **changes})
         began, stop = asyncio.get_running_loop().create_future(), asyncio.Event()
 
         async def serve():
-            async with serving(there, fakes.wiring(grade, capacity=1, lanes=lanes)) as running:
+            async with serving(there, fakes.wiring(grade, capacity=1, lanes=lanes, fault=fault)) as running:
                 began.set_result(running)
                 await stop.wait()
 
@@ -203,6 +206,70 @@ async def test_a_quarantined_lane_does_not_serve_and_the_server_does(operated, l
         assert "quarantined" in (await server.read("/readyz"))[1]
         lanes.states["cuda:0"] = LaneState.LOOKED_AFTER
         await until(lambda: server.health("grader.v1.lane/cuda:0"), SERVING)
+
+
+async def test_a_server_whose_host_can_not_grade_is_not_ready_and_says_why(operated, kernel):
+    """The health service says the same. What is handed in meanwhile is taken. The control: well
+    again, it is ready."""
+    faults = ["boxes do not work: no engine"]
+    async with operated(fault=lambda: "".join(faults), drain_s=0.0) as server:
+        assert await server.read("/readyz") == (503, "nothing can be graded: boxes do not work: no engine\n")
+        assert [await server.health(name) for name in SERVICES] == [NOT_SERVING, NOT_SERVING]
+        assert (await server.client.submit(kernel("hang"))).name
+        faults.clear()
+        assert await server.read("/readyz") == (200, "ok\n")
+        await until(lambda: server.health(SERVICES[1]), SERVING)
+
+
+async def test_a_server_without_a_worker_is_not_ready(settings, place):
+    """Its workers grade, and there is none. The control: one that has joined makes it ready."""
+    there = settings.model_copy(update={"fleet": "remote", "fleet_listen": f"unix:{place}/fleet", "web": "0"})
+    async with serving(there, joined) as running, aiohttp.ClientSession() as session:
+
+        async def ready():
+            async with session.get(f"http://{running.web_address}/readyz") as answer:
+                return answer.status, await answer.text()
+
+        assert await ready() == (503, "nothing can be graded: no worker that can grade is connected\n")
+        async with inside(there.fleet_listen):
+            await until(ready, (200, "ok\n"))
+
+
+async def test_readiness_writes_to_the_ledger(operated, settings, monkeypatch):
+    """A file that was moved away is noticed without a submission. The control: before and after
+    that it is ready."""
+    monkeypatch.setattr(operation, "PROOF_S", 0.0)
+    monkeypatch.setattr(operation, "FAILED_PROOF_S", 0.0)
+    async with operated() as server:
+        assert await server.read("/readyz") == (200, "ok\n")
+        moved = settings.ledger_path.with_name("moved")
+        settings.ledger_path.rename(moved)
+        status, text = await server.read("/readyz")
+        assert status == 503 and "was removed or replaced while it is open" in text
+        await until(server.health, NOT_SERVING)
+        moved.rename(settings.ledger_path)
+        assert await server.read("/readyz") == (200, "ok\n")
+
+
+async def test_a_ledger_that_another_program_locks_is_not_ready_for_long(operated, settings, monkeypatch):
+    """Nobody who asks waits for as long as a write does."""
+    monkeypatch.setattr(operation, "PROOF_S", 0.0)
+    monkeypatch.setattr(operation, "LEDGER_S", 0.2)
+    async with operated() as server:
+        with closing(sqlite3.connect(settings.ledger_path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert await server.read("/readyz") == (503, "the ledger was not written within 0.2 s\n")
+            other.execute("ROLLBACK")
+        await until(lambda: server.read("/readyz"), (200, "ok\n"))
+
+
+async def test_many_who_ask_whether_it_is_ready_have_the_ledger_written_once(operated):
+    """Anybody may ask, without a key."""
+    async with operated() as server:
+        await server.read("/readyz")
+        before = server.running.service._ledger.written.transaction_count
+        await asyncio.gather(*(server.read("/readyz") for _ in range(50)))
+        assert server.running.service._ledger.written.transaction_count - before <= 5  # and what a server does by itself
 
 
 @pytest.mark.slow

@@ -1,15 +1,17 @@
 """How the ledger's SQLite file is opened."""
 
+import shutil
 import sqlite3
 
 import pytest
 import sqlalchemy as sa
 
-from grader.errors import LedgerBusy
+from grader.errors import LedgerBusy, LedgerUnreachable, SubmissionNotFound
 from grader.ledger import Ledger, sqlite
 from grader.ledger.tables import UtcTime
 from tests import fakes
 
+INDEX = "ix_submissions_board"
 PRAGMAS = ("journal_mode", "synchronous", "busy_timeout", "foreign_keys")
 
 
@@ -52,3 +54,88 @@ def test_a_time_without_zone_is_refused():
 
     with pytest.raises(ValueError, match="no time zone"):
         UtcTime().process_bind_param(datetime(2026, 1, 1), sa.create_engine("sqlite://").dialect)
+
+
+async def submit(ledger):
+    return await ledger.submit(fakes.new_submission(), fakes.problem())
+
+
+def remove(path):
+    path.unlink()
+
+
+def replace(path):
+    shutil.copy(path, path.with_name("copy"))
+    path.with_name("copy").replace(path)
+
+
+def remove_the_log(path):
+    path.with_name(f"{path.name}-wal").unlink()
+
+
+@pytest.mark.parametrize("harm", [remove, replace, remove_the_log])
+async def test_nothing_is_acknowledged_that_is_written_to_a_file_that_has_gone(tmp_path, harm):
+    """SQLite would write on, to a file that nobody can open any more."""
+    async with Ledger.open(tmp_path / "l") as ledger:
+        await submit(ledger)
+        await ledger.prove()
+        harm(tmp_path / "l")
+        for call in (submit, Ledger.prove, Ledger.expire, Ledger.queued_count):
+            with pytest.raises(LedgerBusy, match="removed or replaced"):
+                await call(ledger)
+
+
+async def test_without_the_look_at_its_file_a_removed_ledger_takes_on(tmp_path):
+    """The control: acknowledged, and gone."""
+    async with Ledger.open(tmp_path / "l") as ledger:
+        ledger._database._file = None
+        remove(tmp_path / "l")
+        lost = await submit(ledger)
+    async with Ledger.open(tmp_path / "l") as ledger:
+        with pytest.raises(SubmissionNotFound):
+            await ledger.get(lost.submission_id)
+
+
+def damage(path, table):
+    """Overwrite the first page of a table."""
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.close()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+
+
+async def test_a_damaged_ledger_takes_nothing_more_and_starts_no_server(tmp_path):
+    """From the first error on it says so; the next server refuses it, with what to do. The control:
+    who only looks opens it."""
+    async with Ledger.open(tmp_path / "l", server_name="server") as ledger:
+        await submit(ledger)
+        damage(tmp_path / "l", "events")
+        for call in (submit, Ledger.prove, Ledger.expire):
+            with pytest.raises(LedgerBusy, match=r"damaged \(.*\); stop the server, .* restore a backup"):
+                await call(ledger)
+    with pytest.raises(LedgerUnreachable, match="damaged"):
+        async with Ledger.open(tmp_path / "l", server_name="server"):
+            pass
+    async with Ledger.open(tmp_path / "l"):
+        pass
+
+
+@pytest.mark.parametrize(("limit", "table", "refused"), [(1 << 30, INDEX, True), (0, INDEX, False), (0, "events", True)])
+async def test_a_large_ledger_is_looked_at_in_part_when_a_server_starts(tmp_path, monkeypatch, limit, table, refused):
+    """Of one over the limit the first and the last rows are read, whatever its size; every page of
+    a smaller one, indexes too."""
+    async with Ledger.open(tmp_path / "l") as ledger:
+        await submit(ledger)
+    damage(tmp_path / "l", table)
+    monkeypatch.setattr(sqlite, "CHECK_BYTES", limit)
+    opened = Ledger.open(tmp_path / "l", server_name="server")
+    if refused:
+        with pytest.raises(LedgerUnreachable, match="damaged"):
+            await opened.__aenter__()
+    else:
+        async with opened:
+            pass
