@@ -49,7 +49,10 @@ def explain(detail: str, *, tls: bool, answered: bool = False) -> str:
             return "it closed the connection, as a server does that stops"
         if tls:
             return "it closed the connection; check the port, and that it speaks TLS"
-        return "it closed the connection, as a server does that wants TLS; write https://HOST:PORT"
+        return (
+            "it closed the connection, as a server does that wants TLS (write https://HOST:PORT) "
+            "or has as many connections as it takes (try again)"
+        )
     return detail
 
 

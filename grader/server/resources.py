@@ -8,10 +8,13 @@ from contextlib import suppress
 
 import structlog
 
+from grader.errors import SettingsInvalid
+
 log = structlog.get_logger()
 
 DESCRIPTORS = 65_536  # what is asked for, as deploy/grader-server.service does
 RESERVED = 1_024  # for boxes, the ledger and files: connections have the rest
+LEAST_RESERVED = 48  # the same, where there are few: connections have half of the rest
 ARENAS = 2  # of malloc: with one for each thread, what a burst took stays with them
 _M_TRIM_THRESHOLD, _M_ARENA_MAX = -1, -8  # of <malloc.h>
 _TRIM_BYTES = 1 << 20
@@ -32,8 +35,12 @@ def descriptor_limit() -> int:
 
 
 def connections_within(descriptors: int, *asked: int) -> tuple[int, ...]:
-    """How many connections of each kind there may be: as asked, or fewer, so that RESERVED descriptors or a half are left."""
-    room = max(descriptors - RESERVED, descriptors // 2)
+    """How many connections of each kind there may be: as asked, or fewer, so that RESERVED
+    descriptors are left, or more than half; SettingsInvalid where there are too few to serve."""
+    room = max(descriptors - RESERVED, (descriptors - LEAST_RESERVED) // 2)
+    if room < 2 * len(asked):
+        text = f"this process may open {descriptors} files, which leaves none for callers; raise that limit: ulimit -n 65536"
+        raise SettingsInvalid("connection_limit", text)
     if sum(asked) <= room:
         return asked
     given = tuple(max(1, one * room // sum(asked)) for one in asked)

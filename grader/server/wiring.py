@@ -191,7 +191,13 @@ def box_settings(settings: Settings) -> BoxSettings:
         raise SettingsInvalid("state_dir", f"{runtime_dir} belongs to somebody else; remove it, or set TMPDIR to a directory of your own")
     competitions = (path if path.is_dir() else path.parent for path in settings.competitions)  # what is covered is a directory
     hidden_paths = (*settings.problems, *competitions, settings.imported_path, settings.cache_path, settings.submission_files_path)
-    return BoxSettings(state_id=state_id, runtime_dir=runtime_dir, box_root=settings.box_root, hidden_paths=hidden_paths)
+    return BoxSettings(
+        state_id=state_id,
+        runtime_dir=runtime_dir,
+        docker_host=os.environ.get("DOCKER_HOST"),
+        box_root=settings.box_root,
+        hidden_paths=hidden_paths,
+    )
 
 
 def chosen_gpus(

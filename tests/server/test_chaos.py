@@ -6,6 +6,7 @@ import pytest
 
 from grader.v1 import report_pb2, submission_pb2
 from tools.service import chaos, losses
+from tools.service.host_faults import FaultOutcome
 from tools.service.losses import Kill, Loss
 from tools.service.placed_workers import RayWorkers
 
@@ -92,3 +93,31 @@ def test_what_must_not_be_is_a_fault(seen):
 def test_several_servers_need_a_database(capsys):
     """SQLite is for one."""
     assert chaos.main(["--servers", "2"]) == 2 and "--database" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["descriptors", "ledger"])
+def test_a_host_that_fails_fails_nothing(fault, capsys):
+    """What was acknowledged is graded, and readiness said what was wrong."""
+    code = chaos.main(["--fault", fault, "--json"])
+    printed = capsys.readouterr()
+    outcome = json.loads(printed.out)
+    assert code == 0, printed.err[-2000:]
+    assert outcome["states"] == {"SUBMISSION_STATE_SUCCEEDED": len(outcome["acknowledged"])}
+    assert ("removed or replaced" in outcome["unready"]) == (fault == "ledger")
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        {"states": {"SUBMISSION_STATE_SUCCEEDED": 1, "SUBMISSION_STATE_FAILED": 1}},
+        {"states": {"SUBMISSION_STATE_SUCCEEDED": 1}},
+        {"unready": ""},
+        {"errors": ["submissions/a: there is no submission 'a'"]},
+    ],
+    ids=["failed", "vanished", "ready all the time", "an error"],
+)
+def test_what_a_failing_host_must_not_do_is_a_fault(seen):
+    """The control of the above."""
+    well = {"fault": "disk", "acknowledged": ["a", "b"], "unready": "full", "states": {"SUBMISSION_STATE_SUCCEEDED": 2}}
+    assert FaultOutcome(**well).faults() == [] and len(FaultOutcome(**{**well, **seen}).faults()) == 1

@@ -12,9 +12,10 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from grader.config import Settings
+from grader.errors import SettingsInvalid
 from grader.peers import PeerLimits
 from grader.server.connections import grpc_options, health_limits, stream_limits, web_limits
-from grader.server.resources import RESERVED, connections_within
+from grader.server.resources import LEAST_RESERVED, RESERVED, connections_within
 from grader.web.serving import application, web_serving
 from tests.server.keyed import keyed_server
 
@@ -135,9 +136,11 @@ async def test_the_api_has_so_many_connections(settings, limit, answered):
 def test_descriptors_are_left_for_boxes_and_the_ledger():
     """Connections get as many as asked for, or in proportion fewer."""
     assert connections_within(65_536, 4096, 512) == (4096, 512)
-    for descriptors in (256, 1024, 2048, 4096):
+    for descriptors in (64, 128, 256, 1024, 2048, 4096):
         api, web = connections_within(descriptors, 4096, 512)
-        assert api > web > 0 and api + web <= max(descriptors - RESERVED, descriptors // 2)
+        assert api > web > 0 and descriptors - api - web >= min(RESERVED, max(LEAST_RESERVED, descriptors // 2))
+    with pytest.raises(SettingsInvalid, match="50 files, which leaves none for callers; raise that limit: ulimit -n"):
+        connections_within(50, 4096, 512)
 
 
 def test_a_server_process_raises_its_limit_of_descriptors():

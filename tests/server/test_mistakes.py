@@ -84,7 +84,7 @@ MISTAKES = [
     ("list --server nohost.invalid:1", 3, "no host has that name; check its spelling"),
     ("list --server :", 2, "':' is not a server address; write HOST:PORT, such as localhost:50551"),
     ("list --server https://{address}", 3, "it does not speak TLS; check the port, or write http://HOST:PORT"),
-    ("list --server http://{tls}", 3, "it closed the connection, as a server does that wants TLS; write https://HOST:PORT"),
+    ("list --server http://{tls}", 3, "it closed the connection, as a server does that wants TLS (write https://HOST:PORT) or has"),
     ("list --server https://{tls}", 3, "certificate"),
     ("login --server {address}", 2, "no key came; paste it at the prompt, or pipe it: grader-cli login --server HOST:PORT < FILE"),
 ]  # fmt: skip

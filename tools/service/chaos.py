@@ -13,6 +13,8 @@ where not. Several servers need a PostgreSQL; without one there is one server on
 With --workers a server grades nothing itself: so many workers join it, and they, their judges and their boxes are killed instead. With
 --ray, Ray places the workers on so many nodes, all on this host. Also killed are a whole node (it is replaced), the head (it is away for
 some seconds), and a node that is frozen first: its connections stay open, as those of a host that is cut off.
+
+With --fault the host of one server fails instead: see `tools/service/host_faults.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from grader.api.client import GraderClient
 from grader.errors import InternalFault, LedgerBusy, QueueFull, ServerUnreachable, ShuttingDown
 from grader.ledger.fault_count import FAILURE_LIMIT
 from grader.v1 import report_pb2, submission_pb2
-from tools.service import host, losses
+from tools.service import host, host_faults, losses
 from tools.service.losses import Kill, Loss
 from tools.service.placed_workers import OwnWorkers, RayWorkers
 from tools.service.stub_server import BOX_COMMAND, JUDGE_MODULE, POOL_COMMAND
@@ -89,6 +91,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say("--ray is for one server, and instead of --workers")
         return 2
     with tempfile.TemporaryDirectory(prefix="grader-chaos-") as directory:
+        if given.fault:
+            Path(directory).chmod(0o711)  # a box's own uid must get below it
+            fault_outcome = asyncio.run(host_faults.run(given.fault, Path(directory)))
+            return host.show("chaos", fault_outcome, fault_outcome.faults(), as_json=given.json)
         outcome = asyncio.run(_Chaos(given, count, Path(directory)).run())
         outcome.left_behind = host.left_behind(Path(directory), GONE_S)
     return host.show("chaos", outcome, outcome.faults(), as_json=given.json)
@@ -292,6 +298,11 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--kill-every", type=float, default=3.0, metavar="S", help="seconds between kills, on average (3)")
     made.add_argument(
         "--kill-most", type=int, default=2**31, metavar="N", help="leave them alone after so many (as many as there is time for)"
+    )
+    made.add_argument(
+        "--fault",
+        choices=tuple(host_faults.FAULTS),
+        help="kill nothing, but let the host of one server fail so, and print how long it takes to recover",
     )
     made.add_argument("--over", type=float, default=60.0, metavar="S", help="seconds over which they are handed in (60)")
     made.add_argument("--seed", type=int, default=None, metavar="N", help="of what is random")

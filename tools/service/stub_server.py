@@ -25,7 +25,7 @@ from grader.model import Lease
 from grader.server.grading import Builds, Grading, Wiring
 from grader.server.main import parser
 from grader.server.serve import run
-from grader.server.wiring import box_settings, joined
+from grader.server.wiring import box_settings, host_breaker, joined
 from sandbox.protocol import wire
 from sandbox.protocol.job_pipes import READY
 
@@ -85,11 +85,13 @@ def processes(wait_s: float, *, builds_only: bool = False) -> Wiring:
             make_judge=judge,
         )
         have_built = partial(setattr, fleet, "build_elsewhere")
-        async with fleet:
+        async with fleet, host_breaker(fleet, proving=not builds_only) as breaker:
             yield Grading(
-                grade=fleet.grade,
-                capacity=lambda: fleet.capacity,
+                grade=breaker.grade,
+                capacity=lambda: 0 if breaker.fault else fleet.capacity,
                 device_kinds=lambda: fleet.device_kinds,
+                ready_kinds=lambda: () if breaker.fault else fleet.ready_kinds,
+                fault=lambda: breaker.fault,
                 isolation=boxes.NAME,
                 safe=True,
                 lanes=fleet.lanes,

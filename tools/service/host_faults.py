@@ -1,0 +1,275 @@
+"""What becomes of submissions while their server's host fails: its engine, descriptors, disk or ledger.
+
+    python -m tools.service.chaos --fault engine|descriptors|disk|ledger
+
+Nothing that was acknowledged may fail or vanish, and /readyz has to say that the host fails. engine
+starts a Docker engine of its own and grades real kernels on it; the other servers are stubs. engine
+and disk need root.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from grader.api.client import GraderClient
+from grader.config import LEDGER_NAME
+from grader.errors import GraderError
+from grader.v1 import submission_pb2
+from tools.service import host
+
+WAITING_COUNT = 40
+CLIENT_COUNT = 60  # with a connection each
+DESCRIPTORS = 64
+DISK_BYTES = 60 << 20
+AWAY_S = 6.0
+PATIENCE_S = 500.0
+POLL_S = 0.1
+JUDGE_MS = 200
+EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
+KERNEL = EXAMPLES / "vector_add" / "grid_stride.cu"
+GOING_ON = (submission_pb2.SUBMISSION_STATE_QUEUED, submission_pb2.SUBMISSION_STATE_RUNNING)
+
+
+@dataclass(kw_only=True)
+class FaultOutcome:
+    """What became of it. unready: what /readyz said, and when: "" where it was ready all the time.
+    recovered_s: from the end of the fault until it was ready again; graded_s: until all was graded."""
+
+    fault: str
+    acknowledged: list[str] = field(default_factory=list)
+    refused: dict[str, int] = field(default_factory=dict)
+    unready: str = ""
+    unready_after_s: float = 0.0
+    recovered_s: float = 0.0
+    graded_s: float = 0.0
+    states: dict[str, int] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+
+    def faults(self) -> list[str]:
+        """What must not be."""
+        found = list(self.errors)
+        if self.states != {"SUBMISSION_STATE_SUCCEEDED": len(self.acknowledged)}:
+            found.append(f"of {len(self.acknowledged)} that were acknowledged came: {self.states}")
+        if not self.unready and self.fault != "descriptors":  # there nothing fails
+            found.append("/readyz did not say it")
+        return found
+
+
+class FaultedServer(host.Process):
+    """A server with a web port, and what it is to do. descriptors: how many files it may open."""
+
+    def __init__(self, outcome: FaultOutcome, directory: Path, module: str, words: Sequence[str], *, descriptors: int = 4096) -> None:
+        self.outcome = outcome
+        self.address, self.web = f"127.0.0.1:{host.free_port()}", f"127.0.0.1:{host.free_port()}"
+        ports = ["--listen", self.address, "--web", self.web, "--lanes", "1", "--log-level", "warning"]
+        super().__init__(module, [*words, *ports], directory / "state")
+        self._command = ["prlimit", f"--nofile={descriptors}:{descriptors}", *self._command]
+
+    def client(self) -> GraderClient:
+        """A client that says soon what is wrong."""
+        return GraderClient(self.address, deadline_s=15.0, patience_s=1.0)
+
+    def unready(self) -> str:
+        """Why it is not ready, as it says; "" where it is."""
+        try:
+            with urllib.request.urlopen(f"http://{self.web}/readyz", timeout=10):
+                return ""
+        except urllib.error.HTTPError as error:
+            return error.read().decode().strip()
+        except OSError as error:
+            return f"no answer: {error}"
+
+    async def until(self, *, ready: bool) -> float:
+        """Wait until it is ready, or is not; how long that took."""
+        begun_s = time.monotonic()
+        async with asyncio.timeout(PATIENCE_S):
+            while bool(reason := await asyncio.to_thread(self.unready)) is ready:
+                await asyncio.sleep(POLL_S)
+        if not ready:
+            self.outcome.unready, self.outcome.unready_after_s = reason, time.monotonic() - begun_s
+        return time.monotonic() - begun_s
+
+    async def submit(self, count: int, wanted: Callable[[int], submission_pb2.Submission]) -> None:
+        """Hand in, and note what was acknowledged and why the others were refused."""
+        async with self.client() as client:
+            for number in range(count):
+                await self.submit_with(client, wanted(number))
+
+    async def submit_with(self, client: GraderClient, wanted: submission_pb2.Submission) -> None:
+        """Hand in one."""
+        try:
+            self.outcome.acknowledged.append((await client.submit(wanted)).name)
+        except GraderError as error:
+            self.outcome.refused = dict(Counter(self.outcome.refused) + Counter([str(error)[:200]]))
+
+    async def until_graded(self) -> float:
+        """Wait until all has ended; how long that took, and what became of each is noted."""
+        begun_s = time.monotonic()
+        async with self.client() as client, asyncio.timeout(PATIENCE_S):
+            while (await client.list_submissions(page_size=1, states=GOING_ON)).submissions:
+                await asyncio.sleep(POLL_S)
+            states: Counter[str] = Counter()
+            for name in self.outcome.acknowledged:
+                try:
+                    found = await client.get_submission(name)
+                except GraderError as error:
+                    self.outcome.errors.append(f"{name}: {error}")
+                    continue
+                states[submission_pb2.SubmissionState.Name(found.state)] += 1
+                if found.error.message:
+                    self.outcome.errors.append(f"{name}: {found.error.message}")
+        self.outcome.states = dict(states)
+        return time.monotonic() - begun_s
+
+
+async def run(fault: str, directory: Path) -> FaultOutcome:
+    """Let the host fail so."""
+    outcome = FaultOutcome(fault=fault)
+    await FAULTS[fault](outcome, directory)
+    return outcome
+
+
+async def engine(outcome: FaultOutcome, directory: Path) -> None:
+    """The Docker engine is killed under a queue, and started again after some seconds."""
+    socket, docker = directory / "docker.sock", directory / "docker"
+    docker.mkdir()
+    os.environ["DOCKER_HOST"] = f"unix://{socket}"
+    command = ["dockerd", f"--host=unix://{socket}", f"--data-root={docker / 'data'}", f"--exec-root={docker / 'exec'}"]
+    command += [f"--pidfile={docker / 'pid'}", "--bridge=none", "--iptables=false"]
+
+    def start() -> subprocess.Popen[bytes]:
+        with (docker / "log").open("ab") as log:
+            environment = {**os.environ, host.MARK: str(directory)}
+            return subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+
+    def kill(running: subprocess.Popen[bytes]) -> None:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+
+    content = KERNEL.read_text("utf-8")
+    source = submission_pb2.SourceFile(path=KERNEL.name, content=content)
+    wanted = submission_pb2.Submission(problem="problems/vector_add", sources=[source], mode=submission_pb2.MODE_TEST)
+    words = ["--sandbox", "docker", "--device", "emulated", "--no-resident-toolchain", "--problems", str(EXAMPLES)]
+
+    def stop() -> None:
+        running.terminate()
+        running.wait()
+        host.left_behind(directory, 0.0)  # what watched a box when the engine was killed
+        for mount in reversed(Path("/proc/mounts").read_text("utf-8").splitlines()):  # of boxes that the kill left
+            if (place := mount.split()[1]).startswith(str(docker)):
+                subprocess.run(["umount", "--lazy", place], check=True)
+
+    async with AsyncExitStack() as stack:
+        running = start()
+        stack.callback(stop)
+        async with asyncio.timeout(PATIENCE_S):
+            while not socket.exists():
+                await asyncio.sleep(POLL_S)
+        server = FaultedServer(outcome, directory, "grader.server.main", words)
+        stack.callback(server.stop)
+        server.start()
+        await server.until(ready=True)
+        await server.submit(WAITING_COUNT, lambda _: wanted)
+        kill(running)
+        await server.until(ready=False)
+        await asyncio.sleep(AWAY_S)
+        running = start()
+        outcome.recovered_s = await server.until(ready=True)
+        outcome.graded_s = outcome.recovered_s + await server.until_graded()
+
+
+async def descriptors(outcome: FaultOutcome, directory: Path) -> None:
+    """A server that may open few files meets many callers."""
+    with _stub(outcome, directory, descriptors=DESCRIPTORS) as server:
+        await server.until(ready=True)
+        clients = [server.client() for _ in range(CLIENT_COUNT)]
+        async with AsyncExitStack() as stack:
+            for client in clients:
+                await stack.enter_async_context(client)
+            await asyncio.gather(*(server.submit_with(client, host.submission(f"{number}")) for number, client in enumerate(clients)))
+        outcome.graded_s = await server.until_graded()
+
+
+async def disk(outcome: FaultOutcome, directory: Path) -> None:
+    """The disk of the state directory is full for a while."""
+    state = directory / "state"
+    state.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(state)], check=True)
+    try:
+        with _stub(outcome, directory) as server:
+            await server.until(ready=True)
+            await server.submit(WAITING_COUNT, _numbered)
+            with (state / "filler").open("wb", buffering=0) as filler:
+                try:
+                    while True:
+                        filler.write(bytes(4096))
+                except OSError:
+                    pass
+            await server.until(ready=False)
+            await server.submit(2, _numbered)
+            await asyncio.sleep(AWAY_S)
+            (state / "filler").unlink()
+            outcome.recovered_s = await server.until(ready=True)
+            await server.submit(2, _numbered)
+            outcome.graded_s = outcome.recovered_s + await server.until_graded()
+    finally:
+        subprocess.run(["umount", "--lazy", str(state)], check=True)
+
+
+async def ledger(outcome: FaultOutcome, directory: Path) -> None:
+    """The ledger's files are moved away for a while; then the server is killed."""
+    with _stub(outcome, directory) as server:
+        await server.until(ready=True)
+        await server.submit(WAITING_COUNT, _numbered)
+        state, away = directory / "state", directory / "away"
+        away.mkdir()
+        for path in state.glob(f"{LEDGER_NAME}*"):
+            path.rename(away / path.name)
+        await server.until(ready=False)
+        await server.submit(2, _numbered)
+        await asyncio.sleep(AWAY_S)
+        for path in away.iterdir():
+            path.rename(state / path.name)
+        outcome.recovered_s = await server.until(ready=True)
+        await server.submit(2, _numbered)
+        server.kill()
+        server.start()
+        await server.until(ready=True)
+        outcome.graded_s = outcome.recovered_s + await server.until_graded()
+
+
+def _numbered(number: int) -> submission_pb2.Submission:
+    return host.submission(f"{number} {time.monotonic_ns()}")
+
+
+@contextmanager
+def _stub(outcome: FaultOutcome, directory: Path, **limits: int) -> Iterator[FaultedServer]:
+    """A running stub server."""
+    problems = host.write_problem(directory)
+    server = FaultedServer(
+        outcome, directory, "tools.service.stub_server", ["processes", str(JUDGE_MS), "--problems", str(problems)], **limits
+    )
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+FAULTS: dict[str, Callable[[FaultOutcome, Path], Awaitable[None]]] = {
+    "engine": engine,
+    "descriptors": descriptors,
+    "disk": disk,
+    "ledger": ledger,
+}
