@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import logging
 from dataclasses import asdict
 from datetime import UTC, datetime
 
@@ -14,14 +15,17 @@ from grader.cli.exits import Exit
 from grader.cli.progress import stdout_console
 from grader.cli.text import one_line, plain
 from grader.config import Settings
+from grader.observability import log as log_setup
 from grader.server.checkup import CheckupStatus, ledger, space
-from grader.server.host_findings import HostFinding, can_grade, compilers, devices, gpus, isolations
+from grader.server.host_findings import HostFinding, can_grade, compilers, devices, gpus, isolations, own_kernel
 
 
 async def doctor(*, json: bool) -> Exit:
     """Look, print, and answer whether kernels can be graded here."""
-    writable_directory = await isolations()
-    findings = [*await compilers(), *devices(), *await gpus(writable_directory), *writable_directory, cache(), *state()]
+    boxes = await isolations()
+    log_setup.configure(level=logging.CRITICAL)  # what is wrong is in the findings
+    own = await own_kernel() if any(one.usable for one in boxes) else None
+    findings = [*await compilers(), *devices(), *await gpus(boxes), *boxes, *([own] if own else []), cache(), *state()]
     ready = can_grade(findings)
     if json:
         print(json_module.dumps({"ready": ready, "findings": [asdict(one) for one in findings]}, indent=2))

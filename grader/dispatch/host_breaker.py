@@ -1,4 +1,5 @@
-"""Stops a host from taking submissions while it can't grade, so that none is charged for its faults.
+"""Stops a host from taking submissions while it can't grade, so that none is charged for its
+faults.
 
 An attempt that the grader spoiled counts against its submission only where the host then proves to
 be well, and no other submission was spoiled since the last verdict.  Every other one ends as

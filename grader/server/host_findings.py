@@ -14,11 +14,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from grader.config import Settings
 from grader.dispatch.gpus import Gpu, discover
-from grader.isolation import Availability, GpuAccess, driver, probe
+from grader.errors import GraderError
+from grader.isolation import Availability, GpuAccess, IsolationBroken, driver, probe
 from grader.isolation.select import make, survey
 from grader.isolation.settings import BoxSettings
 from grader.isolations import isolations as known_isolations
+from grader.server.grading import Wiring
+from grader.server.wiring import local
 
 _VERSION_TIMEOUT_S = 10.0
 
@@ -27,7 +31,7 @@ _VERSION_TIMEOUT_S = 10.0
 class HostFinding:
     """One thing that was looked for. remedy: what to do where it is not usable; "" where there is nothing to do."""
 
-    kind: str  # device, isolation, compiler, cache or state
+    kind: str  # device, isolation, compiler, grading, cache or state
     name: str
     usable: bool
     detail: str
@@ -179,6 +183,25 @@ def _isolation_remedy(name: str) -> str:
         return info.remedy
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"  # daemons are not in everybody's PATH
     return info.remedy if shutil.which(info.program, path=path) else f"install it (Debian: apt-get install {info.package})"
+
+
+async def own_kernel(wiring: Wiring = local) -> HostFinding:
+    """Whether every device of this host grades a kernel of the grader's own, as a server tries
+    before it takes submissions."""
+    with tempfile.TemporaryDirectory(prefix="grader-doctor-") as state_dir:
+        try:
+            async with wiring(Settings(state_dir=Path(state_dir), resident_toolchain=False)) as grading:
+                fault = await grading.proved() if grading.proved is not None else ""
+        except (GraderError, IsolationBroken) as error:
+            fault = str(error)
+    return HostFinding(
+        kind="grading",
+        name="own kernel",
+        usable=not fault,
+        detail=fault or "built, run and judged, as a server does before it takes submissions",
+        remedy="boxes see the Python environment that grader is installed in; what it needs must be there" if fault else "",
+        required=True,
+    )
 
 
 async def _version(program: str, argument: str) -> str | None:

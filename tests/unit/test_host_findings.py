@@ -1,5 +1,7 @@
 """What is found of GPUs, on a host that need not have one."""
 
+import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -7,9 +9,11 @@ import pytest
 from grader.config import Settings
 from grader.dispatch.gpus import Gpu
 from grader.errors import HostUnfit
+from grader.isolation import IsolationBroken
 from grader.server import host_findings
 from grader.server.host_findings import HostFinding
 from grader.worker import serve
+from tests import fakes
 
 NOBODYS_MINOR = 250
 GPU = Gpu(index=0, uuid="GPU-1", name="NVIDIA H200", minor=NOBODYS_MINOR, memory_bytes=141 << 30, driver="580.159.04")
@@ -106,3 +110,31 @@ async def test_a_host_without_a_device_may_build_for_others(host) -> None:
         host(*found)
         with pytest.raises(HostUnfit, match=r"this host can.t build: .*not found"):
             await serve.examine(Settings(), joining)
+
+
+def wiring(fault: str = "", error: Exception | None = None):
+    """A host on which a kernel of the grader's own is graded, or not."""
+
+    @asynccontextmanager
+    async def wired(settings):
+        if error is not None:
+            raise error
+        async with fakes.wiring()(settings) as grading:
+            yield replace(grading, proved=lambda: asyncio.sleep(0, fault))
+
+    return wired
+
+
+@pytest.mark.parametrize(
+    ("given", "detail"),
+    [
+        ({"fault": "No module named 'tree_sitter'"}, "No module named 'tree_sitter'"),
+        ({"error": IsolationBroken("no engine answers")}, "no engine answers"),
+        ({}, "built, run and judged, as a server does before it takes submissions"),
+    ],
+)
+async def test_a_host_that_does_not_grade_the_graders_own_kernel_can_not_grade(given, detail) -> None:
+    """Whatever else works. The last is the control."""
+    others = [host_findings.HostFinding(kind=kind, name="x", usable=True, detail="") for kind in ("device", "isolation")]
+    found = await host_findings.own_kernel(wiring(**given))
+    assert (found.detail, found.usable, host_findings.can_grade([*others, found])) == (detail, not given, not given)

@@ -1,4 +1,5 @@
-"""What becomes of submissions while their server's host fails: its engine, descriptors, disk or ledger.
+"""What becomes of submissions while their server's host fails: its engine, descriptors, disk or
+ledger.
 
     python -m tools.service.chaos --fault engine|descriptors|disk|ledger
 
@@ -44,7 +45,8 @@ GOING_ON = (submission_pb2.SUBMISSION_STATE_QUEUED, submission_pb2.SUBMISSION_ST
 @dataclass(kw_only=True)
 class FaultOutcome:
     """What became of it. unready: what /readyz said, and when: "" where it was ready all the time.
-    recovered_s: from the end of the fault until it was ready again; graded_s: until all was graded."""
+    recovered_s: from the end of the fault until it was ready again; graded_s: until all was
+    graded."""
 
     fault: str
     acknowledged: list[str] = field(default_factory=list)
