@@ -234,9 +234,9 @@ class Dispatcher:
             return self._fold(facts, lease.ranking)
         except LeaseLost:
             return None
-        except DeviceQuarantined as error:
-            log.error("attempt_waits_for_a_device", detail=_loggable(lease, error))
-            await asyncio.sleep(self._quarantine_s)
+        except (DeviceQuarantined, HostBroken) as error:
+            log.error("attempt_waits_for_its_host", reason=error.reason, detail=_loggable(lease, error))
+            await asyncio.sleep(self._quarantine_s if isinstance(error, DeviceQuarantined) else self._poll_s)
             return Failure(reason=error.reason, message=str(error))
         except (GraderFault, CallRefused) as error:
             log.error("attempt_failed", reason=error.reason, detail=_loggable(lease, error))

@@ -29,7 +29,7 @@ class Host:
 
     def __init__(self):
         self.boxes = self.own = ""
-        self.error = None
+        self.error, self.poison = None, JudgeBroken("the judge ended with -11")
         self.own_graded = self.attempt_count = 0
         self.pauses, self.ticks, self.idle = [], asyncio.Queue(), asyncio.Event()
         self.well = fakes.FakeGrade()
@@ -49,7 +49,7 @@ class Host:
         if self.error is not None:
             raise self.error
         if lease.submission.new.user.startswith(POISON):
-            raise JudgeBroken("the judge ended with -11")
+            raise self.poison
         async for fact in self.well(lease):
             yield fact
 
@@ -182,10 +182,12 @@ async def test_a_submission_that_breaks_the_grader_alone_is_charged(ledger):
     assert (await ledger.get(poison.submission_id)).attempt_count == FAILURE_LIMIT
 
 
-async def test_many_that_break_the_grader_together_end_too_and_keep_nobody_out(ledger):
+@pytest.mark.parametrize("poison", [JudgeBroken("the judge ended with -11"), OSError(errno.ENOSPC, "no room")])
+async def test_many_that_break_the_grader_together_end_too_and_keep_nobody_out(ledger, poison):
     """They open the breaker for each other, for as long as a probe takes: it never backs off, for
     the host is well each time."""
     host = Host()
+    host.poison = poison
     async with dispatching(ledger, host) as breaker:
         poisons = await submit(ledger, 4, POISON)
         assert await until_ended(ledger, await submit(ledger, 4)) == {SubmissionState.SUCCEEDED}
