@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import math
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import Match, SequenceMatcher
 from enum import StrEnum
+from operator import itemgetter
 
 from grader.v1 import report_pb2, submission_pb2
 from grader.verdict.median_interval import MedianInterval, ratio_of_medians
 
-DIFF_LINES = 5_000  # of one file: difflib takes quadratic time
+DIFF_LINES = 5_000  # of one file
 
 
 class SpeedChange(StrEnum):
@@ -75,8 +78,60 @@ def _diff(old_path: str, before: str | None, new_path: str, after: str | None, l
     if max(len(old), len(new)) > line_limit:
         yield f"{new_path} differs; it has more than {line_limit} lines, which is too long to compare here"
         return
-    names = ("/dev/null" if before is None else f"a/{old_path}", "/dev/null" if after is None else f"b/{new_path}")
-    yield from difflib.unified_diff(old, new, *names, lineterm="")
+    yield "--- /dev/null" if before is None else f"--- a/{old_path}"
+    yield "+++ /dev/null" if after is None else f"+++ b/{new_path}"
+    for hunk in _LineMatcher(old, new).get_grouped_opcodes():
+        (_, old_start, _, new_start, _), (_, _, old_end, _, new_end) = hunk[0], hunk[-1]
+        yield f"@@ -{_span(old_start, old_end)} +{_span(new_start, new_end)} @@"
+        for tag, old_start, old_end, new_start, new_end in hunk:
+            marks = ("-", "+") if tag != "equal" else (" ", "")
+            yield from (marks[0] + line for line in old[old_start:old_end])
+            yield from (marks[1] + line for line in new[new_start:new_end] if marks[1])
+
+
+def _span(start: int, end: int) -> str:
+    return f"{start + 1}" if end == start + 1 else f"{start + (end > start)},{end - start}"
+
+
+class _LineMatcher(SequenceMatcher[str]):
+    """Matches lines in n log n steps, as a patience diff does: difflib compares all with all, and sources are a stranger's."""
+
+    def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
+        super().__init__(None, old, new, autojunk=False)
+        self._old, self._new = old, new
+
+    def get_matching_blocks(self) -> list[Match]:
+        """The longest rising chain of lines that each side has once, and what is equal next to them."""
+        old, new, blocks = self._old, self._new, [Match(0, 0, 0)]
+        for old_end, new_end in [*_chain(old, new), (len(old), len(new))]:
+            last = blocks[-1]
+            limit = min(old_end - last.a - last.size, new_end - last.b - last.size)
+            after = next((step for step in range(limit) if old[last.a + last.size + step] != new[last.b + last.size + step]), limit)
+            blocks[-1] = last = last._replace(size=last.size + after)
+            limit -= after
+            before = next((step for step in range(limit) if old[old_end - step - 1] != new[new_end - step - 1]), limit)
+            if (last.a + last.size, last.b + last.size) != (old_end - before, new_end - before):
+                blocks.append(Match(old_end - before, new_end - before, before))
+            elif before:
+                blocks[-1] = last._replace(size=last.size + before)
+        return [*(block for block in blocks if block.size), Match(len(old), len(new), 0)]
+
+
+def _chain(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+    """Places of lines that both sides have once, rising on both."""
+    old_counts, new_counts, places = Counter(old), Counter(new), {line: place for place, line in enumerate(new)}
+    ends, before = list[tuple[int, int]](), dict[tuple[int, int], tuple[int, int] | None]()  # ends: of the best chain of each length
+    for place, line in enumerate(old):
+        if old_counts[line] == new_counts[line] == 1:
+            pair = (place, places[line])
+            length = bisect_left(ends, pair[1], key=itemgetter(1))
+            before[pair] = ends[length - 1] if length else None
+            ends[length : length + 1] = [pair]
+    chain, last = list[tuple[int, int]](), ends[-1] if ends else None
+    while last is not None:
+        chain.append(last)
+        last = before[last]
+    return chain[::-1]
 
 
 def _changed(name: str, first: report_pb2.Measurement | None, second: report_pb2.Measurement | None, elsewhere: str) -> WorkloadChange:

@@ -5,16 +5,19 @@ A line `grader: destination=true` in a comment decides it. Of other Python sourc
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import re
+from collections.abc import Iterator
 
 from grader.model import NewSubmission
+from grader.views.source_tokens import COMMENT, PYTHON, STRING, tokens
 from sandbox.protocol import wire
+
+_Parameter = tuple[str, bool]  # its text, without strings and comments, and whether it has a default
 
 RUN = "run"
 ENTRIES = (RUN, "solution", "custom_kernel")
-PARSED_LIMIT_BYTES = 256 * 1024  # of a submission: Python takes a GB of memory and 4 s for a MiB that is made for it
+_ATOM = re.compile(r"^[\f\ufeff]*+def[ \t]++(\w++)[ \t]*+\(|\blambda\b|[(\[{)\]},:=]", re.MULTILINE)
 _DIRECTIVE = re.compile(r"^[ \t]*(?://|#)[ \t]*grader:[^\n]*\bdestination=(true|false)\b", re.MULTILINE)
 
 
@@ -34,26 +37,50 @@ def with_calling_convention(spec: wire.ProblemSpec, new: NewSubmission) -> wire.
 
 def with_destination(spec: wire.ProblemSpec, source: str, entry: str) -> wire.ProblemSpec:
     """The spec for a Python source: an entry with as many parameters as there are inputs and outputs writes its outputs into the last.
-    Where it can't be determined from the source, as of `def run(*arguments)` or of a very long one, the outputs are returned."""
-    function = _entry(source, entry)
-    if function is None or function.args.vararg is not None:
+    Where it can't be determined from the source, as of `def run(*arguments)`, the outputs are returned."""
+    parameters = _entry(source, entry)
+    if parameters is None or any(re.match(r"\*\s*\w", text) for text, _ in parameters):
         return spec
-    names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+    stars = (place for place, (text, _) in enumerate(parameters) if text.startswith("*"))
+    positional = [parameter for parameter in parameters[: next(stars, None)] if parameter[0] != "/"]
+    names = [re.sub(r"\W.*", "", text, flags=re.DOTALL) for text, _ in positional]
     returned, all_of = len(spec.inputs), len(spec.inputs) + len(spec.outputs)
-    needed = len(names) - len(function.args.defaults)
+    needed = sum(not has_default for _, has_default in positional)
     named = names[returned:all_of] == [one.name for one in spec.outputs]
     if needed <= all_of <= len(names) and (needed > returned or named):
         return dataclasses.replace(spec, convention=wire.Convention.DESTINATION)
     return spec
 
 
-def _entry(source: str, entry: str) -> ast.FunctionDef | None:
-    if len(source.encode()) > PARSED_LIMIT_BYTES:
-        return None
-    try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None  # the build reports it
-    functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")}
-    found = next((functions[name] for name in (entry, *ENTRIES) if name in functions), None)
-    return found or (next(iter(functions.values())) if len(functions) == 1 else None)
+def _entry(source: str, entry: str) -> list[_Parameter] | None:
+    functions = {name: parameters for name, parameters in _functions(source) if not name.startswith("_")}
+    only = next(iter(functions.values())) if len(functions) == 1 else None
+    return next((functions[name] for name in (entry, *ENTRIES) if name in functions), only)
+
+
+def _functions(source: str) -> Iterator[tuple[str, list[_Parameter]]]:
+    """The functions of a module. The source is a stranger's, so it is read once, from left to right, and not parsed."""
+    parts = tokens(PYTHON, source.replace("\r\n", "\n").replace("\r", "\n"))
+    text = "".join("''" if kind == STRING else "" if kind == COMMENT else part for kind, part in parts).replace("\\\n", " ")
+    name, parameters, start, has_default, depth, lambdas = "", list[_Parameter](), 0, False, 0, 0
+    for atom in _ATOM.finditer(text):
+        match atom[0]:
+            case "(" | "[" | "{":
+                depth += 1
+            case ")" | "]" | "}":
+                depth = max(depth - 1, 0)
+            case "lambda" if depth == 1:
+                lambdas += 1
+            case ":" if depth == 1:
+                lambdas = max(lambdas - 1, 0)
+            case "=" if depth == 1:
+                has_default = True
+            case _ if atom[1] and depth == 0:
+                name, parameters, start, has_default, depth, lambdas = atom[1], [], atom.end(), False, 1, 0
+        if name and (depth == 0 or (depth == 1 and atom[0] == "," and not lambdas)):
+            if parameter := text[start : atom.start()].strip():
+                parameters.append((parameter, has_default))
+            start, has_default = atom.end(), False
+            if depth == 0:
+                yield name, parameters
+                name = ""

@@ -8,9 +8,9 @@ from functools import lru_cache
 
 from markupsafe import Markup, escape
 
-from grader.html_report.highlight import known, tokens
 from grader.v1 import submission_pb2
 from grader.views.sanitize import escape_unprintable
+from grader.views.source_tokens import grammar_of, tokens
 
 # Of all sources of a submission. A line costs a hundred bytes of a page, a highlighted character up to thirty.
 SHOWN_CHARS, SHOWN_LINES, SHOWN_FILES = 400_000, 20_000, 100
@@ -39,7 +39,7 @@ def shown_sources(files: Sequence[submission_pb2.SourceFile], remarks: Mapping[s
     """The files in their order, as much as the limits allow. remarks: by path and line number."""
     found, chars, line_count, highlighted = [], SHOWN_CHARS, SHOWN_LINES, HIGHLIGHTED_CHARS
     for file in files[:SHOWN_FILES]:
-        content = "\n".join(file.content[:chars].split("\n")[:line_count])
+        content = "\n".join(file.content[:chars].split("\n")[: max(line_count, 0)])
         coded = _coded(file.path, content, len(content) <= highlighted)
         chars, line_count, highlighted = chars - len(content), line_count - len(coded), highlighted - len(content)
         of_file = remarks.get(file.path, {})
@@ -52,14 +52,15 @@ def shown_sources(files: Sequence[submission_pb2.SourceFile], remarks: Mapping[s
 def _coded(path: str, content: str, highlight: bool) -> tuple[Markup, ...]:
     """The lines of a file as HTML."""
     text = escape_unprintable(content)
-    if not highlight or not known(path):
+    grammar = grammar_of(path) if highlight else None
+    if grammar is None:
         return tuple(escape(line) for line in text.split("\n"))
-    coded = [Markup()]
-    for kind, words in tokens(path, text):
+    lines = [list[Markup]()]  # joined at the end: a sum of strings takes quadratic time, 25 s for one line of 100 kB
+    for kind, words in tokens(grammar, text):
         first, *others = words.split("\n")
-        coded[-1] += _token(kind, first)
-        coded += [_token(kind, one) for one in others]
-    return tuple(coded)
+        lines[-1].append(_token(kind, first))
+        lines += [[_token(kind, line)] for line in others]
+    return tuple(Markup().join(parts) for parts in lines)
 
 
 def _token(name: str, words: str) -> Markup:

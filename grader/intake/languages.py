@@ -10,16 +10,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import PurePosixPath
 
-import tree_sitter_cuda
-from tree_sitter import Language as Grammar
-from tree_sitter import Parser
-
 from grader.model import SourceFile
+from grader.views.source_tokens import COMMENT, C, tokens
 from sandbox.protocol.languages import LanguageInfo, languages
 
-PARSED_LIMIT_BYTES = 64 * 1024  # above it comments are taken for code: hostile text takes 10 s a MiB to parse
-
-_CONTINUED_LINE = re.compile(r"\\[ \t]*\r?\n")
+_CONTINUED_LINE = re.compile(r"\\[ \t]*+\r?\n")
 
 
 def code(sources: Sequence[SourceFile]) -> str:
@@ -29,13 +24,7 @@ def code(sources: Sequence[SourceFile]) -> str:
 
 @lru_cache(maxsize=1)  # what language it is and what it lacks are asked one after the other
 def _code(sources: tuple[SourceFile, ...]) -> str:
-    left_bytes, texts = PARSED_LIMIT_BYTES, []
-    for source in sources:  # the limit is of all of them together
-        text = _CONTINUED_LINE.sub("", source.content)
-        size_bytes = len(text.encode())
-        texts.append(_without_comments(text) if size_bytes <= left_bytes else text)
-        left_bytes -= size_bytes if size_bytes <= left_bytes else 0
-    return "\n".join(texts)
+    return "\n".join(_without_comments(_CONTINUED_LINE.sub("", source.content)) for source in sources)
 
 
 def detect(sources: Sequence[SourceFile]) -> str | None:
@@ -61,33 +50,9 @@ def _text(language: LanguageInfo, sources: Sequence[SourceFile]) -> str:
 
 
 def _without_comments(content: str) -> str:
-    data = content.encode()
-    if b"//" not in data and b"/*" not in data:
-        return content
-    kept, position = [], 0
-    for start, end in _comments(data):
-        kept += [data[position:start], b" "]
-        position = end
-    return b"".join([*kept, data[position:]]).decode(errors="replace")
+    return "".join(" " if kind == COMMENT and _is_closed(part) else part for kind, part in tokens(C, content))
 
 
-def _comments(data: bytes) -> list[tuple[int, int]]:
-    cursor = Parser(Grammar(tree_sitter_cuda.language())).parse(data).walk()
-    found, descending = [], True
-    while True:  # by hand and not by recursion: the depth is the submitter's choice
-        node = cursor.node
-        if descending and node is not None and node.type == "comment" and not _in_directive(data, node.start_byte):
-            found.append((node.start_byte, node.end_byte))
-        if descending and cursor.goto_first_child():
-            continue
-        if cursor.goto_next_sibling():
-            descending = True
-        elif cursor.goto_parent():
-            descending = False
-        else:
-            return found
-
-
-def _in_directive(data: bytes, position: int) -> bool:
-    # The grammar sees a comment in `#define GLOB "a/*"`.
-    return data[data.rfind(b"\n", 0, position) + 1 : position].lstrip().startswith(b"#")
+def _is_closed(comment: str) -> bool:
+    # One that is not is an error, which the builder reports.
+    return comment.startswith("//") or comment.endswith("*/")

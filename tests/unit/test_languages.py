@@ -71,7 +71,12 @@ def test_an_entry_that_is_surely_missing_is_reported(content):
         'const char* s = "/*"; extern "C" void solve(float*) {} // */',
         'const char* s = R"(/*)"; extern "C" void solve(float*) {} /* */',
         "template<" * 200 + RAW,
-        "//" + "x" * languages.PARSED_LIMIT_BYTES + ' solve "C"',
+        '#include <a/*b.h>\nextern "C" void solve(float*) {}\n/* end */',
+        "int i = 1'000'000; char c = '\"'; extern \"C\" void solve(float*) {} /* \" */",
+        '#error don\'t /* this\nextern "C" void solve(float*) {} /* end */',
+        'auto s = R"a(" /* )" )a"; extern "C" void solve(float*) {} /* end */',
+        RAW + " /* a comment that is not closed is an error for the builder",
+        "/* not closed " + RAW,
     ],
 )
 def test_an_entry_that_may_be_there_is_left_to_the_builder(content):

@@ -1,0 +1,145 @@
+"""Counts the steps of code that reads a text, so that a test of its complexity needs no clock."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from re import _constants as op  # type: ignore[attr-defined]  # the same tree that `re` compiles
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any
+
+_CATEGORIES = {
+    op.CATEGORY_DIGIT: str.isdecimal,
+    op.CATEGORY_SPACE: str.isspace,
+    op.CATEGORY_WORD: lambda character: character.isalnum() or character == "_",
+}
+_NEGATED = {
+    op.CATEGORY_NOT_DIGIT: op.CATEGORY_DIGIT,
+    op.CATEGORY_NOT_SPACE: op.CATEGORY_SPACE,
+    op.CATEGORY_NOT_WORD: op.CATEGORY_WORD,
+}
+
+
+def call_steps(call: Callable[[], object]) -> int:
+    """How many lines of Python a call executes, and how many characters its functions return."""
+    count = 0
+
+    def trace(frame: Any, event: str, argument: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        if event == "return" and isinstance(argument, (str, bytes)):
+            count += len(argument)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def pattern_steps(pattern: re.Pattern[str], text: str, spans: list[tuple[int, int]] | None = None) -> int:
+    """How many characters and places a backtracking matcher tries to find all matches in a text. spans: gets where they are."""
+    matcher, place = _Matcher(pattern, text), 0
+    while place <= len(text):
+        end = next(matcher.ends(matcher.tree, place), None)
+        if end is None or end == place:
+            place += 1
+            continue
+        if spans is not None:
+            spans.append((place, end))
+        place = end
+    return matcher.steps
+
+
+class _Matcher:
+    """Matches as `re` does, but goes back in a repetition by whole turns only."""
+
+    def __init__(self, pattern: re.Pattern[str], text: str) -> None:
+        source = pattern.pattern
+        self.tree = list(parser.parse(source if isinstance(source, str) else source.decode("latin-1"), pattern.flags & ~re.LOCALE))
+        self.text, self.steps, self.groups = text, 0, dict[int, tuple[int, int]]()
+        self.flags = pattern.flags
+
+    def ends(self, nodes: Sequence[Any], place: int) -> Iterator[int]:
+        """Where a match of these nodes, one after the other, can end."""
+        if not nodes:
+            yield place
+            return
+        for end in self.node_ends(nodes[0], place):
+            yield from self.ends(nodes[1:], end)
+
+    def node_ends(self, node: Any, place: int) -> Iterator[int]:
+        """Where a match of a node can end, the preferred place first."""
+        self.steps += 1
+        kind, argument = node
+        if kind is op.BRANCH:
+            for branch in argument[1]:
+                yield from self.ends(list(branch), place)
+        elif kind is op.SUBPATTERN:
+            for end in self.ends(list(argument[3]), place):
+                self.groups[argument[0]] = (place, end)
+                yield end
+        elif kind is op.ATOMIC_GROUP:
+            yield from list(self.ends(list(argument), place))[:1]
+        elif kind in (op.ASSERT, op.ASSERT_NOT):
+            if (self.looks(*argument, place)) == (kind is op.ASSERT):
+                yield place
+        elif kind is op.AT:
+            if self.is_at(argument, place):
+                yield place
+        elif kind is op.GROUPREF:
+            start, end = self.groups[argument]
+            if self.text.startswith(self.text[start:end], place):
+                yield place + end - start
+        elif kind in (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT):
+            yield from self.repeated(kind, *argument, place)
+        elif place < len(self.text) and self.takes(kind, argument, self.text[place]):
+            yield place + 1
+
+    def looks(self, direction: int, nodes: Any, place: int) -> bool:
+        starts = [place] if direction > 0 else range(max(place - 10, 0), place + 1)
+        return any(direction > 0 or end == place for start in starts for end in self.ends(list(nodes), start))
+
+    def repeated(self, kind: Any, least: int, most: Any, body: Any, place: int) -> Iterator[int]:
+        found, body = [place], list(body)
+        if kind is op.MIN_REPEAT:
+            while True:
+                if len(found) > least:
+                    yield found[-1]
+                end = next(self.ends(body, found[-1]), None) if len(found) <= int(most) else None
+                if end is None or end == found[-1]:
+                    return
+                found.append(end)
+        while len(found) <= int(most) and (end := next(self.ends(body, found[-1]), found[-1])) != found[-1]:
+            found.append(end)
+        kept = found[least:]
+        for end in reversed(kept[-1:] if kind is op.POSSESSIVE_REPEAT else kept):
+            self.steps += 1
+            yield end
+
+    def is_at(self, position: Any, place: int) -> bool:
+        word = _CATEGORIES[op.CATEGORY_WORD]
+        if position in (op.AT_BOUNDARY, op.AT_NON_BOUNDARY):
+            sides = [bool(side) and word(side) for side in (self.text[place - 1 : place] if place else "", self.text[place : place + 1])]
+            return (sides[0] != sides[1]) == (position is op.AT_BOUNDARY)
+        if position in (op.AT_BEGINNING, op.AT_BEGINNING_STRING):
+            return not place or (bool(self.flags & re.MULTILINE) and position is op.AT_BEGINNING and self.text[place - 1] == "\n")
+        return place == len(self.text) or (bool(self.flags & re.MULTILINE) and self.text[place] == "\n")
+
+    def takes(self, kind: Any, argument: Any, character: str) -> bool:
+        if self.flags & re.IGNORECASE:
+            character = character.lower()
+        if kind is op.ANY:
+            return character != "\n" or bool(self.flags & re.DOTALL)
+        if kind is op.IN:
+            negated = argument[0][0] is op.NEGATE
+            return any(self.takes(*item, character) for item in argument[negated:]) != negated
+        if kind is op.RANGE:
+            return bool(argument[0] <= ord(character) <= argument[1])
+        if kind is op.CATEGORY:
+            return bool(_CATEGORIES[_NEGATED.get(argument, argument)](character)) != (argument in _NEGATED)
+        return (ord(character) == argument) == (kind is op.LITERAL)

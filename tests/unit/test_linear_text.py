@@ -1,0 +1,187 @@
+"""The server reads submitted text in a number of steps that grows with its length: 16 kB of C++ once held it for 21 s."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import random
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import pairwise
+from types import ModuleType
+
+import pytest
+from markupsafe import Markup
+
+from grader.api.comparison import source_changes
+from grader.errors import InvalidSubmission
+from grader.formats.flashinfer_calls import with_calling_convention
+from grader.grading.build import cut
+from grader.html_report.diagnostics import remarks_by_line
+from grader.html_report.source_lines import HIGHLIGHTED_CHARS, shown_sources
+from grader.intake import languages, submission_check
+from grader.intake.labels import check_labels
+from grader.model import NewSubmission, SourceFile
+from grader.v1 import grader_service_pb2 as api
+from grader.v1 import submission_pb2
+from grader.verdict.compiler_diagnostics import compiler_diagnostics, defined_twice, first_error
+from grader.views.sanitize import escape_unprintable, one_line
+from grader.views.source_tokens import PYTHON, C, Grammar, tokens
+from sandbox.protocol.languages import languages as known_languages
+from tests import fakes
+from tests.unit.step_counts import call_steps, pattern_steps
+
+# Those of the findings first: a parser took seconds to minutes for a few kB of each.
+SOUPS = (
+    "a::b<c>::", ")~", "/* ==", "*/ template", "<! !", "a", " ", "\n", "\\\n", "\\ ", "a\n", "x1;", "(", "[{", "f(",
+    "def f(", "def f(a):\n", "lambda a,", "-", "@", " #", "#\n", "#include <", '"', '""', "'", '"""', "'''", 'R"(',
+    'R"a(x)b"', "\\\"", "/*", "/*/", "//", "// grader: destination=", "1'", "\t", "\u202e", "\x1b[",
+    "k.cu(1): error: ", "k.cu:1:1: error: ", "ld: k.cu:(.text): multiple definition of `", 'File "k.py", line 1',
+    " at line 1 of ", "../",
+)  # fmt: skip
+SPEC = fakes.problem().spec
+
+
+def submitted(text: str, path: str = "k.cu") -> submission_pb2.Submission:
+    return submission_pb2.Submission(problem="problems/sum", sources=[submission_pb2.SourceFile(path=path, content=text)])
+
+
+def checked(text: str, path: str) -> None:
+    with suppress(InvalidSubmission):
+        submission_check.check(api.SubmitRequest(submission=submitted(text, path)), lambda _: fakes.problem(), ("emulated",))
+
+
+def convention(text: str) -> None:
+    sources = (SourceFile(path="k.py", content=text), SourceFile(path="run.py", content=text))
+    with_calling_convention(SPEC, NewSubmission(problem_id="p", language="python", sources=sources))
+
+
+def compared(text: str) -> None:
+    """Most lines differ, and the others are apart from each other: difflib's worst case."""
+    first = "\n".join(f"{text[:10]}{line // 2}{'x' * (line % 2)}" for line in range(len(text) // 8))
+    list(source_changes(submitted(first), submitted(first.replace("x", "y"))))
+    list(source_changes(submitted(text), submitted(text[1:])))
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "a check of C++": lambda text: checked(text, "k.cu"),
+    "a check of Python": lambda text: checked(text, "k.py"),
+    "the language": lambda text: languages.detect([SourceFile(path="k.cu", content=text)]),
+    **{
+        f"the entry of {name}": lambda text, name=name: languages.missing_entry(name, [SourceFile(path="k.cu", content=text)], "run")
+        for name in known_languages()
+    },
+    "the decoder": lambda text: submission_check.decode_source("k.cu", text.encode()),
+    "the labels": lambda text: check_labels([text], text, {text: text}),
+    "the calling convention": convention,
+    "the tokens of C++": lambda text: list(tokens(C, text)),
+    "the tokens of Python": lambda text: list(tokens(PYTHON, text)),
+    "the page of C++": lambda text: shown_sources(submitted(text).sources, {}),
+    "the page of Python": lambda text: shown_sources(submitted(text, "k.py").sources, {}),
+    "the diff": compared,
+    "the remarks": lambda text: remarks_by_line(text, [text], ["k.cu", "k.py"]),
+    "the diagnostics": compiler_diagnostics.__wrapped__,
+    "the first error": lambda text: (compiler_diagnostics.cache_clear(), first_error(text)),
+    "a name that is defined twice": defined_twice,
+    "the plain text": escape_unprintable,
+    "one line": one_line,
+    "the cut output": lambda text: cut(text.encode()),
+}
+# Not those that read the lines of a compiler's log, of which each is cut to 2000 characters.
+MODULES = (
+    "grader.api.resource_names",
+    "grader.formats.flashinfer_calls",
+    "grader.grading.build",
+    "grader.intake.labels",
+    "grader.intake.languages",
+    "grader.views.source_tokens",
+    "grader.web.submit_form",
+    "sandbox.protocol.languages",
+)
+
+
+def patterns(module: ModuleType) -> Iterator[tuple[str, re.Pattern[str]]]:
+    """All compiled patterns of a module, also in its tuples, grammars and languages."""
+    for name, value in vars(module).items():
+        values = value if isinstance(value, tuple) else [value]
+        for item in values:
+            pattern = item.tokens if isinstance(item, Grammar) else getattr(item, "marker", item)
+            if isinstance(pattern, re.Pattern):
+                yield f"{module.__name__}.{name}", pattern
+
+
+PATTERNS = {pattern: where for name in MODULES for where, pattern in patterns(importlib.import_module(name))}
+
+
+def is_linear(steps: Callable[[str], int], soup: str, length: int) -> bool:
+    """Whether twice the text takes about twice the steps, twice in a row."""
+    counts = [steps((soup * size)[:size]) for size in (length, 2 * length, 4 * length)]
+    return all(more <= 2.3 * less + 300 for less, more in pairwise(counts))
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_text_is_read_in_linear_time(name: str) -> None:
+    """Lines of Python that are executed, and characters that functions return."""
+    slow = [soup for soup in SOUPS if not is_linear(lambda text: call_steps(lambda: READERS[name](text)), soup, 200)]
+    assert not slow
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=PATTERNS.get)
+def test_a_pattern_is_matched_in_linear_time(pattern: re.Pattern[str]) -> None:
+    """Characters and places that a backtracking matcher tries, which no line of Python shows."""
+    assert not [soup for soup in SOUPS if not is_linear(lambda text: pattern_steps(pattern, text), soup, 100)]
+
+
+def test_the_source_that_held_the_server_takes_steps_by_its_length() -> None:
+    """65 kB of it took tree-sitter more than three minutes; the control has as many bytes of plain code."""
+    head = '//\nextern "C" void solve();\n'
+    hostile, plain = head + "a::b<c>::" * 7000, head + "int abc;\n" * 7000
+    assert call_steps(lambda: checked(hostile, "k.cu")) < 3 * call_steps(lambda: checked(plain, "k.cu"))
+
+
+def test_what_is_not_linear_is_noticed() -> None:
+    """The controls: a pattern that goes back, a sum of strings, and a comparison of all lines with all."""
+
+    def summed(text: str) -> Markup:
+        line = Markup()
+        for character in text:
+            line += character
+        return line
+
+    def lines(text: str) -> list[str]:
+        sides = [[f"{line // 2}{mark * (line % 2)}" for line in range(len(text) // 8)] for mark in "xy"]
+        return list(difflib.unified_diff(*sides))
+
+    assert not is_linear(lambda text: pattern_steps(re.compile(r"\s*x"), text), " ", 100)
+    assert not is_linear(lambda text: pattern_steps(re.compile(r"/\*[\s\S]*?\*/"), text), "/* ", 100)
+    assert not is_linear(lambda text: call_steps(lambda: summed(text)), "a", 200)
+    assert not is_linear(lambda text: call_steps(lambda: lines(text)), "a", 800)
+
+
+@pytest.mark.parametrize("grammar", [C, PYTHON], ids=["C", "PYTHON"])
+def test_the_matcher_that_counts_matches_as_re_does(grammar: Grammar) -> None:
+    """Else its counts would be of another pattern."""
+    pieces = ('"', "'", "/*", "*/", "//", 'R"(', ')"', "\\", "\n", "a", " ", "#include <", "1", "#", '"""', "def ", "@x", "é")
+    generator = random.Random(1)
+    for _ in range(100):
+        text = "".join(generator.choices(pieces, k=25))
+        assert spans(grammar.tokens, text) == [match.span() for match in grammar.tokens.finditer(text)], text
+
+
+def spans(pattern: re.Pattern[str], text: str) -> list[tuple[int, int]]:
+    found = list[tuple[int, int]]()
+    pattern_steps(pattern, text, found)
+    return found
+
+
+def test_a_page_colours_no_more_than_its_limit() -> None:
+    """A file of a single line as well."""
+    [shown] = shown_sources(submitted("1;" * (HIGHLIGHTED_CHARS // 2)).sources, {})
+    assert len(shown.lines) == 1 and shown.lines[0].code.count("t-n") == HIGHLIGHTED_CHARS // 2
+
+
+def test_files_after_the_last_line_that_is_shown_are_cut() -> None:
+    """The limit is of all files together."""
+    files = [submission_pb2.SourceFile(path=f"{name}.cu", content="\n" * 30_000) for name in range(10)]
+    assert sum(len(shown.lines) for shown in shown_sources(files, {})) <= 20_000 + len(files)
