@@ -7,6 +7,7 @@ import re
 from grader.errors import FieldViolation, InvalidRequest
 
 PROBLEMS, SUBMISSIONS, COMPETITIONS, REJUDGES = "problems", "submissions", "competitions", "rejudges"
+NAME_LIMIT_BYTES = 300
 _PREFIX = re.compile(r"[A-Za-z0-9_-]{0,64}")
 _ARTIFACT = re.compile(r"submissions/([^/]+)/artifacts/([^/]+)")
 _ANNOUNCEMENT = re.compile(r"competitions/([^/]+)/announcements/([0-9a-f]{1,16})")
@@ -24,6 +25,8 @@ def resource_id(collection: str, name: str) -> str:
 
 def violation(collection: str, name: str, field: str) -> FieldViolation | None:
     """What is wrong with a full name; None where nothing is."""
+    if (size := len(name.encode(errors="surrogatepass"))) > NAME_LIMIT_BYTES:
+        return FieldViolation(field, f"has {size} bytes; a resource name has at most {NAME_LIMIT_BYTES}")
     last = name.removeprefix(f"{collection}/")
     if last != name and last and "/" not in last:
         return None
@@ -54,7 +57,7 @@ def parse_artifact(name: str) -> tuple[str, str]:
     """The submission's id and the file's name in a full name. Raises InvalidRequest."""
     match = _ARTIFACT.fullmatch(name)
     if match is None:
-        text = f"invalid resource name {name!r}; expected 'submissions/<id>/artifacts/<file>'"
+        text = f"invalid resource name {name[:200]!r}; expected 'submissions/<id>/artifacts/<file>'"
         raise InvalidRequest([FieldViolation("name", text)])
     return match[1], match[2]
 

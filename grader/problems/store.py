@@ -13,7 +13,7 @@ from grader.formats import detect_format, expected_layouts
 from grader.formats import formats as known_formats
 from grader.formats.adjustments import UNCHANGED, Adjustments
 from grader.formats.inside import own_directory
-from grader.model import Problem
+from grader.model import ID_LIMIT_CHARS, Problem
 from grader.problems.adjusted import AdjustedSet, load_adjusted
 from grader.problems.candidates import ImportCandidate, candidates
 from grader.problems.kept import KeptProblems, Report, log_unreadable
@@ -99,7 +99,7 @@ class Problems:
 def _nearest(wanted: str, known: Iterable[str]) -> list[str]:
     """The names of at most LISTED_COUNT problems, those most like the one that was asked for first."""
     names = sorted(known)
-    alike = get_close_matches(wanted, names, n=LISTED_COUNT)
+    alike = get_close_matches(wanted[:ID_LIMIT_CHARS], names, n=LISTED_COUNT)
     return [*alike, *(one for one in names if one not in alike)][:LISTED_COUNT]
 
 

@@ -15,9 +15,10 @@ import structlog
 from grader.config import Settings
 from grader.dispatch.remote_fleet import RemoteFleet
 from grader.dispatch.worker_stream import ProtocolViolation, WorkerStream
-from grader.errors import SettingsInvalid
+from grader.errors import InvalidRequest, SettingsInvalid
 from grader.fleet.v1 import fleet_pb2, fleet_pb2_grpc
 from grader.server.fleet_certificates import NODE, FleetCertificates
+from grader.server.request_limits import check_fields
 from sandbox.protocol.version import VERSION
 
 HELLO_S = 10.0
@@ -113,6 +114,10 @@ class FleetServicer(fleet_pb2_grpc.FleetServiceServicer):
         if first.WhichOneof("message") != "hello":
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a worker has to say hello first")
         hello = first.hello
+        try:
+            check_fields(hello)
+        except InvalidRequest as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the worker's hello is too large: {error}")
         if hello.protocol != VERSION:
             text = f"the worker speaks protocol {hello.protocol[:32]!r}, and this server {VERSION!r}; install the same version on both"
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
@@ -126,9 +131,10 @@ async def _listen(worker: WorkerStream, messages: AsyncIterator[fleet_pb2.Attach
     """Hear all that a worker says; it is lost where that ends, and where it makes no sense."""
     try:
         async for message in messages:
+            check_fields(message)
             await worker.hear(message)
         worker.lose("closed its connection")
-    except ProtocolViolation as error:
+    except (ProtocolViolation, InvalidRequest) as error:
         log.error("worker_violates_protocol", node=worker.node, why=str(error))
         worker.lose(str(error), violated=True)
     except asyncio.CancelledError:

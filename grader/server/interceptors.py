@@ -24,6 +24,7 @@ from grader.server.auth import Authenticator
 from grader.server.caller import enter
 from grader.server.open_calls import PREFIX as HEALTH_PREFIX
 from grader.server.open_calls import OpenCalls
+from grader.server.request_limits import check_fields, check_size
 
 log = structlog.get_logger()
 
@@ -37,10 +38,10 @@ _END = object()
 
 
 @dataclass(frozen=True, slots=True)
-class _Unreadable:
-    """A request that is no message: kept until somebody can answer it."""
+class _Refused:
+    """A request that is too large or no message: kept until somebody can answer it."""
 
-    detail: str
+    error: InvalidRequest
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
@@ -67,7 +68,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  #
                 return grpc.stream_stream_rpc_method_handler(_refusal(method, error))
         if not method.startswith(_API_PREFIX):
             return handler
-        reader = _reader(handler.request_deserializer)
+        reader = _reader(handler.request_deserializer, method)
         if handler.response_streaming:
             stream = _stream(handler.unary_stream, method, self._gate, caller)
             return grpc.unary_stream_rpc_method_handler(stream, reader, handler.response_serializer)
@@ -83,12 +84,17 @@ def _refusal(method: str, error: Exception) -> Callable[[Any, Any], Awaitable[No
     return call
 
 
-def _reader(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+def _reader(deserialize: Callable[[bytes], Any], method: str) -> Callable[[bytes], Any]:
     def read(data: bytes) -> Any:
         try:
-            return deserialize(data)
-        except DecodeError as error:
-            return _Unreadable(str(error))
+            check_size(len(data), method)
+            request = deserialize(data)
+            check_fields(request)
+        except DecodeError:
+            return _Refused(InvalidRequest([_UNREADABLE]))
+        except InvalidRequest as error:
+            return _Refused(error)
+        return request
 
     return read
 
@@ -145,8 +151,8 @@ async def _next(messages: AsyncIterator[Any], gate: Authenticator | None, caller
 
 
 def _readable(request: Any) -> Any:
-    if isinstance(request, _Unreadable):
-        raise InvalidRequest([_UNREADABLE])
+    if isinstance(request, _Refused):
+        raise request.error
     return request
 
 

@@ -34,7 +34,7 @@ from grader.server.rejudging import Rejudging
 from grader.server.submission_admission import SubmissionAdmission
 from grader.server.submission_updates import SubmissionUpdates
 from grader.server.submission_watch import WATCH_POLL_S, SubmissionWatch
-from grader.server.submitting import Submitting, check_batch
+from grader.server.submitting import Submitting
 from grader.v1 import competition_pb2, grader_service_pb2_grpc, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
 from grader.v1 import grader_service_pb2 as api
 
@@ -99,7 +99,8 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def BatchSubmit(self, request: api.BatchSubmitRequest, context: Context) -> api.BatchSubmitResponse:
         """Check and keep many, each by itself."""
         worker = self._taking()
-        check_batch(request)
+        if not request.requests:
+            raise InvalidRequest([FieldViolation("requests", "there are none; send at least one")])
         results = await self._submitting.take_batch(request.requests)
         worker.wake()
         return api.BatchSubmitResponse(results=[await self._result(one) for one in results])

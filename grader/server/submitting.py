@@ -8,20 +8,18 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from grader.errors import FieldViolation, InvalidRequest
 from grader.intake.submission_check import Accepted
 from grader.ledger import Ledger
 from grader.model import Submission
 from grader.rules.quotas import Terms
 from grader.server import caller
+from grader.server.request_limits import check_fields
 from grader.server.submission_admission import SubmissionAdmission
 from grader.v1 import grader_service_pb2 as api
 
 log = structlog.get_logger()
 
 AT_ONCE_BYTES = 16 * 1024  # a submission of this size is checked in less time than a thread takes to begin
-BATCH_LIMIT = 100
-BATCH_LIMIT_BYTES = 4 * 1024 * 1024  # half of what gRPC lets in, so that what is too large is refused here, in words
 
 Checked = tuple[Accepted, Terms]
 
@@ -50,6 +48,7 @@ class Submitting:
         return [task.result() for task in tasks]
 
     def _check(self, request: api.SubmitRequest) -> Checked:
+        check_fields(request)
         return self.admission.check(request, self.device_kinds())
 
     async def _keep(self, checked: Checked) -> Submission:
@@ -78,17 +77,3 @@ class Submitting:
             return await self._keep(checked)
         except Exception as error:  # noqa: BLE001  # as above
             return error
-
-
-def check_batch(request: api.BatchSubmitRequest) -> None:
-    """InvalidRequest where it has no requests, or more than a batch may have."""
-    count, size = len(request.requests), request.ByteSize()
-    if not count:
-        text = "there are none; send at least one"
-    elif count > BATCH_LIMIT:
-        text = f"there are {count}; send at most {BATCH_LIMIT} in one call"
-    elif size > BATCH_LIMIT_BYTES:
-        text = f"have {size} bytes together; send at most {BATCH_LIMIT_BYTES} (4 MiB) in one call"
-    else:
-        return
-    raise InvalidRequest([FieldViolation("requests", text)])

@@ -11,8 +11,9 @@ from grader.config import Settings
 from grader.ledger import Ledger
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
+from grader.server.request_limits import BATCH_LIMIT, message_bytes
 from grader.server.submission_admission import SubmissionAdmission
-from grader.server.submitting import BATCH_LIMIT, Submitting
+from grader.server.submitting import Submitting
 from grader.v1 import grader_service_pb2 as api
 from tests.server.keyed import keyed_server
 from tests.server.test_queue_share import until_one_runs
@@ -58,16 +59,20 @@ async def test_a_batch_that_is_sent_again_makes_nothing_twice(client, kernel):
 
 
 @pytest.mark.parametrize(
-    ("count", "content", "said"),
-    [(0, "", "there are none"), (BATCH_LIMIT + 1, "", "there are 101; send at most 100"), (5, "x" * 1_000_000, "4 MiB")],
+    ("count", "content", "field", "said"),
+    [
+        (0, "", "requests", "there are none"),
+        (BATCH_LIMIT + 1, "", "requests", "there are 101; send at most 100"),
+        (5, "x" * 1_000_000, "request", "4 MiB"),
+    ],
 )
-async def test_a_batch_has_bounds(client, kernel, count, content, said):
+async def test_a_batch_has_bounds(client, kernel, count, content, field, said):
     """In words; nothing of it is kept."""
     submission = kernel()
     submission.sources[0].content += f"// {content}"
     with pytest.raises(errors.InvalidRequest, match=said) as refused:
         await client.batch_submit([submission] * count)
-    assert [one.field for one in refused.value.violations] == ["requests"] and await names(client) == []
+    assert [one.field for one in refused.value.violations] == [field] and await names(client) == []
 
 
 async def test_what_is_larger_than_a_message_may_be_is_refused_by_the_transport(client, kernel):
@@ -132,6 +137,5 @@ async def test_a_bug_that_one_meets_is_its_own_result(settings, place, kernel):
 def test_a_batch_of_the_limit_fits_into_a_message():
     """Of our own bounds the smaller one speaks first."""
     from grader.server.connections import grpc_options
-    from grader.server.submitting import BATCH_LIMIT_BYTES
 
-    assert dict(grpc_options(Settings()))["grpc.max_receive_message_length"] > BATCH_LIMIT_BYTES
+    assert dict(grpc_options(Settings()))["grpc.max_receive_message_length"] > message_bytes("BatchSubmit")

@@ -81,11 +81,15 @@ async def test_what_is_not_here_is_refused_with_what_is(client, kernel, change, 
         await client.submit(submission)
 
 
-async def test_sources_over_a_mebibyte_are_refused_with_the_limit(client, kernel):
-    """By us and in words, not by the transport; up to several times the limit."""
+@pytest.mark.parametrize(
+    ("size_kib", "kind", "text"),
+    [(1536, errors.InvalidSubmission, r"sources: hold \d+ bytes .*1 MiB"), (6144, errors.InvalidRequest, "Submit takes at most .*2 MiB")],
+)
+async def test_sources_over_a_mebibyte_are_refused_with_the_limit(client, kernel, size_kib, kind, text):
+    """By us and in words, not by the transport; what is much larger, before it is read."""
     submission = kernel()
-    submission.sources.add(path="big.cuh", content="x" * 6 * 1024 * 1024)
-    with pytest.raises(errors.InvalidSubmission, match="1 MiB"):
+    submission.sources.add(path="big.cuh", content="x" * size_kib * 1024)
+    with pytest.raises(kind, match=text):
         await client.submit(submission)
 
 
