@@ -67,7 +67,7 @@ async def _grade(lease: Lease, host: Host, steps: StepClock) -> AsyncGenerator[w
     steps.enter(Step.DEVICE)
     with host.seat(lease.submission.new.device_kind) as seat, host.workspace(lease) as work:
         environment = await seat.environment()
-        problem = problem_for(environment.device_kind, lease.problem.spec)
+        problem = problem_for(environment.device_kind, lease.problem.spec, hidden=runs_hidden(lease))
         yield _report_on(environment, host)
         yield wire.Progress(stage=wire.Stage.BUILDING)
         boxes = itertools.count()
@@ -312,11 +312,18 @@ class _EarlyBox(HeldRunBox):
         return not gone
 
 
-def problem_for(device_kind: str, spec: wire.ProblemSpec) -> wire.ProblemSpec:
-    """The problem with the workloads that are meant for this kind of device."""
-    workloads = tuple(one for one in spec.workloads if one.device_kind in ("", device_kind))
+def runs_hidden(lease: Lease) -> bool:
+    """Whether hidden workloads are run. In a competition only ranked submissions meet them: a kernel chooses how long it takes at a
+    secret size, and the end of an attempt and the mean of its speedups would tell that as often as somebody tries."""
+    return not lease.problem.competition_id or lease.ranking is not None
+
+
+def problem_for(device_kind: str, spec: wire.ProblemSpec, *, hidden: bool = True) -> wire.ProblemSpec:
+    """The problem with the workloads that are meant for this kind of device. hidden: False: only the public ones."""
+    workloads = tuple(one for one in spec.workloads if one.device_kind in ("", device_kind) and (hidden or not one.hidden))
     if not workloads:
-        text = f"problem {spec.problem_id!r} has no workload for the device {device_kind!r}; add one, or leave device_kind out of one"
+        which = "workload" if hidden else "public workload"
+        text = f"problem {spec.problem_id!r} has no {which} for the device {device_kind!r}; add one, or leave device_kind out of one"
         raise ProblemBroken(text)
     return dataclasses.replace(spec, workloads=workloads)
 

@@ -13,7 +13,7 @@ from grader.errors import FieldViolation, InvalidSubmission, NoSuchDevice
 from grader.intake import submission_check
 from grader.ledger import Ledger
 from grader.model import Competition, Phase, Problem
-from grader.problems.competition_store import Competitions, problem_for
+from grader.problems.competition_store import Competitions, first_shown, problem_for
 from grader.problems.store import Problems
 from grader.problems.sweep import SweepRequest, sweep_problem
 from grader.rules import quotas
@@ -51,6 +51,9 @@ class SubmissionAdmission:
         if accepted.new.mode in (wire.Mode.PROFILE, wire.Mode.SANITIZE):
             # What they find comes from processes that begin after secret workloads were run, and could carry what those left behind.
             text = f"a competition takes no MODE_{accepted.new.mode.name}; leave `competition` out to run it on the public workloads"
+            raise InvalidSubmission([FieldViolation("mode", text)])
+        if accepted.new.mode is not competition.mode and first_shown(accepted.problem, kind.partition(":")[0]) is None:
+            text = f"only MODE_{competition.mode.name} runs hidden workloads, and {kind!r} has no other here; take that mode"
             raise InvalidSubmission([FieldViolation("mode", text)])
         if not devices.is_offered(kind, device_kinds):
             raise NoSuchDevice(kind, [one for one in competition.device_kinds if devices.is_offered(one, device_kinds)])

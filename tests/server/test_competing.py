@@ -8,6 +8,7 @@ import pytest
 from grader.errors import CompetitionClosed, CompetitionNotFound, InvalidRequest, InvalidSubmission, NoSuchDevice, QuotaExceeded
 from grader.v1 import competition_pb2, submission_pb2
 from sandbox.protocol import wire
+from tests import fakes
 
 NOW = datetime.now(UTC)
 
@@ -83,6 +84,15 @@ async def test_a_submission_is_of_the_competition_s_problems_and_devices(serve, 
             made = await client.submit(kernel(competition_id="one", mode=mode))
             assert (made.competition, made.device_kind) == ("competitions/one", "emulated")
             assert (await finished(client, made)).state == submission_pb2.SUBMISSION_STATE_SUCCEEDED
+
+
+async def test_practice_on_hidden_workloads_alone_is_refused(serve, competitions, kernel, place):
+    """Nothing would be run. The control: the competition's own mode runs hidden workloads, so it is taken."""
+    fakes.write_problem(place / "problems", "sum", fakes.PROBLEM_TOML.format(name="sum").replace("n = 64 }", "n = 64 }, hidden = true"))
+    async with serve(competitions=competitions(one=toml("one"))) as client:
+        with pytest.raises(InvalidRequest, match="only MODE_RANKED runs hidden workloads, and 'emulated' has no other"):
+            await client.submit(kernel(competition_id="one", mode=wire.Mode.TEST))
+        await client.submit(kernel(competition_id="one", mode=wire.Mode.RANKED))
 
 
 async def test_a_competition_on_a_device_that_is_not_here_says_so(serve, competitions, kernel):

@@ -14,7 +14,7 @@ from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import DeviceQuarantined, JudgeBroken, ProblemBroken
 from grader.isolation import BoxExit, Purpose
 from grader.isolation.settings import BoxSettings
-from grader.model import Lease, Submission, SubmissionState
+from grader.model import Lease, Ranking, Submission, SubmissionState
 from grader.verdict.fold import fold
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BoxCause
@@ -130,6 +130,21 @@ async def test_a_device_gets_the_workloads_that_are_meant_for_it(make) -> None:
     for kind, expected in (("cuda", ["both", "large"]), ("emulated", ["both", "small"])):
         facts = await graded(fleet, lease(device_kind=kind, workloads=workloads))
         assert [fact.workload_id for fact in facts if isinstance(fact, wire.Trial)] == expected
+
+
+@pytest.mark.parametrize("mode", [wire.Mode.TEST, wire.Mode.BENCHMARK, wire.Mode.RANKED])
+@pytest.mark.parametrize("competition_id", ["spring", ""])
+async def test_only_a_ranked_kernel_meets_the_secret_sizes_of_a_competition(make, mode: wire.Mode, competition_id: str) -> None:
+    """Else nine tests tell a size by how long each took. The control: outside of a competition every mode meets hidden sizes."""
+    wanted = lease(workloads=(workload("public", ""), replace(workload("secret", ""), hidden=True)))
+    new = replace(wanted.submission.new, mode=mode, competition_id=competition_id)
+    wanted = replace(
+        wanted,
+        submission=replace(wanted.submission, new=new),
+        problem=replace(wanted.problem, competition_id=competition_id, ranking=Ranking(process_count=1)),
+    )
+    met = [fact.workload_id for fact in await graded(make(), wanted) if isinstance(fact, wire.Trial)]
+    assert met == (["public"] if competition_id and mode is not wire.Mode.RANKED else ["public", "secret"])
 
 
 async def test_a_problem_without_a_workload_for_the_device_is_its_authors_to_mend(make, boxes) -> None:
