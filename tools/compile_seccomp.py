@@ -35,7 +35,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What happens to a system call: `action` if all conditions hold, else the default."""
+    """What happens to a system call: `action` if all conditions hold, else what the next rule says."""
 
     action: int
     conditions: tuple[Condition, ...] = ()
@@ -52,15 +52,17 @@ def compile_profile(profile: dict[str, Any]) -> bytes:
     if profile["architectures"] != ["SCMP_ARCH_X86_64"]:
         raise ValueError(f"only x86_64 is compiled, not {profile['architectures']}")
     default = _action(profile["defaultAction"], profile)
-    numbers, rules = system_calls(), {}
+    numbers = system_calls()
+    rules: dict[int, tuple[Rule, ...]] = {}
     for entry in profile["syscalls"]:
         rule = Rule(_action(entry["action"], entry), tuple(_condition(argument) for argument in entry.get("args") or ()))
         for name in entry["names"]:
             if name in numbers:
-                if numbers[name] in rules:
-                    raise ValueError(f"two rules for {name}; put them in one")
-                rules[numbers[name]] = rule
-    return _encode([*_guard(), *_tree(_runs(rules, Rule(default)), default)])
+                earlier = rules.get(numbers[name], ())
+                if earlier and not (rule.conditions and earlier[-1].conditions):
+                    raise ValueError(f"two rules for {name}, one of which always applies; leave one out")
+                rules[numbers[name]] = (*earlier, rule)
+    return _encode([*_guard(), *_tree(_runs(rules, Rule(default)))])
 
 
 def _guard() -> list[Instruction]:
@@ -74,37 +76,39 @@ def _guard() -> list[Instruction]:
     ]
 
 
-def _runs(rules: dict[int, Rule], default: Rule) -> list[tuple[int, Rule]]:
-    """Return the first number of each run of equal rules, from 0 on."""
-    runs: list[tuple[int, Rule]] = []
+def _runs(rules: dict[int, tuple[Rule, ...]], default: Rule) -> list[tuple[int, tuple[Rule, ...]]]:
+    """Return the first number of each run of equal rules, from 0 on. The last rule of a number always applies."""
+    runs: list[tuple[int, tuple[Rule, ...]]] = []
     for number in range(max(rules) + 2):
-        rule = rules.get(number, default)
-        if not runs or runs[-1][1] != rule:
-            runs.append((number, rule))
+        chain = rules.get(number, ())
+        if not chain or chain[-1].conditions:
+            chain = (*chain, default)
+        if not runs or runs[-1][1] != chain:
+            runs.append((number, chain))
     return runs
 
 
-def _tree(runs: list[tuple[int, Rule]], default: int) -> list[Instruction]:
+def _tree(runs: list[tuple[int, tuple[Rule, ...]]]) -> list[Instruction]:
     """Search for the run by halving, so that no call pays for a long list."""
     if len(runs) == 1:
-        return _leaf(runs[0][1], default)
+        return [instruction for rule in runs[0][1] for instruction in _rule(rule)]
     middle = len(runs) // 2
-    left, right = _tree(runs[:middle], default), _tree(runs[middle:], default)
+    left, right = _tree(runs[:middle]), _tree(runs[middle:])
     # A conditional jump reaches 255 instructions; the plain one reaches everything.
     return [(AT_LEAST, 0, 1, runs[middle][0]), (JUMP, 0, 0, len(left)), *left, *right]
 
 
-def _leaf(rule: Rule, default: int) -> list[Instruction]:
+def _rule(rule: Rule) -> list[Instruction]:
+    """Return the action if all conditions hold, else go on behind this rule."""
     code: list[Instruction] = [(RETURN, 0, 0, rule.action)]
     for condition in reversed(rule.conditions):
         for half, offset in ((0, 0), (32, 4)):
-            check: list[Instruction] = [
+            code = [
                 (LOAD, 0, 0, ARGS_OFFSET + 8 * condition.index + offset),
                 (AND, 0, 0, condition.mask >> half & 0xFFFFFFFF),
-                (EQUAL, 1, 0, condition.value >> half & 0xFFFFFFFF),
-                (RETURN, 0, 0, default),
+                (EQUAL, 0, len(code), condition.value >> half & 0xFFFFFFFF),
+                *code,
             ]
-            code = check + code
     return code
 
 

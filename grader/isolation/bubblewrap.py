@@ -41,9 +41,7 @@ HELP_TIMEOUT_S = 10
 COVER_BYTES = 4096
 # Without /sys the driver does not start: cuInit says 304. Covered, so that what is left is what a container has.
 SYS = Bind(source=Path("/sys"), target="/sys")
-SYS_COVERED = (
-    "/sys/class/net", "/sys/devices/virtual/net", "/sys/fs", "/sys/kernel/debug", "/sys/kernel/security", "/sys/kernel/tracing",
-)  # fmt: skip
+SYS_COVERED = ("/sys/class/net",)
 
 
 class BubblewrapIsolation(host_box.HostIsolation):
@@ -160,7 +158,8 @@ class BubblewrapIsolation(host_box.HostIsolation):
 
     def _binds(self, spec: BoxSpec, toolchain: Toolchain, link_dir: Path, grant: gpu.Grant) -> list[tuple[Bind, str]]:
         """Return everything of the host that the box sees, each with how."""
-        binds = [(bind, "--ro-bind") for bind in (*toolchain.binds, *grant.binds, Bind(source=link_dir, target=LINK))]
+        proc = toolchain.proc if self._protections.masked_proc else ()
+        binds = [(bind, "--ro-bind") for bind in (*toolchain.binds, *proc, *grant.binds, Bind(source=link_dir, target=LINK))]
         if grant.devices:
             binds += [(SYS, "--ro-bind"), *((device, DEVICE_BIND) for device in grant.devices)]
         if spec.src_dir is not None:
@@ -177,9 +176,10 @@ class BubblewrapIsolation(host_box.HostIsolation):
             words = ["--tmpfs", "/tmp"]
         else:
             words = ["--bind", f"{STAGE}/tmp", "/tmp"] if self._root else ["--size", str(spec.limits.tmp_bytes), "--tmpfs", "/tmp"]
-        placed: dict[bool, list[str]] = {False: [], True: []}  # by whether it goes over the box's own /dev
+        placed: dict[bool, list[str]] = {False: [], True: []}  # by whether it goes over the box's own /dev and /proc
         for number, (bind, how) in enumerate(binds):
-            placed[how == DEVICE_BIND] += [how, f"{STAGE}/{number}" if self._root else str(bind.source), bind.target]
+            over = how == DEVICE_BIND or bind in toolchain.proc
+            placed[over] += [how, f"{STAGE}/{number}" if self._root else str(bind.source), bind.target]
         words += placed[False]
         for path in toolchain.hidden:
             words += ["--size", str(COVER_BYTES), "--perms", "0555", "--tmpfs", path, "--remount-ro", path]

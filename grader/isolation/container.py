@@ -12,21 +12,28 @@ from grader.isolation import LIB, LINK, OUT, SRC, BoxSpec, Purpose, launch
 from grader.isolation.gpu import NOTHING, Grant
 from grader.isolation.settings import BoxSettings, Protections
 from grader.isolation.slots import slot_uid
-from grader.isolation.toolchain import Bind, Toolchain
+from grader.isolation.toolchain import OWN_PROC, Bind, Toolchain
 
 STATE_LABEL, SERVER_LABEL, BOX_LABEL = "grader.state", "grader.server", "grader.box"
 STDIO_NAME = "stdio.sock"
 SHM_BYTES = {Purpose.BUILD: 16 << 20, Purpose.RUN: 64 << 20, Purpose.CHECK: 64 << 20}
 TMP_INODE_COUNT = 20_000
-# Setting these replaces the engine's own lists, so those are repeated; interrupts, and powercap, are what older engines lack.
+# Setting these replaces the engine's own lists, so those are repeated. Most of the others count what the whole host does, which boxes that
+# live at the same time would tell each other by. Those that programs parse are files of our own (`toolchain.OWN_PROC`).
 MASKED_PATHS = (
-    "/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi",
-    "/proc/timer_list", "/proc/timer_stats", "/sys/devices/virtual/powercap", "/sys/firmware",
+    "/proc/acpi", "/proc/asound", "/proc/buddyinfo", "/proc/cgroups", "/proc/diskstats", "/proc/fs", "/proc/interrupts", "/proc/irq",
+    "/proc/kcore", "/proc/key-users", "/proc/keys", "/proc/latency_stats", "/proc/locks", "/proc/mdstat", "/proc/modules",
+    "/proc/pagetypeinfo", "/proc/partitions", "/proc/pressure", "/proc/sched_debug", "/proc/schedstat", "/proc/scsi", "/proc/slabinfo",
+    "/proc/softirqs", "/proc/swaps", "/proc/sys/fs/aio-nr", "/proc/sys/fs/dentry-state", "/proc/sys/fs/file-nr", "/proc/sys/fs/inode-nr",
+    "/proc/sys/fs/inode-state", "/proc/sys/fs/quota", "/proc/sys/kernel/pty/nr", "/proc/sys/kernel/random/entropy_avail",
+    "/proc/timer_list", "/proc/timer_stats", "/proc/vmstat", "/proc/zoneinfo",
+    *(f"/sys/devices/system/node/node{node}/{name}" for node in range(16) for name in ("meminfo", "numastat", "vmstat")),
+    "/sys/devices/virtual", "/sys/firmware", "/sys/fs", "/sys/kernel",
 )  # fmt: skip
 # A kernel that fills every core would make each turn of the judge's clock wait for one (cheating F2).
 CORE_SHARE = 4  # one core of so many is kept for judges, baselines and the server
 FEWEST_CORES = 8  # on fewer cores than this nothing is kept
-READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+READONLY_PATHS = ("/proc/bus", "/proc/sys", "/proc/sysrq-trigger")
 
 
 def labels(settings: BoxSettings, box_id: str) -> dict[str, str]:
@@ -36,7 +43,8 @@ def labels(settings: BoxSettings, box_id: str) -> dict[str, str]:
 
 def binds(spec: BoxSpec, toolchain: Toolchain, link_dir: Path, protections: Protections, grant: Grant = NOTHING) -> list[str]:
     """Return everything of the host that the box sees."""
-    readonly = [*toolchain.binds, *grant.binds, Bind(source=link_dir, target=LINK)]
+    proc = toolchain.proc if protections.masked_proc else ()
+    readonly = [*toolchain.binds, *proc, *grant.binds, Bind(source=link_dir, target=LINK)]
     if spec.src_dir is not None:
         readonly.append(Bind(source=spec.src_dir, target=SRC))
     if spec.tool_dir is not None and toolchain.binds:
@@ -102,10 +110,18 @@ def host_options(
     return options
 
 
-def mask_paths(host_config: dict[str, Any], protections: Protections) -> None:
+def masked_paths(spec: BoxSpec, toolchain: Toolchain) -> list[str]:
+    """Return what a box must not see of /proc and /sys. Only a GPU's driver needs /sys."""
+    # A box from an image has no files of ours; torch needs its cores.
+    unparsed = [] if toolchain.proc else [f"/proc/{name}" for name in OWN_PROC if name != "cpuinfo"]
+    paths = [*MASKED_PATHS, *unparsed]
+    return paths if spec.gpu is not None else [*(path for path in paths if path.startswith("/proc/")), "/sys"]
+
+
+def mask_paths(host_config: dict[str, Any], spec: BoxSpec, toolchain: Toolchain, protections: Protections) -> None:
     """Set what the SDK has no keyword for."""
     host_config["CgroupnsMode"] = "private"
-    host_config["MaskedPaths"] = list(MASKED_PATHS) if protections.masked_proc else []
+    host_config["MaskedPaths"] = masked_paths(spec, toolchain) if protections.masked_proc else []
     host_config["ReadonlyPaths"] = list(READONLY_PATHS) if protections.masked_proc else []
 
 

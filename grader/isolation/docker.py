@@ -197,7 +197,7 @@ class DockerIsolation:
 
         def make(client: docker.APIClient) -> str:
             host_config: dict[str, Any] = client.create_host_config(**options)
-            container.mask_paths(host_config, self._protections)
+            container.mask_paths(host_config, spec, toolchain, self._protections)
             return str(client.create_container(host_config=host_config, **create)["Id"])
 
         try:

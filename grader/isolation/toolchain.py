@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -20,6 +21,8 @@ OWN_ETC = {
     "passwd": "root:x:0:0:root:/:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
     "group": "root:x:0:\nnogroup:x:65534:\n",
 }
+# Of /proc, what programs parse and what counts for the whole host: files of our own, the same for every box at any time.
+OWN_PROC = ("cpuinfo", "loadavg", "meminfo", "stat", "uptime")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +39,7 @@ class Toolchain:
     """What the root of a box consists of.
 
     hidden: directories inside bound ones that are covered by an empty one; hidden_sources: where these lie on the host.
-    library: those of the binds that show the box's side of `sandbox`.
+    library: those of the binds that show the box's side of `sandbox`. proc: files of our own for the box's /proc.
     """
 
     python: str
@@ -45,6 +48,7 @@ class Toolchain:
     hidden: tuple[str, ...]
     hidden_sources: tuple[str, ...] = ()
     library: tuple[Bind, ...] = ()
+    proc: tuple[Bind, ...] = ()
 
 
 def package_directory(name: str) -> Path:
@@ -103,6 +107,7 @@ def host_toolchain(etc_directory: Path, hidden_paths: tuple[Path, ...] = (), res
         hidden=tuple(target for path in hidden for target in _seen_as(path, binds)),
         hidden_sources=tuple(map(str, hidden)),
         library=library,
+        proc=tuple(Bind(source=etc_directory / name, target=f"/proc/{name}") for name in OWN_PROC),
     )
 
 
@@ -137,15 +142,32 @@ def image_toolchain() -> Toolchain:
 
 
 def write_own_etc(directory: Path) -> None:
-    """Write the passwd and group that boxes see: no host user is named in them."""
+    """Write the passwd and group that boxes see, which name no host user, and the files of their /proc."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o755)
-    for name, text in OWN_ETC.items():
+    for name, text in (OWN_ETC | own_proc(Path("/proc/cpuinfo").read_text())).items():
         path = directory / name
         if not path.exists() or path.read_text() != text:
             partial = directory / f".{name}.{secrets.token_hex(8)}"  # several boxes may start at once
             partial.write_text(text)
             partial.chmod(0o644)
             partial.replace(path)
+
+
+def own_proc(cpuinfo: str) -> dict[str, str]:
+    """Return the texts of OWN_PROC, as programs parse them: this host's cores and memory, and nothing that happens on it."""
+    memory_kb = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024
+    sizes = {"MemTotal": memory_kb, "MemFree": memory_kb, "MemAvailable": memory_kb} | dict.fromkeys(
+        ("Buffers", "Cached", "SwapCached", "Active", "Inactive", "SwapTotal", "SwapFree", "Shmem", "Slab", "SReclaimable"), 0
+    )
+    cores = [f"cpu{number}" for number in range(os.cpu_count() or 1)]
+    counters = ("intr", "ctxt", "btime", "processes", "procs_running", "procs_blocked")
+    return {
+        "cpuinfo": re.sub(r"(?m)^(cpu MHz\s*:).*", r"\1 1000.000", cpuinfo),
+        "loadavg": "0.00 0.00 0.00 1/1 1\n",
+        "meminfo": "".join(f"{name + ':':<16}{size:>8} kB\n" for name, size in sizes.items()),
+        "stat": "".join(f"{core} 0 0 0 0 0 0 0 0 0 0\n" for core in ("cpu ", *cores)) + "".join(f"{name} 0\n" for name in counters),
+        "uptime": "1.00 1.00\n",
+    }
 
 
 def search_path() -> str:

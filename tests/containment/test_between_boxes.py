@@ -111,18 +111,6 @@ async def test_a_box_compiles_and_imports_torch_from_the_copy_in_memory(cage, re
     assert set(await cage.says(MOUNTS)) <= OF_ONE_BOX
 
 
-async def test_a_lock_ends_with_its_box(cage):
-    """The next box can lock the same file. The control: while a process of the same box has it, another can't."""
-    attack = """
-import fcntl
-first, second = (os.open(os.path.realpath(sys.executable), os.O_RDONLY) for _ in range(2))
-attempt('lock', lambda: fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB))
-attempt('again', lambda: fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB))
-"""
-    for _ in range(2):
-        assert await cage.says(attack) == ["lock THROUGH None", "again DENIED EAGAIN"]
-
-
 async def test_reading_leaves_no_time_of_access(cage):
     """The control: on the box's own scratch, reading an old file changes it."""
     attack = """

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from grader.isolation.directories import box_output
-from grader.isolation.toolchain import OWN_ETC, write_own_etc
+from grader.isolation.toolchain import OWN_ETC, OWN_PROC, write_own_etc
 from tests.containment.inventory import traces
 
 
@@ -45,4 +45,4 @@ def test_boxes_that_start_at_once_write_the_same_files_and_leave_no_others(tmp_p
     with ThreadPoolExecutor(8) as pool:
         for attempt in range(40):
             list(pool.map(write, [tmp_path / str(attempt)] * 8))
-            assert {path.name for path in (tmp_path / str(attempt)).iterdir()} == OWN_ETC.keys()
+            assert {path.name for path in (tmp_path / str(attempt)).iterdir()} == {*OWN_ETC, *OWN_PROC}
