@@ -35,7 +35,18 @@ struct Allocation {
 inline std::vector<Allocation> allocations;
 inline pthread_mutex_t allocations_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-inline size_t physical_bytes() { return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * page_bytes; }
+// Not by sysconf, which asks sysinfo: a box refuses that, and glibc then returns what lies on the stack.
+inline size_t physical_bytes() {
+    static const size_t bytes = [] {
+        unsigned long kilobytes = 0;
+        if (FILE* file = fopen("/proc/meminfo", "r")) {
+            if (fscanf(file, "MemTotal: %lu", &kilobytes) != 1) kilobytes = 0;
+            fclose(file);
+        }
+        return kilobytes ? size_t{kilobytes} * 1024 : size_t{16} << 30;  // a box made from an image has an empty file
+    }();
+    return bytes;
+}
 
 inline cudaError_t allocate(void** out, size_t bytes) {
     if (!out) return report(cudaErrorInvalidValue);

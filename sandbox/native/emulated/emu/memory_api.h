@@ -47,8 +47,7 @@ inline cudaError_t cudaHostGetDevicePointer(void** out, void* host, unsigned) {
     return cudaSuccess;
 }
 inline cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
-    *total_bytes = emu::physical_bytes();
-    *free_bytes = static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * emu::page_bytes;
+    *total_bytes = *free_bytes = emu::physical_bytes();  // what is free on the host is not told
     return cudaSuccess;
 }
 inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, const void* address) {
