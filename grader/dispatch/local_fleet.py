@@ -18,6 +18,7 @@ from grader.artifacts.files import SubmissionFiles
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import JudgeProcess
 from grader.dispatch.lanes import LOOK_AGAIN_S, DeviceLane, Lanes
+from grader.dispatch.turns import Turns
 from grader.dispatch.warm_boxes import WarmBoxes, WarmPlace
 from grader.grading import pipeline
 from grader.grading.build import build_for_another
@@ -82,6 +83,7 @@ class LocalFleet:
             lanes.append(DeviceLane(gpu.kind, make_judge(gpu.kind, access, baselines), access))
         self._lanes = Lanes(lanes, default or (gpus[0].kind if gpus else devices.EMULATED), look_again_s)
         self._builders = asyncio.Semaphore(builder_count)
+        self._turns = Turns()
         self._warm = WarmBoxes(isolation, self._warm_place, size=warm_count, fingerprint=isolation.fingerprint)
         # While a lane is busy, what goes there next is built.
         self._most = len(lanes) + max(builder_count, len(lanes))
@@ -219,6 +221,10 @@ class LocalFleet:
         """Wait for a core to build on."""
         async with self._builders:
             yield
+
+    def turn(self, *, secret: bool) -> AbstractAsyncContextManager[None]:
+        """Wait until a box may run code of submissions here."""
+        return self._turns.take(secret=secret)
 
     def _access(self, gpu: Gpu) -> GpuAccess:
         """The GPU as a box may see it. Its lane's judge fills triton_dir; boxes read it, hence the open mode."""

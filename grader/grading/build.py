@@ -84,7 +84,7 @@ async def build_for_another(job: wire.BuildJob, files: Mapping[str, bytes], user
 
 async def _build_here(job: wire.BuildJob, files: Mapping[str, bytes], host: BuildHost, work: Workspace, steps: StepClock) -> Made:
     steps.enter(Step.BUILDER)
-    async with host.builder():
+    async with host.builder(), host.turn(secret=False):
         write_sources(job, files, work)
         return await _build(job.language, host, work, steps)
 

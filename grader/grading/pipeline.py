@@ -90,12 +90,14 @@ async def _grade(lease: Lease, host: Host, steps: StepClock) -> AsyncGenerator[w
                     return
                 met = failed = False  # met: whether a process has met a hidden workload, whose size it could report later
                 result = RunResult()
+                # It could tell a size to any other box that is alive.
+                secret = bool(lease.problem.competition_id) and any(workload.hidden for workload in problem.workloads)
                 for begins in _rounds(lease):
                     if begins is not None:
                         yield begins
                     failed, restart, met_before = False, False, met
                     steps.enter(Step.BOX)
-                    async with run_box() as taken:
+                    async with host.turn(secret=secret), run_box() as taken:
                         job = _job(lease, problem, host, work, build, taken.box, taken.link_dir, on_gpu=seat.gpu is not None)
                         job = dataclasses.replace(job, kept_times=begins is None)
                         if begins is not None:
@@ -136,7 +138,7 @@ async def _sweep(
     """Judge the sizes of a sweep, each part of them in a fresh process."""
 
     async def judged(part: SweepPart) -> AsyncGenerator[wire.Fact, None]:
-        async with run_box() as taken:
+        async with host.turn(secret=False), run_box() as taken:
             job = _job(lease, dataclasses.replace(problem, workloads=part.workloads), host, work, build, taken.box, taken.link_dir)
             job = dataclasses.replace(job, measure_s=part.measure_s, sweep_s=part.sweep_s)
             await taken.imported()

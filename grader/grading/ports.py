@@ -136,6 +136,10 @@ class BuildHost(Protocol):
     def builder(self) -> AbstractAsyncContextManager[None]:
         """Wait for a core to build on."""
 
+    def turn(self, *, secret: bool) -> AbstractAsyncContextManager[None]:
+        """Wait until a box may run code of submissions here. secret: whether it meets secret workloads of a competition; such boxes and
+        all others are never alive at the same time. Ends when the box is gone; a task holds one turn at most."""
+
 
 class Host(BuildHost, Protocol):
     """What grading needs of the machine that it runs on."""

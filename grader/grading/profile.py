@@ -146,7 +146,7 @@ async def static_profile(lease: Lease, host: Host, work: Workspace, environment:
             out_dir=out_dir,
             environment=BUILD_ENVIRONMENT,
         )
-        async with host.builder():
+        async with host.builder(), host.turn(secret=False):
             end = await _ended(host, spec)
         found = await asyncio.to_thread(claims.take, out_dir, STATIC_TOOLS)
     # The static tools claim nothing of a run.
@@ -175,7 +175,7 @@ async def run_profile(
     """
     why, end, swapped = "", BoxExit(cause=BoxCause.EXITED), None
     try:
-        async with host.isolation.start(spec) as box:
+        async with host.turn(secret=False), host.isolation.start(spec) as box:
             wanted = tool.patient(job(box))
             async with closed_link(box, Path(wanted.link_path)):
                 # From here on a process of ours shares a device with untrusted code. Only what the judge says is believed.

@@ -255,6 +255,9 @@ class _ConditionedHost:
     def builder(self) -> AbstractAsyncContextManager[None]:
         return self._fleet.builder()
 
+    def turn(self, *, secret: bool) -> AbstractAsyncContextManager[None]:
+        return self._fleet.turn(secret=secret)
+
     @asynccontextmanager
     async def run_box(self, spec: BoxSpec) -> AsyncIterator[RunBox]:
         if not self._warm:

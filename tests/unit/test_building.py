@@ -193,6 +193,11 @@ class FakeHost:
         async with self.cores:
             yield
 
+    @asynccontextmanager
+    async def turn(self, *, secret: bool) -> AsyncIterator[None]:
+        assert not secret
+        yield
+
     def work(self) -> Workspace:
         self._count += 1
         root = self._place / f"work{self._count}"

@@ -60,6 +60,13 @@ def lease(name: str = "s1", *, device_kind: str = "", language: str = "cuda", wo
     return Lease(submission=submission, problem=problem, attempt=1, worker_id="w")
 
 
+def competing(of: Lease, competition_id: str, mode: wire.Mode) -> Lease:
+    """Made to a competition, or in its mode to none."""
+    new = replace(of.submission.new, mode=mode, competition_id=competition_id)
+    problem = replace(of.problem, competition_id=competition_id, ranking=Ranking(process_count=1))
+    return replace(of, submission=replace(of.submission, new=new), problem=problem)
+
+
 async def graded(fleet: LocalFleet, wanted: Lease | None = None) -> list[wire.Fact]:
     """All facts but for the timeline, which is the last."""
     async with asyncio.timeout(30), aclosing(fleet.grade(wanted or lease())) as facts:  # type: ignore[type-var]
@@ -136,15 +143,40 @@ async def test_a_device_gets_the_workloads_that_are_meant_for_it(make) -> None:
 @pytest.mark.parametrize("competition_id", ["spring", ""])
 async def test_only_a_ranked_kernel_meets_the_secret_sizes_of_a_competition(make, mode: wire.Mode, competition_id: str) -> None:
     """Else nine tests tell a size by how long each took. The control: outside of a competition every mode meets hidden sizes."""
-    wanted = lease(workloads=(workload("public", ""), replace(workload("secret", ""), hidden=True)))
-    new = replace(wanted.submission.new, mode=mode, competition_id=competition_id)
-    wanted = replace(
-        wanted,
-        submission=replace(wanted.submission, new=new),
-        problem=replace(wanted.problem, competition_id=competition_id, ranking=Ranking(process_count=1)),
-    )
+    workloads = (workload("public", ""), replace(workload("secret", ""), hidden=True))
+    wanted = competing(lease(workloads=workloads), competition_id, mode)
     met = [fact.workload_id for fact in await graded(make(), wanted) if isinstance(fact, wire.Trial)]
     assert met == (["public"] if competition_id and mode is not wire.Mode.RANKED else ["public", "secret"])
+
+
+async def test_a_kernel_that_meets_secret_sizes_waits_until_no_other_code_runs(make, judges) -> None:
+    """Until then it is not judged, though its device is free. The control: a kernel outside of the competition is."""
+    fleet, facts = make(), list[wire.Fact]()
+
+    async def grade() -> None:
+        async for fact in fleet.grade(competing(lease(), "spring", wire.Mode.RANKED)):
+            facts.append(fact)
+
+    async with asyncio.timeout(30), fleet.turn(secret=False):
+        await graded(fleet, competing(lease("s0"), "", wire.Mode.RANKED))
+        waiting = asyncio.create_task(grade())
+        await until(lambda: any(isinstance(fact, wire.Round) for fact in facts))
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+        assert sum(line.startswith("Job") for line in judges.log("emulated")) == 1
+    await waiting
+    assert [fact.workload_id for fact in facts if isinstance(fact, wire.Trial)][-1] == "secret97"
+
+
+async def test_nothing_is_built_while_a_kernel_meets_secret_sizes(make, boxes) -> None:
+    """Of the build that waits there is no box. The control is the build that ends once the turn has."""
+    fleet = make()
+    async with asyncio.timeout(30), fleet.turn(secret=True):
+        waiting = asyncio.create_task(graded(fleet))
+        await until(lambda: boxes.runs)  # started early, without a job
+        assert [spec.purpose for spec in boxes.specs] == [Purpose.RUN]
+    await waiting
+    assert {spec.purpose for spec in boxes.specs} == {Purpose.RUN, Purpose.BUILD}
 
 
 async def test_a_problem_without_a_workload_for_the_device_is_its_authors_to_mend(make, boxes) -> None:
