@@ -14,6 +14,8 @@ from sandbox.compilers.steps import Compiler, CompilerStep, object_name
 from sandbox.protocol import elf, wire
 
 TRANSLATED = "translated"
+# What g++ needs for an error grows with the errors before it: ten thousand of them take longer than a build may.
+ERROR_LIMIT = "-fmax-errors=20"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,5 +115,5 @@ def _soname(library: Path) -> str | None:
 
 
 def compiler() -> list[str]:
-    """The words that call it."""
-    return os.environ.get("CXX", "g++").split()
+    """The words that call it, and keep every call from listing errors without end."""
+    return [*os.environ.get("CXX", "g++").split(), ERROR_LIMIT]
