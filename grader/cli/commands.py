@@ -90,7 +90,7 @@ app.command("init", rich_help_panel=GRADE)(init_command)
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"grader-cli {metadata.version('grader')}")
+        print(f"grader-cli {metadata.version('kernel-grader')}")
         raise typer.Exit
 
 

@@ -22,7 +22,7 @@ def load(module: str, *extras: str, remedy: str = "") -> ModuleType:
     """Import a module that needs these extras. Raises Misuse if one is not installed; remedy: what else the user can do."""
     missing = ",".join(extra for extra in extras if find_spec(_SIGNS[extra]) is None)
     if missing:
-        raise Misuse(f"this command needs grader[{missing}]: pip install 'grader[{missing}]'{remedy}")
+        raise Misuse(f"this command needs packages that are not installed: pip install '.[{missing}]' in a clone{remedy}")
     return import_module(module)
 
 

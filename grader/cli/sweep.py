@@ -201,7 +201,7 @@ def _find_png(order: SweepOptions) -> bool:
     try:
         extras.load("grader.plots.png", "png")
     except Misuse:
-        text = "note: no PNG is written, only SVG and CSV; for PNG: pip install 'grader[png]'"
+        text = "note: no PNG is written, only SVG and CSV; for PNG: pip install '.[png]' in a clone"
         stderr_console().print(plain(text, "yellow"), soft_wrap=True)
         return False
     return True

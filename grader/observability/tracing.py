@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 SEND_S = 5  # a collector that is away holds nobody up for longer, at the end either
 _PACKAGES = ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.grpc")
-_HINT = "pip install 'grader[trace]', or unset OTEL_EXPORTER_OTLP_ENDPOINT"
+_HINT = "pip install '.[trace]' in a clone, or unset OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
 @dataclass

@@ -272,5 +272,5 @@ def _traces(settings: Settings) -> CheckupFinding:
         return ok("traces", "off")
     missing = missing_packages()
     if missing:
-        return warning("traces", f"off, for packages are missing: {', '.join(missing)}", "pip install 'grader[trace]'")
+        return warning("traces", f"off, for packages are missing: {', '.join(missing)}", "pip install '.[trace]' in a clone")
     return ok("traces", f"sent to {settings.trace}")

@@ -94,7 +94,7 @@ def devices() -> list[HostFinding]:
             name="emulated",
             usable=not missing,
             detail=f"the Python packages {', '.join(missing)} are missing" if missing else "CUDA C++ on the CPU; practice, not official",
-            remedy="make setup, or pip install 'grader[judge]'" if missing else "",
+            remedy="make setup, or pip install '.[judge]' in a clone" if missing else "",
         ),
     ]
 

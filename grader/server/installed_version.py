@@ -1,4 +1,4 @@
-"""The installed package `grader`."""
+"""The installed distribution."""
 
 from importlib import metadata
 
@@ -6,6 +6,6 @@ from importlib import metadata
 def installed_version() -> str:
     """Its version; "unknown" where the programs run from a tree that is not installed."""
     try:
-        return metadata.version("grader")
+        return metadata.version("kernel-grader")
     except metadata.PackageNotFoundError:
         return "unknown"

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = words[0] if words and words[0] in COMMANDS else None
     given = {} if command else {name: value for name, value in vars(parser().parse_args(words)).items() if value is not None}
     if find_spec("sqlalchemy") is None:
-        sys.stderr.write("grader-server needs packages that are not installed: pip install 'grader[server,judge]'\n")
+        sys.stderr.write("grader-server needs packages that are not installed: pip install '.[server,judge]' in a clone\n")
         return 2
     if command:
         return int(import_module(f"grader.server.commands.{command}").main(words[1:]))

@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(import_module("grader.worker.place").main(given[1:]))
     words = vars(parser().parse_args(given))
     if find_spec("sqlalchemy") is None:
-        sys.stderr.write("grader-worker needs packages that are not installed: pip install 'grader[server,judge]'\n")
+        sys.stderr.write("grader-worker needs packages that are not installed: pip install '.[server,judge]' in a clone\n")
         return 2
     return start(words)
 

@@ -63,7 +63,7 @@ def _joining(words: argparse.Namespace, example: str) -> list[str]:
 def _follow(words: argparse.Namespace) -> int:
     """Keep lanes for what waits until SIGTERM; the exit code."""
     if find_spec("prometheus_client") is None:
-        raise SettingsInvalid("follow", "it needs packages that are not installed: pip install 'grader[server,ray]'")
+        raise SettingsInvalid("follow", "it needs packages that are not installed: pip install '.[server,ray]' in a clone")
     lane_follower = import_module("grader.worker.lane_follower")
     if words.builders:
         raise SettingsInvalid("builders", "builders do not follow the queue; place them first, without --follow")
@@ -87,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="grader-worker place",
         description="Has Ray run one worker for each lane and start it again where a node is lost. To place again changes nothing.",
-        epilog="Ray is an extra: pip install 'grader[ray]'. The server needs no Ray. docs/operation.md says what to close first.",
+        epilog="Ray is an extra: pip install '.[ray]' in a clone. The server needs no Ray. docs/operation.md says what to close first.",
     )
     add: Any = made.add_argument
     add("--ray", metavar="ADDRESS", default="auto", help="the cluster, as ray.init takes it (auto: the one on this host)")

@@ -196,7 +196,7 @@ def _connected(address: str, answer_s: float = ANSWER_S) -> Any:
         import ray
         from ray._private.services import canonicalize_bootstrap_address
     except ImportError:
-        raise SettingsInvalid("ray", "Ray is not installed; pip install 'grader[ray]'") from None
+        raise SettingsInvalid("ray", "Ray is not installed; pip install '.[ray]' in a clone") from None
     os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")  # else print is another function from then on
     try:
         _, is_client, target = address.partition("://")

@@ -47,7 +47,7 @@ def built(place: Path, *, dependencies: str = "") -> Path:
     (sources / "pyproject.toml").write_text(text.replace("\ndependencies = [\n", f"\ndependencies = [\n{dependencies}"))
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
     run(*pip, "--wheel-dir", place, sources)
-    (wheel,) = place.glob("grader-*.whl")
+    (wheel,) = place.glob("kernel_grader-*.whl")
     return wheel
 
 
@@ -61,7 +61,7 @@ def required(wheel: Path, extra: str = "") -> set[str]:
         wanted = one.marker is None or (one.marker.evaluate({"extra": extra}) and not (extra and one.marker.evaluate({"extra": ""})))
         if not wanted or (extra and one.marker is None):
             continue
-        if canonicalize_name(one.name) == "grader":
+        if canonicalize_name(one.name) == "kernel-grader":
             found |= {name for inner in one.extras for name in required(wheel, inner)}
         else:
             found.add(str(canonicalize_name(one.name)))
@@ -114,13 +114,13 @@ def test_the_base_package_asks_for_a_client_only(wheel: Path, tmp_path: Path) ->
     """The control is a wheel whose base package asks for everything, as version 0.1.0 did: PyTorch is found in it."""
     assert required(wheel) == CLIENT
     assert required(wheel, "all") >= SERVER and not required(wheel, "server") & {"torch", "numpy"}
-    assert "torch" in required(built(tmp_path, dependencies='    "grader[all]",\n'))
+    assert "torch" in required(built(tmp_path, dependencies='    "kernel-grader[all]",\n'))
 
 
 def test_an_environment_with_the_base_package_has_no_server(programs: Path) -> None:
     listed = json.loads(run(programs / "python", "-m", "pip", "--disable-pip-version-check", "list", "--format", "json"))
     names = {str(canonicalize_name(one["name"])) for one in listed}
-    assert {"grader", *CLIENT} <= names and not names & SERVER
+    assert {"kernel-grader", *CLIENT} <= names and not names & SERVER
 
 
 def test_the_base_package_submits_to_a_server(programs: Path, address: str, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_command_that_needs_an_extra_says_which(
 ) -> None:
     """Exit 2, and one line that says what to install."""
     done = client(programs, tmp_path, *words)
-    expected = f"error: this command needs grader[{extras}]: pip install 'grader[{extras}]'{other}\n"
+    expected = f"error: this command needs packages that are not installed: pip install '.[{extras}]' in a clone{other}\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
 
 
@@ -155,7 +155,7 @@ def test_the_server_says_which_extras_it_needs(programs: Path, tmp_path: Path) -
     """So do its commands; help and the version need none."""
     for words in ((), ("doctor",)):
         done = client(programs, tmp_path, *words, program="grader-server")
-        assert (done.returncode, done.stdout) == (2, "") and "pip install 'grader[server,judge]'" in done.stderr
+        assert (done.returncode, done.stdout) == (2, "") and "pip install '.[server,judge]'" in done.stderr
     for program in ("grader-cli", "grader-server"):
         assert client(programs, tmp_path, "--version", program=program).stdout.split()[0] == program
         assert client(programs, tmp_path, "--help", program=program).returncode == 0

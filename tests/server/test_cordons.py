@@ -147,7 +147,7 @@ async def test_the_server_of_a_state_directory_is_listed(settings, capsys) -> No
 
     async with serving(settings, fakes.wiring()) as running:
         (one,) = servers()
-        assert (one["address"], one["version"], one["client"]) == (running.address, metadata.version("grader"), "")
+        assert (one["address"], one["version"], one["client"]) == (running.address, metadata.version("kernel-grader"), "")
         settings.snapshot_path.write_text('{"host": 1}')
         assert servers() == []
     assert servers() == []
