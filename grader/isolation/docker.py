@@ -123,7 +123,7 @@ class DockerIsolation:
             link_dir = stack.enter_context(link_directory(self._settings, spec))
             stdio = StdioSocket(link_dir, container.STDIO_NAME)
             stack.callback(stdio.close)
-            async with live(await self._created(spec, link_dir, stdio, grant)) as box:
+            async with live(self._box(spec, link_dir, stdio, grant)) as box:
                 yield box
 
     async def fingerprint(self) -> str:
@@ -188,24 +188,20 @@ class DockerIsolation:
             "install NVIDIA's container toolkit there and use box root 'image:NAME'"
         )
 
-    async def _created(self, spec: BoxSpec, link_dir: Path, stdio: StdioSocket, grant: gpu.Grant) -> DockerBox:
+    def _box(self, spec: BoxSpec, link_dir: Path, stdio: StdioSocket, grant: gpu.Grant) -> DockerBox:
         toolchain, image, text = self._toolchain, self._image, self._seccomp_text
         if toolchain is None or image is None or text is None:
             raise AssertionError("start prepares these")
         create = container.create_options(spec, toolchain, self._settings, image, self._protections, grant)
         options = container.host_options(spec, toolchain, link_dir, self._protections, text, grant)
 
-        def make(client: docker.APIClient) -> str:
+        def make(client: docker.APIClient) -> None:
             host_config: dict[str, Any] = client.create_host_config(**options)
             container.mask_paths(host_config, spec, toolchain, self._protections)
-            return str(client.create_container(host_config=host_config, **create)["Id"])
+            client.create_container(host_config=host_config, **create)
 
-        try:
-            container_id = await self._engine.call(make)
-        except ENGINE_FAULTS as error:
-            raise IsolationBroken(f"the engine refuses the box: {_first_line(error)}") from error
         uid = slot_uid(spec.slot, spec.purpose) if self._protections.own_uid else 0
-        return DockerBox(self._engine, container_id, spec, uid, stdio, watch_memory=self._protections.memory_limit)
+        return DockerBox(self._engine, create["name"], make, spec, uid, stdio, watch_memory=self._protections.memory_limit)
 
 
 def _image_id(client: docker.APIClient, name: str) -> str:

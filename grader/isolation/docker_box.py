@@ -74,13 +74,24 @@ class StdioSocket:
 
 
 class DockerBox(SupervisedBox):
-    """One container. stdio: where its first process connects to print."""
+    """One container. create: makes it under `name`; stdio: where its first process connects to print.
+
+    It is removed by its name, because a start that is cancelled while the engine creates it never hears the id.
+    """
 
     def __init__(
-        self, engine: _EngineClient, container_id: str, spec: BoxSpec, uid: int, stdio: StdioSocket, *, watch_memory: bool = True
+        self,
+        engine: _EngineClient,
+        name: str,
+        create: Callable[[docker.APIClient], object],
+        spec: BoxSpec,
+        uid: int,
+        stdio: StdioSocket,
+        *,
+        watch_memory: bool = True,
     ) -> None:
         super().__init__(spec, uid, watch_memory=watch_memory and engine.local)
-        self.container_id = container_id
+        self._name, self._create = name, create
         self._engine, self._stdio = engine, stdio
         self._directories: tuple[Path, ...] = ()
         self._first_pid = -1
@@ -88,9 +99,10 @@ class DockerBox(SupervisedBox):
         self._removed = False
 
     async def start(self) -> None:
-        """Start the container's first process."""
+        """Create the container and start its first process."""
         try:
-            await self._engine.call(lambda client: client.start(self.container_id))
+            await self._engine.call(self._create)
+            await self._engine.call(lambda client: client.start(self._name))
         except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
             raise IsolationBroken(f"the engine does not start the box: {error}") from error
         self._ending.begin()
@@ -114,12 +126,12 @@ class DockerBox(SupervisedBox):
             return
         for attempt in range(REMOVE_ATTEMPTS):
             try:
-                await self._engine.call(lambda client: client.remove_container(self.container_id, force=True, v=True))
+                await self._engine.call(lambda client: client.remove_container(self._name, force=True, v=True))
             except docker.errors.NotFound:
                 break
             except (docker.errors.APIError, requests.exceptions.RequestException) as error:
                 if attempt == REMOVE_ATTEMPTS - 1:
-                    raise IsolationBroken(f"the engine does not remove box {self.container_id[:12]}: {error}") from error
+                    raise IsolationBroken(f"the engine does not remove box {self._name}: {error}") from error
             else:
                 break
         self._removed = True
@@ -127,7 +139,7 @@ class DockerBox(SupervisedBox):
     async def _await_exit(self) -> None:
         timeout_s = math.ceil(self._spec.limits.wall_s) + IDLE_LIMIT_S + WAIT_GRACE_S  # `begin` may have been late
         try:
-            answer = await self._engine.call(lambda client: client.wait(self.container_id, timeout=timeout_s))
+            answer = await self._engine.call(lambda client: client.wait(self._name, timeout=timeout_s))
         except docker.errors.NotFound:
             return  # removed by us meanwhile
         self._code = int(answer["StatusCode"])
@@ -145,10 +157,10 @@ class DockerBox(SupervisedBox):
     async def _sample(self) -> None:
         if not self._engine.local:
             return
-        state: dict[str, Any] = await self._engine.call(lambda client: client.inspect_container(self.container_id))
+        state: dict[str, Any] = await self._engine.call(lambda client: client.inspect_container(self._name))
         self._first_pid = int(state["State"]["Pid"]) or -1
         found = cgroups.directories_of(self._first_pid)
-        self._directories = tuple(directory for directory in found if self.container_id in str(directory))
+        self._directories = tuple(directory for directory in found if str(state["Id"]) in str(directory))
         while True:
             self._look()
             await asyncio.sleep(SAMPLE_S)
@@ -164,7 +176,7 @@ class DockerBox(SupervisedBox):
             raise IsolationBroken("a box's first process never reported; is `python3` (3.11 or later) in the box root?")
         self._drain()
         if self._ending.cause is BoxCause.EXITED:
-            state: dict[str, Any] = await self._engine.call(lambda client: client.inspect_container(self.container_id))
+            state: dict[str, Any] = await self._engine.call(lambda client: client.inspect_container(self._name))
             if state["State"].get("OOMKilled"):
                 self._counters = self._counters.merged(Counters(oom_kills=1))
         return self._code
