@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from statistics import fmean, median, quantiles
@@ -40,6 +41,8 @@ from grader.verdict.wrong_patterns import describe, likely_cause
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import cuda_signature, without_model
 
+# What a conversion of facts raises where a value in them has no place in the API, such as one of an older ledger.
+NOT_SHOWABLE = (ArithmeticError, LookupError, TypeError, ValueError)
 # Of a submission, what is not known before it ends.
 _LATER = (
     *("cancel_requested", "report", "error", "end_time", "score", "score_low", "score_high", "score_kind", "score_baseline"),
@@ -144,10 +147,19 @@ def submission_to_proto(
         # Of a later attempt the time in the queue is not known: the attempts before it are in the time since it was made.
         began = submission.start_time if submission.attempt_count == 1 else None
         queued = None if began is None else began - submission.create_time
-        message.report.CopyFrom(report_to_proto(submission.report, redactor, full=full, queued=queued))
+        try:
+            message.report.CopyFrom(report_to_proto(submission.report, redactor, full=full, queued=queued))
+        except NOT_SHOWABLE as error:
+            message.report.CopyFrom(_unshown(submission.report, error))
     if submission.failure is not None:
         message.error.CopyFrom(failure_to_status(withheld(submission.failure) if redactor.secret else submission.failure))
     return message
+
+
+def _unshown(report: Report, error: Exception) -> report_pb2.Report:
+    """What is left of a report that can't be converted, so that lists and streams still show the others. No value: it may be secret."""
+    summary = f"This report cannot be shown ({type(error).__name__}): a value in it is out of range. Submit again, or have it judged again."
+    return report_pb2.Report(verdict=f"VERDICT_{report.verdict.name}", reason=report.reason, summary=summary)
 
 
 def _withdrawal(withdrawal: Withdrawal) -> submission_pb2.Withdrawal:
@@ -193,7 +205,13 @@ def event_to_proto(event: Event, submission: Submission, redactor: Redactor) -> 
         moved.state, moved.attempt_count = state_to_proto(event.state), event.attempt
         message.submission.CopyFrom(moved)
         return message
-    match event.fact:
+    with suppress(*NOT_SHOWABLE):  # a stream goes on after a fact that can't be converted
+        _set_fact(message, event.fact, redactor)
+    return message
+
+
+def _set_fact(message: submission_pb2.SubmissionEvent, fact: wire.Fact | None, redactor: Redactor) -> None:
+    match fact:
         case wire.Build() as build:
             message.build.CopyFrom(_build(build))
         case wire.Trial() | wire.Measurement() as fact if redactor.omits(fact):
@@ -212,7 +230,6 @@ def event_to_proto(event: Event, submission: Submission, redactor: Redactor) -> 
             message.load.CopyFrom(report_pb2.Load(outcome=f"LOAD_OUTCOME_{outcome.name}", message=text))
         case _:
             pass
-    return message
 
 
 def report_to_proto(report: Report, redactor: Redactor, *, full: bool = False, queued: timedelta | None = None) -> report_pb2.Report:

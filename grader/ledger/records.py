@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -29,6 +30,7 @@ from grader.model import (
 from sandbox.protocol import wire
 
 _REPORT = TypeAdapter(Report)
+UNREADABLE = "The rest of this report cannot be read: a value in it is out of range, or of another version. Have it judged again."
 _PROBLEM = TypeAdapter(Problem)
 _FAILURE = TypeAdapter(Failure)
 _SOURCES = TypeAdapter(tuple[SourceFile, ...])
@@ -173,17 +175,24 @@ def _fitting(column: sa.Column[Any], text: str) -> str:
 def _report(values: sa.RowMapping) -> Report | None:
     if values["verdict"] is None:
         return None
-    if "report" in values:
+    head = Report(verdict=Verdict(values["verdict"]), reason=values["reason"], summary=values["summary"])
+    if "report" not in values:
+        return head
+    try:
         return _REPORT.validate_python(json.loads(values["report"]))
-    return Report(verdict=Verdict(values["verdict"]), reason=values["reason"], summary=values["summary"])
+    except ValueError:
+        return dataclasses.replace(head, summary=f"{head.summary} {UNREADABLE}")
 
 
 def event(row: sa.Row[Any]) -> Event:
-    """An event from a row."""
+    """An event from a row; without its fact where that can't be read any more."""
+    fact = None
+    with suppress(wire.WireError):
+        fact = wire.decode(row.fact.encode()) if row.fact else None
     return Event(
         sequence=row.sequence,
         event_time=row.event_time,
         attempt=row.attempt,
-        fact=wire.decode(row.fact.encode()) if row.fact else None,
+        fact=fact,
         state=SubmissionState(row.state) if row.state else None,
     )

@@ -6,18 +6,28 @@ what it means is decided in `grader/verdict/fold.py`.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
+import math
 import types
 import typing
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 LINE_LIMIT_BYTES = 8 * 1024 * 1024
 KEPT_PROBLEM_COUNT = 32  # whose references and their compiled forms a judge keeps
 LOG_LIMIT_BYTES = 64 * 1024
 WAIT_FACTOR = 8.0  # a judge waits for a runner at most so many times its limit, where the runner has to wait for a core
+
+# What a number may be, checked by `decode`: an int has 64 bits and a float is finite, as the API has them, unless its field says otherwise.
+INT64 = (-(2**63), 2**63 - 1)
+Count = Annotated[int, (0, 2**63 - 1)]
+SmallCount = Annotated[int, (0, 10**9)]  # the API has it in 32 bits, and may add to it
+Int32 = Annotated[int, (-(2**31), 2**31 - 1)]
+AnyFloat = Annotated[float, None]  # may be infinite or NaN
+Base64 = Annotated[str, None]
 
 
 class WireError(ValueError):
@@ -212,10 +222,10 @@ class Tolerance:
     budget_factor times PyTorch's own in the task's dtype, plus budget_floor times the reference's rms. budget_factor None: no budget.
     allow_lower_precision: an answer computed in half precision or TF32 may be right, so admission does not ask that one is rejected."""
 
-    atol: float = 1e-5
-    rtol: float = 1e-5
-    budget_factor: float | None = 32.0
-    budget_floor: float = 2e-6
+    atol: AnyFloat = 1e-5
+    rtol: AnyFloat = 1e-5
+    budget_factor: AnyFloat | None = 32.0
+    budget_floor: AnyFloat = 2e-6
     allow_lower_precision: bool = False
 
 
@@ -400,8 +410,8 @@ class Round:
     """A fresh runner process begins: what follows, up to the next of these, is of it. Ranked mode has several, after one build. What came
     before the first decides nothing, unless it failed."""
 
-    index: int  # counts up from 0
-    count: int  # how many there are, if all goes well
+    index: SmallCount  # counts up from 0
+    count: SmallCount  # how many there are, if all goes well
 
 
 class RestartCause(StrEnum):
@@ -424,13 +434,13 @@ class KernelUse:
     """What the compiler says that one kernel uses of the device; a claim of the builder's."""
 
     name: str  # demangled where that is possible
-    registers: int  # 0: not known
-    shared_bytes: int = 0
-    stack_bytes: int = 0
-    spill_store_bytes: int = 0
-    spill_load_bytes: int = 0
-    constant_bytes: int = 0
-    double_instruction_count: int = 0  # of its PTX: arithmetic in float64, and conversions to and from it
+    registers: Count  # 0: not known
+    shared_bytes: Count = 0
+    stack_bytes: Count = 0
+    spill_store_bytes: Count = 0
+    spill_load_bytes: Count = 0
+    constant_bytes: Count = 0
+    double_instruction_count: Count = 0  # of its PTX: arithmetic in float64, and conversions to and from it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -450,7 +460,7 @@ class Build:
     outcome: BuildOutcome
     log: str = ""
     log_truncated: bool = False
-    duration_ns: int = 0
+    duration_ns: Count = 0
     artifact_digest: str | None = None
     reason: str | None = None
     cached: bool = False  # the artifact of an earlier build of the same bytes and settings
@@ -467,7 +477,7 @@ class Plan:
     sweep: it begins a sweep of these sizes, and asks for none of them; each has a plan of its own, unless there was no time for it.
     """
 
-    trials: tuple[tuple[str, TrialPhase, int], ...]
+    trials: tuple[tuple[str, TrialPhase, Count], ...]
     measured: tuple[str, ...] = ()
     rule: str = ""
     sweep: tuple[str, ...] = ()
@@ -487,22 +497,22 @@ class WrongElement:
     it may differ from what is expected."""
 
     output: str
-    index: tuple[int, ...]
-    expected: float
-    actual: float
-    allowed_error: float = 0.0
+    index: tuple[Count, ...]
+    expected: AnyFloat
+    actual: AnyFloat
+    allowed_error: AnyFloat = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRange:
     """Indices of an axis, both ends included: of every `step` the first `width`. axis None: places in the order of memory."""
 
-    axis: int | None
-    size: int
-    first: int
-    last: int
-    step: int = 1
-    width: int = 1
+    axis: SmallCount | None
+    size: Count
+    first: Count
+    last: Count
+    step: Count = 1
+    width: Count = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -522,15 +532,15 @@ class ErrorMap:
     """
 
     output: str
-    shape: tuple[int, ...]
-    rows: int  # of blocks
-    columns: int
-    block_rows: int  # elements that a block has in a column; fewer in the last one
-    block_columns: int
-    wrong_count: int
-    unwritten_count: int
-    wrong_shares: str
-    unwritten_shares: str = ""  # "": none is unwritten
+    shape: tuple[Count, ...]
+    rows: SmallCount  # of blocks
+    columns: SmallCount
+    block_rows: Count  # elements that a block has in a column; fewer in the last one
+    block_columns: Count
+    wrong_count: Count
+    unwritten_count: Count
+    wrong_shares: Base64
+    unwritten_shares: Base64 = ""  # "": none is unwritten
     pattern: WrongPattern | None = None
 
 
@@ -549,20 +559,20 @@ class Trial:
 
     workload_id: str
     phase: TrialPhase
-    index: int
+    index: SmallCount
     outcome: TrialOutcome
     hidden: bool = False
     key: str = ""  # 128-bit hex that the inputs were made from
-    element_count: int = 0
-    mismatched_count: int = 0
-    unwritten_count: int = 0
-    nonfinite_count: int = 0
-    max_absolute_error: float | None = None
-    max_relative_error: float | None = None
-    budget_ratio: float | None = None  # error over the fp64 budget; above 1 fails
+    element_count: Count = 0
+    mismatched_count: Count = 0
+    unwritten_count: Count = 0
+    nonfinite_count: Count = 0
+    max_absolute_error: AnyFloat | None = None
+    max_relative_error: AnyFloat | None = None
+    budget_ratio: AnyFloat | None = None  # error over the fp64 budget; above 1 fails
     message: str = ""  # untrusted text where outcome is RAISED
-    duration_ns: int = 0
-    run_count: int = 1  # how many runs that passed this stands for; then the errors are the largest of them
+    duration_ns: Count = 0
+    run_count: Count = 1  # how many runs that passed this stands for; then the errors are the largest of them
     wrong_elements: tuple[WrongElement, ...] = ()  # the first ones, where an answer was compared and is wrong
     symptom: Symptom | None = None
     cuda_error: str = ""  # what the CUDA runtime said after the call, such as a failed launch; a claim, untrusted text
@@ -575,6 +585,10 @@ class Samples:
     """Times of one thing in nanoseconds, in the order taken. At least one; a difference to the null run may be negative."""
 
     durations_ns: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.durations_ns:
+            raise WireError("Samples has no durations_ns; at least one is needed")
 
 
 RESOLVED_FACTOR = 4.0  # an interval whose ends are further apart says nothing: there is no figure then
@@ -617,15 +631,15 @@ class Measurement:
     baselines: dict[str, Samples] = field(default_factory=dict)
     speedups: tuple[Speedup, ...] = ()
     batch: Samples | None = None  # per launch, from batches of distinct inputs: a second figure, never scored
-    batch_size: int = 0
+    batch_size: Count = 0
     reported_baselines: dict[str, Samples] = field(default_factory=dict)  # by the same do_bench, in the trusted runner
-    physical_floor_ns: int | None = None  # the declared bytes and flops at the device's measured ceilings
-    moved_bytes: int | None = None  # as the workload declares them
-    flops: int | None = None
+    physical_floor_ns: Count | None = None  # the declared bytes and flops at the device's measured ceilings
+    moved_bytes: Count | None = None  # as the workload declares them
+    flops: Count | None = None
     conditions: dict[str, str] = field(default_factory=dict)  # clocks, temperature, throttle reasons and so on while it was timed
-    turn_count: int = 0  # turns taken; 0: of a judge that did not count them
-    left_out_count: int = 0  # of these, turns that do not count
-    half_width: float | None = None  # of the widest baseline's interval of logarithms
+    turn_count: SmallCount = 0  # turns taken; 0: of a judge that did not count them
+    left_out_count: SmallCount = 0  # of these, turns that do not count
+    half_width: AnyFloat | None = None  # of the widest baseline's interval of logarithms
     end: MeasurementEnd | None = None
 
 
@@ -654,11 +668,11 @@ class KernelLaunch:
     """Launches of one kernel with one configuration, as the kernel's process reports them; a claim. grid, block: x, y, z."""
 
     kernel: str
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    shared_bytes: int = 0
-    count: int = 1
-    duration_ns: int | None = None  # of all of them together; None where nothing took it
+    grid: tuple[Count, ...]
+    block: tuple[Count, ...]
+    shared_bytes: Count = 0
+    count: Count = 1
+    duration_ns: Count | None = None  # of all of them together; None where nothing took it
 
 
 class SanitizerKind(StrEnum):
@@ -691,13 +705,13 @@ class SanitizerFinding:
     severity: SanitizerSeverity
     message: str
     path: str = ""
-    line: int = 0
+    line: SmallCount = 0
     other_path: str = ""
-    other_line: int = 0
+    other_line: SmallCount = 0
     memory: str = ""
-    block: tuple[int, ...] = ()
-    thread: tuple[int, ...] = ()
-    count: int = 1
+    block: tuple[Count, ...] = ()
+    thread: tuple[Count, ...] = ()
+    count: Count = 1
 
 
 class MemoryAccess(StrEnum):
@@ -719,13 +733,13 @@ class LineCounts:
     over the requests."""
 
     path: str
-    line: int
+    line: SmallCount
     access: MemoryAccess
-    requests: int
-    transactions: int
-    least_transactions: int
-    active_lanes: int
-    requested_bytes: int
+    requests: Count
+    transactions: Count
+    least_transactions: Count
+    active_lanes: Count
+    requested_bytes: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -733,8 +747,8 @@ class LineFlops:
     """Floating-point operations that one source line executed; a claim. path, line: as the submission names its files."""
 
     path: str
-    line: int
-    flops: int
+    line: SmallCount
+    flops: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -744,8 +758,8 @@ class AccessCounts:
 
     lines: tuple[LineCounts, ...] = ()
     flops: tuple[LineFlops, ...] = ()
-    counted_blocks: int = 0
-    blocks: int = 0  # of all launches
+    counted_blocks: Count = 0
+    blocks: Count = 0  # of all launches
     partial: bool = False
 
 
@@ -780,7 +794,7 @@ class ArtifactFile:
     name: str
     tool: str
     digest: str
-    size_bytes: int
+    size_bytes: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -796,10 +810,10 @@ class RunEnd:
     """How the run box ended, from the isolation."""
 
     cause: BoxCause
-    exit_code: int | None = None
-    signal: int | None = None
+    exit_code: Int32 | None = None
+    signal: Int32 | None = None
     output: str = ""  # untrusted text
-    wall_ns: int = 0
+    wall_ns: Count = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -807,8 +821,8 @@ class Span:
     """How long a step took. begin_ns: since the attempt began, by the host's monotonic clock."""
 
     step: Step
-    begin_ns: int
-    duration_ns: int
+    begin_ns: Count
+    duration_ns: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -858,8 +872,8 @@ class Health:
     job_id: str
     healthy: bool
     detail: str = ""
-    used_bytes: int | None = None  # of the device's memory, by all processes
-    canary_ns: int | None = None  # what a tiny kernel took
+    used_bytes: Count | None = None  # of the device's memory, by all processes
+    canary_ns: Count | None = None  # what a tiny kernel took
 
 
 class FindingOutcome(StrEnum):
@@ -977,7 +991,7 @@ _FIELD_NAMES: dict[type[Any], tuple[str, ...]] = {}
 
 
 def decode(line: bytes) -> Any:
-    """Read one line; WireError where it is no known message, has an unknown or missing key, or a value of another type."""
+    """Read one line; WireError where it is no known message, has an unknown or missing key, or a value of another type or out of range."""
     if len(line) > LINE_LIMIT_BYTES:
         raise WireError(f"a line of {len(line)} bytes is over {LINE_LIMIT_BYTES}")
     try:
@@ -1007,7 +1021,7 @@ def from_json(data: dict[str, Any]) -> Any:
 def _build(cls: type[Any], data: dict[str, Any]) -> Any:
     hints = _HINTS.get(cls)
     if hints is None:
-        hints = _HINTS[cls] = typing.get_type_hints(cls)
+        hints = _HINTS[cls] = typing.get_type_hints(cls, include_extras=True)
     unknown = set(data) - set(hints) - RETIRED.get(cls, frozenset())
     if unknown:
         raise WireError(f"{cls.__name__} has no {sorted(unknown)}")
@@ -1025,12 +1039,20 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return _union(arguments, value, where)
+    if hint == Base64 and isinstance(value, str):
+        return _base64(value, where)
+    if origin is Annotated:
+        return _number(arguments[0], arguments[1], value, where)
+    if hint in (int, float):
+        return _number(hint, INT64, value, where)
+    if hint is str and isinstance(value, str):
+        return _text(value, where)
     if origin is tuple and isinstance(value, list):
         inner = (arguments[0],) * len(value) if len(arguments) == 2 and arguments[1] is Ellipsis else arguments
         if len(inner) == len(value):
             return tuple(_value(one, item, where) for one, item in zip(inner, value, strict=True))
     elif origin is dict and isinstance(value, dict):
-        return {str(key): _value(arguments[1], item, where) for key, item in value.items()}
+        return {_text(key, where): _value(arguments[1], item, where) for key, item in value.items()}
     elif isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(value, dict):
         return _build(hint, value)
     elif isinstance(hint, type) and issubclass(hint, StrEnum) and isinstance(value, str):
@@ -1038,19 +1060,48 @@ def _value(hint: Any, value: Any, where: str) -> Any:
             return hint(value)
         except ValueError:
             raise WireError(f"{where} has no value {value!r}") from None
-    elif hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    elif hint in (int, str, bool) and type(value) is hint:
+    elif hint is bool and isinstance(value, bool):
         return value
     raise WireError(f"{where} can't be {type(value).__name__}")
+
+
+def _number(kind: type, limits: tuple[int, int] | None, value: Any, where: str) -> int | float:
+    """A number of this kind. limits: of an int; a float may be any where there are none, and is finite otherwise."""
+    if kind is int and type(value) is int and limits is not None:
+        if not limits[0] <= value <= limits[1]:
+            raise WireError(f"{where} is out of range; it is from {limits[0]} to {limits[1]}")
+        return value
+    if kind is float and type(value) in (int, float):
+        if limits is not None and not math.isfinite(value):
+            raise WireError(f"{where} is not finite")
+        return float(value)
+    raise WireError(f"{where} can't be {type(value).__name__}")
+
+
+def _text(value: str, where: str) -> str:
+    """The text, where it has a UTF-8: JSON can spell halves of surrogate pairs, which neither the API nor a database takes."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise WireError(f"{where} holds half of a surrogate pair") from None
+    return value
+
+
+def _base64(value: str, where: str) -> str:
+    try:
+        base64.b64decode(value)
+    except ValueError:
+        raise WireError(f"{where} is not base64") from None
+    return value
 
 
 def _union(arguments: tuple[Any, ...], value: Any, where: str) -> Any:
     if value is None and type(None) in arguments:
         return None
-    for one in arguments:
-        if one is type(None):
-            continue
+    kinds = [one for one in arguments if one is not type(None)]
+    if len(kinds) == 1:
+        return _value(kinds[0], value, where)
+    for one in kinds:
         try:
             return _value(one, value, where)
         except WireError:

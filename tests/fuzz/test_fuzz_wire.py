@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import typing
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import example, find, given
 from hypothesis import strategies as st
 
+from grader.api.messages import report_to_proto
 from grader.grading.build import read_note
+from grader.model import Report, Verdict
+from grader.rules.disclosure import Redactor
 from sandbox.protocol import wire
 from tests.fuzz import values
 
@@ -126,3 +130,24 @@ def test_a_message_nested_too_deep_is_refused(depth: int) -> None:
     with pytest.raises(wire.WireError):
         wire.decode(line)
     assert read_note(line) == wire.BuildNote()
+
+
+SHOWN_FACTS = {
+    "build": wire.Build,
+    "environment": wire.Environment,
+    "profile": wire.KernelProfile,
+    "measurements": wire.Measurement,
+    "timeline": wire.Span,
+    "trials": wire.Trial,
+}
+
+
+@given(st.sampled_from(sorted(SHOWN_FACTS)).flatmap(lambda name: st.tuples(st.just(name), values.wire_messages(SHOWN_FACTS[name]))))
+def test_a_fact_that_is_read_can_be_shown(field: tuple[str, object]) -> None:
+    """Whatever its values are, within their ranges. A pattern that does not fit its map is left to `submission_to_proto`."""
+    name, fact = field
+    if isinstance(fact, wire.Trial) and fact.error_map is not None:
+        fact = replace(fact, error_map=replace(fact.error_map, pattern=None))
+    report = Report(verdict=Verdict.ACCEPTED, reason="", summary="")
+    shown = replace(report, **{name: fact if name in ("build", "environment", "profile") else (fact,)})  # type: ignore[arg-type]
+    report_to_proto(shown, Redactor({}), full=True).SerializeToString()

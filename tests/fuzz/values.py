@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import functools
 import json
@@ -145,13 +146,15 @@ def garbled(draw: st.DrawFn, text: str, words: tuple[str, ...] = ()) -> str:
 
 @functools.cache
 def wire_messages(kind: type[Any]) -> st.SearchStrategy[Any]:
-    """Messages of a class with any values of its types."""
+    """Messages of a class with any values in the ranges of its types."""
     return _of_class(kind, 2)
 
 
 @functools.cache
 def _of_class(kind: type[Any], depth: int) -> st.SearchStrategy[Any]:
-    hints = typing.get_type_hints(kind)
+    if kind is wire.Samples:
+        return st.lists(_of_hint(int, depth), min_size=1, max_size=2).map(lambda times: wire.Samples(durations_ns=tuple(times)))
+    hints = typing.get_type_hints(kind, include_extras=True)
     required = {f.name for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING}
     fields = {name: _of_hint(hint, depth) for name, hint in hints.items()}
     return st.fixed_dictionaries(
@@ -169,16 +172,20 @@ def _of_hint(hint: Any, depth: int) -> st.SearchStrategy[Any]:
     if origin is tuple:
         return st.tuples(*(_of_hint(one, depth) for one in arguments))
     if origin is dict:
-        return st.dictionaries(texts(), _of_hint(arguments[1], depth - 1), max_size=2)
+        return st.dictionaries(unicode_texts(), _of_hint(arguments[1], depth - 1), max_size=2)
     if dataclasses.is_dataclass(hint):
         return st.deferred(lambda: _of_class(hint, depth - 1))
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return st.sampled_from(list(hint))
+    if hint is int or (origin is typing.Annotated and arguments[0] is int):
+        low, high = arguments[1] if arguments else wire.INT64
+        return st.one_of(st.sampled_from([one for one in NUMBERS if low <= one <= high]), st.integers(low, high))
     plain: dict[Any, st.SearchStrategy[Any]] = {
-        int: st.one_of(st.sampled_from(NUMBERS), st.integers()),
-        float: st.floats(),
+        float: st.floats(allow_nan=False, allow_infinity=False),
+        wire.AnyFloat: st.floats(),
+        wire.Base64: st.binary(max_size=8).map(lambda data: base64.b64encode(data).decode()),
         bool: st.booleans(),
-        str: texts(),
+        str: unicode_texts(),
         type(None): st.none(),
     }
     return plain[hint]

@@ -135,15 +135,14 @@ def test_a_forged_profile_is_cut_to_what_can_be(out):
     """Impossible numbers go, texts lose what does not print, lists their ends; an honest launch stays."""
     launch = wire.KernelLaunch(kernel="k", grid=(1, 1, 1), block=(128, 1, 1))
     forged = (
-        wire.KernelLaunch(kernel="k", grid=(-1, 1, 1), block=(1, 1, 1)),
+        wire.KernelLaunch(kernel="k", grid=(2**60, 1, 1), block=(1, 1, 1)),
         wire.KernelLaunch(kernel="k", grid=(1,), block=(1, 1, 1)),
-        wire.KernelLaunch(kernel="k", grid=(1, 1, 1), block=(1, 1, 1), count=2**63),
-        wire.KernelLaunch(kernel="k", grid=(1, 1, 1), block=(1, 1, 1), duration_ns=-5),
+        wire.KernelLaunch(kernel="k", grid=(1, 1, 1), block=(1, 1, 1), count=2**60),
+        wire.KernelLaunch(kernel="k", grid=(1, 1, 1), block=(1, 1, 1), duration_ns=2**60),
     )
     tool = wire.ProfileTool(name="nvcc\x1b[2J\n", outcome=ToolOutcome.RAN, detail="\u202e" + "x" * 1_000)
     uses = (
         wire.KernelUse(name="\x1b]0;k\x07", registers=32),
-        wire.KernelUse(name="k", registers=-1),
         wire.KernelUse(name="k", registers=2**40),
     )
     leave(
@@ -163,6 +162,12 @@ def test_a_forged_profile_is_cut_to_what_can_be(out):
     )
     assert [use.name for use in found.kernels] == ["]0;k"] and all(text.isprintable() for text in (*found.remarks, found.architecture))
     assert len(found.remarks) <= 17 and len(found.architecture) <= 16
+
+
+def test_a_note_with_a_number_that_no_fact_may_have_is_not_read(out):
+    """The whole of it goes; an honest one has none."""
+    leave(out, kernels=(wire.KernelUse(name="k", registers=-1),))
+    assert claims.take(out, TOOLS).missing == "it left a result that can't be read"
 
 
 def test_a_note_names_no_workload(out):
