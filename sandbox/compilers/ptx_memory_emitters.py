@@ -42,6 +42,15 @@ def _access(op: Instruction, allowed: set[str]) -> tuple[str, int, bool, bool]:
     return type_, count, bool(set(words) & set(SHARED)), bool(set(words) & (ORDERS - {"weak"}))
 
 
+def _fence(op: Instruction) -> str:
+    return "__threadfence_block(); " if "cta" in modifiers(op) else "__threadfence(); "
+
+
+def _release(op: Instruction) -> str:
+    """What makes a write tell others of those before it."""
+    return _fence(op) if {"release", "acq_rel", "sc"} & set(modifiers(op)) else ""
+
+
 def load(scope: PtxScope, op: Instruction) -> str:
     """`ld` and `ldu`."""
     need(op, 2, 3)
@@ -65,7 +74,7 @@ def store(scope: PtxScope, op: Instruction) -> str:
     read = ", ".join(scope.read(one, type_, op) for one in values)
     function = "store_ordered" if ordered else "store"
     where = address(scope, op.operands[0], op, shared=shared)
-    return f"{{ const {TYPES[type_][0]} emu_v[{count}] = {{{read}}}; ::emu::ptx::emu_{function}({where}, emu_v); }} "
+    return f"{{ {_release(op)}const {TYPES[type_][0]} emu_v[{count}] = {{{read}}}; ::emu::ptx::emu_{function}({where}, emu_v); }} "
 
 
 def atomic(scope: PtxScope, op: Instruction) -> str:
@@ -85,7 +94,7 @@ def atomic(scope: PtxScope, op: Instruction) -> str:
     if any(len(one) != count for one in values):
         raise refuse(op)
     cpp = TYPES[type_][0]
-    text = f"{{ auto* emu_a = ::emu::ptx::emu_aligned<{cpp}, {count}>({where}); "
+    text = f"{{ {_release(op)}auto* emu_a = ::emu::ptx::emu_aligned<{cpp}, {count}>({where}); "
     for at in range(count):
         read = ", ".join(scope.read(one[at], type_, op) for one in values)
         text += scope.write(to[at], type_, f"::emu::ptx::emu_atomic_{name}(emu_a + {at}, {read})", op)
@@ -124,7 +133,7 @@ def policy(scope: PtxScope, op: Instruction) -> str:
 
 def fence(scope: PtxScope, op: Instruction) -> str:
     """`membar` and `fence`."""
-    return "__threadfence(); " if scope else ""
+    return _fence(op) if scope else ""
 
 
 def asynchronous_copy(scope: PtxScope, op: Instruction) -> str:

@@ -1,27 +1,43 @@
 // finds: error race
-// The last block adds up what the others wrote, and they have no fence before their ticket.
-__device__ unsigned tickets = 0;
-__global__ void total(int* parts, unsigned* ticket, int* out) {
-    __shared__ bool last;
-    if (threadIdx.x == 0) {
-        parts[blockIdx.x] = blockIdx.x;  // other
-#ifdef FIXED
-        __threadfence();
-#endif
-        last = atomicAdd(ticket, 1u) == gridDim.x - 1;
-    }
+// The last block adds up what the others wrote, and they have no fence before their ticket, which is a variable of the device.
+__device__ unsigned int done = 0;
+__device__ float block_sum(float v, float* s) {
+    int t = threadIdx.x;
+    s[t] = v;
     __syncthreads();
-    if (last && threadIdx.x == 0) {
-        int sum = 0;
-        for (int i = 0; i < gridDim.x; ++i) sum += parts[i];  // line
-        *out = sum;
+    for (int w = 64; w > 0; w >>= 1) {
+        if (t < w) s[t] += s[t + w];
+        __syncthreads();
+    }
+    float all = s[0];
+    __syncthreads();
+    return all;
+}
+__global__ void sum(const float* x, float* part, float* y, int n) {
+    __shared__ float s[128];
+    __shared__ bool last;
+    float v = 0;
+    for (int i = blockIdx.x * 128 + threadIdx.x; i < n; i += 128 * gridDim.x) v += x[i];
+    v = block_sum(v, s);
+    if (threadIdx.x == 0) part[blockIdx.x] = v;  // other
+#ifdef FIXED
+    __threadfence();
+#endif
+    if (threadIdx.x == 0) last = atomicInc(&done, gridDim.x) == gridDim.x - 1;
+    __syncthreads();
+    if (!last) return;
+    v = 0;
+    for (int i = threadIdx.x; i < gridDim.x; i += 128) v += part[i];  // line
+    v = block_sum(v, s);
+    if (threadIdx.x == 0) {
+        *y = v;
+        done = 0;
     }
 }
 int main() {
-    int *parts, *out;
-    unsigned* ticket;
-    cudaMalloc(&parts, 8 * sizeof(int)), cudaMalloc(&out, sizeof(int)), cudaMalloc(&ticket, sizeof(unsigned));
-    cudaMemset(ticket, 0, sizeof(unsigned));
-    total<<<8, 32>>>(parts, ticket, out);
+    float *x, *part, *y;
+    cudaMalloc(&x, 4000), cudaMalloc(&part, 8 * sizeof(float)), cudaMalloc(&y, sizeof(float));
+    cudaMemset(x, 0, 4000);
+    sum<<<8, 128>>>(x, part, y, 1000);
     return cudaDeviceSynchronize();
 }

@@ -63,7 +63,7 @@ EMU_INLINE int __syncthreads_or(int predicate) {
 
 EMU_INLINE void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 EMU_INLINE void __threadfence_block() {
-    EMU_TELL(thread_fenced());
+    EMU_TELL(fence(::emu::sanitizer::block_scope));
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 EMU_INLINE void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }

@@ -1,15 +1,27 @@
-// cuda::atomic and cuda::atomic_ref.  Every scope is the system's; every order is at least the one asked for.
+// cuda::atomic and cuda::atomic_ref.  Every order is at least the one asked for.  The sanitizer is told of relaxed ones and of the scope
+// of a block: those order less.
 #pragma once
 
 #include "scope.h"
 
+namespace cuda {
+
+EMU_INLINE void atomic_thread_fence(memory_order order, thread_scope scope = thread_scope_system) {
+    if (order == memory_order::relaxed) return;
+    scope == thread_scope_block || scope == thread_scope_thread ? __threadfence_block() : __threadfence();
+}
+inline void atomic_signal_fence(memory_order) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
+
+}  // namespace cuda
+
 namespace emu EMU_HIDDEN {
 
 // What both classes do to the value at an address.  Self has `T* address() const`.
-template <class Self, class T>
+template <class Self, class T, cuda::thread_scope scope>
 class AtomicOperations {
     static_assert(sizeof(T) <= 8 && (sizeof(T) & (sizeof(T) - 1)) == 0, "the emulated device has atomics of 1, 2, 4 and 8 bytes");
     using Bits = typename BitsOf<T>::type;
+    using Order = cuda::memory_order;
     using Difference = ::std::conditional_t<::std::is_pointer_v<T>, ptrdiff_t, T>;
 
     T* at() const { return static_cast<const Self*>(this)->address(); }
@@ -19,17 +31,16 @@ class AtomicOperations {
         return value;
     }
     template <class Function>
-    T change(Function next) const {
+    T change(Order order, Function next) const {
         count_atomic();
-        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        cuda::atomic_thread_fence(order, scope);
         T old = update(at(), next);
-        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        cuda::atomic_thread_fence(order, scope);
         return old;
     }
 
 public:
     using value_type = T;
-    using Order = cuda::memory_order;
     static constexpr Order strongest = Order::seq_cst;
     static constexpr bool is_always_lock_free = true;
 
@@ -38,30 +49,31 @@ public:
         count_atomic();
         return value_of(__atomic_load_n(reinterpret_cast<Bits*>(at()), __ATOMIC_SEQ_CST));
     }
-    void store(T value, Order = strongest) const { exchange(value); }
-    T exchange(T value, Order = strongest) const {
-        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    void store(T value, Order order = strongest) const { exchange(value, order); }
+    T exchange(T value, Order order = strongest) const {
+        cuda::atomic_thread_fence(order, scope);
         T old = exchange_value(at(), value);
-        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        cuda::atomic_thread_fence(order, scope);
         return old;
     }
-    bool compare_exchange_strong(T& expected, T value, Order = strongest, Order = strongest) const {
+    bool compare_exchange_strong(T& expected, T value, Order order = strongest, Order = strongest) const {
         count_atomic();
+        cuda::atomic_thread_fence(order, scope);
         Bits seen = static_cast<Bits>(to_bits(expected)), wanted = static_cast<Bits>(to_bits(value));
-        if (__atomic_compare_exchange_n(reinterpret_cast<Bits*>(at()), &seen, wanted, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) return true;
+        if (__atomic_compare_exchange_n(reinterpret_cast<Bits*>(at()), &seen, wanted, false, EMU_SWAP_ORDER, EMU_SWAP_ORDER)) return true;
         expected = value_of(seen);
         return false;
     }
-    bool compare_exchange_weak(T& expected, T value, Order = strongest, Order = strongest) const {
-        return compare_exchange_strong(expected, value);
+    bool compare_exchange_weak(T& expected, T value, Order order = strongest, Order = strongest) const {
+        return compare_exchange_strong(expected, value, order);
     }
-    T fetch_add(Difference v, Order = strongest) const { return change([v](T old) { return static_cast<T>(old + v); }); }
-    T fetch_sub(Difference v, Order = strongest) const { return change([v](T old) { return static_cast<T>(old - v); }); }
-    T fetch_and(T v, Order = strongest) const { return change([v](T old) { return static_cast<T>(old & v); }); }
-    T fetch_or(T v, Order = strongest) const { return change([v](T old) { return static_cast<T>(old | v); }); }
-    T fetch_xor(T v, Order = strongest) const { return change([v](T old) { return static_cast<T>(old ^ v); }); }
-    T fetch_min(T v, Order = strongest) const { return change([v](T old) { return v < old ? v : old; }); }
-    T fetch_max(T v, Order = strongest) const { return change([v](T old) { return old < v ? v : old; }); }
+    T fetch_add(Difference v, Order order = strongest) const { return change(order, [v](T old) { return static_cast<T>(old + v); }); }
+    T fetch_sub(Difference v, Order order = strongest) const { return change(order, [v](T old) { return static_cast<T>(old - v); }); }
+    T fetch_and(T v, Order order = strongest) const { return change(order, [v](T old) { return static_cast<T>(old & v); }); }
+    T fetch_or(T v, Order order = strongest) const { return change(order, [v](T old) { return static_cast<T>(old | v); }); }
+    T fetch_xor(T v, Order order = strongest) const { return change(order, [v](T old) { return static_cast<T>(old ^ v); }); }
+    T fetch_min(T v, Order order = strongest) const { return change(order, [v](T old) { return v < old ? v : old; }); }
+    T fetch_max(T v, Order order = strongest) const { return change(order, [v](T old) { return old < v ? v : old; }); }
     void wait(T old, Order = strongest) const {
         while (to_bits(load()) == to_bits(old)) let_others_run();
     }
@@ -89,13 +101,13 @@ public:
 namespace cuda {
 
 template <class T, thread_scope Scope = thread_scope_system>
-class atomic : public emu::AtomicOperations<atomic<T, Scope>, T> {
+class atomic : public emu::AtomicOperations<atomic<T, Scope>, T, Scope> {
 public:
     atomic() = default;
     constexpr atomic(T value) : value_(value) {}
     atomic(const atomic&) = delete;
     atomic& operator=(const atomic&) = delete;
-    using emu::AtomicOperations<atomic<T, Scope>, T>::operator=;
+    using emu::AtomicOperations<atomic<T, Scope>, T, Scope>::operator=;
     T* address() const { return const_cast<T*>(&value_); }
 
 private:
@@ -103,13 +115,13 @@ private:
 };
 
 template <class T, thread_scope Scope = thread_scope_system>
-class atomic_ref : public emu::AtomicOperations<atomic_ref<T, Scope>, T> {
+class atomic_ref : public emu::AtomicOperations<atomic_ref<T, Scope>, T, Scope> {
 public:
     static constexpr size_t required_alignment = sizeof(T);
     explicit atomic_ref(T& value) : address_(&value) {}
     atomic_ref(const atomic_ref&) = default;
     atomic_ref& operator=(const atomic_ref&) = delete;
-    using emu::AtomicOperations<atomic_ref<T, Scope>, T>::operator=;
+    using emu::AtomicOperations<atomic_ref<T, Scope>, T, Scope>::operator=;
     T* address() const { return address_; }
 
 private:
@@ -127,8 +139,5 @@ public:
 private:
     atomic<int> value_;
 };
-
-inline void atomic_thread_fence(memory_order, thread_scope = thread_scope_system) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-inline void atomic_signal_fence(memory_order) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 
 }  // namespace cuda

@@ -49,7 +49,7 @@ inline void emu_store_ordered(char* to, const T (&from)[count]) {
     for (unsigned at = 0; at < count; ++at) {
         Bits value;
         memcpy(&value, &from[at], sizeof value);
-        __atomic_store_n(bits + at, value, __ATOMIC_SEQ_CST);
+        __atomic_store_n(bits + at, value, EMU_SWAP_ORDER);
     }
 }
 

@@ -6,17 +6,17 @@
 namespace emu EMU_HIDDEN {
 namespace sanitizer {
 
-inline constexpr int acquire = 2, release = 3;  // of the orders that g++ passes
+inline constexpr int release = 3;  // the least of g++'s orders that tells others
 
 EMU_COLD inline void check_atomic(uintptr_t address, unsigned bytes, const void* code, int order, bool reads, bool writes, bool swaps) {
+    if (order >= release && writes) fence(device_scope);
+    synchronise_by(address, writes);  // of memory that is not watched, too, as a `__device__` variable is
     Page* page = page_of(address);
     if (!page) return;
     if (clock.self == Clock::host) return writes ? mark_initialised(reinterpret_cast<const void*>(address), bytes) : void();
     last_code = code;
     uint32_t self = clock.self, who = who_is_at(code);
     if (swaps && suspects[self].waits && suspects[self].conflict.address == address) suspects[self].waits = false;
-    if (order >= release && writes) fence(self);
-    synchronise_by(address, self, writes);
     bool reported = false;
     for (uintptr_t at = address & ~uintptr_t{3}; at < address + bytes; at += 4) {
         if (at >> page_shift != page->number) return;  // misaligned: not an atomic on any device
@@ -91,7 +91,7 @@ EMU_ATOMIC_HOOKS(64, unsigned long)
 #undef EMU_ATOMIC_UPDATE
 
 EMU_HOOK void __tsan_atomic_thread_fence(int) {
-    if (emu::sanitizer::clock.self != emu::sanitizer::Clock::host) emu::sanitizer::fence(emu::sanitizer::clock.self);
+    emu::sanitizer::fence(emu::sanitizer::device_scope);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 EMU_HOOK void __tsan_atomic_signal_fence(int) {}

@@ -68,7 +68,8 @@ EMU_COLD inline bool check_writer(const Cell& cell, uintptr_t address, unsigned 
     if (atomically && kind == Kind::Atomic) return false;
     bool between = cell.write_time < clock.block;
     if (between ? blocks_ordered(cell.write_time, self) : other == self || threads_ordered(cell.write_time, other, self)) return false;
-    if (between && kind == Kind::Volatile && cell.bits & volatile_write && !writes) return false;
+    // A flag: a volatile that one thread writes, behind a fence if the other is of its block, and another reads.
+    if (kind == Kind::Volatile && cell.bits & volatile_write && !writes && (between || is_released(address))) return false;
     found({address, bytes, place_in(who), place_in(cell.writer), self, other, writes, true, between, !between && other / 32 == self / 32,
            kind == Kind::Volatile || (cell.bits & volatile_write) != 0, atomically || kind == Kind::Atomic});
     return true;
@@ -77,6 +78,7 @@ EMU_COLD inline bool check_writer(const Cell& cell, uintptr_t address, unsigned 
 EMU_COLD inline bool check_reader(const Cell& cell, uintptr_t address, unsigned bytes, uint32_t mask, uint32_t who, Kind kind) {
     if (!(cell.bits >> read_shift & mask) || cell.read_time < clock.launch) return false;
     unsigned self = who & 1023, other = cell.reader & 1023;
+    if (kind == Kind::Volatile && cell.bits & volatile_read && is_released(address)) return false;
     bool many = cell.bits & (many_lanes | many_warps);
     bool between = cell.read_time < clock.block || (cell.bits & other_block && !(cell.read_time >= clock.barrier && (many || other != self)));
     bool in_warp = !between && other / 32 == self / 32 && !(cell.bits & many_warps);

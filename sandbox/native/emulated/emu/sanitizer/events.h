@@ -69,10 +69,6 @@ EMU_RAW inline T& named(T& variable, const char* name) {
     return variable;
 }
 
-EMU_COLD inline void thread_fenced() {
-    if (clock.self != Clock::host) fence(clock.self);
-}
-
 EMU_RAW inline __attribute__((always_inline)) void thread_runs(unsigned linear) {
     clock.self = linear;
     clock.stack = reinterpret_cast<uintptr_t>(worker->running()->fiber->stack.mapping) + page_bytes;

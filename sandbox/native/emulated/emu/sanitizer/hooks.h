@@ -61,6 +61,7 @@ EMU_COLD inline void check_missed(uintptr_t address, size_t bytes, const void* c
 template <unsigned bytes, bool writes, Kind kind>
 EMU_RAW inline __attribute__((always_inline)) void check_uncounted(uintptr_t address, const void* code) {
     const CacheEntry& entry = page_cache[(address >> page_shift) % cache_entries];
+    if (kind == Kind::Volatile) synchronise_by(address, writes);
     if (kind == Kind::Plain && entry.number == address >> page_shift) [[likely]] {
         Page* page = entry.page;
         if (!page) {

@@ -7,22 +7,28 @@
 namespace emu EMU_HIDDEN {
 namespace sanitizer {
 
+// How far a fence reaches.  One of the device is one of the block too.
+enum Scope : unsigned { block_scope, device_scope, scopes };
+struct Fences {
+    uint32_t acquired[1024];  // all before this time is ordered before the thread
+    uint32_t fenced[1024];    // the thread's last fence
+    uint32_t block_acquired, block_fenced, barrier_fenced;
+};
+
 struct Order {
     // [thread][lane]: when this thread last met that lane of its own warp; and when the whole warp met.
     uint32_t lanes[1024][32];
     uint32_t warp[32];
     uint32_t warps[32][32];    // when two warps last met at a barrier of their own
-    uint32_t acquired[1024];   // everything before this time is ordered before the thread, in other blocks too
-    uint32_t fenced[1024];     // the thread's last fence
-    uint32_t block_acquired, block_fenced, barrier_fenced;
+    Fences fences[scopes];
     bool lanes_used, warps_used, fences_used;
 };
 inline constinit Order order{};
 
-// When an atomic of an address was last done behind a fence.
+// When an address was last written behind a fence, by an atomic or as a volatile.
 struct Release {
     uintptr_t address;
-    uint32_t time;
+    uint32_t times[scopes];
 };
 inline constexpr unsigned release_slots = 4096;
 inline constinit Release releases[release_slots] = {};
@@ -31,18 +37,18 @@ inline constinit bool any_release = false;
 EMU_RAW inline void reset_order() {
     if (order.lanes_used) emu_libc_memset(order.lanes, 0, sizeof order.lanes);
     if (order.warps_used) emu_libc_memset(order.warps, 0, sizeof order.warps);
-    if (order.fences_used) {
-        emu_libc_memset(order.acquired, 0, sizeof order.acquired);
-        emu_libc_memset(order.fenced, 0, sizeof order.fenced);
-    }
+    if (order.fences_used) emu_libc_memset(order.fences, 0, sizeof order.fences);
     emu_libc_memset(order.warp, 0, sizeof order.warp);
-    order.block_acquired = order.block_fenced = order.barrier_fenced = 0;
     order.lanes_used = order.warps_used = order.fences_used = false;
+}
+
+EMU_RAW inline bool fences_order(Scope scope, uint32_t time, unsigned self) {
+    return time < order.fences[scope].acquired[self] || time < order.fences[scope].block_acquired;
 }
 
 // Whether an access of `other` at `time`, in this block since its last barrier, is before what `self` does now.
 EMU_RAW inline bool threads_ordered(uint32_t time, unsigned other, unsigned self) {
-    if (time < order.acquired[self] || time < order.block_acquired) return true;
+    if (fences_order(block_scope, time, self)) return true;
     if (other / 32 == self / 32) {
         if (time < order.warp[self / 32]) return true;
         return order.lanes_used && time < order.lanes[self][other % 32];
@@ -50,7 +56,7 @@ EMU_RAW inline bool threads_ordered(uint32_t time, unsigned other, unsigned self
     return order.warps_used && time < order.warps[self / 32][other / 32];
 }
 
-EMU_RAW inline bool blocks_ordered(uint32_t time, unsigned self) { return time < order.acquired[self] || time < order.block_acquired; }
+EMU_RAW inline bool blocks_ordered(uint32_t time, unsigned self) { return fences_order(device_scope, time, self); }
 
 // `group` are lanes of a warp that met; `live` are all that it has.
 EMU_COLD inline void join_lanes(unsigned warp, unsigned group, unsigned live) {
@@ -86,28 +92,45 @@ EMU_COLD inline void join_warps(uint32_t group) {
 EMU_RAW inline void join_block() {
     clock.barrier = ++clock.time;
     if (!order.fences_used) return;
-    for (uint32_t acquired : order.acquired)
-        if (acquired > order.block_acquired) order.block_acquired = acquired;
-    order.barrier_fenced = order.block_fenced;
-}
-
-EMU_COLD inline void fence(unsigned self) {
-    order.fences_used = true;
-    order.fenced[self] = order.block_fenced = ++clock.time;
-}
-
-// What an atomic of `address` by `self` learns of others, and tells them.
-EMU_RAW inline void synchronise_by(uintptr_t address, unsigned self, bool writes) {
-    if (!any_release && !order.fences_used) return;
-    Release& release = releases[(address >> 2) * 0x9e3779b1u % release_slots];
-    if (release.address == address && release.time > clock.launch && release.time > order.acquired[self]) {
-        order.fences_used = true;
-        order.acquired[self] = release.time;
+    for (Fences& fences : order.fences) {
+        for (uint32_t acquired : fences.acquired)
+            if (acquired > fences.block_acquired) fences.block_acquired = acquired;
+        fences.barrier_fenced = fences.block_fenced;
     }
-    uint32_t fenced = order.fenced[self] > order.barrier_fenced ? order.fenced[self] : order.barrier_fenced;
-    if (!writes || fenced <= clock.block) return;
+}
+
+EMU_COLD inline void fence(Scope reach) {
+    if (clock.self == Clock::host) return;
+    order.fences_used = true;
+    ++clock.time;
+    for (unsigned scope = block_scope; scope <= reach; ++scope)
+        order.fences[scope].fenced[clock.self] = order.fences[scope].block_fenced = clock.time;
+}
+
+EMU_RAW inline Release& release_of(uintptr_t address) { return releases[(address >> 2) * 0x9e3779b1u % release_slots]; }
+
+// Whether an address has been written behind a fence, in this block.
+EMU_RAW inline bool is_released(uintptr_t address) {
+    return any_release && release_of(address).address == address && release_of(address).times[block_scope] > clock.block;
+}
+
+// What an atomic or volatile access of `address` learns of others, and tells them.
+EMU_RAW inline void synchronise_by(uintptr_t address, bool writes) {
+    if (clock.self == Clock::host || (!any_release && !order.fences_used)) return;
+    Release& release = release_of(address);
+    uint32_t told[scopes];
+    for (unsigned scope = block_scope; scope < scopes; ++scope) {
+        Fences& fences = order.fences[scope];
+        uint32_t& acquired = fences.acquired[clock.self];
+        uint32_t since = scope == block_scope ? clock.block : clock.launch;
+        uint32_t known = release.address == address && release.times[scope] > since ? release.times[scope] : 0;
+        if (known > acquired) acquired = known, order.fences_used = true;
+        uint32_t fenced = fences.fenced[clock.self] > fences.barrier_fenced ? fences.fenced[clock.self] : fences.barrier_fenced;
+        told[scope] = fenced > clock.block && fenced > known ? fenced : known;
+    }
+    if (!writes || told[block_scope] <= clock.block) return;
     any_release = true;
-    release = {address, fenced};
+    release = {address, {told[block_scope], told[device_scope]}};
 }
 
 }  // namespace sanitizer
