@@ -87,13 +87,17 @@ int main() {
             loops(a.data(), b.data(), expected.data(), N, N / T / 2, N / T);
             other.join();
         });
-        double emulated = best_ms([&] {
-            if (with_tiles) tiled<<<dim3(N / T, N / T), dim3(T, T)>>>(device_a, device_b, device_c, N);
-            else naive<<<dim3(N / T, N / T), dim3(T, T)>>>(device_a, device_b, device_c, N);
-            cudaDeviceSynchronize();
-        });
+        double emulated[2];
+        for (uint64_t drawn : {0, 1}) {
+            grader_thread_order = drawn * 0x123456789abcdef;
+            emulated[drawn] = best_ms([&] {
+                if (with_tiles) tiled<<<dim3(N / T, N / T), dim3(T, T)>>>(device_a, device_b, device_c, N);
+                else naive<<<dim3(N / T, N / T), dim3(T, T)>>>(device_a, device_b, device_c, N);
+                cudaDeviceSynchronize();
+            });
+        }
         cudaMemcpy(got.data(), device_c, bytes, cudaMemcpyDeviceToHost);
         if (got != expected) return 1;
-        printf("%s %.2f %.2f\n", with_tiles ? "tiled" : "naive", emulated, cpu);
+        printf("%s %.2f %.2f %.2f\n", with_tiles ? "tiled" : "naive", emulated[0], emulated[1], cpu);
     }
 }

@@ -101,6 +101,8 @@ def translate(source: str, path: str, calls: LibraryCalls = NO_LIBRARIES, *, san
     tokens = [token for token in every_token if not any(start <= token.start < end for start, end in left_out)]
     emulation_limits.check(tokens, path, device=device, own=calls.own)
     edits = [*_words(tokens), *_launches(tokens), *_shared(tokens, path, code), *_entries(tokens, path, code), *_launch_api(tokens)]
+    if device:
+        edits += _waits(tokens)
     edits += [Edit(start, 1, end, b"{ __builtin_trap(); " + b"\n" * code.count(b"\n", start, end) + b"}") for start, end in unreached]
     headers: set[str] = set()
     if path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)) and any(token.text in ASM for token in tokens):
@@ -238,6 +240,29 @@ def _entries(tokens: list[Token], path: str, code: bytes) -> Iterator[Edit]:
             yield _insert(tokens[at].end, f" {entry} ", ENTRY_RANK)
     for token in unread.values():
         raise Unsupported(path, token.line, emulation_limits.CLUSTER)
+
+
+def _waits(tokens: list[Token]) -> Iterator[Edit]:
+    """`while (flag == 0)`, where flags may be volatile, becomes `while (::emu::emu_turn(), flag == 0)`: who waits lets the others run."""
+    before = ["", *(token.text for token in tokens)]
+    if not any(token.text == "volatile" and word not in ASM for word, token in zip(before, tokens, strict=False)):
+        return
+    for index, token in enumerate(tokens[:-1]):
+        if not (token.in_device_code or token.in_macro) or token.text not in ("while", "for") or tokens[index + 1].text != "(":
+            continue
+        inside = [one.text for one in tokens[index + 2 : _matching(tokens, index + 1)]]
+        if token.text == "while" and not _declares(inside):
+            yield _insert(tokens[index + 1].end, "::emu::emu_turn(), ")
+        elif token.text == "for" and inside[:1] == [";"]:
+            yield _insert(tokens[index + 2].end, "::emu::emu_turn()" + ("" if inside[1:2] == [";"] else ", "))
+
+
+def _declares(condition: list[str]) -> bool:
+    """Whether it is one as in `while (int i = f())`."""
+    before = condition[: condition.index("=")] if "=" in condition else []
+    if len(before) < 2 or not before[0].isidentifier() or not before[-1].isidentifier():
+        return False
+    return before[-2].isidentifier() or before[-2] in ("*", "&", ">")
 
 
 def _launch_api(tokens: list[Token]) -> Iterator[Edit]:

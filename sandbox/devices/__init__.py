@@ -6,8 +6,9 @@ after `synchronize` nothing that was launched is still running.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,8 +115,9 @@ class Device(Protocol):
     def launch_null(self) -> None:
         """Launch the smallest kernel there is; not waited for."""
 
-    def stir(self, seed: int, torch_allocator: bool, sizes: tuple[int, ...]) -> None:
-        """Make pointers and content of fresh memory unpredictable: allocate random sizes and these, in bytes, fill with NaN, free."""
+    def stir(self, seed: int, torch_allocator: bool, sizes: tuple[int, ...], libraries: Sequence[ctypes.CDLL]) -> None:
+        """Make pointers and content of fresh memory unpredictable: allocate random sizes and these, in bytes, fill with NaN, free.
+        An emulated device also runs the warps of these libraries' kernels in another order."""
 
     def do_bench(self, run: Callable[[], object], budget_ns: int) -> tuple[int, ...]:
         """Time run as `triton.testing.do_bench` does (warm-up and repeat by time budget, cold cache); nanoseconds."""

@@ -13,7 +13,7 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -174,7 +174,7 @@ class CudaDevice:
                 kind()
         self.synchronize()
 
-    def stir(self, seed: int, torch_allocator: bool, sizes: tuple[int, ...]) -> None:
+    def stir(self, seed: int, torch_allocator: bool, sizes: tuple[int, ...], libraries: Sequence[ctypes.CDLL]) -> None:
         """Leave NaN in blocks of these and of random sizes; where torch does not allocate for the kernel, they go back to the driver.
         Where it does, whatever its allocator has free is NaN then, and now and then what it keeps for the kernel's own streams is, too."""
         chance = random.Random(seed)

@@ -8,8 +8,8 @@ import os
 import platform
 import random
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 CACHE_BYTES = 32 * 1024 * 1024  # written between samples, so that inputs come from memory
 STIR_COUNT = 24
 SAMPLE_COUNT = 128
+THREAD_ORDER, REVERSE = "grader_thread_order", 1 << 63  # sandbox/native/emulated/emu/block.h
 
 
 class EmulatedArena:
@@ -72,6 +73,7 @@ class EmulatedDevice:
 
     def __init__(self) -> None:
         self._cache: ctypes.Array[ctypes.c_char] | None = None
+        self._thread_order = 0
 
     def identify(self) -> Identity:
         """The host's CPU."""
@@ -115,8 +117,13 @@ class EmulatedDevice:
     def launch_null(self) -> None:
         """Nothing: a kernel that does nothing is a function call here."""
 
-    def stir(self, seed: int, torch_allocator: bool, sizes: tuple[int, ...]) -> None:
+    def stir(self, seed: int, torch_allocator: bool, sizes: tuple[int, ...], libraries: Sequence[ctypes.CDLL]) -> None:
         """Churn malloc, from which torch takes its memory on the host, too; large blocks come fresh from the kernel anyway."""
+        # Every other time the reverse, so that of any two warps each has been ahead.
+        self._thread_order = self._thread_order ^ REVERSE if 0 < self._thread_order < REVERSE else seed % REVERSE
+        for library in libraries:
+            with suppress(ValueError):  # one without kernels
+                ctypes.c_uint64.in_dll(library, THREAD_ORDER).value = self._thread_order
         chance = random.Random(seed)
         sizes = tuple(chance.randrange(1, 1 << chance.randrange(6, 21)) for _ in range(STIR_COUNT))
         blocks = [ctypes.create_string_buffer(size) for size in sizes]

@@ -74,7 +74,7 @@ def serve(
                         if call.seed:
                             random.seed(call.seed)
                             sizes = tuple(math.prod(slot.shape) * width for slot in call.outputs for width in ITEM_BYTES)
-                            device.stir(call.seed, kernels[call.variant].uses_torch, sizes)
+                            device.stir(call.seed, placed.kernel.uses_torch, sizes, placed.kernel.libraries())
                     case Operation.FLOOR:
                         device.finish(arena, last)
                         device.launch_null()

@@ -172,6 +172,31 @@ def test_what_only_looks_uncovered_passes(source: str) -> None:
     assert body(source) == source
 
 
+VOLATILE = "__device__ volatile int f;\n"
+
+
+@pytest.mark.parametrize(
+    ("loop", "translated"),
+    [
+        ("while (f == 0);", "while (::emu::emu_turn(), f == 0);"),
+        ("do {} while (!f);", "do {} while (::emu::emu_turn(), !f);"),
+        ("for (;;) if (f) break;", "for (;::emu::emu_turn();) if (f) break;"),
+        ("for (; f == 0;);", "for (;::emu::emu_turn(),  f == 0;);"),
+        ("while (int i = f) {}", "while (int i = f) {}"),
+        ("while (auto* p = g()) {}", "while (auto* p = g()) {}"),
+        ("while (i = f) {}", "while (::emu::emu_turn(), i = f) {}"),
+        ("for (int i = 0; i < 4; ++i);", "for (int i = 0; i < 4; ++i);"),
+    ],
+)
+def test_a_loop_that_may_wait_for_a_volatile_lets_other_threads_run(loop: str, translated: str) -> None:
+    """In device code of a source with a volatile; asm is none."""
+    kernel = "__global__ void k() { " + loop + " }\n"
+    assert translated in body(VOLATILE + kernel)
+    assert "emu_turn" not in body(kernel)
+    assert "emu_turn" not in body('__device__ void g() { asm volatile("" ::: "memory"); }\n' + kernel)
+    assert "emu_turn" not in body(VOLATILE + kernel.replace("__global__ ", ""))
+
+
 def test_host_assembly_in_a_host_file_is_the_hosts_business() -> None:
     """Only device code is PTX."""
     assert body('void f() { asm("nop"); }\n', "main.cpp") == 'void f() { asm("nop"); }\n'

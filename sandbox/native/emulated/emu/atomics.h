@@ -15,8 +15,14 @@ namespace emu EMU_HIDDEN {
 
 // A thread that spins on an atomic must let the others of its block run now and then.
 inline EMU_THREAD_LOCAL unsigned atomic_count = 0;
-inline void count_atomic() {
+EMU_UNCHECKED void count_atomic() {
     if (++atomic_count % 4096 == 0 && worker && worker->in_kernel()) worker->yield();
+}
+
+// One turn of a loop in a source that has volatiles: it may spin on one.
+EMU_UNCHECKED constexpr bool emu_turn() {
+    if (!__builtin_is_constant_evaluated()) count_atomic();
+    return true;
 }
 
 template <class T>
@@ -67,7 +73,7 @@ EMU_INLINE T exchange_value(T* address, T value) {
     EMU_INLINE T name##_block parameters { return name arguments; } \
     EMU_INLINE T name##_system parameters { return name arguments; }
 
-#define EMU_ATOMIC(name, T, body) EMU_ATOMIC_SCOPES(name, T, (T * address, T value), (address, value), body)
+#define EMU_ATOMIC(name, T, body) EMU_ATOMIC_SCOPES(name, T, (T * address, T value), (address, value), emu::count_atomic(); body)
 
 #define EMU_ATOMIC_INTEGER(T)                                                                                     \
     EMU_ATOMIC(atomicAdd, T, return __atomic_fetch_add(address, value, __ATOMIC_RELAXED))                         \

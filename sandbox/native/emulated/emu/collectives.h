@@ -77,8 +77,9 @@ EMU_UNCHECKED void resolve_by_operation(Thread* lanes, unsigned group) {
 }
 
 // Completes the operations whose every live lane has come; `wanted` are the lanes whose turn may have come.
-EMU_UNCHECKED bool Worker::complete_if_all_arrived(Warp& warp, Thread* lanes, unsigned wanted) {
-    bool completed = false;
+EMU_UNCHECKED void Worker::complete_if_all_arrived(unsigned number, unsigned wanted) {
+    Warp& warp = warps_[number];
+    Thread* lanes = &threads_[number * 32];
     while (wanted) {
         unsigned mask = lanes[__builtin_ctz(wanted)].mask;
         unsigned needed = mask & warp.live, group = 0;
@@ -89,11 +90,8 @@ EMU_UNCHECKED bool Worker::complete_if_all_arrived(Warp& warp, Thread* lanes, un
         if (group != needed || group == 0) continue;
         resolve_by_operation(lanes, group);
         warp.waiting &= ~group;
-        for (unsigned rest = group; rest; rest &= rest - 1)
-            if (Thread* thread = &lanes[__builtin_ctz(rest)]; thread != current_) make_ready(thread);
-        completed = true;
+        make_ready(number, group);
     }
-    return completed;
 }
 
 // Lanes that ask who is with them wait until nobody else of the block can run: those who came are together.
@@ -106,7 +104,7 @@ EMU_UNCHECKED bool Worker::complete_partial(bool active_only) {
             if (!active_only || threads_[first + __builtin_ctz(rest)].operation == Collective::Active) group |= rest & -rest;
         if (group) EMU_TELL(lanes_missing(&threads_[first], group, warp.live));
         resolve_by_operation(&threads_[first], group);
-        for (unsigned rest = group; rest; rest &= rest - 1) make_ready(&threads_[first + __builtin_ctz(rest)]);
+        make_ready(first / 32, group);
         warp.waiting &= ~group;
         completed |= group != 0;
     }
@@ -130,9 +128,7 @@ EMU_OUTLINE void Worker::collect(Collective operation, unsigned mask, uint64_t g
     Warp& warp = warps_[thread.linear / 32];
     warp.waiting |= bit;
     unsigned needed = thread.mask & warp.live;
-    if ((warp.waiting & needed) == needed &&
-        complete_if_all_arrived(warp, &threads_[thread.linear / 32 * 32], bit) && !(warp.waiting & bit))
-        return;
+    if ((warp.waiting & needed) == needed) complete_if_all_arrived(thread.linear / 32, bit);
     wait();
 }
 

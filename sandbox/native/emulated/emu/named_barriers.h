@@ -26,7 +26,7 @@ EMU_UNCHECKED void Worker::release_named(NamedBarrier& barrier) {
     EMU_TELL(named_released(barrier.lanes));
     for (Thread* thread : barrier.waiting) {
         thread->received = pack_votes(barrier.votes);
-        make_ready(thread);
+        make_ready(thread->linear / 32, 1u << thread->lane());
     }
     barrier = {};
 }
@@ -62,14 +62,9 @@ EMU_OUTLINE Worker::BarrierVotes Worker::named_barrier(unsigned number, unsigned
     if (before != barrier.lanes[warp] && barrier.lanes[warp] == warps_[warp].live)
         barrier.threads += 32 - static_cast<unsigned>(__builtin_popcount(barrier.lanes[warp]));
     bool complete = threads ? barrier.threads >= threads : barrier.arrived == live_;
-    if (complete) {
-        uint64_t votes = pack_votes(barrier.votes);
-        release_named(barrier);
-        current_->received = votes;
-    } else if (!arrives_only) {
-        barrier.waiting.push_back(current_);
-        wait();
-    }
+    if (!arrives_only) barrier.waiting.push_back(current_);
+    if (complete) release_named(barrier);
+    if (!arrives_only) wait();
     uint64_t votes = current_->received;
     return {static_cast<unsigned>(votes), (votes >> 32 & 1) != 0, (votes >> 33 & 1) != 0};
 }

@@ -16,30 +16,35 @@ inline Worker& this_worker() {
     return *worker;
 }
 
-// A grid being run: workers draw block numbers from it in order.
+// A grid being run: workers draw runs of block numbers from it, the first ones first.  Blocks may wait for those before them.  Where they
+// do not, every other launch of the same order begins with the last.
 struct Grid {
     const Launch& launch;
-    uint64_t blocks, draw;
-    uint64_t next = 0;
+    uint64_t blocks, draw, draws;
+    uint64_t drawn = 0;  // from the front, and in the high half from the back
     int failure = 0;
 
     explicit Grid(const Launch& launch, unsigned workers) : launch(launch), blocks(launch.blocks()) {
         uint64_t share = blocks / (uint64_t{workers} * 16);
         draw = share < 1 ? 1 : share > 64 ? 64 : share;
+        draws = (blocks + draw - 1) / draw;
     }
 
     void work() {
         Worker& self = this_worker();
         const dim3 grid = launch.grid;
-        for (;;) {
-            uint64_t first = __atomic_fetch_add(&next, draw, __ATOMIC_RELAXED);
-            for (uint64_t at = first; at < first + draw && at < blocks; ++at) {
+        for (bool backwards = false;; backwards = launch.reversed() && self.could_take_block()) {
+            uint64_t before = __atomic_fetch_add(&drawn, backwards ? uint64_t{1} << 32 : 1, __ATOMIC_RELAXED);
+            uint64_t front = before & 0xffffffffu, back = before >> 32;
+            if (front + back >= draws) return;
+            uint64_t first = (backwards ? draws - 1 - back : front) * draw, count = blocks - first < draw ? blocks - first : draw;
+            for (uint64_t step = 0; step < count; ++step) {
                 if (__atomic_load_n(&failure, __ATOMIC_RELAXED)) return;
+                uint64_t at = first + (backwards ? count - 1 - step : step);
                 uint3 index{static_cast<unsigned>(at % grid.x), static_cast<unsigned>(at / grid.x % grid.y),
                             static_cast<unsigned>(at / grid.x / grid.y)};
                 if (!self.run_block(launch, index)) __atomic_store_n(&failure, self.failure(), __ATOMIC_RELAXED);
             }
-            if (first + draw >= blocks) return;
         }
     }
 };

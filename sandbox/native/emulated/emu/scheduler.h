@@ -1,4 +1,6 @@
-// How a Worker chooses which thread of its block runs next: ready threads first, then ones not yet started.
+// How a Worker chooses which thread of its block runs next: one of the first warp in the block's order, which is drawn anew at every
+// barrier.  So a warp is as far ahead of the next as barriers allow, and a kernel that depends on which runs first is wrong in some order.
+// Lanes of a warp keep their order: hardware runs them in step, so kernels without __syncwarp() are right there.
 #pragma once
 
 #include "block.h"
@@ -9,15 +11,24 @@ namespace emu EMU_HIDDEN {
 EMU_UNCHECKED void Worker::begin_block(const Launch& launch, uint3 block_index) {
     launch_ = &launch;
     size_ = live_ = launch.threads();
-    next_ = ready_head_ = ready_tail_ = arrived_ = 0;
-    next_index_ = {0, 0, 0};
+    started_count_ = arrived_ = spinning_head_ = spinning_tail_ = ready_warps_ = 0;
+    upcoming_ = nullptr;
     failure_ = 0;
-    whole_block_ = false;
+    whole_block_ = could_take_block_ = false;
     gathering_ = {};
     static_bytes_ = 0;
     ++block_serial_;
-    for (unsigned first = 0; first < size_; first += 32)
-        warps_[first / 32] = {size_ - first >= 32 ? ~0u : (1u << (size_ - first)) - 1, 0};
+    block_number_ = (uint64_t{block_index.z} * launch.grid.y + block_index.y) * launch.grid.x + block_index.x;
+    drawn_ = launch.order + block_number_ / 2 * 0x9e3779b97f4a7c15u;
+    reverse_ = (block_number_ & 1) != launch.reversed() ? 31 : 0;
+    draw_order();
+    for (uint32_t& lanes : ready_) lanes = 0;
+    for (unsigned first = 0; first < size_; first += 32) {
+        uint32_t lanes = size_ - first >= 32 ? ~0u : (1u << (size_ - first)) - 1;
+        warps_[first / 32] = {lanes, 0};
+        started_[first / 32] = 0;
+        make_ready(first / 32, lanes);
+    }
     blockIdx = block_index;
     blockDim = launch.block;
     gridDim = launch.grid;
@@ -27,12 +38,54 @@ EMU_UNCHECKED void Worker::begin_block(const Launch& launch, uint3 block_index) 
     fill_poison(dynamic_base_, dynamic_bytes);
 }
 
+// A block and the next have reverse orders, and so have two launches whose orders differ in the highest bit.
+EMU_UNCHECKED void Worker::draw_order() {
+    if (!launch_->order) {
+        order_ = 0;
+        return;
+    }
+    drawn_ = (drawn_ & ~uint64_t{0} >> 1) * 6364136223846793005u + 1442695040888963407u;
+    order_ = static_cast<unsigned>(drawn_ >> 59) ^ reverse_;
+}
+
+EMU_UNCHECKED void Worker::make_ready(unsigned warp, uint32_t lanes) {
+    if (!lanes) return;
+    if (upcoming_) {  // others may come before it now
+        unsigned linear = static_cast<unsigned>(std::exchange(upcoming_, nullptr) - threads_);
+        make_ready(linear / 32, 1u << linear % 32);
+    }
+    unsigned place = warp ^ order_;
+    ready_[place] |= lanes;
+    ready_warps_ |= 1u << place;
+}
+
+EMU_UNCHECKED Thread* Worker::take_first() {
+    if (!ready_warps_) return nullptr;
+    unsigned place = static_cast<unsigned>(__builtin_ctz(ready_warps_));
+    uint32_t& lanes = ready_[place];
+    unsigned linear = (place ^ order_) * 32 + static_cast<unsigned>(__builtin_ctz(lanes));
+    lanes &= lanes - 1;
+    if (!lanes) ready_warps_ &= ready_warps_ - 1;
+    return &threads_[linear];
+}
+
+EMU_UNCHECKED Thread* Worker::take_ready() {
+    Thread* thread = upcoming_ ? upcoming_ : take_first();
+    upcoming_ = take_first();
+    if (!thread) return spinning_head_ == spinning_tail_ ? nullptr : spinning_[spinning_head_++ % max_threads];
+    if (started_count_ < size_) {
+        unsigned linear = static_cast<unsigned>(thread - threads_);
+        if (!(started_[linear / 32] >> linear % 32 & 1)) start_thread(linear);
+    }
+    return thread;
+}
+
 EMU_UNCHECKED bool Worker::run_block(const Launch& launch, uint3 block_index) {
     begin_block(launch, block_index);
     EMU_TELL(block_begins());
     EMU_TELL(shared_memory(dynamic_base_, launch.dynamic_bytes, "dynamic"));
     while (live_ > 0 && !failure_) {
-        if (next_ == size_ && ready_head_ == ready_tail_ && !complete_partial_collectives()) {
+        if (!can_run() && !complete_partial_collectives()) {
             EMU_TELL(block_is_stuck());
             give_up(719);
         }
@@ -55,33 +108,23 @@ EMU_UNCHECKED void Worker::give_up(int failure) {
 }
 
 EMU_UNCHECKED void Worker::fiber_main() {
-    for (Worker& self = *worker;;) {
-        do {  // the code that resumes an idle fiber has a thread for it to start
-            self.start_thread();
-            self.launch_->run_thread(self.launch_->call);
-            self.end_thread();
-        } while (self.next_ < self.size_ && self.ready_head_ == self.ready_tail_);
+    for (Worker& self = *worker;;) {  // the code that resumes an idle fiber has a thread for it to start
+        self.launch_->run_thread(self.launch_->call);
+        self.end_thread();
         self.idle_.push_back(self.fiber_);
         self.resume_next(self.fiber_->context);
     }
 }
 
-EMU_UNCHECKED void Worker::start_thread() {
-    Thread& thread = threads_[next_];
-    thread.linear = next_++;
-    thread.index = next_index_;
-    thread.fiber = fiber_;
+EMU_UNCHECKED void Worker::start_thread(unsigned linear) {
+    Thread& thread = threads_[linear];
+    started_[linear / 32] |= 1u << linear % 32;
+    ++started_count_;
+    thread.linear = linear;
+    thread.index = {linear, 0, 0};
+    if (linear >= blockDim.x) thread.index = {linear % blockDim.x, linear / blockDim.x % blockDim.y, linear / blockDim.x / blockDim.y};
+    thread.fiber = take_fiber();
     thread.error = 0;
-    if (++next_index_.x == blockDim.x) {
-        next_index_.x = 0;
-        if (++next_index_.y == blockDim.y) {
-            next_index_.y = 0;
-            ++next_index_.z;
-        }
-    }
-    current_ = &thread;
-    threadIdx = thread.index;
-    EMU_TELL(thread_runs(thread.linear));
 }
 
 inline int* error_of_thread() { return worker && worker->in_kernel() ? &worker->current().error : nullptr; }
@@ -92,10 +135,14 @@ inline bool Worker::take_block() {
         return !setting || *setting != '0';
     }();
     dim3 cluster = launch_->cluster;
-    if (!wanted || next_ != 1 || launch_->cooperative || cluster.x * cluster.y * cluster.z != 1) return false;
+    if (!wanted || started_count_ != 1 || launch_->cooperative || cluster.x * cluster.y * cluster.z != 1) return false;
+    could_take_block_ = true;
+    // The loops have one order, so one block of each launch is run in another, on fibers.
+    if (launch_->order && size_ > 32 && block_number_ == (launch_->order & ~uint64_t{0} >> 1) % launch_->blocks()) return false;
     if (!per_thread_) per_thread_ = std::make_unique<GuardedMemory>(per_thread_bytes);
     if (!*per_thread_) return false;
-    next_ = size_;
+    ready_warps_ = 0;
+    upcoming_ = nullptr;
     per_thread_used_ = 0;
     return whole_block_ = true;
 }
@@ -120,24 +167,21 @@ EMU_UNCHECKED void Worker::end_thread() {
     warp.live &= ~(1u << linear % 32);
     --live_;
     // Who waits for threads that exit waits no longer: barriers count the others.
-    if (warp.waiting) complete_if_all_arrived(warp, &threads_[linear / 32 * 32], warp.waiting);
+    if (warp.waiting) complete_if_all_arrived(linear / 32, warp.waiting);
     if (arrived_ && arrived_ == live_) release_barrier();
     if (after_exit_) after_exit_(*this);
 }
 
 EMU_UNCHECKED void Worker::resume_next(Context& from) {
-    if (ready_head_ != ready_tail_) {
-        Thread* thread = ready_[ready_head_++ % max_threads];
-        current_ = thread;
-        threadIdx = thread->index;
-        EMU_TELL(thread_runs(thread->linear));
-        fiber_ = thread->fiber;
-    } else if (next_ < size_) {
-        fiber_ = take_fiber();
-    } else {
+    Thread* thread = take_ready();
+    if (!thread) {
         if (&from != &scheduler_) switch_context(from, scheduler_);
         return;
     }
+    current_ = thread;
+    threadIdx = thread->index;
+    EMU_TELL(thread_runs(thread->linear));
+    fiber_ = thread->fiber;
     if (&fiber_->context != &from) switch_context(from, fiber_->context);
 }
 
@@ -145,19 +189,17 @@ EMU_UNCHECKED void Worker::wait() {
     resume_next(current_->fiber->context);
 }
 
-// For a thread that spins: lets the others of its block run, those not yet started too.
+// For a thread that spins: lets all others of its block run.
 EMU_UNCHECKED void Worker::yield() {
     if (whole_block_) return;
-    Thread* spinning = current_;
-    make_ready(spinning);
-    if (next_ == size_) return wait();
-    fiber_ = take_fiber();
-    switch_context(spinning->fiber->context, fiber_->context);
+    spinning_[spinning_tail_++ % max_threads] = current_;
+    wait();
 }
 
 EMU_UNCHECKED void Worker::release_barrier() {
     EMU_TELL(barrier_released());
-    for (unsigned i = 0; i < arrived_; ++i) make_ready(at_barrier_[i]);
+    draw_order();
+    for (unsigned warp = 0; warp * 32 < size_; ++warp) make_ready(warp, warps_[warp].live);
     arrived_ = 0;
     result_ = gathering_;
     gathering_ = {};
@@ -169,11 +211,7 @@ EMU_OUTLINE void Worker::barrier(bool predicate) {
     gathering_.count += predicate;
     gathering_.all &= predicate;
     gathering_.any |= predicate;
-    if (arrived_ + 1 == live_) {  // the last one need not wait
-        release_barrier();
-        return;
-    }
-    at_barrier_[arrived_++] = current_;
+    if (++arrived_ == live_) release_barrier();
     wait();
 }
 
