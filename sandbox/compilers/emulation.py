@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from sandbox.compilers import block_loops, emulated_asm, emulation_limits, local_variables, toolkit_headers
@@ -243,22 +244,27 @@ def _entries(tokens: list[Token], path: str, code: bytes) -> Iterator[Edit]:
 
 
 def _waits(tokens: list[Token]) -> Iterator[Edit]:
-    """`while (flag == 0)`, where flags may be volatile, becomes `while (::emu::emu_turn(), flag == 0)`: who waits lets the others run."""
-    before = ["", *(token.text for token in tokens)]
-    if not any(token.text == "volatile" and word not in ASM for word, token in zip(before, tokens, strict=False)):
+    """Insert a turn for other threads into loops that may wait for a volatile.
+
+    `while (flag == 0)` becomes `while (::emu::emu_turn(), flag == 0)`."""
+    words = [token.text for token in tokens]
+    if not any(pair[1] == "volatile" and pair[0] not in ASM for pair in pairwise(["", *words])):
         return
     for index, token in enumerate(tokens[:-1]):
-        if not (token.in_device_code or token.in_macro) or token.text not in ("while", "for") or tokens[index + 1].text != "(":
+        if token.text not in ("while", "for") or words[index + 1] != "(":
             continue
-        inside = [one.text for one in tokens[index + 2 : _matching(tokens, index + 1)]]
-        if token.text == "while" and not _declares(inside):
+        if not (token.in_device_code or token.in_macro):
+            continue
+        condition = words[index + 2 : _matching(tokens, index + 1)]
+        if token.text == "while" and not _declares(condition):
             yield _insert(tokens[index + 1].end, "::emu::emu_turn(), ")
-        elif token.text == "for" and inside[:1] == [";"]:
-            yield _insert(tokens[index + 2].end, "::emu::emu_turn()" + ("" if inside[1:2] == [";"] else ", "))
+        elif token.text == "for" and condition[:1] == [";"]:
+            comma = "" if condition[1:2] == [";"] else ", "
+            yield _insert(tokens[index + 2].end, f"::emu::emu_turn(){comma}")
 
 
 def _declares(condition: list[str]) -> bool:
-    """Whether it is one as in `while (int i = f())`."""
+    """Tell whether a condition declares a variable, as in `while (int i = f())`."""
     before = condition[: condition.index("=")] if "=" in condition else []
     if len(before) < 2 or not before[0].isidentifier() or not before[-1].isidentifier():
         return False

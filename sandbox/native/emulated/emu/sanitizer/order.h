@@ -114,23 +114,29 @@ EMU_RAW inline bool is_released(uintptr_t address) {
     return any_release && release_of(address).address == address && release_of(address).times[block_scope] > clock.block;
 }
 
+// The last fence before the running thread's writes: its own, or another thread's before a barrier.
+EMU_RAW inline uint32_t last_fence(unsigned scope) {
+    const Fences& fences = order.fences[scope];
+    uint32_t own = fences.fenced[clock.self];
+    return own > fences.barrier_fenced ? own : fences.barrier_fenced;
+}
+
 // What an atomic or volatile access of `address` learns of others, and tells them.
 EMU_RAW inline void synchronise_by(uintptr_t address, bool writes) {
     if (clock.self == Clock::host || (!any_release && !order.fences_used)) return;
     Release& release = release_of(address);
-    uint32_t told[scopes];
-    for (unsigned scope = block_scope; scope < scopes; ++scope) {
-        Fences& fences = order.fences[scope];
-        uint32_t& acquired = fences.acquired[clock.self];
-        uint32_t since = scope == block_scope ? clock.block : clock.launch;
-        uint32_t known = release.address == address && release.times[scope] > since ? release.times[scope] : 0;
-        if (known > acquired) acquired = known, order.fences_used = true;
-        uint32_t fenced = fences.fenced[clock.self] > fences.barrier_fenced ? fences.fenced[clock.self] : fences.barrier_fenced;
-        told[scope] = fenced > clock.block && fenced > known ? fenced : known;
+    if (release.address != address) {
+        if (!writes || last_fence(block_scope) <= clock.block) return;
+        release = {address, {}};
     }
-    if (!writes || told[block_scope] <= clock.block) return;
-    any_release = true;
-    release = {address, {told[block_scope], told[device_scope]}};
+    for (unsigned scope = block_scope; scope < scopes; ++scope) {
+        uint32_t& acquired = order.fences[scope].acquired[clock.self];
+        uint32_t& released = release.times[scope];
+        uint32_t fenced = last_fence(scope);
+        if (released <= (scope == block_scope ? clock.block : clock.launch)) released = 0;
+        if (released > acquired) acquired = released, order.fences_used = true;
+        if (writes && fenced > clock.block && fenced > released) released = fenced, any_release = true;
+    }
 }
 
 }  // namespace sanitizer
