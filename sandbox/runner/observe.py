@@ -85,10 +85,10 @@ def _profiled(called: dict[str, None], *, kernels: bool) -> Iterator[None]:
     finally:
         if len(activities) > 1:
             torch.cuda.synchronize()
-        called.update(_told(_autograd._disable_profiler().events()))
+        called.update(_lines_of(_autograd._disable_profiler().events()))
 
 
-def _told(events: Iterable[Any]) -> dict[str, None]:
+def _lines_of(events: Iterable[Any]) -> dict[str, None]:
     """The lines for what the profiler saw: operators first, then kernels."""
     from torch.autograd import DeviceType  # type: ignore[attr-defined]
 
