@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 
 from grader.model import NewSubmission
-from grader.views.source_tokens import COMMENT, PYTHON, STRING, tokens
 from sandbox.protocol import wire
+from sandbox.protocol.source_tokens import COMMENT, PYTHON, STRING, tokens
 
 _Parameter = tuple[str, bool]  # its text, without strings and comments, and whether it has a default
 

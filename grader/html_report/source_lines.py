@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 from grader.v1 import submission_pb2
 from grader.views.sanitize import escape_unprintable
-from grader.views.source_tokens import grammar_of, tokens
+from sandbox.protocol.source_tokens import grammar_of, tokens
 
 # Of all sources of a submission. A line costs a hundred bytes of a page, a highlighted character up to thirty.
 SHOWN_CHARS, SHOWN_LINES, SHOWN_FILES = 400_000, 20_000, 100

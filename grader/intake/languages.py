@@ -11,8 +11,8 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 
 from grader.model import SourceFile
-from grader.views.source_tokens import COMMENT, C, tokens
 from sandbox.protocol.languages import LanguageInfo, languages
+from sandbox.protocol.source_tokens import COMMENT, C, tokens
 
 _CONTINUED_LINE = re.compile(r"\\[ \t]*+\r?\n")
 

@@ -10,12 +10,12 @@ import io
 import re
 import struct
 import tarfile
-import tokenize
 from collections.abc import Iterator
 from itertools import islice
 
 from sandbox.protocol import elf
 from sandbox.protocol.python_archive import FILE_COUNT_LIMIT, SOURCES
+from sandbox.protocol.source_tokens import COMMENT, PYTHON, STRING, tokens
 
 FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 SOURCE_LIMIT_BYTES = 1 << 20
@@ -25,6 +25,7 @@ _ENTRY = struct.Struct("<HHIQ")  # kind, version, bytes of this header, bytes th
 _FATBIN_MAGIC = 0xBA55ED50
 _PTX = 1
 _PTX_ENTRY = re.compile(rb"\.entry\s{1,8}([\w$]{1,4096})")
+_PYTHON_TOKEN = re.compile(r"\b[^\W\d]\w*+|[^\w\s]|\n")
 _MANGLED = re.compile(r"_Z(N?)[rVK]*(?:St)?")
 _LENGTH = re.compile(r"L?(\d{1,5})")  # L: of internal linkage
 _SPECIALISED = re.compile(r"_[0-9][0-9cde]*$")  # as older Tritons end a name: add_kernel_0d1d2d
@@ -70,23 +71,23 @@ def jit_functions(source: bytes) -> Iterator[str]:
     """The functions that a Python source decorates with `jit`, or hands to it: `@triton.jit`, `@cuda.jit(...)`, `cuda.jit(add)`."""
     if len(source) > SOURCE_LIMIT_BYTES:
         return
-    line: list[str] = []
-    decorated = False
-    try:
-        for token in tokenize.tokenize(io.BytesIO(source).readline):
-            if token.type in (tokenize.NAME, tokenize.OP):
-                line.append(token.string)
-            elif token.type in (tokenize.NEWLINE, tokenize.ENDMARKER):
-                if line[:1] == ["@"]:
-                    decorated = decorated or "jit" in line
-                else:
-                    if decorated and line[:1] == ["def"]:
-                        yield line[1]
-                    decorated = False
-                    yield from (line[at + 2] for at, word in enumerate(line[:-2]) if word == "jit" and line[at + 1] == "(")
-                line = []
-    except (tokenize.TokenError, SyntaxError, ValueError, IndexError):
-        return
+    parts = tokens(PYTHON, source.decode(errors="replace").replace("\r\n", "\n"))
+    text = "".join(" " if kind in (COMMENT, STRING) else part for kind, part in parts).replace("\\\n", " ")
+    line, depth, decorated = list[str](), 0, False
+    for match in _PYTHON_TOKEN.finditer(text + "\n"):
+        word = match[0]
+        if word != "\n":
+            depth = max(depth + (word in "([{") - (word in ")]}"), 0)
+            line.append(word)
+        elif line and not depth:
+            if line[0] == "@":
+                decorated = decorated or "jit" in line
+            else:
+                if decorated and line[0] == "def" and len(line) > 1:
+                    yield line[1]
+                decorated = False
+                yield from (line[at + 2] for at, part in enumerate(line[:-2]) if part == "jit" and line[at + 1] == "(")
+            line = []
 
 
 def source_name(symbol: str) -> str:

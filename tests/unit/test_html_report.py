@@ -21,7 +21,7 @@ from grader.html_report.diagnostics import REMARKS, REMARKS_OF_LINE, remarks_by_
 from grader.html_report.report_file import report_file
 from grader.html_report.source_lines import SHOWN_CHARS, SHOWN_FILES, shown_sources
 from grader.v1 import report_pb2, submission_pb2
-from grader.views.source_tokens import grammar_of, tokens
+from sandbox.protocol.source_tokens import grammar_of, tokens
 
 EVIL = (
     '<script>x()</script>"onmouseover="x()" \'"><img src=x onerror=x()>]]></pre></bdi></a></title></style></textarea></svg>'

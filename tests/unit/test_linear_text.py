@@ -27,8 +27,9 @@ from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
 from grader.verdict.compiler_diagnostics import compiler_diagnostics, defined_twice, first_error
 from grader.views.sanitize import escape_unprintable, one_line
-from grader.views.source_tokens import PYTHON, C, Grammar, tokens
+from sandbox.judge.device_code import jit_functions
 from sandbox.protocol.languages import languages as known_languages
+from sandbox.protocol.source_tokens import PYTHON, C, Grammar, tokens
 from tests import fakes
 from tests.unit.step_counts import call_steps, pattern_steps
 
@@ -38,7 +39,7 @@ SOUPS = (
     "def f(", "def f(a):\n", "lambda a,", "-", "@", " #", "#\n", "#include <", '"', '""', "'", '"""', "'''", 'R"(',
     'R"a(x)b"', "\\\"", "/*", "/*/", "//", "// grader: destination=", "1'", "\t", "\u202e", "\x1b[",
     "k.cu(1): error: ", "k.cu:1:1: error: ", "ld: k.cu:(.text): multiple definition of `", 'File "k.py", line 1',
-    " at line 1 of ", "../",
+    " at line 1 of ", "../", "jit(", "@jit\ndef f", "a" + " " * 99 + "$",
 )  # fmt: skip
 SPEC = fakes.problem().spec
 
@@ -77,6 +78,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "the calling convention": convention,
     "the tokens of C++": lambda text: list(tokens(C, text)),
     "the tokens of Python": lambda text: list(tokens(PYTHON, text)),
+    "the functions that are compiled just in time": lambda text: list(jit_functions(text.encode())),
     "the page of C++": lambda text: shown_sources(submitted(text).sources, {}),
     "the page of Python": lambda text: shown_sources(submitted(text, "k.py").sources, {}),
     "the diff": compared,
@@ -95,8 +97,9 @@ MODULES = (
     "grader.grading.build",
     "grader.intake.labels",
     "grader.intake.languages",
-    "grader.views.source_tokens",
+    "sandbox.protocol.source_tokens",
     "grader.web.submit_form",
+    "sandbox.judge.device_code",
     "sandbox.protocol.languages",
 )
 
@@ -138,6 +141,13 @@ def test_the_source_that_held_the_server_takes_steps_by_its_length() -> None:
     head = '//\nextern "C" void solve();\n'
     hostile, plain = head + "a::b<c>::" * 7000, head + "int abc;\n" * 7000
     assert call_steps(lambda: checked(hostile, "k.cu")) < 3 * call_steps(lambda: checked(plain, "k.cu"))
+
+
+def test_the_source_that_held_a_judge_takes_steps_by_its_length() -> None:
+    """An unused file of 32 kB took `tokenize` more than three minutes. The control: a pattern of its kind goes back for each space."""
+    text = "x = 1\na" + " " * 32_000 + "$\n"
+    assert call_steps(lambda: list(jit_functions(text.encode()))) < 10 * len(text)
+    assert not is_linear(lambda text: pattern_steps(re.compile(r"[ \t]*\w"), text), " ", 100)
 
 
 def test_what_is_not_linear_is_noticed() -> None:
