@@ -86,6 +86,11 @@ def assert_admitted(spec: wire.ProblemSpec) -> None:
     assert refusals(findings) == {} and PASSED in {one.outcome for one in findings}
 
 
+# As the remedy says: all but one in ten are just under the largest, or just over the smallest.
+CROWDED, CROWDED_LOW = (
+    drawn(X, kind="mixture", parts=(wire.Distribution(kind="uniform", low=low, high=low + 1, weight=9.0), wire.Distribution(**few)))  # type: ignore[arg-type]
+    for low, few in ((50.0, {"kind": "uniform"}), (0.0, {"kind": "uniform", "low": 50.0, "high": 51.0}))
+)
 UNEVEN = drawn(X, scale=64.0, scale_spread=0.0, needles=0)
 
 
@@ -161,6 +166,35 @@ def test_a_mutant_that_the_tolerance_lets_through_refuses_the_problem(check, ref
     assert outcome(tight, check) == [PASSED]
 
 
+@pytest.mark.parametrize(
+    ("reference", "usual", "crowded"),
+    [
+        ("return torch.softmax(x, -1)", drawn(X, kind="uniform", low=-100.0, high=100.0), CROWDED),
+        ("return torch.log_softmax(x, -1)", drawn(X, kind="uniform", low=-100.0, high=100.0), CROWDED),
+        ("return torch.topk(x, 8).values.sum(-1)", X, CROWDED),
+        ("return torch.topk(x, 8, dim=0).values.sum(0)", X, CROWDED),
+        ("return torch.topk(x, 8, largest=False).values.sum(-1)", X, CROWDED_LOW),
+        ("return x.max(-1).values", X, CROWDED),
+        ("return x.amin(-1)", X, CROWDED_LOW),
+        ("return x.argmax(-1).to(x.dtype)", X, CROWDED),
+    ],
+)
+def test_what_is_found_in_the_tail_of_normal_values_only_is_refused(reference, usual, crowded) -> None:
+    """A kernel that looks there only is right on the usual inputs; the control is a workload whose values crowd elsewhere."""
+    output = Y if "softmax" in reference else dataclasses.replace(ROW, shape=("cols",)) if "dim=0" in reference else ROW
+    loose = wire.Tolerance(atol=1e-5, rtol=1e-3, budget_factor=64.0)
+    rows = 64 if "dim=0" in reference else 4
+    said, mended = (found(problem(reference, one, output=output, rows=rows, tolerance=loose)) for one in (usual, crowded))
+    assert outcome(said, "normal tail")[-1] == FAILED
+    assert outcome(mended, "normal tail") == [PASSED]
+
+
+@pytest.mark.parametrize("reference", ["return x.sum(-1)", "return x[:, :4].amax(-1)", "return x.long().amax(-1).float()"])
+def test_where_nothing_is_looked_for_there_is_no_tail(reference) -> None:
+    """Of a few values one is always far from their mean, and whole numbers have no such distribution."""
+    assert outcome(found(problem(reference, output=ROW)), "normal tail") == []
+
+
 def test_a_transposed_answer_is_seen_where_there_is_one() -> None:
     """A product with its own transpose is symmetric but for rounding: nothing to be seen, and nothing to be held against it."""
     square = {"rows": 64, "cols": 64}
@@ -175,7 +209,7 @@ def test_whole_numbers_are_examined_as_well() -> None:
     labels = wire.TensorSpec(name="t", dtype="int64", shape=("rows",), distribution=wire.Distribution(kind="index", high_axis="cols"))
     assert_admitted(problem("return torch.nn.functional.cross_entropy(x, t, reduction='none')", UNEVEN, labels, output=ROW, rows=32))
     best = wire.TensorSpec(name="i", dtype="int64", shape=("rows",))
-    assert_admitted(problem("return x.argmax(-1)", output=best, rows=32))
+    assert_admitted(problem("return x.argmax(-1)", CROWDED, output=best, rows=32))
 
 
 def test_a_tolerance_that_no_kernel_keeps_is_refused() -> None:

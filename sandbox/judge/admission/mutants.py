@@ -14,6 +14,7 @@ from sandbox.judge.admission.numerics import (
     FIRST_COLUMNS,
     first_columns,
     flushed,
+    normal_tail,
     one_pass_moments,
     relative_border,
     without_maximum,
@@ -28,6 +29,10 @@ _VALUES = "lower atol and rtol, or make the outputs larger against them (scale, 
 _SPREAD = "give one workload inputs on which it fails, such as distributions = { x = { kind = 'normal', scale = 64.0 } }"
 _SHIFTED = "give one workload inputs whose mean is far from zero, such as distributions = { x = { kind = 'normal', offset = 256.0 } }"
 _CONSTANT = "it is one constant in every trial; make it a parameter of several elements, and import the file without --keep-weights"
+_CLUSTERED = (
+    "give one workload inputs that crowd near the largest, such as distributions = { x = { kind = 'mixture', parts = "
+    "[{ kind = 'uniform', low = 50.0, high = 51.0, weight = 9.0 }, { kind = 'uniform' }] } }, or near the smallest, if that is looked for"
+)
 _INPUTS = "lower atol and rtol, or make the input weigh more (scale, needles, heavy_tail, smaller axes)"
 
 
@@ -37,6 +42,7 @@ class Mutant:
 
     vital: it has to be rejected at one workload at least. own_rule_may: a format's own rule may let it through.
     one_rejects: it may be accepted at a workload as long as another one of the same kind of device rejects it.
+    right_by_inputs: where it gives the right answer, the inputs are the reason, and it counts as accepted.
     needs_no_input: it computes nothing from an input, so that a problem of any format that accepts it is refused.
     lowers_precision: right where the tolerance says that lower precision may be.
     """
@@ -48,6 +54,7 @@ class Mutant:
     vital: bool = False
     own_rule_may: bool = False
     one_rejects: bool = False
+    right_by_inputs: bool = False
     needs_no_input: bool = False
     lowers_precision: bool = False
 
@@ -100,6 +107,14 @@ def mutants(task: Task) -> Iterator[Mutant]:
         cheat="a kernel that computes the variance as E[x^2] - E[x]^2",
         remedy=_SHIFTED,
         one_rejects=True,
+    )
+    yield Mutant(
+        check="normal tail",
+        make=normal_tail,
+        cheat="a kernel that looks for extremes, or adds up a softmax, among values far from the mean only, as if they were normal",
+        remedy=_CLUSTERED,
+        one_rejects=True,
+        right_by_inputs=True,
     )
     for index, one in enumerate(spec.inputs):
         if one.shape:

@@ -1,4 +1,5 @@
-"""Answers that a numerically careless kernel gives: small values flushed to zero, no maximum subtracted, moments in one pass.
+"""Answers that a numerically careless kernel gives: small values flushed to zero, no maximum subtracted, moments in one pass, and what is
+looked for in the tail of a normal distribution only.
 
 The reference itself is run with some of its operations replaced. A reference that calls none of them has no such mutant.
 """
@@ -19,6 +20,8 @@ from sandbox.judge.references import ReferenceFailed
 FLUSHED = 1e-6  # of the largest element; what is smaller is set to zero
 FLUSHED_SHARE = 0.25  # of the elements that are not zero: fewer are a matter of the tolerance
 FIRST_COLUMNS = (1024, 256, 32)
+TAIL_BEGINS = 0.5  # standard deviations from the mean: of normal values three in ten are further out on one side
+TAIL_FROM = 8  # values: of five or fewer one is always that far out
 _HALVES = (torch.float16, torch.bfloat16)
 
 Replaced = Callable[..., Any]
@@ -32,6 +35,11 @@ def without_maximum(case: AdmissionCase, other: AdmissionCase) -> Tensors | None
 def one_pass_moments(case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
     """The reference with every variance computed as E[x^2] - E[x]^2; None where it calls no operation that has one."""
     return _run(case, _Replacing(_MOMENTS), attention=False)
+
+
+def normal_tail(case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
+    """The reference with extremes, top-k and softmax of values far from the mean only; None where it calls none of them."""
+    return _run(case, _Replacing(_OF_TAIL), attention=True)
 
 
 def flushed(right: torch.Tensor, border: float) -> torch.Tensor | None:
@@ -81,7 +89,7 @@ class _Replacing(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def applies(self) -> bool:
         """Whether the result is what a careless kernel computes."""
         used = self._called & self._replaced.keys()
-        return bool(used - _BY_HAND.keys()) or (bool(used) and self._needs in self._called)
+        return bool(used) and (not self._needs or bool(used - _BY_HAND.keys()) or self._needs in self._called)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = function.overloadpacket.__name__
@@ -219,6 +227,46 @@ def _batch_norm(x: torch.Tensor, weight: Any, bias: Any, mean: Any, var: Any, tr
     return result.to(x.dtype), average.flatten(), rstd.flatten()
 
 
+def _tail(x: torch.Tensor, dim: int | None, *, largest: bool = True) -> torch.Tensor | None:
+    """x with infinities for all that is not in the tail of its row, where no kernel of this kind looks; None where there are few values."""
+    if not x.is_floating_point() or not x.dim() or (x.numel() if dim is None else x.shape[dim]) < TAIL_FROM:
+        return None
+    deviation, mean = torch.var_mean(_wide(x), dim, correction=0, keepdim=True)
+    distance = (_wide(x) - mean) if largest else (mean - _wide(x))
+    return x.masked_fill(distance < TAIL_BEGINS * deviation.sqrt(), -math.inf if largest else math.inf)
+
+
+def _topk(x: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    tail = _tail(x, dim, largest=largest)
+    return None if tail is None else torch.topk(tail, k, dim, largest, sorted)
+
+
+def _extreme(find: Callable[..., Any], *, largest: bool) -> Replaced:
+    """An operation that finds an extreme along one axis or of all; the form for two tensors is left alone."""
+
+    def replaced(x: torch.Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+        if isinstance(dim, (list, tuple)) and len(dim) < 2:
+            dim = dim[0] if dim else None
+        tail = _tail(x, dim, largest=largest) if dim is None or isinstance(dim, int) else None
+        return None if tail is None else find(tail) if dim is None else find(tail, dim, keepdim)
+
+    return replaced
+
+
+def _softmax_of_tail(x: torch.Tensor, dim: int, half_to_float: bool | torch.dtype | None = False, **_: Any) -> torch.Tensor | None:
+    if (tail := _tail(x, dim)) is None:
+        return None
+    result = (_wide(x) - torch.logsumexp(_wide(tail), dim, keepdim=True)).exp()
+    return result if half_to_float is True else result.to(x.dtype)
+
+
+def _log_softmax_of_tail(x: torch.Tensor, dim: int, half_to_float: bool = False) -> torch.Tensor | None:
+    if (tail := _tail(x, dim)) is None:
+        return None
+    result = _wide(x) - torch.logsumexp(_wide(tail), dim, keepdim=True)
+    return result if half_to_float else result.to(x.dtype)
+
+
 _BY_HAND: dict[str, Replaced] = {"amax": _amax, "max": _max}
 _STABILISED: dict[str, Replaced] = {
     "_softmax": _softmax,
@@ -235,4 +283,12 @@ _MOMENTS: dict[str, Replaced] = {
     "native_group_norm": _group_norm,
     "native_batch_norm": _batch_norm,
     "cudnn_batch_norm": _batch_norm,
+}
+_OF_TAIL: dict[str, Replaced] = {
+    "topk": _topk,
+    "_softmax": _softmax_of_tail,
+    "_safe_softmax": _softmax_of_tail,
+    "_log_softmax": _log_softmax_of_tail,
+    **{find.__name__: _extreme(find, largest=True) for find in (torch.max, torch.amax, torch.argmax)},
+    **{find.__name__: _extreme(find, largest=False) for find in (torch.min, torch.amin, torch.argmin)},
 }
