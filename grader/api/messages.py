@@ -41,7 +41,7 @@ from grader.verdict.wrong_patterns import describe, likely_cause
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import cuda_signature, without_model
 
-# What a conversion of facts raises where a value in them has no place in the API, such as one of an older ledger.
+# Raised by a conversion where a value has no place in the API, such as one of an older ledger.
 NOT_SHOWABLE = (ArithmeticError, LookupError, TypeError, ValueError)
 # Of a submission, what is not known before it ends.
 _LATER = (
@@ -157,9 +157,16 @@ def submission_to_proto(
 
 
 def _unshown(report: Report, error: Exception) -> report_pb2.Report:
-    """What is left of a report that can't be converted, so that lists and streams still show the others. No value: it may be secret."""
-    summary = f"This report cannot be shown ({type(error).__name__}): a value in it is out of range. Submit again, or have it judged again."
-    return report_pb2.Report(verdict=f"VERDICT_{report.verdict.name}", reason=report.reason, summary=summary)
+    """The head of a report that can't be converted, so that lists and streams go on.
+
+    It has no value of the report, which may be secret.
+    """
+    return report_pb2.Report(
+        verdict=f"VERDICT_{report.verdict.name}",
+        reason=report.reason,
+        summary=f"This report cannot be shown ({type(error).__name__}): a value in it is out of range. "
+        "Submit again, or have it judged again.",
+    )
 
 
 def _withdrawal(withdrawal: Withdrawal) -> submission_pb2.Withdrawal:

@@ -14,7 +14,7 @@ from sandbox.compilers.steps import Compiler, CompilerStep, object_name
 from sandbox.protocol import elf, wire
 
 TRANSLATED = "translated"
-# What g++ needs for an error grows with the errors before it: ten thousand of them take longer than a build may.
+# An error costs g++ more with each one before it: ten thousand take longer than a build may.
 ERROR_LIMIT = "-fmax-errors=20"
 
 

@@ -28,7 +28,8 @@ SPECIFIC_FROM = 90
 DRYRUN_S = 30.0
 HOST_FLAGS = ("-std=c++20", "-O3")
 LANGUAGE_FLAGS = ("--expt-relaxed-constexpr", "--extended-lambda")  # what the emulated device takes without being asked
-HOST_COMPILER_FLAGS = ("-Xcompiler", f"-fPIC,{gcc.ERROR_LIMIT}")  # nvcc's own passes end at the hundredth error
+# The passes of nvcc itself end at the hundredth error.
+HOST_COMPILER_FLAGS = ("-Xcompiler", f"-fPIC,{gcc.ERROR_LIMIT}")
 # -lineinfo: profilers show the user's lines; no other code is made. -v: registers, shared memory and spills of each kernel, for the log.
 FLAGS = (*HOST_FLAGS, *LANGUAGE_FLAGS, "-lineinfo", *HOST_COMPILER_FLAGS, "-Xptxas", "-v", "--split-compile", "0")
 # cicc writes into the line information where it stands, and takes $PWD's word for that if it leads there. So an artifact is the same

@@ -21,7 +21,8 @@ KEPT_PROBLEM_COUNT = 32  # whose references and their compiled forms a judge kee
 LOG_LIMIT_BYTES = 64 * 1024
 WAIT_FACTOR = 8.0  # a judge waits for a runner at most so many times its limit, where the runner has to wait for a core
 
-# What a number may be, checked by `decode`: an int has 64 bits and a float is finite, as the API has them, unless its field says otherwise.
+# Ranges of numbers, checked by `decode`. Without one of these types an int has 64 bits, as in the
+# API, and a float is finite.
 INT64 = (-(2**63), 2**63 - 1)
 Count = Annotated[int, (0, 2**63 - 1)]
 SmallCount = Annotated[int, (0, 10**9)]  # the API has it in 32 bits, and may add to it
@@ -991,7 +992,11 @@ _FIELD_NAMES: dict[type[Any], tuple[str, ...]] = {}
 
 
 def decode(line: bytes) -> Any:
-    """Read one line; WireError where it is no known message, has an unknown or missing key, or a value of another type or out of range."""
+    """Read one line.
+
+    WireError where it is no known message, has an unknown or missing key, or a value of another
+    type or out of range.
+    """
     if len(line) > LINE_LIMIT_BYTES:
         raise WireError(f"a line of {len(line)} bytes is over {LINE_LIMIT_BYTES}")
     try:
@@ -1066,7 +1071,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
 
 
 def _number(kind: type, limits: tuple[int, int] | None, value: Any, where: str) -> int | float:
-    """A number of this kind. limits: of an int; a float may be any where there are none, and is finite otherwise."""
+    """A number of this kind. limits: of an int; a float may be infinite or NaN where there are none."""
     if kind is int and type(value) is int and limits is not None:
         if not limits[0] <= value <= limits[1]:
             raise WireError(f"{where} is out of range; it is from {limits[0]} to {limits[1]}")
@@ -1079,7 +1084,7 @@ def _number(kind: type, limits: tuple[int, int] | None, value: Any, where: str) 
 
 
 def _text(value: str, where: str) -> str:
-    """The text, where it has a UTF-8: JSON can spell halves of surrogate pairs, which neither the API nor a database takes."""
+    """The text, if UTF-8 can say it: neither the API nor a database takes half of a surrogate pair."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -1098,12 +1103,12 @@ def _base64(value: str, where: str) -> str:
 def _union(arguments: tuple[Any, ...], value: Any, where: str) -> Any:
     if value is None and type(None) in arguments:
         return None
-    kinds = [one for one in arguments if one is not type(None)]
+    kinds = [kind for kind in arguments if kind is not type(None)]
     if len(kinds) == 1:
         return _value(kinds[0], value, where)
-    for one in kinds:
+    for kind in kinds:
         try:
-            return _value(one, value, where)
+            return _value(kind, value, where)
         except WireError:
             continue
     raise WireError(f"{where} can't be {type(value).__name__}")

@@ -75,16 +75,16 @@ async def cancelled_start(cage, held, **options):
 
 def containers(cage):
     with docker.APIClient(DEFAULT_HOST, version="auto") as client:
-        found = client.containers(all=True, filters={"label": f"{STATE_LABEL}={cage.settings.state_id}"})
-        return [one["Id"] for one in found]
+        labelled = {"label": f"{STATE_LABEL}={cage.settings.state_id}"}
+        return [container["Id"] for container in client.containers(all=True, filters=labelled)]
 
 
 @pytest.fixture
 async def docker_cage(found_cages):
     """The isolation that has an engine, which makes a container before it starts it."""
     await usable("docker", found_cages)
-    async for made in caged("docker"):
-        yield made
+    async for cage in caged("docker"):
+        yield cage
 
 
 async def test_a_start_that_is_cancelled_at_any_request_leaves_no_container(docker_cage):

@@ -1,5 +1,5 @@
-"""Answers that a numerically careless kernel gives: small values flushed to zero, no maximum subtracted, moments in one pass, and what is
-looked for in the tail of a normal distribution only.
+"""Answers that a numerically careless kernel gives: small values flushed to zero, no maximum
+subtracted, moments in one pass, extremes looked for in the tail of a normal distribution only.
 
 The reference itself is run with some of its operations replaced. A reference that calls none of them has no such mutant.
 """
@@ -20,7 +20,8 @@ from sandbox.judge.references import ReferenceFailed
 FLUSHED = 1e-6  # of the largest element; what is smaller is set to zero
 FLUSHED_SHARE = 0.25  # of the elements that are not zero: fewer are a matter of the tolerance
 FIRST_COLUMNS = (1024, 256, 32)
-TAIL_BEGINS = 0.5  # standard deviations from the mean: of normal values three in ten are further out on one side
+# In standard deviations from the mean: of normal values three in ten are further out on one side.
+TAIL_BEGINS = 0.5
 TAIL_FROM = 8  # values: of five or fewer one is always that far out
 _HALVES = (torch.float16, torch.bfloat16)
 
@@ -38,7 +39,10 @@ def one_pass_moments(case: AdmissionCase, other: AdmissionCase) -> Tensors | Non
 
 
 def normal_tail(case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
-    """The reference with extremes, top-k and softmax of values far from the mean only; None where it calls none of them."""
+    """The reference with extremes, top-k and softmax of values far from the mean only.
+
+    None where it calls none of them.
+    """
     return _run(case, _Replacing(_OF_TAIL), attention=True)
 
 
@@ -228,7 +232,10 @@ def _batch_norm(x: torch.Tensor, weight: Any, bias: Any, mean: Any, var: Any, tr
 
 
 def _tail(x: torch.Tensor, dim: int | None, *, largest: bool = True) -> torch.Tensor | None:
-    """x with infinities for all that is not in the tail of its row, where no kernel of this kind looks; None where there are few values."""
+    """x with infinities outside of the tail of its row, where such a kernel does not look.
+
+    None where there are few values.
+    """
     if not x.is_floating_point() or not x.dim() or (x.numel() if dim is None else x.shape[dim]) < TAIL_FROM:
         return None
     deviation, mean = torch.var_mean(_wide(x), dim, correction=0, keepdim=True)
@@ -242,7 +249,7 @@ def _topk(x: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: 
 
 
 def _extreme(find: Callable[..., Any], *, largest: bool) -> Replaced:
-    """An operation that finds an extreme along one axis or of all; the form for two tensors is left alone."""
+    """A search for an extreme along an axis or of all; the form for two tensors is left alone."""
 
     def replaced(x: torch.Tensor, dim: Any = None, keepdim: bool = False) -> Any:
         if isinstance(dim, (list, tuple)) and len(dim) < 2:
