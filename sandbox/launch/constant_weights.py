@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import torch
 
-SPREAD = 0.5  # of a constant other than zero it is the share: a variance stays positive, and nothing grows much in a deep model
+# Of a constant other than zero they are shares: a variance stays positive, and nothing grows much in a deep model.
+LEAST, SPREAD = 0.25, 0.5  # a value nearer to the constant could pass for it: a single one, in half precision
 PARAMETER, STATISTICS = "parameter", ("running_mean", "running_var")
 OF_TORCH = "torch.nn."
 
@@ -54,14 +55,8 @@ class ConstantWeights:
 
     def constants_of(self, model: torch.nn.Module) -> dict[str, Constant]:
         """What was drawn of a model that was made, by name."""
-        import torch
-
-        found = {}
-        for name, tensor in weights_of(model):
-            _, constant = self._constants.get(id(tensor), (None, None))
-            if constant is not None and torch.equal(tensor, self.draw(constant, tensor)):
-                found[name] = constant
-        return found
+        weights = ((name, self._drawn_constant(tensor)) for name, tensor in weights_of(model))
+        return {name: constant for name, constant in weights if constant is not None}
 
     def draw(self, constant: Constant, like: torch.Tensor) -> torch.Tensor:
         """Values in place of a constant, as a tensor like this one."""
@@ -69,7 +64,8 @@ class ConstantWeights:
 
         text = f"{self.seed} {constant.kind} {constant.element_count} {constant.value == 0}"
         generator = torch.Generator("cpu").manual_seed(int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little"))
-        noise = torch.rand(constant.element_count, generator=generator, dtype=torch.float32, device="cpu").mul_(2).sub_(1).mul_(SPREAD)
+        noise = torch.rand(constant.element_count, generator=generator, dtype=torch.float32, device="cpu").mul_(2).sub_(1)
+        noise = noise.mul(SPREAD - LEAST).add_(torch.copysign(torch.tensor(LEAST), noise))
         drawn = noise.add_(1).mul_(constant.value) if constant.value else noise
         return drawn.view(like.shape).to(like.device, like.dtype)
 
@@ -110,13 +106,20 @@ class ConstantWeights:
         constant = constant_of(kind, tensor)
         if tensor is None or constant is None or (self.only is not None and constant not in self.only):
             return
-        if constant.element_count == 1 and constant.value in self._drawn_scalars | self.arguments:
+        if constant.element_count == 1 and (constant.value in self._drawn_scalars | self.arguments or self._drawn_constant(tensor)):
             return
         with torch.no_grad():
             tensor.copy_(self.draw(constant, tensor))
         if constant.element_count == 1:
             self._drawn_scalars.add(float(tensor.detach()))
         self._constants[id(tensor)] = (tensor, constant)
+
+    def _drawn_constant(self, tensor: torch.Tensor) -> Constant | None:
+        """The constant in whose place the tensor has drawn values, also after a cast; None where it has others."""
+        import torch
+
+        _, constant = self._constants.get(id(tensor), (None, None))
+        return constant if constant is not None and torch.equal(tensor, self.draw(constant, tensor)) else None
 
 
 def weights_of(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

@@ -24,6 +24,7 @@ if AFTER_COLLECTION:
     from sandbox.judge.admission.check import admit
     from sandbox.judge.references import load_task
     from sandbox.languages import model_state
+    from sandbox.launch.constant_weights import PARAMETER, Constant, ConstantWeights
     from tests.unit.test_kernelbench_judge import judged, trials
 
 KEY, OTHER_KEY = "0123456789abcdef" * 2, "f" * 32
@@ -143,6 +144,30 @@ def test_what_is_drawn_keeps_a_model_sound() -> None:
         assert -0.5 <= float(weights[name].min()) < -0.2 and 0.2 < float(weights[name].max()) <= 0.5
     assert 0.125 <= float(weights["slope.weight"]) <= 0.375 and int(weights["batch.num_batches_tracked"]) == 0
     assert kept["drawn"] is None and float(kept["weights"]["layer.weight"].std()) == 0
+
+
+@pytest.mark.parametrize("value", [0.0, 0.25, -3.0])
+def test_no_drawn_value_could_pass_for_the_constant(value: float) -> None:
+    """Not in half precision either, and of a single element."""
+    constant, single = Constant(PARAMETER, value, 1), torch.zeros(1, dtype=torch.bfloat16)
+    for seed in range(200):
+        drawn = float(ConstantWeights(seed=f"weights {seed}").draw(constant, single))
+        share = abs(drawn - value) / (abs(value) or 1.0)
+        assert 0.24 <= share <= 0.51
+
+
+def test_a_single_element_that_a_model_casts_is_drawn_once(tmp_path: Path) -> None:
+    """Its rounded value is no constant of the problem's: a weight of another name starts as what the file says."""
+    task = load_task(spec_of(tmp_path, "self.a = nn.Parameter(torch.ones(1)); self.half()", "x * self.a"), "cpu")
+
+    class Renamed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.b = nn.Parameter(torch.ones(1))
+            self.half()
+
+    (value,) = torch.load(io.BytesIO(task.state))["weights"].values()
+    assert float(value) != 1 and torch.equal(model_state.make(Renamed, task.state, "cpu").b.data, value)
 
 
 @pytest.mark.parametrize("init", ["self.a = nn.Parameter(torch.zeros(1))", "self.inner = nn.Sequential(nn.Sequential(nn.PReLU()))"])
