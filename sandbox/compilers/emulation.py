@@ -246,21 +246,27 @@ def _entries(tokens: list[Token], path: str, code: bytes) -> Iterator[Edit]:
 def _waits(tokens: list[Token]) -> Iterator[Edit]:
     """Insert a turn for other threads into loops that may wait for a volatile.
 
-    `while (flag == 0)` becomes `while (::emu::emu_turn(), flag == 0)`."""
+    `while (flag == 0)` becomes `while (::emu::emu_turn(), flag == 0)`. A `for` is not such a loop where it counts."""
     words = [token.text for token in tokens]
     if not any(pair[1] == "volatile" and pair[0] not in ASM for pair in pairwise(["", *words])):
         return
     for index, token in enumerate(tokens[:-1]):
-        if token.text not in ("while", "for") or words[index + 1] != "(":
-            continue
         if not (token.in_device_code or token.in_macro):
             continue
-        condition = words[index + 2 : _matching(tokens, index + 1)]
+        if token.text == "goto" and words[index - 1] not in (*ASM, "volatile"):
+            yield _insert(token.start, "while (::emu::emu_turn()) ")  # not `if`, for which an `else` may be
+        if token.text not in ("while", "for") or words[index + 1] != "(":
+            continue
+        end = _matching(tokens, index + 1)
+        condition = words[index + 2 : end]
         if token.text == "while" and not _declares(condition):
             yield _insert(tokens[index + 1].end, "::emu::emu_turn(), ")
-        elif token.text == "for" and condition[:1] == [";"]:
-            comma = "" if condition[1:2] == [";"] else ", "
-            yield _insert(tokens[index + 2].end, f"::emu::emu_turn(){comma}")
+        elif token.text == "for" and condition.count(";") == 2:
+            first, second = (at for at, word in enumerate(condition) if word == ";")
+            counted = {word for word in condition[:first] if word.isidentifier()}
+            if counted.isdisjoint(condition[first:second]) or words[end + 1 : end + 2] == [";"] or words[end + 1 : end + 3] == ["{", "}"]:
+                comma = "" if second == first + 1 else ", "
+                yield _insert(tokens[index + 2 + first].end, f"::emu::emu_turn(){comma}")
 
 
 def _declares(condition: list[str]) -> bool:

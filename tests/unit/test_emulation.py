@@ -185,7 +185,12 @@ VOLATILE = "__device__ volatile int f;\n"
         ("while (int i = f) {}", "while (int i = f) {}"),
         ("while (auto* p = g()) {}", "while (auto* p = g()) {}"),
         ("while (i = f) {}", "while (::emu::emu_turn(), i = f) {}"),
-        ("for (int i = 0; i < 4; ++i);", "for (int i = 0; i < 4; ++i);"),
+        ("for (int i = 0; f == 0; ++i) g();", "for (int i = 0;::emu::emu_turn(),  f == 0; ++i) g();"),
+        ("for (int i = 0;; ++i) if (f) break;", "for (int i = 0;::emu::emu_turn(); ++i) if (f) break;"),
+        ("for (int v = f; v == 0; v = f) {}", "for (int v = f;::emu::emu_turn(),  v == 0; v = f) {}"),
+        ("for (int i = 0; i < 4; ++i) g();", "for (int i = 0; i < 4; ++i) g();"),
+        ("for (int v : values) g(v);", "for (int v : values) g(v);"),
+        ("again: if (!f) goto again; else g();", "again: if (!f) while (::emu::emu_turn()) goto again; else g();"),
     ],
 )
 def test_a_loop_that_may_wait_for_a_volatile_lets_other_threads_run(loop: str, translated: str) -> None:
