@@ -226,7 +226,8 @@ class Dispatcher:
             ):
                 async for fact in stream:
                     facts.append(fact)
-                    allowed_s = LANE_LIMIT_S if isinstance(fact, wire.Build) else SILENCE_LIMIT_S
+                    waits = isinstance(fact, wire.Progress) and fact.stage is wire.Stage.WAITING
+                    allowed_s = LANE_LIMIT_S if waits else SILENCE_LIMIT_S
                     silence.reschedule(asyncio.get_running_loop().time() + allowed_s)
                     self._observer.fact_found(lease, fact)
                     await recorder.add(fact)

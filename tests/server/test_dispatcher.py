@@ -198,7 +198,15 @@ async def test_an_attempt_from_which_nothing_comes_is_ended(ledger, monkeypatch,
     """But one that is built waits for its lane, which may take long."""
     monkeypatch.setattr(grader.dispatch.dispatcher, "SILENCE_LIMIT_S", 3600.0)
     monkeypatch.setattr(grader.dispatch.dispatcher, "LANE_LIMIT_S", lane_s)
-    async with dispatching(ledger, fakes.FakeGrade()):
+    fake = fakes.FakeGrade()
+
+    async def grade(lease):
+        async for fact in fake(lease):
+            yield fact
+            if isinstance(fact, wire.Build):
+                yield wire.Progress(stage=wire.Stage.WAITING)
+
+    async with dispatching(ledger, grade):
         ended = await until(ledger, await submit(ledger, "slow"), expected)
     assert ended.attempt_count == (1 if expected is SubmissionState.SUCCEEDED else 3)
 
