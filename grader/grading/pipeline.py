@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from grader.grading.profile import (
 )
 from grader.grading.redaction import after_hidden, run_end
 from grader.grading.run_box import HeldRunBox, RunBox
-from grader.grading.sanitize import RunResult, limit_s, not_built, sanitizer_follows, too_slow, tool_for, without_counts
+from grader.grading.sanitize import RunResult, limit_s, not_built, sanitizer_follows, too_late, too_slow, tool_for, without_counts
 from grader.grading.step_clock import StepClock
 from grader.grading.sweep import SweepPart, swept
 from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Purpose
@@ -167,7 +167,7 @@ async def _profile(
         with work.make_output() as out_dir:
             spec = _run_spec(lease, problem, host, work, seat, number, tool, out_dir)
             job = partial(_job, lease, chosen, host, work, build, mode=wire.Mode.PROFILE)
-            async with aclosing(run_profile(tool, spec, job, lane, host, out_dir)) as found:
+            async with host.turn(secret=False), aclosing(run_profile(tool, spec, job, lane, host, out_dir)) as found:
                 async for each in found:
                     if isinstance(each, ProfileClaims):
                         claimed.append(each)
@@ -218,7 +218,14 @@ async def _sanitized(
         spec = _run_spec(lease, chosen, host, work, seat, PROFILE_BOX, tool, out_dir)
         spec = dataclasses.replace(spec, limits=dataclasses.replace(spec.limits, wall_s=max(0.0, end_s - now_s())))
         job = partial(_job, lease, chosen, host, work, build, mode=wire.Mode.TEST)
-        async with seat.lane() as lane, aclosing(run_profile(tool, spec, job, lane, host, out_dir)) as facts:
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout_at(None if new.mode is wire.Mode.SANITIZE else end_s):
+                    lane = await stack.enter_async_context(seat.lane())
+                    await stack.enter_async_context(host.turn(secret=False))
+            except TimeoutError:
+                return too_late(new.mode, tool.name)
+            facts = await stack.enter_async_context(aclosing(run_profile(tool, spec, job, lane, host, out_dir)))
             (claims,) = [fact async for fact in facts if isinstance(fact, ProfileClaims)]
     return claims if new.mode is wire.Mode.SANITIZE else without_counts(claims)
 

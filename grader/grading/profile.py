@@ -169,13 +169,13 @@ def unless_missing(found: ProfileClaims, tool: str, end: BoxExit) -> ProfileClai
 async def run_profile(
     tool: RunTool, spec: BoxSpec, job: Callable[[Box], wire.Job], lane: Lane, host: Host, out_dir: Path
 ) -> AsyncGenerator[wire.Fact | ProfileClaims, None]:
-    """Have the kernel launched once more in a fresh box, under a profiler; progress, then what that left.
+    """Have the kernel launched once more in a fresh box, under a profiler; progress, then what that left. The caller has the turn.
 
     Of the facts of this run only the order swap is kept: the kernel was judged before. job: of one public workload.
     """
     why, end, swapped = "", BoxExit(cause=BoxCause.EXITED), None
     try:
-        async with host.turn(secret=False), host.isolation.start(spec) as box:
+        async with host.isolation.start(spec) as box:
             wanted = tool.patient(job(box))
             async with closed_link(box, Path(wanted.link_path)):
                 # From here on a process of ours shares a device with untrusted code. Only what the judge says is believed.

@@ -115,7 +115,17 @@ def without_counts(found: ProfileClaims) -> ProfileClaims:
 
 def too_slow(mode: wire.Mode) -> ProfileClaims:
     """A source whose compilation for the sanitizer takes too long."""
-    return without_result(ToolOutcome.FAILED, f"the kernel was not compiled for it within {limit_s(mode):g} s", EMULATED_SANITIZER)
+    return without_result(
+        ToolOutcome.FAILED,
+        f"the kernel was not compiled for it within {limit_s(mode):g} s, waiting for a builder included",
+        EMULATED_SANITIZER,
+    )
+
+
+def too_late(mode: wire.Mode, tool: str) -> ProfileClaims:
+    """A sanitizer that could not begin, because of other work on the host."""
+    why = f"other work on the host did not end within {limit_s(mode):g} s; --mode sanitize waits for it"
+    return without_result(ToolOutcome.UNAVAILABLE, why, tool)
 
 
 def not_built(build: wire.Build) -> ProfileClaims:

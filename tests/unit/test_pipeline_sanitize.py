@@ -259,8 +259,34 @@ async def test_its_build_is_bounded(make, boxes, judges) -> None:
 
     boxes.start = start
     (tool,) = profile_of(await graded(make(), lease(wire.Mode.TEST))).tools
-    assert (tool.outcome, tool.detail) == (ToolOutcome.FAILED, "the kernel was not compiled for it within 10 s")
+    assert (tool.outcome, tool.detail) == (
+        ToolOutcome.FAILED,
+        "the kernel was not compiled for it within 10 s, waiting for a builder included",
+    )
     assert sanitized(boxes) == []
+
+
+@pytest.mark.parametrize("late", [True, False])
+async def test_a_failed_test_does_not_wait_for_work_on_secrets(make, boxes, judges, monkeypatch, late) -> None:
+    """With the lane in its hands. The control is the work that ends in time."""
+    judges.order("emulated", "wrong")
+    fleet, loop = make(), asyncio.get_running_loop()
+    clock, passed_s, take = loop.time, [0.0], fleet.turn
+    monkeypatch.setattr(loop, "time", lambda: clock() + passed_s[0])
+
+    @asynccontextmanager
+    async def turn(*, secret: bool) -> AsyncIterator[None]:
+        builds = sum(spec.purpose is Purpose.BUILD for spec in boxes.specs)
+        if builds == 2 and late:
+            passed_s[0] = 10.0
+            await asyncio.Event().wait()
+        async with take(secret=secret):
+            yield
+
+    monkeypatch.setattr(fleet, "turn", turn)
+    (tool,) = profile_of(await graded(fleet, lease(wire.Mode.TEST))).tools
+    assert len(sanitized(boxes)) == (not late)
+    assert (tool.outcome is ToolOutcome.UNAVAILABLE and "other work" in tool.detail) is late
 
 
 async def test_a_kernel_without_an_end_is_not_run_again(make, boxes, judges) -> None:
