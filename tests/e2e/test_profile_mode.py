@@ -35,7 +35,7 @@ def speak(out, name, content):
             note["files"][forged] = "torch profiler"
         note["profile"]["workload_id"] = "hidden-1"
         note["profile"]["tools"].append({{"name": "ncu", "outcome": "ran", "detail": "<script>alert(1)</script>"}})
-        note["profile"]["launches"].append({{"kernel": "<b>fast\\x1b[2J</b>", "grid": [1, 1, 1], "block": [-5, 1, 1], "shared_bytes": 0,
+        note["profile"]["launches"].append({{"kernel": "<b>fast\\x1b[2J</b>", "grid": [1, 1, 1], "block": [2**60, 1, 1], "shared_bytes": 0,
                                              "count": 1, "duration_ns": 1}})
         content = json.dumps(note).encode()
     if name == "torch_profile.txt":
