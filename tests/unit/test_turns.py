@@ -12,7 +12,8 @@ class Work:
     """Tasks that hold a turn until they are told to leave it; `under_way` has the names of those that do."""
 
     def __init__(self) -> None:
-        self.turns, self.under_way = Turns(), list[str]()
+        self.now_s = 0.0
+        self.turns, self.under_way = Turns(lambda: self.now_s), list[str]()
         self._tasks: dict[str, tuple[asyncio.Task[None], asyncio.Event]] = {}
 
     async def come(self, *names: str) -> None:
@@ -90,3 +91,40 @@ async def test_one_that_gives_up_in_the_moment_of_its_turn_leaves_it(work):
     await work.settle()
     await work.come("build 2")
     assert work.under_way == ["build 2"]
+
+
+async def test_a_secret_turn_is_followed_by_as_much_time_for_the_others(work):
+    """A slow kernel keeps no build and no run of others waiting twice. The control is the end of that time."""
+    await work.come("secret 1", "build 1")
+    work.now_s = 300.0
+    await work.leave("secret 1")
+    await work.come("secret 2", "build 2")
+    assert work.under_way == ["build 1", "build 2"]
+    work.now_s = 601.0
+    await work.come("build 3")
+    await work.leave("build 1", "build 2")
+    assert work.under_way == ["secret 2"]
+
+
+async def test_a_run_goes_before_secret_work_that_waited_for_its_build(work):
+    """For a moment, since nobody knows whether there is a run."""
+    await work.come("secret 1", "build 1")
+    work.now_s = 300.0
+    await work.leave("secret 1")
+    await work.come("secret 2")
+    await work.leave("build 1")
+    assert work.under_way == []
+    await work.come("run 1")
+    assert work.under_way == ["run 1"]
+    await work.leave("run 1")
+    work.now_s += 2.0
+    await work.come("secret 3")
+    assert sorted(work.under_way) == ["secret 2", "secret 3"]
+
+
+async def test_secret_work_does_not_wait_where_nothing_else_runs(work):
+    await work.come("secret 1")
+    work.now_s = 300.0
+    await work.leave("secret 1")
+    await work.come("secret 2")
+    assert work.under_way == ["secret 2"]
