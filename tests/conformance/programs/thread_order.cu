@@ -1,10 +1,14 @@
 // Kernels that are right in one order of threads only. Arguments: a kernel's number and an order; prints how many elements are wrong.
 // The test writes a barrier for WAIT, and true for FIXED, for the same kernels put right.
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
 
+#define WAIT
+constexpr bool FIXED = false;
 constexpr int N = 128, BLOCKS = 3;
+extern "C" uint64_t grader_thread_order;  // of the emulated device
 
 // The first thread writes what all read.
 __global__ void first_writes(const float* x, float* y) {
