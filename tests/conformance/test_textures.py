@@ -87,7 +87,7 @@ int main() {
 
 
 def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(program), *arguments], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([str(program), *arguments], capture_output=True, text=True, check=False, timeout=300)
 
 
 def test_no_coordinate_leaves_the_resource(build: Build) -> None:
