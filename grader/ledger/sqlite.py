@@ -200,8 +200,8 @@ def look(connection: sa.Connection) -> str:
     pages, page_bytes = (int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()) for name in ("page_count", "page_size"))
     if pages * page_bytes > CHECK_BYTES:
         return ""
-    found = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one())
-    return "" if found == "ok" else DAMAGED.format(found)
+    damage = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one())
+    return "" if damage == "ok" else DAMAGED.format(damage)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -209,7 +209,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
     open."""
     try:
         path.with_name(f"{path.name}-wal").stat()
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

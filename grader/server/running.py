@@ -240,9 +240,9 @@ async def _start(
     reflection.enable_server_reflection((SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
     address = _bind(server, settings.listen, door.credentials)
     await server.start()
-    known = health_pb2.HealthCheckResponse.SERVING if dispatcher is None else health_pb2.HealthCheckResponse.NOT_SERVING
+    status = health_pb2.HealthCheckResponse.SERVING if dispatcher is None else health_pb2.HealthCheckResponse.NOT_SERVING
     for name in SERVICES:  # one that grades becomes ready later
-        await healthy.set(name, known)
+        await healthy.set(name, status)
     return Serving(address, dispatcher, service, healthy, server)
 
 

@@ -154,8 +154,8 @@ def host_breaker(fleet: LocalFleet, *, proving: bool) -> HostBreaker:
     """What stops a host's fleet from taking submissions while it can't grade."""
 
     async def check() -> str:
-        found = await fleet.isolation.check()
-        return "" if found.usable else f"boxes do not work: {found.detail}"
+        availability = await fleet.isolation.check()
+        return "" if availability.usable else f"boxes do not work: {availability.detail}"
 
     return HostBreaker(fleet.grade, check, partial(grade_own, fleet) if proving else None)
 

@@ -48,10 +48,10 @@ class ConstantWeights:
         import torch
 
         with self._hooks():
-            made = construct()
-        if isinstance(made, torch.nn.Module):
-            self._draw_all(made)
-        return made
+            model = construct()
+        if isinstance(model, torch.nn.Module):
+            self._draw_all(model)
+        return model
 
     def constants_of(self, model: torch.nn.Module) -> dict[str, Constant]:
         """What was drawn of a model that was made, by name."""

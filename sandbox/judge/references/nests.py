@@ -68,13 +68,13 @@ def with_strides(one: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     """The tensor with these strides, () for contiguous: as it is, or a copy whose gaps hold zeros. ReferenceFailed where they overlap."""
     if not strides or one.stride() == strides:
         return one if strides else one.contiguous()
-    made = torch.zeros(span(one.shape, strides), dtype=one.dtype, device=one.device).as_strided(one.shape, strides)
+    copy = torch.zeros(span(one.shape, strides), dtype=one.dtype, device=one.device).as_strided(one.shape, strides)
     with suppress(RuntimeError):  # torch refuses where it sees that elements share memory
-        made.copy_(one)
-    if not same_bytes(made, one):
+        copy.copy_(one)
+    if not same_bytes(copy, one):
         text = f"an input has strides {one.stride()}, and had {strides} before; let strides not differ from call to call"
         raise ReferenceFailed(text)
-    return made
+    return copy
 
 
 def object_parts(value: object, name_of: Callable[[type], str | None]) -> pytree.ObjectParts | None:
