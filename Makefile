@@ -30,7 +30,7 @@ export PYTHONUNBUFFERED := 1
 # Whatever the caller says: here hundreds of processes start, each a third sooner with its modules' bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all check lint examples seeds formats public reports attack containment gpu bench-build bench-latency proto clean setup setup-dev headers
+.PHONY: help demo test test-all check lint examples seeds formats public reports attack containment gpu size bench-build bench-latency proto clean setup setup-dev headers
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ lint: setup-dev ## Run `make check` without its tests
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/lint_proto.py
 	$(BIN)/python tools/generate_proto.py --check
+	$(BIN)/python -m tools.size --check
+
+size: setup-dev ## Count lines, modules, words and pronoun names by folder, next to the ceilings of ceilings.toml
+	@$(BIN)/python -m tools.size
 
 bench-build: setup-dev ## Time builds: ours, the plain compiler's and cpp_extension's; 45 minutes (BENCH_ARGS=--quick: six)
 	@$(BIN)/python -m tools.bench_build $(BENCH_ARGS)

@@ -1,0 +1,136 @@
+"""Counts lines, modules, words and pronoun names of the repository by folder, next to the ceilings of `ceilings.toml`.
+
+`python -m tools.size` prints the tables. `--check` ends with 1 where a figure is above its ceiling.
+`--lower` lowers the ceilings to today's figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import subprocess
+import sys
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.names import pronoun_docstrings, pronoun_names
+
+ROOT = Path(__file__).parents[1]
+CEILINGS = ROOT / "ceilings.toml"
+PRODUCT = ("grader", "sandbox", "extensions", "tools", "examples", "deploy")
+CODE = frozenset({".py", ".pyi", ".c", ".cpp", ".cu", ".cuh", ".h", ".hpp"})
+
+
+def tracked() -> Iterator[Path]:
+    """Yield the files that git tracks or would add, less generated code."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in sorted(set(listed.stdout.split("\0"))):
+        path = Path(name)
+        if name and "v1" not in path.parts and (ROOT / path).is_file():
+            yield path
+
+
+def folder(path: Path) -> str:
+    """Return the folder that a file is counted in: two levels of `grader/`, `sandbox/`, `extensions/` and `tests/`, else the first."""
+    depth = 2 if path.parts[0] in ("grader", "sandbox", "extensions", "tests") and len(path.parts) > 2 else 1
+    return "/".join(path.parts[: min(depth, len(path.parts) - 1)]) or "."
+
+
+def count() -> dict[str, Counter[str]]:
+    """Return the figures by kind and folder: those of LIMITED, and what the means of functions and names need."""
+    figures: dict[str, Counter[str]] = defaultdict(Counter)
+    for path in tracked():
+        if path.suffix == ".md" and path.parts[0] != "tests":
+            figures["words"][folder(path)] += len((ROOT / path).read_text().split())
+        if path.suffix not in CODE or path.parts[0] not in (*PRODUCT, "tests"):
+            continue
+        text = (ROOT / path).read_text()
+        kind = "tests" if path.parts[0] == "tests" else "lines"
+        figures[kind][folder(path)] += text.count("\n")
+        if path.suffix != ".py" or kind == "tests":
+            continue
+        tree = ast.parse(text)
+        figures["modules"][folder(path)] += 1
+        pronouns = len([*pronoun_names(tree)])
+        figures["pronoun names"][folder(path)] += pronouns
+        figures["pronouns"][folder(path)] += pronouns + len([*pronoun_docstrings(tree)])
+        for node in ast.walk(tree):
+            if (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)) or isinstance(node, ast.arg):
+                figures["names"][folder(path)] += 1
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                figures["functions"][folder(path)] += 1
+                figures["function_lines"][folder(path)] += (node.end_lineno or node.lineno) - node.lineno + 1
+    return figures
+
+
+LIMITED = {
+    "lines": "Product: lines of Python and C++",
+    "modules": "Python modules",
+    "pronouns": "Names and docstrings that `python -m tools.names` lists",
+    "tests": "Tests: lines of Python and CUDA",
+    "words": "Documents: words",
+}
+
+
+def show(figures: dict[str, Counter[str]], ceilings: dict[str, dict[str, int]]) -> None:
+    """Print each table of figures next to its ceilings, and the mean length of functions."""
+    for kind, title in LIMITED.items():
+        sys.stdout.write(f"{title}\n")
+        for name in sorted(set(figures[kind]) | set(ceilings.get(kind, {}))):
+            sys.stdout.write(f"  {name:32} {figures[kind][name]:7,} of {ceilings.get(kind, {}).get(name, 0):7,}\n")
+        sys.stdout.write(f"  {'all':32} {figures[kind].total():7,} of {sum(ceilings.get(kind, {}).values()):7,}\n\n")
+    main = [name for name in figures["modules"] if name.startswith(("grader", "sandbox"))]
+    lines, functions, names = (sum(figures[kind][name] for name in main) for kind in ("function_lines", "functions", "names"))
+    pronouns = sum(figures["pronoun names"][name] for name in main)
+    sys.stdout.write(f"grader and sandbox: {sum(figures['modules'][name] for name in main)} modules, {functions:,} functions of ")
+    sys.stdout.write(f"{lines / functions:.1f} lines in the mean, pronouns are {100 * pronouns / names:.1f} % of {names:,} names\n")
+
+
+def excesses(figures: dict[str, Counter[str]], ceilings: dict[str, dict[str, int]]) -> list[str]:
+    """Return a sentence for each figure above its ceiling; a folder without a ceiling has the ceiling 0."""
+    return [
+        f"{LIMITED[kind]}: {name} has {value:,}, its ceiling is {ceilings.get(kind, {}).get(name, 0):,}; delete as much, or raise the"
+        f" ceiling in {CEILINGS.name} in a commit of its own that says why"
+        for kind in LIMITED
+        for name, value in sorted(figures[kind].items())
+        if value > ceilings.get(kind, {}).get(name, 0)
+    ]
+
+
+def write(limits: dict[str, dict[str, int]]) -> None:
+    """Write the ceilings' file."""
+    text = "# Ceilings of `make size`. `python -m tools.size --lower` lowers them; raising one needs a commit of its own that says why.\n"
+    for kind, title in LIMITED.items():
+        rows = "".join(f'"{name}" = {value}\n' for name, value in sorted(limits[kind].items()) if value)
+        text += f"\n# {title}.\n[{kind}]\n{rows}"
+    CEILINGS.write_text(text)
+
+
+def main() -> int:
+    """Print or check the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--check", action="store_true", help="print the figures above their ceilings, and end with 1 if there are any")
+    action.add_argument("--lower", action="store_true", help="lower the ceilings to today's figures")
+    options = parser.parse_args()
+    figures = count()
+    ceilings: dict[str, dict[str, int]] = tomllib.loads(CEILINGS.read_text()) if CEILINGS.exists() else {}
+    if options.lower:
+        write(
+            {kind: {name: min(value, ceilings.get(kind, {}).get(name, value)) for name, value in figures[kind].items()} for kind in LIMITED}
+        )
+        return 0
+    if options.check:
+        lines = excesses(figures, ceilings)
+        sys.stdout.write("".join(f"{line}\n" for line in lines) or "every figure is within its ceiling\n")
+        return 1 if lines else 0
+    show(figures, ceilings)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
