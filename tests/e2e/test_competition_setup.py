@@ -1,4 +1,4 @@
-"""README's section on competitions works as written: its commands run in order, from a new directory in a clone."""
+"""The section "Hold a competition" of docs/operation.md works as written, from a new directory in a clone."""
 
 import csv
 import re
@@ -21,7 +21,7 @@ SERVER = "grader-server --listen"
 
 def blocks() -> list[list[str]]:
     """The commands of each indented block of the section."""
-    section = (ROOT / "README.md").read_text().split(f"{HEADING}\n")[1].split("\n## ")[0]
+    section = (ROOT / "docs" / "operation.md").read_text().split(f"{HEADING}\n")[1].split("\n## ")[0]
     return [[line.strip() for line in block.splitlines()] for block in re.findall(r"(?:^    .*\n)+", section, re.MULTILINE)]
 
 
