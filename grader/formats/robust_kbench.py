@@ -38,7 +38,7 @@ FILE_LIMIT_BYTES, SETTING_LIMIT, AXIS_LIMIT, LARGEST = 256 * 1024, 64, 16, 2**31
 TRIAL_COUNT, TRIAL_S = 5, 30.0  # the count is theirs
 TITLE_LIMIT_CHARS = 120
 # That of its run_kernel.py, and KernelBench's budget for outputs that are small next to atol, where zeros would pass. Its library's default
-# of 1e-5 rejects PyTorch's own sums in float32, such as the gradient of a convolution's weights (ADR 0036).
+# of 1e-5 rejects PyTorch's own sums in float32, such as the gradient of a convolution's weights.
 TOLERANCE = wire.Tolerance(atol=1e-3, rtol=1e-3, budget_floor=1e-2)
 _STATEMENTS = {
     "forward": "Write a torch extension with m.def(\"forward\", ...), or a Python function forward, that does what forward_fn below does, "

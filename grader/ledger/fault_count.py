@@ -1,4 +1,4 @@
-"""How many attempts without a verdict fail a submission (ADR 0054).  Pure.
+"""How many attempts without a verdict fail a submission (ADR 0004).  Pure.
 
 Three failures of ours do, or eight lost leases. A server that is killed loses all of its leases, so a lost one says less of its submission
 than a failure; but a submission that kills its server each time is failed too.

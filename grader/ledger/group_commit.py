@@ -1,7 +1,7 @@
 """One thread that writes.  Transactions that wait at the same time reach the disk by one commit; each still succeeds or fails by itself.
 
 Work may be run more than once, and is on disk once. A commit waits for the disk, some milliseconds; what a
-transaction does takes a tenth of that (docs/decisions/0028).
+transaction does takes a tenth of that (docs/decisions/0004).
 """
 
 from __future__ import annotations

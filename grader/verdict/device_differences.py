@@ -13,14 +13,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-# Shorter baselines are left out: most of the time is the launch, which differs by host. Two H100s of one host differed by 12 % at 11 us
-# (docs/measurements/2026-11-25-h100.md). From 20 us on, others see 0.3 to 1 % between runs; from 100 us on, 0.05 to 0.3 %.
+# Shorter baselines are left out: most of the time is the launch, which differs by host. Two H100s of one host differed by 12 % at 11 us.
+# From 20 us on, others see 0.3 to 1 % between runs; from 100 us on, 0.05 to 0.3 %.
 SHORTEST_NS = 20_000
 # Less does not matter to a board: others see the same code differ by up to 2.7 % from run to run (facebookexperimental/triton #2258) and by
 # some 4 % from day to day (meta-pytorch/tritonbench #143).
 LEAST_DIFFERENCE = 0.02
 # With 5 reports and 4 standard errors, at most 1 % of boards of equal GPUs name a pair, for 2 to 16 GPUs, with and without outliers;
-# with 3 reports it is up to 3 % (simulated, ADR 0053).
+# with 3 reports it is up to 3 % (simulated).
 FEWEST_REPORTS = 5
 STANDARD_ERRORS = 4.0
 LARGEST_COUNT = 100  # of pairs: all there are of 14 GPUs

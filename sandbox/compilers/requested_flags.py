@@ -1,7 +1,7 @@
 """Reads the compiler flags that a submission asks for: which are used, and what its author should know of the others.
 
 An allow list. A flag may choose macros, directories of headers and how device code is optimised; never a file that is read or written,
-or a program that is started (docs/decisions/0039-what-a-source-asks-of-its-compiler.md).
+or a program that is started (docs/decisions/0011-light-headers.md).
 """
 
 from __future__ import annotations

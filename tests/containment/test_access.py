@@ -1,4 +1,4 @@
-"""Attacks on what lies outside a box (numbers 22 to 55 of the list in docs/decisions/0003-boxes.md), each with its control."""
+"""Attacks on what lies outside a box (numbers 22 to 55 of README.md), each with its control."""
 
 import asyncio
 import os

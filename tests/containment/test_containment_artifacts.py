@@ -1,4 +1,4 @@
-"""What a build leaves where its artifact should be (43 and 44 of the list in docs/decisions/0003-boxes.md), each with its control.
+"""What a build leaves where its artifact should be (43 and 44 of README.md), each with its control.
 
 `tests/unit/test_pickup.py` has the same without a box, with what no box can make: a device, a foreign file's second name, a swap while
 it is read.

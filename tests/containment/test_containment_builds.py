@@ -1,4 +1,4 @@
-"""Sources that are bombs for a compiler (58 of the list in docs/decisions/0003-boxes.md), given to the real builder in a box.
+"""Sources that are bombs for a compiler (58 of README.md), given to the real builder in a box.
 
 Each ends at one limit of the box; the control is the same source where that limit is far away.
 """

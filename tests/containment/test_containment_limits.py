@@ -1,4 +1,4 @@
-"""More attacks on what a box may use (9 to 26 and 56 of the list in docs/decisions/0003-boxes.md), each with its control."""
+"""More attacks on what a box may use (9 to 26 and 56 of README.md), each with its control."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Attacks on the server's own process beside signals that end it (23 and 36 of the list in docs/decisions/0003-boxes.md)."""
+"""Attacks on the server's own process beside signals that end it (23 and 36 of README.md)."""
 
 import os
 import signal

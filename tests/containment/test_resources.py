@@ -1,4 +1,4 @@
-"""Attacks on what a box may use (numbers 1 to 30 of the list in docs/decisions/0003-boxes.md), each with its control."""
+"""Attacks on what a box may use (numbers 1 to 30 of README.md), each with its control."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The baselines' times while they were alone, kept from job to job: a wrong kernel does not wait for them (docs/decisions/0061).
+"""The baselines' times while they were alone, kept from job to job: a wrong kernel does not wait for them (docs/decisions/0057).
 
 They are kept where nothing slowed them, for some minutes, and for the same problem, workload and conditions. A measurement that they do
 not fit is done again by a fresh process, with new ones.
