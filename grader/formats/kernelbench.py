@@ -10,17 +10,202 @@ import ast
 import hashlib
 import json
 import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from grader.errors import ProblemInvalid
-from grader.formats import dropout, module_constants
 from grader.formats.adjustments import FLOOR_FACTOR, LARGEST_FLOOR, LEAST_FLOOR, UNCHANGED, Adjustments
 from grader.formats.inside import require_inside
 from grader.model import NewSubmission, Problem
 from sandbox.protocol import wire
 from sandbox.protocol.languages import languages
 from sandbox.protocol.signatures import PYTHON, with_arguments, without_model
+
+# The constants that a Python file assigns at its top level, and the file with other values for some of them.  Executes nothing.
+#
+# Only the assignments change: comments, line numbers and everything else stay as they are, and what is computed from a constant follows.
+
+_SHOWN_CHARS = 40  # of a value in a message
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+class NotALiteral(ValueError):
+    """A value that is not a number, a string, True, False, None, or a tuple or list of these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Assignment:
+    """One place where a constant gets its value. own: the expression is this name's alone; else the value is set after the statement."""
+
+    name: str
+    value: ast.expr
+    statement: ast.stmt
+    own: bool
+
+    def edit(self, value: str) -> tuple[int, int, int, int, str]:
+        """What to write where: the first line and byte, the last line and byte, and the text."""
+        if self.own:
+            assert self.value.end_lineno is not None and self.value.end_col_offset is not None
+            return self.value.lineno, self.value.col_offset, self.value.end_lineno, self.value.end_col_offset, value
+        assert self.statement.end_lineno is not None and self.statement.end_col_offset is not None
+        line, column = self.statement.end_lineno, self.statement.end_col_offset
+        return line, column, line, column, f"; {self.name} = {value}"
+
+
+def literal(text: str) -> str:
+    """A value as it is written into a file, on one line. NotALiteral where it would have to be computed."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+        ast.literal_eval(tree)
+        return ast.unparse(tree)
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        raise NotALiteral(f"{text!r} is not a literal; write a number, True, False, a string in quotes, or a tuple of these") from None
+
+
+def constants(source: str) -> dict[str, str]:
+    """The names that can be set, with the text of their values. Raises what `ast.parse` raises."""
+    return {one.name: _shown(one.value) for one in _assignments(ast.parse(source))}
+
+
+def with_constants(source: str, values: Mapping[str, str]) -> str:
+    """The source with these values (as `literal` writes them) for constants that it assigns; other names are ignored."""
+    lines = source.encode().split(b"\n")
+    edits = [one.edit(values[one.name]) for one in _assignments(ast.parse(source)) if one.name in values]
+    for line, begin, last_line, end, text in sorted(edits, reverse=True):  # from the end, so that earlier positions stay right
+        joined = lines[line - 1][:begin] + text.encode() + lines[last_line - 1][end:]
+        lines[line - 1 : last_line] = [joined]
+    return b"\n".join(lines).decode()
+
+
+def _assignments(tree: ast.Module) -> list[_Assignment]:
+    """The assignments of names that nothing else in the module's own scope binds, such as a loop or an import."""
+    found = [one for statement in tree.body for one in _assigned(statement)]
+    here, bound = Counter(one.name for one in found), Counter(_bound(tree))
+    return [one for one in found if here[one.name] == bound[one.name]]
+
+
+def _assigned(statement: ast.stmt) -> Iterator[_Assignment]:
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+            yield _Assignment(name=name, value=value, statement=statement, own=True)
+        case ast.Assign(
+            targets=[ast.Tuple(elts=targets) | ast.List(elts=targets)], value=ast.Tuple(elts=values) | ast.List(elts=values)
+        ) if len(targets) == len(values) and not any(isinstance(one, ast.Starred) for one in (*targets, *values)):
+            for target, value in zip(targets, values, strict=True):
+                if isinstance(target, ast.Name):
+                    yield _Assignment(name=target.id, value=value, statement=statement, own=True)
+        case ast.Assign(targets=targets, value=value):
+            for node in (inner for target in targets for inner in ast.walk(target)):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    yield _Assignment(name=node.id, value=value, statement=statement, own=False)
+
+
+def _bound(tree: ast.Module) -> Iterator[str]:
+    """Every binding of a name in the module's own scope."""
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.alias(name=name, asname=alias):
+                yield alias or name.split(".")[0]
+        if not isinstance(node, _SCOPES):
+            waiting += ast.iter_child_nodes(node)
+
+
+def _shown(value: ast.expr) -> str:
+    text = ast.unparse(value)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}..."
+
+
+# Finds dropout that surely happens in a kernelbench file, by its text: what it drops no kernel can drop alike.  Executes nothing.
+#
+# Only what is certain is reported: whether a probability that is computed is zero, the judge sees, which executes the file.
+
+_MODULES = {"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"}
+_DEFAULT_P = 0.5
+_LARGEST = 1e300  # for a number that no float holds
+_HOPS = 8  # from a parameter to the constant that it is made of
+
+
+@dataclass(frozen=True, slots=True)
+class DropoutCall:
+    """A dropout with a probability above zero."""
+
+    line: int
+    p: float
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        return (
+            f"dropout with p = {self.p:g} in train mode: which elements are dropped is drawn anew in every call, so no kernel can give "
+            "Model's answer; set p to 0, or call self.eval() at the end of __init__"
+        )
+
+
+def certain(tree: ast.Module) -> DropoutCall | None:
+    """The first such dropout; None where there is none, or none that is certain."""
+    if any(isinstance(node, ast.Call) and _name(node.func) in ("eval", "train") for node in ast.walk(tree)):
+        return None
+    constants, parameters = _constants(tree), _model_parameters(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _name(node.func) in _MODULES:
+            p = _value(_argument(node), {**constants, **parameters}, constants) if _argument(node) is not None else _DEFAULT_P
+            if p is not None and p > 0:
+                return DropoutCall(node.lineno, p)
+    return None
+
+
+def _name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _argument(call: ast.Call) -> ast.expr | None:
+    return call.args[0] if call.args else next((one.value for one in call.keywords if one.arg == "p"), None)
+
+
+def _value(node: ast.expr | None, names: dict[str, ast.expr], constants: dict[str, ast.expr]) -> float | None:
+    """The number that an expression surely is."""
+    for _ in range(_HOPS):
+        if isinstance(node, ast.Constant):
+            return min(node.value, _LARGEST) * 1.0 if isinstance(node.value, (int, float)) else None
+        if not isinstance(node, ast.Name):
+            return None
+        node, names = names.get(node.id), constants  # what stands in a parameter's place is written in the module
+    return None
+
+
+def _constants(tree: ast.Module) -> dict[str, ast.expr]:
+    """Names that the module sets once."""
+    found: dict[str, ast.expr] = {}
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        for target in targets:
+            value = getattr(node, "value", None)
+            if isinstance(target, ast.Name) and value is not None:
+                found[target.id] = ast.Name(id="") if target.id in found else value
+    return found
+
+
+def _model_parameters(tree: ast.Module) -> dict[str, ast.expr]:
+    """What the parameters of Model's __init__ stand for, by get_init_inputs; those of other classes are not known."""
+    owners = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    making = [(owner.name, one) for owner in owners for one in owner.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
+    if [name for name, _ in making] != ["Model"]:  # of several classes' parameters one can't tell which is meant
+        return {one.arg: ast.Name(id="") for _, function in making for one in function.args.args}
+    arguments = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "get_init_inputs"), None)
+    returned = next((node.value for node in ast.walk(arguments) if isinstance(node, ast.Return)), None) if arguments else None
+    given = returned.elts if isinstance(returned, (ast.List, ast.Tuple)) else []
+    names = [one.arg for one in making[0][1].args.args[1:]]
+    unknown: dict[str, ast.expr] = {name: ast.Name(id="") for name in names}
+    return {**unknown, **dict(zip(names, given, strict=False))}
+
 
 NAME = "kernelbench"
 LAYOUT = "a Python file with Model, get_inputs and get_init_inputs"
@@ -131,7 +316,7 @@ def settable(path: Path) -> dict[str, str]:
     """The constants that `Adjustments.constants` may set in the file path, with the text of their values."""
     source = _read(path)
     _parse(path, source)
-    return module_constants.constants(source)
+    return constants(source)
 
 
 def adjusted_tolerance(own: wire.Tolerance, adjustments: Adjustments) -> wire.Tolerance:
@@ -150,11 +335,11 @@ def _adjusted_source(path: Path, adjustments: Adjustments) -> str:
     if not adjustments.constants:
         return source
     _parse(path, source)
-    known = module_constants.constants(source)
+    known = constants(source)
     if unknown := [name for name in adjustments.constants if name not in known]:
         there = ", ".join(f"{name} = {value}" for name, value in known.items()) or "nothing"
         raise ProblemInvalid(str(path), f"assigns no constant {unknown[0]!r} at its top level; it assigns {there}")
-    return module_constants.with_constants(source, adjustments.constants)
+    return with_constants(source, adjustments.constants)
 
 
 def _statement(dtype: str, tolerance: wire.Tolerance, adjustments: Adjustments) -> str:
@@ -227,7 +412,7 @@ def _check(path: Path, tree: ast.Module) -> None:
         if (package := _downloader(node)) is not None:
             text = f"imports {package}, whose models are downloaded or are not part of torch; write the model with torch.nn"
             raise ProblemInvalid(str(path), f"line {node.lineno}: {text}")
-    if (found := dropout.certain(tree)) is not None:
+    if (found := certain(tree)) is not None:
         raise ProblemInvalid(str(path), f"line {found.line}: {found.sentence}")
 
 

@@ -11,7 +11,7 @@ import ast
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -22,12 +22,77 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from grader.errors import ProblemInvalid
 from grader.formats import needed_packages
-from grader.formats import reference_kernels_sources as sources
 from grader.formats.inside import require_inside
-from grader.formats.reference_kernels_sources import REFERENCE
 from grader.formats.validation_messages import describe
 from grader.model import Problem, problem_id_of
 from sandbox.protocol import wire
+
+# What the files of a reference_kernels problem say of themselves, from their syntax: names, imports, tolerance.  Executes nothing.
+
+REFERENCE, PUBLIC = "reference.py", ("task.py", "utils.py")
+TOLERANCE = {"rtol": 1e-5, "atol": 1e-8}  # make_match_reference's own
+LARGEST_TOLERANCE = 1e300  # for a number that no float holds
+
+
+def parsed_file(path: Path, text: str) -> ast.Module:
+    """The syntax of a file. Raises ProblemInvalid."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) else ""
+        raise ProblemInvalid(str(path), f"{line}is not Python: {error}; fix it") from None
+
+
+def public(trees: Mapping[str, ast.Module]) -> list[str]:
+    """The names of the files that a submission may import: of PUBLIC those that there are, and what they import."""
+    found, waiting = set[str](), [name for name in PUBLIC if name in trees]
+    while waiting:
+        name = waiting.pop()
+        if name != REFERENCE and name not in found:
+            found.add(name)
+            waiting += [other for other in trees if other.removesuffix(".py") in _imported(trees[name])]
+    return sorted(found)
+
+
+def _imported(tree: ast.AST) -> set[str]:
+    """The modules that a file imports anywhere in it, without what follows a dot."""
+    names = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=imported):
+                names |= {one.name.partition(".")[0] for one in imported}
+            case ast.ImportFrom(module=str() as name, level=0):
+                names.add(name.partition(".")[0])
+    return names
+
+
+def defined(tree: ast.Module) -> set[str]:
+    """The names that a file defines at its top level."""
+    names = set()
+    for node in tree.body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Assign(targets=targets):
+                names |= {one.id for one in targets if isinstance(one, ast.Name)}
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names.add(name)
+            case ast.ImportFrom(names=imported) | ast.Import(names=imported):
+                names |= {one.asname or one.name for one in imported}
+    return names
+
+
+def tolerance(tree: ast.Module) -> wire.Tolerance:
+    """What `check_implementation = make_match_reference(ref_kernel, rtol=..., atol=...)` says, to be shown; the check itself decides."""
+    found = dict(TOLERANCE)
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id="check_implementation")], value=ast.Call(keywords=keywords)):
+                for one in keywords:
+                    if one.arg in found and isinstance(one.value, ast.Constant) and isinstance(one.value.value, (int, float)):
+                        found[one.arg] = min(max(one.value.value, 0), LARGEST_TOLERANCE) * 1.0
+    return wire.Tolerance(rtol=found["rtol"], atol=found["atol"], budget_factor=None)
+
 
 NAME = "reference_kernels"
 LAYOUT = "a directory with task.yml, or a yaml with `problems:` that names such"
@@ -150,11 +215,11 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     require_inside(task_path, root, task_path)
     task = _parsed(task_path, _TaskFile)
     texts = {one.name: _text(task_path, one, root) for one in task.files if _is_executed(one, task)}
-    trees = {name: sources.parsed_file(task_path.parent / name, text) for name, text in texts.items()}
+    trees = {name: parsed_file(task_path.parent / name, text) for name, text in texts.items()}
     reference = trees[REFERENCE]
-    if missing := [name for name in FUNCTIONS if name not in (defined := sources.defined(reference))]:
-        raise ProblemInvalid(str(task_path.parent / REFERENCE), _missing_functions(missing, defined))
-    modules = {name: texts[name] for name in sources.public(trees)}
+    if missing := [name for name in FUNCTIONS if name not in (names := defined(reference))]:
+        raise ProblemInvalid(str(task_path.parent / REFERENCE), _missing_functions(missing, names))
+    modules = {name: texts[name] for name in public(trees)}
     name = task_path.resolve().parent.name
     problem_id = problem_id_of(name)
     spec = replace(_spec(problem_id, task, texts, reference), modules=modules)
@@ -175,7 +240,7 @@ def _spec(problem_id: str, task: _TaskFile, texts: dict[str, str], reference: as
         inputs=(),
         outputs=(),
         workloads=workloads,
-        tolerance=sources.tolerance(reference),
+        tolerance=tolerance(reference),
         reference=json.dumps(texts, sort_keys=True),
         axes=tuple(axis for axis in workloads[0].axes if axis in common)[:AXIS_LIMIT],
         trial_s=min(LONGEST_TRIAL_S, float(task.test_timeout)),

@@ -22,10 +22,8 @@ from grader.errors import CompetitionNotFound, ProblemInvalid, ProblemNotFound
 from grader.formats import formats
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
 from grader.model import Competition, Phase, Problem, Ranking, ScoreKind, TieRule, Visibility
-from grader.problems.competition_file import CompetitionFile, Secret
-from grader.problems.competition_messages import key_of, sentence
+from grader.problems.competition_file import CompetitionFile, Secret, key_of, line_of, sentence
 from grader.problems.store import Problems
-from grader.problems.toml_locations import line_of
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind
 from sandbox.protocol.rule import rule_of

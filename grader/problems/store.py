@@ -2,22 +2,184 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from grader.errors import ProblemInvalid, ProblemNotFound
 from grader.formats import detect_format, expected_layouts
 from grader.formats import formats as known_formats
 from grader.formats.adjustments import UNCHANGED, Adjustments
 from grader.formats.inside import own_directory
-from grader.model import ID_LIMIT_CHARS, Problem
-from grader.problems.adjusted import AdjustedSet, load_adjusted
-from grader.problems.candidates import ImportCandidate, candidates
+from grader.model import ID_LIMIT_CHARS, Problem, problem_id_of
 from grader.problems.kept import KeptProblems, Report, log_unreadable
-from grader.problems.renaming import distinct_names, is_prefix, with_prefix
+
+# Reads problems with what an import changes in them.  Executes nothing.
+
+
+def load_adjusted(plug_in: ModuleType, path: Path, *, root: Path | None, adjustments: Adjustments, precision: str | None = None) -> Problem:
+    """Read the problem at path. ProblemInvalid also where its format does not take the adjustments."""
+    options: dict[str, Any] = {"root": root}
+    if adjustments.any:
+        if not _adjustable(plug_in):
+            taking = ", ".join(one.NAME for one in known_formats().values() if _adjustable(one))
+            options_text = "--set, --tolerance, --allow-lower-precision and --keep-weights"
+            raise ProblemInvalid(str(path), f"{options_text} are for the format {taking}; edit this problem's own files")
+        options["adjustments"] = adjustments
+    problem: Problem = plug_in.load(path, **options) if precision is None else plug_in.load(path, precision, **options)
+    return problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdjustedSet:
+    """The adjustments of several files: of the constants that are to be set, each file has its own."""
+
+    adjustments: Adjustments
+    by_file: Mapping[Path, frozenset[str]]
+
+    @classmethod
+    def of(cls, top: Path, paths: Sequence[Path], formats: Mapping[str, ModuleType], adjustments: Adjustments) -> AdjustedSet:
+        """Look which file has which constant; ProblemInvalid where one is in none of several. A single file says itself what it lacks."""
+        if not adjustments.constants or len(paths) < 2:
+            return cls(adjustments=adjustments, by_file={})
+        by_file = {path: _names(path, formats) for path in paths}
+        known = frozenset().union(*by_file.values())
+        if unknown := [name for name in adjustments.constants if name not in known]:
+            there = ", ".join(sorted(known)) or "none"
+            raise ProblemInvalid(str(top), f"no file here assigns a constant {unknown[0]!r} at its top level; the constants are: {there}")
+        return cls(adjustments=adjustments, by_file=by_file)
+
+    def of_file(self, path: Path) -> Adjustments:
+        """The adjustments without the constants that this file, one of several, does not have."""
+        if (own := self.by_file.get(path)) is None:
+            return self.adjustments
+        return replace(self.adjustments, constants={name: value for name, value in self.adjustments.constants.items() if name in own})
+
+
+def constants_of(problem_format: ModuleType, path: Path) -> dict[str, str]:
+    """The constants of the problem at path that can be set, with their values; none where its format has no such thing."""
+    try:
+        return dict(problem_format.settable(path)) if _adjustable(problem_format) else {}
+    except ProblemInvalid:  # reported when it is loaded
+        return {}
+
+
+def _names(path: Path, formats: Mapping[str, ModuleType]) -> frozenset[str]:
+    plug_in = detect_format(path, formats)
+    return frozenset() if plug_in is None else frozenset(constants_of(plug_in, path))
+
+
+def _adjustable(plug_in: ModuleType) -> bool:
+    return bool(getattr(plug_in, "ACCEPTS_ADJUSTMENTS", False))
+
+
+# Gives imported problems ids of their own: by a prefix, or by their directories' names where two of one import have the same id.
+
+_PREFIX = re.compile(r"[a-z][a-z0-9_]{0,31}")
+
+
+def is_prefix(text: str) -> bool:
+    """Whether ids may begin with this text: lower case letters, digits and `_`, first a letter, at most 32 characters."""
+    return _PREFIX.fullmatch(text) is not None
+
+
+def with_prefix(problem: Problem, prefix: str) -> Problem:
+    """The same problem under the id PREFIX_ID. The digest follows: a submission is to one problem of one id.
+
+    ValueError where the id would be too long.
+    """
+    problem_id = f"{prefix.rstrip('_')}_{problem.problem_id}"
+    if len(problem_id) > ID_LIMIT_CHARS:
+        raise ValueError(f"has the id {problem_id!r}, which is over {ID_LIMIT_CHARS} characters; take a shorter prefix")
+    digest = hashlib.sha256(json.dumps([problem.digest, problem_id]).encode()).hexdigest()
+    return replace(problem, problem_id=problem_id, spec=replace(problem.spec, problem_id=problem_id, digest=digest))
+
+
+def distinct_names(paths: Sequence[Path]) -> list[str]:
+    """For each path the name of the nearest directory by which it differs from all others, as part of an id; [] where there is none."""
+    parents = [tuple(reversed(path.absolute().parts[:-1])) for path in paths]
+    for names in zip(*parents, strict=False):
+        slugs = [problem_id_of(name)[:32] for name in names]
+        if len(set(slugs)) == len(slugs) and all(is_prefix(slug) for slug in slugs):
+            return slugs
+    return []
+
+
+# Finds what may be problems at or below a path, each once.  Opens files only to look whether a format knows them.
+
+_SKIPPED = ("__pycache__",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportCandidate:
+    """What may be a problem. named_in: the list that names it; reason: why it can't be one, where that is known already."""
+
+    path: Path
+    named_in: Path | None = None
+    reason: str = ""
+
+
+def candidates(path: Path, formats: Mapping[str, ModuleType]) -> Iterator[ImportCandidate]:
+    """What a format takes for its own, what a list names that a format knows, and path itself where it is a file.
+
+    A list and its directory may name the same problem; it comes once. A list that is wrong is a candidate with a reason.
+    """
+    seen: set[Path] = set()
+    for one in _walk(path, formats, asked=True):
+        resolved = _resolved(one.path)
+        if resolved not in seen:
+            seen.add(resolved)
+            yield one
+
+
+def _walk(path: Path, formats: Mapping[str, ModuleType], *, asked: bool) -> Iterator[ImportCandidate]:
+    listed = list(_listed(path, formats))
+    yield from listed
+    if detect_format(path, formats) is not None or (asked and not listed and path.is_file()):
+        yield ImportCandidate(path=path)
+    elif path.is_dir() and (asked or not path.is_symlink()):
+        try:
+            children = sorted(path.iterdir(), key=_natural)
+        except OSError as error:
+            yield ImportCandidate(path=path, reason=f"can't be read: {error.strerror}; check its permissions")
+            return
+        for below in children:
+            if not below.name.startswith(".") and below.name not in _SKIPPED:
+                yield from _walk(below, formats, asked=False)
+
+
+def _listed(path: Path, formats: Mapping[str, ModuleType]) -> Iterator[ImportCandidate]:
+    """What the sets and lists at path name."""
+    for plug_in in formats.values():
+        if not hasattr(plug_in, "members"):
+            continue
+        try:
+            for member in plug_in.members(path):
+                yield ImportCandidate(path=member, named_in=path)
+        except ProblemInvalid as invalid:
+            yield ImportCandidate(path=path, reason=invalid.message)
+        except OSError as error:
+            yield ImportCandidate(path=path, reason=f"can't be read: {error.strerror}; check its permissions")
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError):  # links in a circle, a name with NUL
+        return path.absolute()
+
+
+def _natural(path: Path) -> tuple[int, str]:
+    """2_x before 10_x."""
+    number = path.name.split("_", 1)[0]
+    return (int(number) if number.isdecimal() and len(number) < 10 else 0, path.name)
+
 
 LISTED_COUNT = 20  # names in an error
 _UNREADABLE = "can't be read: what was imported is damaged, or of another version; import it again"
