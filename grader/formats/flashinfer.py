@@ -81,7 +81,7 @@ def find(path: Path, key: str, *, limit_bytes: int = TOTAL_LIMIT_BYTES) -> Store
             raise SafetensorsInvalid("is not a safetensors file; if it is a pointer of git LFS, fetch what it points to by `git lfs pull`")
         try:
             entry = json.loads(file.read(count))[key]
-            begin, end = (8 + count + int(one) for one in entry["data_offsets"])
+            begin, end = (8 + count + int(offset) for offset in entry["data_offsets"])
             dtype, shape = DTYPES[entry["dtype"]], tuple(int(size) for size in entry["shape"])
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise SafetensorsInvalid(f"has no tensor {key!r} of a known dtype ({type(error).__name__}: {error}); fix tensor_key") from None
@@ -96,8 +96,8 @@ def find(path: Path, key: str, *, limit_bytes: int = TOTAL_LIMIT_BYTES) -> Store
             raise SafetensorsInvalid(f"says of {key!r} that {end - begin} bytes are of the shape {list(shape)}; fetch it again")
         file.seek(begin)
         digest = hashlib.sha256()
-        while begin + (left := end - file.tell()) > begin:
-            digest.update(file.read(min(left, 1 << 20)))
+        while begin + (remaining := end - file.tell()) > begin:
+            digest.update(file.read(min(remaining, 1 << 20)))
     return StoredTensor(dtype=dtype, shape=shape, begin=begin, end=end, digest=digest.hexdigest())
 
 
@@ -113,16 +113,19 @@ _ATOM = re.compile(r"^[\f\ufeff]*+def[ \t]++(\w++)[ \t]*+\(|\blambda\b|[(\[{)\]}
 _DIRECTIVE = re.compile(r"^[ \t]*(?://|#)[ \t]*grader:[^\n]*\bdestination=(true|false)\b", re.MULTILINE)
 
 
-def with_calling_convention(spec: wire.ProblemSpec, new: NewSubmission) -> wire.ProblemSpec:
+def with_calling_convention(spec: wire.ProblemSpec, new_submission: NewSubmission) -> wire.ProblemSpec:
     """The spec as a submission's entry takes it. A raw CUDA entry has its own convention: it always gets its outputs."""
-    if new.language == "cuda":
+    if new_submission.language == "cuda":
         return spec
-    for source in new.sources:
+    for source in new_submission.sources:
         if (match := _DIRECTIVE.search(source.content)) is not None:
             return dataclasses.replace(spec, convention=wire.Convention.DESTINATION) if match[1] == "true" else spec
-    if new.language != "python":
+    if new_submission.language != "python":
         return spec
-    entry, texts = new.entry or spec.entry, [one.content for one in new.sources if one.path.endswith(".py")]
+    entry, texts = (
+        new_submission.entry or spec.entry,
+        [source_file.content for source_file in new_submission.sources if source_file.path.endswith(".py")],
+    )
     main = next((text for text in texts if _entry(text, entry) is not None), "")  # the first file with an entry is the main file
     return with_destination(spec, main, entry)
 
@@ -138,7 +141,7 @@ def with_destination(spec: wire.ProblemSpec, source: str, entry: str) -> wire.Pr
     names = [re.sub(r"\W.*", "", text, flags=re.DOTALL) for text, _ in positional]
     returned, all_of = len(spec.inputs), len(spec.inputs) + len(spec.outputs)
     needed = sum(not has_default for _, has_default in positional)
-    named = names[returned:all_of] == [one.name for one in spec.outputs]
+    named = names[returned:all_of] == [output.name for output in spec.outputs]
     if needed <= all_of <= len(names) and (needed > returned or named):
         return dataclasses.replace(spec, convention=wire.Convention.DESTINATION)
     return spec
@@ -220,12 +223,12 @@ def files_of(path: Path) -> DefinitionFiles | None:
         return DefinitionFiles(definition=directory / DEFINITION, root=directory, sol=True, root_of_set=directory)
     if path.suffix != ".json" or not path.is_file():
         return None
-    root = next((one.parent for one in path.parents if one.name == DEFINITIONS and is_trace_set(one.parent)), None)
+    root = next((parent.parent for parent in path.parents if parent.name == DEFINITIONS and is_trace_set(parent.parent)), None)
     return None if root is None else DefinitionFiles(definition=path, root=root, sol=False, root_of_set=root)
 
 
 def is_trace_set(path: Path) -> bool:
-    """Whether a trace set lies at path: other directories called `definitions` hold other things."""
+    """Return whether a trace set lies at path: other directories called `definitions` hold other things."""
     return (path / DEFINITIONS).is_dir() and (path / WORKLOADS).is_dir()
 
 
@@ -245,7 +248,7 @@ KINDS = ("const", "var", "expr", "random", "scalar", "safetensors", "custom")  #
 
 
 def matches(path: Path) -> bool:
-    """Whether a problem of this format lies at path: a directory of SOL's, or a definition of a trace set."""
+    """Return whether a problem of this format lies at path: a directory of SOL's, or a definition of a trace set."""
     return files_of(path) is not None
 
 
@@ -270,14 +273,14 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
         raise ProblemInvalid(str(rows), "has no workload; add a line")
     problem_id = problem_id_of(definition.name)
     spec = _spec(problem_id, definition, workloads)
-    others = [one for one in languages() if one != "python"] if spec.axes and _is_plain(definition) else []
+    compiled = [language for language in languages() if language != "python"] if spec.axes and _is_plain(definition) else []
     return Problem(
-        problem_id=problem_id, title=definition.name, languages=("python", *others), spec=spec, statement=definition.description or ""
+        problem_id=problem_id, title=definition.name, languages=("python", *compiled), spec=spec, statement=definition.description or ""
     )
 
 
 def warnings(problem: Problem) -> tuple[str, ...]:
-    """What to tell those who import it."""
+    """Return what to tell those who import it."""
     return emulated_sizes.warnings(problem)
 
 
@@ -289,9 +292,11 @@ def unusable(problem: Problem) -> str:
 def _for_devices(definition: schema.Definition, workloads: tuple[wire.Workload, ...]) -> tuple[wire.Workload, ...]:
     """Each for the devices that it is small enough for."""
     tensors = (*definition.inputs.values(), *definition.outputs.values())
-    elements = {one.workload_id: sum(math.prod(_shape(tensor, one.axes)) for tensor in tensors) for one in workloads}
+    elements = {workload.workload_id: sum(math.prod(_shape(tensor, workload.axes)) for tensor in tensors) for workload in workloads}
     everywhere = emulated_sizes.for_emulated(elements)
-    return tuple(dataclasses.replace(one, device_kind=emulated_sizes.device_kind(one.workload_id, everywhere)) for one in workloads)
+    return tuple(
+        dataclasses.replace(workload, device_kind=emulated_sizes.device_kind(workload.workload_id, everywhere)) for workload in workloads
+    )
 
 
 def _definition(files: DefinitionFiles) -> schema.Definition:
@@ -317,16 +322,16 @@ def _workloads(files: DefinitionFiles, path: Path, definition: schema.Definition
     lines = [(number, line) for number, line in enumerate(_text(path).split("\n"), 1) if line.strip()]
     if len(lines) > ROW_LIMIT:
         raise ProblemInvalid(str(path), f"has {len(lines)} workloads; keep at most {ROW_LIMIT}")
-    seen, left = set[str](), Left()
+    workload_ids, budget = set[str](), Left()
     for number, line in lines:
         place = f"{path}:{number}"
         try:
             row = schema.workload(json.loads(line), definition.name)
             workload_id = row.uuid if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", row.uuid) else f"line-{number}"
-            if workload_id in seen:
+            if workload_id in workload_ids:
                 raise ValueError(f"uuid: {row.uuid!r} is there twice; change one")
-            seen.add(workload_id)
-            yield _workload(files, definition, row, workload_id, left)
+            workload_ids.add(workload_id)
+            yield _workload(files, definition, row, workload_id, budget)
         except json.JSONDecodeError as error:
             raise ProblemInvalid(place, f"is not JSON: {error.msg} at column {error.colno}") from None
         except ValidationError as error:
@@ -336,7 +341,7 @@ def _workloads(files: DefinitionFiles, path: Path, definition: schema.Definition
 
 
 def _workload(
-    files: DefinitionFiles, definition: schema.Definition, row: schema.WorkloadSchema, workload_id: str, left: Left
+    files: DefinitionFiles, definition: schema.Definition, row: schema.WorkloadSchema, workload_id: str, budget: Left
 ) -> wire.Workload:
     var = {name for name, axis in definition.axes.items() if axis.type == "var"}
     if set(row.axes) != var:
@@ -347,19 +352,19 @@ def _workload(
         sizes = definition.sizes(row.axes)
     except ExpressionInvalid as wrong:
         raise ValueError(f"axes: {wrong}") from None
-    total = sum(_bytes(one, sizes) for one in (*definition.inputs.values(), *definition.outputs.values()))
+    total = sum(_bytes(tensor, sizes) for tensor in (*definition.inputs.values(), *definition.outputs.values()))
     if total > WORKLOAD_LIMIT_BYTES:
         raise ValueError(f"axes: its tensors take {total} bytes; at most {WORKLOAD_LIMIT_BYTES} can be judged, so make them smaller")
-    inputs = {name: _input(files, definition, row, name, sizes, left) for name in definition.inputs}
-    if not any(one["type"] in ("random", "custom") for one in inputs.values()):
+    inputs = {name: _input(files, definition, row, name, sizes, budget) for name in definition.inputs}
+    if not any(source["type"] in ("random", "custom") for source in inputs.values()):
         raise ValueError("inputs: all of them are fixed, so that an answer could be kept from call to call; make one random")
     rule = _rule(files, definition, row.tolerance)
-    made = {"inputs": inputs, "rule": rule, "custom": definition.custom_inputs_entrypoint, "by_name": files.sol}
+    arguments = {"inputs": inputs, "rule": rule, "custom": definition.custom_inputs_entrypoint, "by_name": files.sol}
     return wire.Workload(
         workload_id=workload_id,
         axes=sizes,
         tolerance=wire.Tolerance(atol=rule["atol"], rtol=rule["rtol"], budget_factor=None),
-        arguments=json.dumps(made, sort_keys=True),
+        arguments=json.dumps(arguments, sort_keys=True),
     )
 
 
@@ -369,7 +374,7 @@ def _input(
     row: schema.WorkloadSchema,
     name: str,
     sizes: dict[str, int],
-    left: Left,
+    budget: Left,
 ) -> dict[str, Any]:
     """Where an input comes from, for the judge. What a workload does not say is random."""
     tensor, describe = definition.inputs[name], row.inputs.get(name, schema.Random(type="random"))
@@ -381,14 +386,14 @@ def _input(
         case schema.Safetensors():
             path = require_inside(files.root / describe.path, files.root_of_set, files.definition)
             try:
-                found = find(path, describe.tensor_key, limit_bytes=left.bytes)
+                stored = find(path, describe.tensor_key, limit_bytes=budget.bytes)
             except (SafetensorsInvalid, OSError, RuntimeError) as wrong:  # the last one: links in a circle
                 raise ValueError(f"inputs.{name}: {path} {wrong}") from None
-            if (found.dtype, found.shape) != (tensor.dtype, _shape(tensor, sizes)):
+            if (stored.dtype, stored.shape) != (tensor.dtype, _shape(tensor, sizes)):
                 expected = f"{tensor.dtype} {list(_shape(tensor, sizes))}"
-                raise ValueError(f"inputs.{name}: {path} has {found.dtype} {list(found.shape)}, and {expected} is expected; fix one")
-            left.bytes -= found.end - found.begin
-            return {**describe.model_dump(), "path": str(path), "begin": found.begin, "end": found.end, "digest": found.digest}
+                raise ValueError(f"inputs.{name}: {path} has {stored.dtype} {list(stored.shape)}, and {expected} is expected; fix one")
+            budget.bytes -= stored.end - stored.begin
+            return {**describe.model_dump(), "path": str(path), "begin": stored.begin, "end": stored.end, "digest": stored.digest}
     return describe.model_dump()
 
 
@@ -408,10 +413,10 @@ def _rule(files: DefinitionFiles, definition: schema.Definition, tolerance: sche
 
 
 def _rule_text(workloads: Sequence[wire.Workload]) -> str:
-    """What counts as right, for people; of workloads with rules of their own a digest of them."""
-    rules = [json.loads(one.arguments)["rule"] for one in workloads]
+    """Return what counts as right, for people; of workloads with rules of their own a digest of them."""
+    rules = [json.loads(workload.arguments)["rule"] for workload in workloads]
     first = rules[0]
-    if any(one != first for one in rules):
+    if any(rule != first for rule in rules):
         digest = hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:8]
         return f"SOL-ExecBench's rule, with tolerances of each workload ({digest})"
     near = (
@@ -426,8 +431,10 @@ def _rule_text(workloads: Sequence[wire.Workload]) -> str:
 def _spec(problem_id: str, definition: schema.Definition, workloads: tuple[wire.Workload, ...]) -> wire.ProblemSpec:
     def tensors(of: dict[str, schema.TensorSchema]) -> tuple[wire.TensorSpec, ...]:
         return tuple(
-            wire.TensorSpec(name=name, dtype=one.dtype, shape=tuple(int(axis) if axis.isdecimal() else axis for axis in one.shape or ()))
-            for name, one in of.items()
+            wire.TensorSpec(
+                name=name, dtype=tensor.dtype, shape=tuple(int(axis) if axis.isdecimal() else axis for axis in tensor.shape or ())
+            )
+            for name, tensor in of.items()
         )
 
     return wire.ProblemSpec(
@@ -448,22 +455,25 @@ def _spec(problem_id: str, definition: schema.Definition, workloads: tuple[wire.
 
 def _digest(problem_id: str, definition: schema.Definition, workloads: tuple[wire.Workload, ...]) -> str:
     def of(workload: wire.Workload) -> dict[str, Any]:
-        made = json.loads(workload.arguments)
+        arguments = json.loads(workload.arguments)
         places = {"path", "begin", "end"}  # where data lies decides nothing
-        return {**made, "inputs": {name: {k: v for k, v in one.items() if k not in places} for name, one in made["inputs"].items()}}
+        return {
+            **arguments,
+            "inputs": {name: {k: v for k, v in source.items() if k not in places} for name, source in arguments["inputs"].items()},
+        }
 
     canonical = {
         "id": problem_id,
         "definition": definition.model_dump(mode="json", include={"axes", "inputs", "outputs", "reference"}),
         "order": [[*definition.axes], [*definition.inputs], [*definition.outputs]],
-        "workloads": [[one.workload_id, one.axes, of(one), one.device_kind] for one in workloads],
+        "workloads": [[workload.workload_id, workload.axes, of(workload), workload.device_kind] for workload in workloads],
     }
     return hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest()
 
 
 def _is_plain(definition: schema.Definition) -> bool:
-    """Whether C++ can take the tensors."""
-    return all(one.dtype in schema.SAFE_DTYPES for one in (*definition.inputs.values(), *definition.outputs.values()))
+    """Return whether C++ can take the tensors."""
+    return all(tensor.dtype in schema.SAFE_DTYPES for tensor in (*definition.inputs.values(), *definition.outputs.values()))
 
 
 def _shape(tensor: schema.TensorSchema, sizes: dict[str, int]) -> tuple[int, ...]:

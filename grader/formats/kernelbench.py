@@ -37,16 +37,16 @@ class NotALiteral(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Assignment:
-    """One place where a constant gets its value. own: the expression is this name's alone; else the value is set after the statement."""
+    """A place where a constant gets its value. alone: the expression is this name's alone; else the value is set after the statement."""
 
     name: str
     value: ast.expr
     statement: ast.stmt
-    own: bool
+    alone: bool
 
     def edit(self, value: str) -> tuple[int, int, int, int, str]:
-        """What to write where: the first line and byte, the last line and byte, and the text."""
-        if self.own:
+        """Return what to write where: the first line and byte, the last line and byte, and the text."""
+        if self.alone:
             assert self.value.end_lineno is not None and self.value.end_col_offset is not None
             return self.value.lineno, self.value.col_offset, self.value.end_lineno, self.value.end_col_offset, value
         assert self.statement.end_lineno is not None and self.statement.end_col_offset is not None
@@ -66,13 +66,13 @@ def literal(text: str) -> str:
 
 def constants(source: str) -> dict[str, str]:
     """The names that can be set, with the text of their values. Raises what `ast.parse` raises."""
-    return {one.name: _shown(one.value) for one in _assignments(ast.parse(source))}
+    return {assignment.name: _shown(assignment.value) for assignment in _assignments(ast.parse(source))}
 
 
 def with_constants(source: str, values: Mapping[str, str]) -> str:
     """The source with these values (as `literal` writes them) for constants that it assigns; other names are ignored."""
     lines = source.encode().split(b"\n")
-    edits = [one.edit(values[one.name]) for one in _assignments(ast.parse(source)) if one.name in values]
+    edits = [assignment.edit(values[assignment.name]) for assignment in _assignments(ast.parse(source)) if assignment.name in values]
     for line, begin, last_line, end, text in sorted(edits, reverse=True):  # from the end, so that earlier positions stay right
         joined = lines[line - 1][:begin] + text.encode() + lines[last_line - 1][end:]
         lines[line - 1 : last_line] = [joined]
@@ -81,25 +81,25 @@ def with_constants(source: str, values: Mapping[str, str]) -> str:
 
 def _assignments(tree: ast.Module) -> list[_Assignment]:
     """The assignments of names that nothing else in the module's own scope binds, such as a loop or an import."""
-    found = [one for statement in tree.body for one in _assigned(statement)]
-    here, bound = Counter(one.name for one in found), Counter(_bound(tree))
-    return [one for one in found if here[one.name] == bound[one.name]]
+    assigned = [assignment for statement in tree.body for assignment in _assigned(statement)]
+    here, bound = Counter(assignment.name for assignment in assigned), Counter(_bound(tree))
+    return [assignment for assignment in assigned if here[assignment.name] == bound[assignment.name]]
 
 
 def _assigned(statement: ast.stmt) -> Iterator[_Assignment]:
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)], value=value) | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-            yield _Assignment(name=name, value=value, statement=statement, own=True)
+            yield _Assignment(name=name, value=value, statement=statement, alone=True)
         case ast.Assign(
             targets=[ast.Tuple(elts=targets) | ast.List(elts=targets)], value=ast.Tuple(elts=values) | ast.List(elts=values)
-        ) if len(targets) == len(values) and not any(isinstance(one, ast.Starred) for one in (*targets, *values)):
+        ) if len(targets) == len(values) and not any(isinstance(element, ast.Starred) for element in (*targets, *values)):
             for target, value in zip(targets, values, strict=True):
                 if isinstance(target, ast.Name):
-                    yield _Assignment(name=target.id, value=value, statement=statement, own=True)
+                    yield _Assignment(name=target.id, value=value, statement=statement, alone=True)
         case ast.Assign(targets=targets, value=value):
             for node in (inner for target in targets for inner in ast.walk(target)):
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                    yield _Assignment(name=node.id, value=value, statement=statement, own=False)
+                    yield _Assignment(name=node.id, value=value, statement=statement, alone=False)
 
 
 def _bound(tree: ast.Module) -> Iterator[str]:
@@ -167,7 +167,7 @@ def _name(node: ast.expr) -> str:
 
 
 def _argument(call: ast.Call) -> ast.expr | None:
-    return call.args[0] if call.args else next((one.value for one in call.keywords if one.arg == "p"), None)
+    return call.args[0] if call.args else next((keyword.value for keyword in call.keywords if keyword.arg == "p"), None)
 
 
 def _value(node: ast.expr | None, names: dict[str, ast.expr], constants: dict[str, ast.expr]) -> float | None:
@@ -183,28 +183,33 @@ def _value(node: ast.expr | None, names: dict[str, ast.expr], constants: dict[st
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:
     """Names that the module sets once."""
-    found: dict[str, ast.expr] = {}
+    values: dict[str, ast.expr] = {}
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
         for target in targets:
             value = getattr(node, "value", None)
             if isinstance(target, ast.Name) and value is not None:
-                found[target.id] = ast.Name(id="") if target.id in found else value
-    return found
+                values[target.id] = ast.Name(id="") if target.id in values else value
+    return values
 
 
 def _model_parameters(tree: ast.Module) -> dict[str, ast.expr]:
-    """What the parameters of Model's __init__ stand for, by get_init_inputs; those of other classes are not known."""
+    """Return what the parameters of Model's __init__ stand for, by get_init_inputs; those of other classes are not known."""
     owners = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    making = [(owner.name, one) for owner in owners for one in owner.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
+    making = [
+        (owner.name, statement)
+        for owner in owners
+        for statement in owner.body
+        if isinstance(statement, ast.FunctionDef) and statement.name == "__init__"
+    ]
     if [name for name, _ in making] != ["Model"]:  # of several classes' parameters one can't tell which is meant
-        return {one.arg: ast.Name(id="") for _, function in making for one in function.args.args}
+        return {argument.arg: ast.Name(id="") for _, function in making for argument in function.args.args}
     arguments = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "get_init_inputs"), None)
     returned = next((node.value for node in ast.walk(arguments) if isinstance(node, ast.Return)), None) if arguments else None
-    given = returned.elts if isinstance(returned, (ast.List, ast.Tuple)) else []
-    names = [one.arg for one in making[0][1].args.args[1:]]
+    elements = returned.elts if isinstance(returned, (ast.List, ast.Tuple)) else []
+    names = [argument.arg for argument in making[0][1].args.args[1:]]
     unknown: dict[str, ast.expr] = {name: ast.Name(id="") for name in names}
-    return {**unknown, **dict(zip(names, given, strict=False))}
+    return {**unknown, **dict(zip(names, elements, strict=False))}
 
 
 NAME = "kernelbench"
@@ -237,7 +242,7 @@ _LOWER_PRECISION = " Lower precision is allowed: half precision or TF32 inside i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
-    """What floating tensors and weights are cast to, and the tolerance that goes with it.
+    """Precision: what floating tensors and weights are cast to, and the tolerance that goes with it.
 
     The budget is for outputs that are small next to atol, where zeros would pass: see `sandbox/judge/references/kernelbench.py`.
     """
@@ -254,7 +259,7 @@ PRECISIONS = {
 
 
 def matches(path: Path) -> bool:
-    """Whether a problem of this format, or what was meant as one, lies at path."""
+    """Return whether a problem of this format, or what was meant as one, lies at path."""
     if path.suffix != ".py" or not path.is_file():
         return False
     try:
@@ -286,30 +291,30 @@ def load(path: Path, precision: str = DEFAULT_PRECISION, *, root: Path | None = 
     )
 
 
-def with_calling_convention(spec: wire.ProblemSpec, new: NewSubmission) -> wire.ProblemSpec:
+def with_calling_convention(spec: wire.ProblemSpec, new_submission: NewSubmission) -> wire.ProblemSpec:
     """The spec as a submission's entry takes it: one that is not a Python class gets the weights as inputs."""
-    return spec if new.language == PYTHON else without_model(spec)
+    return spec if new_submission.language == PYTHON else without_model(spec)
 
 
-def with_description(problem: Problem, found: wire.Described) -> Problem:
+def with_description(problem: Problem, description: wire.Described) -> Problem:
     """The problem with what was learned of its arguments, for people. Its digest stays: the judge learns them again."""
-    spec, compiled = with_arguments(problem.spec, found), compiled_languages()
-    problem = replace(problem, statement=_strides_sentence(found) + problem.statement)
-    if found.obstacle:
-        text = f"Only Python modules can be submitted: the model can't be given to a compiled entry, for {found.obstacle}.\n\n"
+    spec, compiled = with_arguments(problem.spec, description), compiled_languages()
+    problem = replace(problem, statement=_strides_sentence(description) + problem.statement)
+    if description.obstacle:
+        text = f"Only Python modules can be submitted: the model can't be given to a compiled entry, for {description.obstacle}.\n\n"
         return replace(problem, spec=spec, languages=(PYTHON,), statement=text + problem.statement)
     return replace(problem, spec=spec, languages=(PYTHON, *compiled))
 
 
-def _strides_sentence(found: wire.Described) -> str:
-    names = {one.name for one in found.inputs}
-    strides = ", ".join(f"{name} has strides {values}" for name, values in found.strides.items() if name in names)
+def _strides_sentence(description: wire.Described) -> str:
+    names = {tensor.name for tensor in description.inputs}
+    strides = ", ".join(f"{name} has strides {values}" for name, values in description.strides.items() if name in names)
     return f"Inputs that are not contiguous: {strides}, in elements. A raw kernel gets a pointer to the first.\n\n" if strides else ""
 
 
 def compiled_languages() -> tuple[str, ...]:
     """The languages whose entry is a function that gets the weights too."""
-    return tuple(one for one in languages() if one != PYTHON)
+    return tuple(language for language in languages() if language != PYTHON)
 
 
 def settable(path: Path) -> dict[str, str]:
@@ -319,15 +324,15 @@ def settable(path: Path) -> dict[str, str]:
     return constants(source)
 
 
-def adjusted_tolerance(own: wire.Tolerance, adjustments: Adjustments) -> wire.Tolerance:
-    """What counts as right. The budget's floor follows: it must not reject what the wider rule allows, and zeros must stay wrong."""
-    wanted, floor = adjustments.tolerance, own.budget_floor
+def adjusted_tolerance(tolerance: wire.Tolerance, adjustments: Adjustments) -> wire.Tolerance:
+    """Return what counts as right. The budget's floor follows: it must not reject what the wider rule allows, and zeros must stay wrong."""
+    wanted, floor = adjustments.tolerance, tolerance.budget_floor
     if wanted is not None:
         floor = max(floor, min(FLOOR_FACTOR * wanted, LARGEST_FLOOR))
     if adjustments.allow_lower_precision:
         floor = max(floor, LEAST_FLOOR)
-    atol, rtol = (own.atol, own.rtol) if wanted is None else (wanted, wanted)
-    return replace(own, atol=atol, rtol=rtol, budget_floor=floor, allow_lower_precision=adjustments.allow_lower_precision)
+    atol, rtol = (tolerance.atol, tolerance.rtol) if wanted is None else (wanted, wanted)
+    return replace(tolerance, atol=atol, rtol=rtol, budget_floor=floor, allow_lower_precision=adjustments.allow_lower_precision)
 
 
 def _adjusted_source(path: Path, adjustments: Adjustments) -> str:
@@ -335,19 +340,19 @@ def _adjusted_source(path: Path, adjustments: Adjustments) -> str:
     if not adjustments.constants:
         return source
     _parse(path, source)
-    known = constants(source)
-    if unknown := [name for name in adjustments.constants if name not in known]:
-        there = ", ".join(f"{name} = {value}" for name, value in known.items()) or "nothing"
+    known_constants = constants(source)
+    if unknown := [name for name in adjustments.constants if name not in known_constants]:
+        there = ", ".join(f"{name} = {value}" for name, value in known_constants.items()) or "nothing"
         raise ProblemInvalid(str(path), f"assigns no constant {unknown[0]!r} at its top level; it assigns {there}")
     return with_constants(source, adjustments.constants)
 
 
 def _statement(dtype: str, tolerance: wire.Tolerance, adjustments: Adjustments) -> str:
     set_here = ", ".join(f"{name} = {value}" for name, value in adjustments.constants.items())
-    more = (_LOWER_PRECISION if tolerance.allow_lower_precision else "") + (f"\n\nSet at import: {set_here}." if set_here else "")
+    addition = (_LOWER_PRECISION if tolerance.allow_lower_precision else "") + (f"\n\nSet at import: {set_here}." if set_here else "")
     weights = "" if adjustments.keep_weights else _DRAWN_WEIGHTS
     return _STATEMENT.format(
-        weights=weights, dtype=dtype, atol=tolerance.atol, rtol=tolerance.rtol, share=tolerance.budget_floor, more=more
+        weights=weights, dtype=dtype, atol=tolerance.atol, rtol=tolerance.rtol, share=tolerance.budget_floor, more=addition
     )
 
 
@@ -402,9 +407,9 @@ def _check(path: Path, tree: ast.Module) -> None:
         raise ProblemInvalid(str(path), f"has no class {CLASS}; define `class {CLASS}(nn.Module)` with a method {METHOD}")
     if not _has_method(classes[CLASS], classes):
         raise ProblemInvalid(str(path), f"line {classes[CLASS].lineno}: class {CLASS} has no method {METHOD}; define it")
-    for name, what in ((INPUTS, f"{METHOD} is called with"), (ARGUMENTS, f"{CLASS} is made with")):
+    for name, purpose in ((INPUTS, f"{METHOD} is called with"), (ARGUMENTS, f"{CLASS} is made with")):
         if name not in functions:
-            raise ProblemInvalid(str(path), f"has no function {name}; define it, returning the list of what {what} (it may be empty)")
+            raise ProblemInvalid(str(path), f"has no function {name}; define it, returning the list of what {purpose} (it may be empty)")
         needed = functions[name].args
         if len(needed.posonlyargs) + len(needed.args) > len(needed.defaults) or None in needed.kw_defaults:
             raise ProblemInvalid(str(path), f"line {functions[name].lineno}: {name} takes arguments; it is called without any")
@@ -412,21 +417,21 @@ def _check(path: Path, tree: ast.Module) -> None:
         if (package := _downloader(node)) is not None:
             text = f"imports {package}, whose models are downloaded or are not part of torch; write the model with torch.nn"
             raise ProblemInvalid(str(path), f"line {node.lineno}: {text}")
-    if (found := certain(tree)) is not None:
-        raise ProblemInvalid(str(path), f"line {found.line}: {found.sentence}")
+    if (dropout := certain(tree)) is not None:
+        raise ProblemInvalid(str(path), f"line {dropout.line}: {dropout.sentence}")
 
 
 def _has_method(of: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> bool:
-    """Whether the class, or one of this file that it is made from, defines forward."""
-    seen, waiting = set[str](), [of]
+    """Return whether the class, or one of this file that it is made from, defines forward."""
+    visited, waiting = set[str](), [of]
     while waiting:
-        one = waiting.pop()
-        if one.name in seen:
+        name = waiting.pop()
+        if name.name in visited:
             continue
-        seen.add(one.name)
-        if any(isinstance(node, ast.FunctionDef) and node.name == METHOD for node in one.body):
+        visited.add(name.name)
+        if any(isinstance(node, ast.FunctionDef) and node.name == METHOD for node in name.body):
             return True
-        waiting += [classes[base.id] for base in one.bases if isinstance(base, ast.Name) and base.id in classes]
+        waiting += [classes[base.id] for base in name.bases if isinstance(base, ast.Name) and base.id in classes]
     return False
 
 

@@ -49,8 +49,8 @@ def check(path: Path, problems: Problems) -> list[CompetitionMistake]:
         data = read_toml(path)
     except ProblemInvalid as error:
         return [CompetitionMistake(path=path, message=error.message)]
-    found = dict.fromkeys(_mistakes(path, data, problems))
-    return sorted(found, key=lambda one: one.line or 0)
+    mistakes = dict.fromkeys(_mistakes(path, data, problems))
+    return sorted(mistakes, key=lambda mistake: mistake.line or 0)
 
 
 def _mistakes(path: Path, data: dict[str, Any], problems: Problems) -> Iterator[CompetitionMistake]:
@@ -59,14 +59,16 @@ def _mistakes(path: Path, data: dict[str, Any], problems: Problems) -> Iterator[
     try:
         file = CompetitionFile.model_validate(data, context=FIELDS_ONLY)
     except ValidationError as error:
-        keys = [key_of(one) for one in error.errors()]
-        for key, one in zip(keys, error.errors(), strict=True):
-            yield _mistake(path, key, sentence(key, one))
+        keys = [key_of(details) for details in error.errors()]
+        for key, details in zip(keys, error.errors(), strict=True):
+            yield _mistake(path, key, sentence(key, details))
         wrong = {str(key[0]) for key in keys if key}
         rest = {key: value for key, value in data.items() if key not in wrong}
         spoiled = {key[1] for key in keys if key[:1] == ("secret",) and len(key) > 1}
         places = [place for place in places if (spoiled and place not in spoiled) or "secret" in rest]
-        file = CompetitionFile.model_validate(_STAND_INS | rest | {"secret": [data["secret"][one] for one in places]}, context=FIELDS_ONLY)
+        file = CompetitionFile.model_validate(
+            _STAND_INS | rest | {"secret": [data["secret"][index] for index in places]}, context=FIELDS_ONLY
+        )
         wrong |= _STAND_INS.keys() - rest.keys()
     for disagreement in disagreements(file):
         if not wrong & set(disagreement.keys):
@@ -78,20 +80,20 @@ def _mistakes(path: Path, data: dict[str, Any], problems: Problems) -> Iterator[
 def _of_problems(
     path: Path, file: CompetitionFile, problems: Problems, places: Sequence[int], *, known_baseline: bool
 ) -> Iterator[CompetitionMistake]:
-    """What does not fit the problems that it is about. places: where in the file each of its secrets is."""
-    found: dict[str, Problem] = {}
+    """Yield what does not fit the problems that it is about. places: where in the file each of its secrets is."""
+    by_id: dict[str, Problem] = {}
     for index, problem_id in enumerate(file.problems):
         try:
-            found[problem_id] = problems.get(problem_id)
+            by_id[problem_id] = problems.get(problem_id)
         except ProblemNotFound as error:
             yield _mistake(path, ("problems", index), str(error))
             continue
-        if known_baseline and (text := check_baseline(file, found[problem_id])):
+        if known_baseline and (text := check_baseline(file, by_id[problem_id])):
             yield _mistake(path, ("problems", index), text)
     for index, secret in zip(places, file.secret, strict=True):
-        if secret.problem in found:
+        if secret.problem in by_id:
             try:
-                secret_workloads(secret, found[secret.problem], "", 0, file.secret_seed)
+                secret_workloads(secret, by_id[secret.problem], "", 0, file.secret_seed)
             except SecretInvalid as error:
                 yield _mistake(path, ("secret", index, error.key), str(error))
 
@@ -155,13 +157,13 @@ def template(name: str, problems: Sequence[Problem], now: datetime, seed: str, p
         path=path,
         name=_quoted(name),
         title=_quoted(name[:1].upper() + name[1:]),
-        problems=f"[{', '.join(_quoted(one.problem_id) for one in problems)}]",
+        problems=f"[{', '.join(_quoted(problem.problem_id) for problem in problems)}]",
         start=start.isoformat(),
         freeze=(end - timedelta(hours=1)).isoformat(),
         end=end.isoformat(),
         seed=seed,
     )
-    return text + "".join(_secret(one, seed) for one in problems)
+    return text + "".join(_secret(problem, seed) for problem in problems)
 
 
 def _secret(problem: Problem, seed: str) -> str:
@@ -176,7 +178,7 @@ def _secret(problem: Problem, seed: str) -> str:
         )
     except SecretInvalid:
         return ""
-    shown = ", ".join(f"{axis} = {{ low = {one['low']}, high = {one['high']} }}" for axis, one in axes.items())
+    shown = ", ".join(f"{axis} = {{ low = {bounds['low']}, high = {bounds['high']} }}" for axis, bounds in axes.items())
     return _SECRET.format(problem=_quoted(problem.problem_id), axes=shown)
 
 

@@ -1,4 +1,4 @@
-"""What `competition.toml` may say, key by key.  No message quotes what is secret."""
+"""Schema of `competition.toml`, key by key.  No message quotes what is secret."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def line_of(path: Path, key: tuple[str | int, ...]) -> int | None:
     if not key:
         return None
     first, begin, end = str(key[0]), 0, len(lines)
-    headers = [index for index, line in enumerate(lines) if re.match(r"\s*\[", line)]
+    headers = [index for index, text in enumerate(lines) if re.match(r"\s*\[", text)]
     tables = [index for index in headers if re.match(rf"\s*\[\[\s*{re.escape(first)}\s*\]\]", lines[index])]
     if len(key) > 1 and isinstance(key[1], int) and key[1] < len(tables):
         begin = tables[key[1]]
         end = next((index for index in headers if index > begin and not _below(lines[index], first)), len(lines))
-        found = _set_in(lines, begin + 1, end, str(key[2])) if len(key) > 2 else None
-        return begin + 1 if found is None else found
+        line = _set_in(lines, begin + 1, end, str(key[2])) if len(key) > 2 else None
+        return begin + 1 if line is None else line
     return _set_in(lines, 0, headers[0] if headers else len(lines), first)
 
 
 def _below(header: str, table: str) -> bool:
-    """Whether a header goes on with the table: `[secret.axes]` is of the `[[secret]]` before it."""
+    """Return whether a header goes on with the table: `[secret.axes]` is of the `[[secret]]` before it."""
     return re.match(rf"\s*\[\s*{re.escape(table)}\.", header) is not None
 
 
@@ -103,7 +103,7 @@ _Size = Annotated[
 
 
 class Secret(_StrictSecretTable):
-    """One or more workloads of a problem that are never disclosed. What is left out is as the problem has it."""
+    """Workloads of a problem that are never disclosed. What is left out is as the problem has it."""
 
     problem: str
     axes: dict[str, _Size] = Field(min_length=1, max_length=16)
@@ -145,10 +145,10 @@ class CompetitionFile(_StrictSecretTable):
 
     @model_validator(mode="after")
     def _agrees(self, info: ValidationInfo) -> CompetitionFile:
-        """What keys say of each other; left to the caller where the context is FIELDS_ONLY."""
+        """Return what keys say of each other; left to the caller where the context is FIELDS_ONLY."""
         if info.context != FIELDS_ONLY:
-            for one in disagreements(self):
-                raise ValueError(one.message)
+            for disagreement in disagreements(self):
+                raise ValueError(disagreement.message)
         return self
 
 
@@ -174,14 +174,14 @@ def disagreements(file: CompetitionFile) -> Iterator[Disagreement]:
     if devices.EMULATED in file.devices and file.baseline != "eager":
         text = f"'baseline' is {file.baseline!r}, which the emulated device does not have; take 'eager'"
         yield Disagreement(keys=("baseline", "devices"), message=text)
-    for one in file.secret:
-        if one.problem not in file.problems:
-            text = f"'secret' is of {one.problem!r}, which is not in 'problems'; add it there"
+    for table in file.secret:
+        if table.problem not in file.problems:
+            text = f"'secret' is of {table.problem!r}, which is not in 'problems'; add it there"
             yield Disagreement(keys=("secret", "problems"), message=text)
     if file.secret and not file.secret_seed:
         text = "'secret_seed' is missing, which keeps the secret workloads; write 32 hex digits, such as `openssl rand -hex 16` prints"
         yield Disagreement(keys=("secret_seed",), message=text)
-    counts = [sum(one.count for one in file.secret if one.problem == problem) for problem in file.problems]
+    counts = [sum(table.count for table in file.secret if table.problem == problem) for problem in file.problems]
     if max(counts) > _SECRET_LIMIT:
         text = f"'secret' makes more than {_SECRET_LIMIT} workloads of one problem; leave some out"
         yield Disagreement(keys=("secret", "problems"), message=text)
@@ -234,7 +234,7 @@ def key_of(mistake: ErrorDetails) -> TomlKey:
 
 
 def sentence(key: TomlKey, mistake: ErrorDetails) -> str:
-    """One mistake with its remedy, without its key."""
+    """Return a mistake with its remedy, without its key."""
     text = "is missing" if mistake["type"] == "missing" else describe(mistake, CompetitionFile)
     remedy = _remedy(key)
     return text if ";" in text or not remedy else f"{text}; {remedy}"

@@ -28,7 +28,7 @@ def load_adjusted(plug_in: ModuleType, path: Path, *, root: Path | None, adjustm
     options: dict[str, Any] = {"root": root}
     if adjustments.any:
         if not _adjustable(plug_in):
-            taking = ", ".join(one.NAME for one in known_formats().values() if _adjustable(one))
+            taking = ", ".join(module.NAME for module in known_formats().values() if _adjustable(module))
             options_text = "--set, --tolerance, --allow-lower-precision and --keep-weights"
             raise ProblemInvalid(str(path), f"{options_text} are for the format {taking}; edit this problem's own files")
         options["adjustments"] = adjustments
@@ -49,17 +49,17 @@ class AdjustedSet:
         if not adjustments.constants or len(paths) < 2:
             return cls(adjustments=adjustments, by_file={})
         by_file = {path: _names(path, formats) for path in paths}
-        known = frozenset().union(*by_file.values())
-        if unknown := [name for name in adjustments.constants if name not in known]:
-            there = ", ".join(sorted(known)) or "none"
+        names = frozenset().union(*by_file.values())
+        if unknown := [name for name in adjustments.constants if name not in names]:
+            there = ", ".join(sorted(names)) or "none"
             raise ProblemInvalid(str(top), f"no file here assigns a constant {unknown[0]!r} at its top level; the constants are: {there}")
         return cls(adjustments=adjustments, by_file=by_file)
 
     def of_file(self, path: Path) -> Adjustments:
         """The adjustments without the constants that this file, one of several, does not have."""
-        if (own := self.by_file.get(path)) is None:
+        if (names := self.by_file.get(path)) is None:
             return self.adjustments
-        return replace(self.adjustments, constants={name: value for name, value in self.adjustments.constants.items() if name in own})
+        return replace(self.adjustments, constants={name: value for name, value in self.adjustments.constants.items() if name in names})
 
 
 def constants_of(problem_format: ModuleType, path: Path) -> dict[str, str]:
@@ -85,7 +85,7 @@ _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
 def is_prefix(text: str) -> bool:
-    """Whether ids may begin with this text: lower case letters, digits and `_`, first a letter, at most 32 characters."""
+    """Return whether ids may begin with this text: lower case letters, digits and `_`, first a letter, at most 32 characters."""
     return _PREFIX.fullmatch(text) is not None
 
 
@@ -118,7 +118,7 @@ _SKIPPED = ("__pycache__",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportCandidate:
-    """What may be a problem. named_in: the list that names it; reason: why it can't be one, where that is known already."""
+    """File or directory that may be a problem. named_in: the list that names it; reason: why it can't be one, where known already."""
 
     path: Path
     named_in: Path | None = None
@@ -126,24 +126,24 @@ class ImportCandidate:
 
 
 def candidates(path: Path, formats: Mapping[str, ModuleType]) -> Iterator[ImportCandidate]:
-    """What a format takes for its own, what a list names that a format knows, and path itself where it is a file.
+    """Yield what a format takes for its own, what a list names that a format knows, and path itself where it is a file.
 
     A list and its directory may name the same problem; it comes once. A list that is wrong is a candidate with a reason.
     """
-    seen: set[Path] = set()
-    for one in _walk(path, formats, asked=True):
-        resolved = _resolved(one.path)
-        if resolved not in seen:
-            seen.add(resolved)
-            yield one
+    visited: set[Path] = set()
+    for candidate in _walk(path, formats, explicit=True):
+        resolved = _resolved(candidate.path)
+        if resolved not in visited:
+            visited.add(resolved)
+            yield candidate
 
 
-def _walk(path: Path, formats: Mapping[str, ModuleType], *, asked: bool) -> Iterator[ImportCandidate]:
+def _walk(path: Path, formats: Mapping[str, ModuleType], *, explicit: bool) -> Iterator[ImportCandidate]:
     listed = list(_listed(path, formats))
     yield from listed
-    if detect_format(path, formats) is not None or (asked and not listed and path.is_file()):
+    if detect_format(path, formats) is not None or (explicit and not listed and path.is_file()):
         yield ImportCandidate(path=path)
-    elif path.is_dir() and (asked or not path.is_symlink()):
+    elif path.is_dir() and (explicit or not path.is_symlink()):
         try:
             children = sorted(path.iterdir(), key=_natural)
         except OSError as error:
@@ -151,11 +151,11 @@ def _walk(path: Path, formats: Mapping[str, ModuleType], *, asked: bool) -> Iter
             return
         for below in children:
             if not below.name.startswith(".") and below.name not in _SKIPPED:
-                yield from _walk(below, formats, asked=False)
+                yield from _walk(below, formats, explicit=False)
 
 
 def _listed(path: Path, formats: Mapping[str, ModuleType]) -> Iterator[ImportCandidate]:
-    """What the sets and lists at path name."""
+    """Yield what the sets and lists at path name."""
     for plug_in in formats.values():
         if not hasattr(plug_in, "members"):
             continue
@@ -206,10 +206,10 @@ class Problems:
         for root in roots:
             if not root.is_dir() and not store._format(root):
                 raise ProblemInvalid(str(root), "is not a directory; name a problem's directory or file, or a directory that holds such")
-            found = [root] if store._format(root) else [path for path in sorted(root.iterdir()) if path.is_dir() and store._format(path)]
-            if not found:
+            paths = [root] if store._format(root) else [path for path in sorted(root.iterdir()) if path.is_dir() and store._format(path)]
+            if not paths:
                 raise ProblemInvalid(str(root), "holds no problem; a native one is a directory with problem.toml and reference.py")
-            for path in found:
+            for path in paths:
                 store.add(path, root if root.is_dir() and not path.is_symlink() else None)
         return store
 
@@ -236,11 +236,11 @@ class Problems:
 
     def get(self, problem_id: str) -> Problem:
         """The problem of that id, or ProblemNotFound."""
-        found = self._by_id.get(problem_id) or self._pinned.get(problem_id) or self._imported().get(problem_id)
-        if found is None:
+        problem = self._by_id.get(problem_id) or self._pinned.get(problem_id) or self._imported().get(problem_id)
+        if problem is None:
             fault = _UNREADABLE if self._kept is not None and problem_id in self._kept.unreadable() else ""
-            raise ProblemNotFound(problem_id, _nearest(problem_id, [one.problem_id for one in self.all()]), fault)
-        return found
+            raise ProblemNotFound(problem_id, _nearest(problem_id, [problem.problem_id for problem in self.all()]), fault)
+        return problem
 
     def by_digest(self, digest: str) -> Problem | None:
         """The problem of that digest, if it is still here."""
@@ -248,8 +248,8 @@ class Problems:
 
     def all(self) -> tuple[Problem, ...]:
         """Every problem, by id."""
-        found = {**self._imported(), **self._pinned, **self._by_id}
-        return tuple(found[key] for key in sorted(found))
+        by_id = {**self._imported(), **self._pinned, **self._by_id}
+        return tuple(by_id[key] for key in sorted(by_id))
 
     def _imported(self) -> Mapping[str, Problem]:
         return {} if self._kept is None else self._kept.now()
@@ -258,16 +258,16 @@ class Problems:
         return detect_format(path, self._formats)
 
 
-def _nearest(wanted: str, known: Iterable[str]) -> list[str]:
+def _nearest(wanted: str, problem_ids: Iterable[str]) -> list[str]:
     """The names of at most LISTED_COUNT problems, those most like the one that was asked for first."""
-    names = sorted(known)
+    names = sorted(problem_ids)
     alike = get_close_matches(wanted[:ID_LIMIT_CHARS], names, n=LISTED_COUNT)
-    return [*alike, *(one for one in names if one not in alike)][:LISTED_COUNT]
+    return [*alike, *(name for name in names if name not in alike)][:LISTED_COUNT]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What became of one path of an import: the problem that it holds, or why it is none.
+    """Result of one path of an import: the problem that it holds, or the reason that it holds none.
 
     replaced: another one had its id. same_as: the path of this import that holds the same problem. unusable: why no judge here can run it.
     """
@@ -282,7 +282,7 @@ class Imported:
 
     @property
     def fresh(self) -> bool:
-        """Whether it holds a problem that no earlier path of the import held."""
+        """Return whether it holds a problem that no earlier path of the import held."""
         return self.problem is not None and self.same_as is None
 
 
@@ -299,18 +299,18 @@ def import_all(
     What is wrong is an Imported with a reason, and the others go on. ProblemInvalid where path is not there, an argument is not known, or
     no file has a constant that is to be set.
     """
-    known = known_formats()
-    formats = known if format_name is None else {format_name: known[format_name]} if format_name in known else {}
+    by_name = known_formats()
+    formats = by_name if format_name is None else {format_name: by_name[format_name]} if format_name in by_name else {}
     if not formats:
-        raise ProblemInvalid(str(path), f"format {format_name!r} is not known; take one of: {', '.join(known)}")
+        raise ProblemInvalid(str(path), f"format {format_name!r} is not known; take one of: {', '.join(by_name)}")
     if prefix and not is_prefix(prefix):
         raise ProblemInvalid(str(path), f"prefix {prefix!r} can't begin an id; write lower case letters, digits and '_', first a letter")
     if not _exists(path):
         raise ProblemInvalid(str(path), "does not exist; check the path")
     listed = list(candidates(path, formats))
-    wanted = AdjustedSet.of(path, [one.path for one in listed], formats, adjustments)
-    found = [_import(one, formats, precision, own_directory(path), wanted.of_file(one.path)) for one in listed]
-    yield from _named_apart(found, prefix)
+    wanted = AdjustedSet.of(path, [candidate.path for candidate in listed], formats, adjustments)
+    imports = [_import(candidate, formats, precision, own_directory(path), wanted.of_file(candidate.path)) for candidate in listed]
+    yield from _named_apart(imports, prefix)
 
 
 def _import(
@@ -340,45 +340,47 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _named_apart(found: Sequence[Imported], prefix: str) -> Iterator[Imported]:
+def _named_apart(imports: Sequence[Imported], prefix: str) -> Iterator[Imported]:
     """Every problem under an id of its own: where several have the same, the names of their directories go in front."""
     by_id: dict[str, dict[str, Imported]] = {}
-    for one in found:
-        if one.problem is not None:
-            by_id.setdefault(one.problem.problem_id, {}).setdefault(one.problem.digest, one)
+    for imported in imports:
+        if imported.problem is not None:
+            by_id.setdefault(imported.problem.problem_id, {}).setdefault(imported.problem.digest, imported)
     names = {
-        one.path: name
+        first_import.path: name
         for alike in by_id.values()
         if len(alike) > 1
-        for one, name in zip(alike.values(), distinct_names([one.path for one in alike.values()]), strict=False)
+        for first_import, name in zip(
+            alike.values(), distinct_names([imported_value.path for imported_value in alike.values()]), strict=False
+        )
     }
-    done: dict[Path, Imported] = {}
-    taken: dict[str, Path] = {}
-    for one in found:
-        if one.problem is None:
-            yield one
+    named: dict[Path, Imported] = {}
+    paths_by_id: dict[str, Path] = {}
+    for imported in imports:
+        if imported.problem is None:
+            yield imported
             continue
-        first = by_id[one.problem.problem_id][one.problem.digest]
-        if first is not one:
-            yield replace(done[first.path], path=one.path, same_as=first.path)
+        first = by_id[imported.problem.problem_id][imported.problem.digest]
+        if first is not imported:
+            yield replace(named[first.path], path=imported.path, same_as=first.path)
             continue
-        done[one.path] = _named(one, [name for name in (names.get(one.path), prefix) if name], taken)
-        yield done[one.path]
+        named[imported.path] = _named(imported, [name for name in (names.get(imported.path), prefix) if name], paths_by_id)
+        yield named[imported.path]
 
 
-def _named(one: Imported, prefixes: Sequence[str], taken: dict[str, Path]) -> Imported:
+def _named(imported: Imported, prefixes: Sequence[str], paths_by_id: dict[str, Path]) -> Imported:
     """With these in front of its id, the last of them first; or refused, where the id is too long or taken."""
-    problem = one.problem
+    problem = imported.problem
     assert problem is not None
     try:
         for prefix in prefixes:
             problem = with_prefix(problem, prefix)
     except ValueError as wrong:
-        return Imported(path=one.path, reason=str(wrong))
-    if (other := taken.setdefault(problem.problem_id, one.path)) != one.path:
-        text = f"has the id {problem.problem_id!r}, as {other} has; import one by itself with --prefix, or rename one"
-        return Imported(path=one.path, reason=text)
-    return replace(one, problem=problem)
+        return Imported(path=imported.path, reason=str(wrong))
+    if (other_path := paths_by_id.setdefault(problem.problem_id, imported.path)) != imported.path:
+        text = f"has the id {problem.problem_id!r}, as {other_path} has; import one by itself with --prefix, or rename one"
+        return Imported(path=imported.path, reason=text)
+    return replace(imported, problem=problem)
 
 
 def _read(
@@ -386,10 +388,10 @@ def _read(
 ) -> Problem:
     plug_in = detect_format(path, formats)
     if plug_in is None:
-        plug_in = next((one for one in formats.values() if getattr(one, "EXPLAINS_SUFFIX", None) == path.suffix), None)
+        plug_in = next((module for module in formats.values() if getattr(module, "EXPLAINS_SUFFIX", None) == path.suffix), None)
     if plug_in is None:
         raise ProblemInvalid(str(path), f"is not a problem of a known format; looked for {expected_layouts(formats)}")
     if precision is not None and not getattr(plug_in, "ACCEPTS_PRECISION", False):
-        taking = ", ".join(one.NAME for one in known_formats().values() if getattr(one, "ACCEPTS_PRECISION", False))
+        taking = ", ".join(module.NAME for module in known_formats().values() if getattr(module, "ACCEPTS_PRECISION", False))
         raise ProblemInvalid(str(path), f"--precision is for the format {taking}; a problem in {plug_in.NAME} has its own dtypes")
     return load_adjusted(plug_in, path, root=root, precision=precision, adjustments=adjustments)
