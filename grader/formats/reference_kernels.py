@@ -83,7 +83,7 @@ def defined(tree: ast.Module) -> set[str]:
 
 
 def tolerance(tree: ast.Module) -> wire.Tolerance:
-    """Return the bounds in `check_implementation = make_match_reference(ref_kernel, rtol=..., atol=...)`, for display; the check decides."""
+    """Return the bounds in `check_implementation = make_match_reference(ref_kernel, rtol=..., atol=...)`, for display."""
     bounds = dict(TOLERANCE)
     for node in tree.body:
         match node:
