@@ -48,7 +48,7 @@ class CheckReport:
 
     @property
     def too_slow(self) -> bool:
-        """Whether the time was over: the process has a limit of its own, which is nearer."""
+        """Return whether the time was over: the process has a limit of its own, which is nearer."""
         return self.ended.cause is BoxCause.WALL_LIMIT or self.ended.signal == signal.SIGALRM
 
 
@@ -106,11 +106,11 @@ class CheckBox:
             ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
             shutil.copytree(package_directory("sandbox"), source_dir / "sandbox", ignore=ignored, copy_function=shutil.copyfile)
             staged = []
-            for index, one in enumerate(jobs):
+            for index, job in enumerate(jobs):
                 data_dir = source_dir / f"job-{index}"
                 data_dir.mkdir()
-                problem = staged_problem(one.problem, data_dir, f"{SRC}/{data_dir.name}")
-                staged.append(dataclasses.replace(one, problem=problem))
+                problem = staged_problem(job.problem, data_dir, f"{SRC}/{data_dir.name}")
+                staged.append(dataclasses.replace(job, problem=problem))
             (source_dir / JOB).write_bytes(b"".join(map(wire.encode, staged)))
             open_to_read(directory)
             yield source_dir, triton_dir
@@ -134,20 +134,20 @@ def staged_problem(problem: wire.ProblemSpec, directory: Path, seen_as: str = SR
     left_bytes = STAGED_LIMIT_BYTES
     workloads = []
     for workload in problem.workloads:
-        made = json.loads(workload.arguments) if workload.arguments else None
-        inputs = made.get("inputs") if isinstance(made, dict) else None
-        stored = [one for one in inputs.values() if one.get("type") == "safetensors"] if isinstance(inputs, dict) else []
-        for one in stored:
-            key = (one["path"], one["begin"], one["end"])
-            size = one["end"] - one["begin"]
+        arguments = json.loads(workload.arguments) if workload.arguments else None
+        inputs = arguments.get("inputs") if isinstance(arguments, dict) else None
+        stored = [source for source in inputs.values() if source.get("type") == "safetensors"] if isinstance(inputs, dict) else []
+        for source in stored:
+            key = (source["path"], source["begin"], source["end"])
+            size = source["end"] - source["begin"]
             if key not in names:
                 left_bytes -= size
                 if left_bytes < 0:
                     raise JudgeBroken(f"its safetensors have over {STAGED_LIMIT_BYTES} bytes; leave workloads out, or pass --trusted")
                 names[key] = f"data-{len(names)}"
-                _copy_range(Path(one["path"]), one["begin"], size, directory / names[key])
-            one |= {"path": f"{seen_as}/{names[key]}", "begin": 0, "end": size}
-        workloads.append(dataclasses.replace(workload, arguments=json.dumps(made, sort_keys=True)) if stored else workload)
+                _copy_range(Path(source["path"]), source["begin"], size, directory / names[key])
+            source |= {"path": f"{seen_as}/{names[key]}", "begin": 0, "end": size}
+        workloads.append(dataclasses.replace(workload, arguments=json.dumps(arguments, sort_keys=True)) if stored else workload)
     return dataclasses.replace(problem, workloads=tuple(workloads))
 
 

@@ -12,20 +12,85 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from grader import devices
 from grader.admission.check_box import CheckBox, CheckReport
-from grader.admission.description import descriptions, is_sane
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import END_S, judge_environment
 from grader.errors import JudgeBroken
 from grader.model import Problem
 from grader.views.sanitize import one_line
 from sandbox.protocol import wire
+from sandbox.protocol.signatures import C_TYPES
 from sandbox.protocol.wire import BoxCause, FindingOutcome
+
+# What only a problem's own code knows of its arguments, learned in a box.
+#
+# It is shown, and decides which languages may be submitted. The judge learns it again, and goes by that.
+
+DESCRIBE_BUDGET_S = 20.0  # of one problem; a second on an idle machine
+TENSOR_LIMIT, RANK_LIMIT, SIZE_LIMIT, REASON_CHARS = 128, 8, 2**62, 300
+FAILURE_LIMIT = 10  # boxes in a row of which none came to the end of one problem
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,79}")
+
+
+def descriptions(content: bytes) -> dict[str, wire.Described]:
+    """The descriptions in what a box has written, by the problems' digests. Lines that are none, or are not plain, are passed over."""
+    return {message.digest: message for message in _messages(content) if isinstance(message, wire.Described) and is_sane(message)}
+
+
+def is_sane(description: wire.Described) -> bool:
+    """Return whether names are C names, dtypes known and numbers in range: a description holds whatever a file's author wrote."""
+    tensors = (*description.inputs, *description.outputs, *description.weights)
+    names = [tensor.name for tensor in tensors]
+    ranks = {tensor.name: len(tensor.shape) for tensor in (*description.inputs, *description.outputs)}
+    return (
+        0 < len(description.outputs) <= len(tensors) <= TENSOR_LIMIT
+        and len(set(names)) == len(names)
+        and all(NAME.fullmatch(name) for name in (*names, *description.axes))
+        and set(names).isdisjoint(description.axes)
+        and all(0 <= size < SIZE_LIMIT for size in description.axes.values())
+        and all(tensor.dtype in C_TYPES and tensor.distribution == wire.Distribution() for tensor in tensors)
+        and all(len(tensor.shape) <= RANK_LIMIT and all(axis in description.axes for axis in tensor.shape) for tensor in tensors)
+        and all(
+            len(strides) == ranks.get(name) and all(0 <= stride < SIZE_LIMIT for stride in strides)
+            for name, strides in description.strides.items()
+        )
+        and description.obstacle == one_line(description.obstacle, most_chars=REASON_CHARS)
+    )
+
+
+async def describe(problems: Sequence[Problem], box: CheckBox, budget_s: float) -> dict[str, wire.Described]:
+    """Learn the arguments of problems, by their digests, for about budget_s together. What could not be learned is missing: a problem that
+    ends the process, or takes its time, is passed over. JudgeBroken where no box can be had, or none can run a problem."""
+    by_digest: dict[str, wire.Described] = {}
+    waiting, left_s, failures = list(problems), budget_s, 0
+    while waiting and left_s > 0 and failures < FAILURE_LIMIT:
+        jobs = [
+            wire.AdmissionJob(job_id=problem.digest, problem=problem.spec, budget_s=min(DESCRIBE_BUDGET_S, left_s), describe_only=True)
+            for problem in waiting
+        ]
+        report = await box.run(jobs, None, left_s + PATIENCE_S)
+        messages = list(_messages(report.content))
+        if (broken := next((message for message in messages if isinstance(message, wire.Broken) and not message.job_id), None)) is not None:
+            raise JudgeBroken(one_line(broken.message, most_chars=REASON_CHARS))
+        by_digest |= descriptions(report.content)
+        finished = {message.job_id for message in messages if isinstance(message, wire.Finished)}
+        described_count = sum(problem.digest in finished for problem in waiting)
+        waiting = waiting[described_count + 1 :]  # the one after those ended the process
+        left_s -= report.ended.wall_ns / 1e9
+        failures = 0 if described_count else failures + 1
+    return by_digest
+
+
+def _messages(content: bytes) -> Iterator[object]:
+    for line in content.splitlines():
+        with contextlib.suppress(wire.WireError):
+            yield wire.decode(line)
+
 
 BUDGET_S = 30.0
 # Beyond the budget: importing torch, opening the device, and a reference that its own process can't end (`time_limit` in
@@ -44,7 +109,7 @@ COMMAND = (sys.executable, "-m", "sandbox.judge.admission.check")
 
 
 class AdmissionOutcome(StrEnum):
-    """What a check comes to."""
+    """Result of a check."""
 
     ADMITTED = "admitted"
     WARNED = "warned"  # admitted, with warnings
@@ -54,7 +119,7 @@ class AdmissionOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """What was found of a problem, check by check. described: what its code says of its arguments, where its files do not."""
+    """Findings about a problem, check by check. described: what its code says of its arguments, where its files do not."""
 
     problem_id: str
     digest: str
@@ -64,31 +129,33 @@ class Admission:
     @property
     def outcome(self) -> AdmissionOutcome:
         """A workload counts only where it was checked to the end."""
-        examined = {one.workload_id for one in self.findings if one.outcome is FindingOutcome.PASSED}
+        examined = {finding.workload_id for finding in self.findings if finding.outcome is FindingOutcome.PASSED}
         if self.refusals:
             return AdmissionOutcome.REFUSED
-        if not examined - {one.workload_id for one in self.left_out}:
+        if not examined - {finding.workload_id for finding in self.left_out}:
             return AdmissionOutcome.UNCHECKED
         return AdmissionOutcome.WARNED if self.warnings else AdmissionOutcome.ADMITTED
 
     @property
     def refusals(self) -> tuple[wire.Finding, ...]:
         """Why it is not admitted."""
-        return tuple(one for one in self.findings if one.outcome is FindingOutcome.FAILED)
+        return tuple(finding for finding in self.findings if finding.outcome is FindingOutcome.FAILED)
 
     @property
     def warnings(self) -> tuple[wire.Finding, ...]:
-        """What wrong kernel could pass although it is admitted."""
-        return tuple(one for one in self.findings if one.outcome is FindingOutcome.WARNING)
+        """Return what wrong kernel could pass although it is admitted."""
+        return tuple(finding for finding in self.findings if finding.outcome is FindingOutcome.WARNING)
 
     @property
     def left_out(self) -> tuple[wire.Finding, ...]:
         """Which workloads were not checked, or not to the end, and why."""
-        return tuple(one for one in self.findings if one.outcome is FindingOutcome.UNKNOWN and one.check in ("time", "fits"))
+        return tuple(
+            finding for finding in self.findings if finding.outcome is FindingOutcome.UNKNOWN and finding.check in ("time", "fits")
+        )
 
     @property
     def admitted(self) -> bool:
-        """Whether submissions may be made to it: something was checked, and nothing failed."""
+        """Return whether submissions may be made to it: something was checked, and nothing failed."""
         return self.outcome in (AdmissionOutcome.ADMITTED, AdmissionOutcome.WARNED)
 
 
@@ -123,14 +190,14 @@ async def check(
     return Admission(problem_id=problem.problem_id, digest=problem.digest, findings=tuple(findings), described=described)
 
 
-def reported(report: CheckReport, problem: wire.ProblemSpec, budget_s: float, *, most: int = FINDING_LIMIT) -> list[wire.Finding]:
+def reported(report: CheckReport, problem: wire.ProblemSpec, budget_s: float, *, limit: int = FINDING_LIMIT) -> list[wire.Finding]:
     """Return the findings that a box reports. Its reference may have written them itself, so each is bounded and free of control
     characters.
 
     JudgeBroken where the report says that the check itself failed.
     """
     findings: list[wire.Finding] = []
-    known = {"", *(one.workload_id for one in problem.workloads)}
+    workload_ids = {"", *(workload.workload_id for workload in problem.workloads)}
     for line in report.content.splitlines():
         try:
             statement = wire.decode(line)
@@ -143,7 +210,9 @@ def reported(report: CheckReport, problem: wire.ProblemSpec, budget_s: float, *,
                 continue
             case wire.Broken():
                 raise JudgeBroken(one_line(statement.message, most_chars=MESSAGE_LIMIT_CHARS))
-            case wire.Finding() if statement.workload_id in known and CHECK_NAME.fullmatch(statement.check) and len(findings) < most:
+            case wire.Finding() if (
+                statement.workload_id in workload_ids and CHECK_NAME.fullmatch(statement.check) and len(findings) < limit
+            ):
                 findings.append(replace(statement, message=one_line(statement.message, most_chars=MESSAGE_LIMIT_CHARS)))
             case _:
                 break
@@ -207,7 +276,7 @@ async def _trusted(job: wire.AdmissionJob, gpu: Gpu | None, limit_s: float) -> t
 
 @dataclass(slots=True, kw_only=True)
 class _TrustedReport:
-    """What a check without a box has reported up to now."""
+    """Reports of a check without a box up to now."""
 
     findings: list[wire.Finding] = field(default_factory=list)
     described: wire.Described | None = None
@@ -265,8 +334,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _environment(gpu: Gpu | None) -> dict[str, str]:
-    own = judge_environment(os.environ, None, None)
-    return own if gpu is None else {**own, "CUDA_VISIBLE_DEVICES": gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    environment = judge_environment(os.environ, None, None)
+    return environment if gpu is None else {**environment, "CUDA_VISIBLE_DEVICES": gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 def _failed(name: str, message: str) -> wire.Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from grader.cli.check_options import AdjustOptions
 from grader.cli.exits import Misuse
 from grader.formats.adjustments import Adjustments
-from grader.formats.module_constants import NotALiteral, literal
+from grader.formats.kernelbench import NotALiteral, literal
 
 
 def adjustments(wanted: AdjustOptions) -> Adjustments:

@@ -18,9 +18,9 @@ from grader.config import IMPORTED_NAME, state_directory
 from grader.errors import ProblemNotFound
 from grader.model import Problem
 from grader.problems.competition_check import check as mistakes_of
+from grader.problems.competition_check import template
 from grader.problems.competition_file import CompetitionIdentifier
 from grader.problems.competition_store import FILE_NAME, Competitions
-from grader.problems.competition_template import template
 from grader.problems.store import Problems
 
 _OTHERS = 0o077

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from grader.admission.check_box import CheckBox
-from grader.admission.description import describe
-from grader.admission.problem_check import Admission, AdmissionOutcome
+from grader.admission.problem_check import Admission, AdmissionOutcome, describe
 from grader.cli.admission import checked, names_of
 from grader.cli.check_options import CheckPlace
 from grader.cli.check_place import check_box
@@ -17,8 +16,7 @@ from grader.cli.exits import GraderFailed
 from grader.cli.text import one_line
 from grader.errors import JudgeBroken
 from grader.formats import formats, is_described_by_judge, with_description
-from grader.problems.adjusted import constants_of
-from grader.problems.store import Imported
+from grader.problems.store import Imported, constants_of
 
 BUDGET_S = 30.0
 DESCRIBE_BUDGET_S = 120.0  # of all problems together

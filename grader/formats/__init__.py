@@ -31,40 +31,40 @@ BUILT_IN = (native, robust_kbench, kernelbench, reference_kernels, flashinfer)
 @lru_cache(maxsize=1)
 def formats() -> Mapping[str, ModuleType]:
     """All formats by name: the built-in ones and those of installed packages. Raises ValueError where a name is taken."""
-    found = {one.NAME: one for one in BUILT_IN}
+    by_name = {built_in.NAME: built_in for built_in in BUILT_IN}
     for point in entry_points(group=GROUP):
         module = point.load()
-        if module.NAME in found:
+        if module.NAME in by_name:
             raise ValueError(f"the entry point {point.value!r} of {GROUP} is named {module.NAME!r}, as another format is; rename it")
-        found[module.NAME] = module
-    return found
+        by_name[module.NAME] = module
+    return by_name
 
 
 def detect_format(path: Path, among: Mapping[str, ModuleType] | None = None) -> ModuleType | None:
     """The format of the problem at path; None where there is none. among: the formats to try; None: all."""
     try:
-        return next((one for one in (formats() if among is None else among).values() if one.matches(path)), None)
+        return next((module for module in (formats() if among is None else among).values() if module.matches(path)), None)
     except OSError:  # such as a name that is too long
         return None
 
 
 def expected_layouts(among: Mapping[str, ModuleType]) -> str:
-    """What files these formats take, for messages."""
-    return "; ".join(f"{one.NAME}: {getattr(one, 'LAYOUT', 'see its documentation')}" for one in among.values())
+    """Return what files these formats take, for messages."""
+    return "; ".join(f"{module.NAME}: {getattr(module, 'LAYOUT', 'see its documentation')}" for module in among.values())
 
 
-def with_calling_convention(spec: wire.ProblemSpec, new: NewSubmission) -> wire.ProblemSpec:
+def with_calling_convention(spec: wire.ProblemSpec, new_submission: NewSubmission) -> wire.ProblemSpec:
     """The problem as a submission's entry takes it, where its format leaves that to the submission."""
     adapt = getattr(formats()[spec.format], "with_calling_convention", None)
-    return spec if adapt is None else adapt(spec, new)
+    return spec if adapt is None else adapt(spec, new_submission)
 
 
 def is_described_by_judge(problem: Problem) -> bool:
-    """Whether only the problem's own code knows its arguments, so that `with_description` is to be called with what it says."""
+    """Return whether only the problem's own code knows its arguments, so that `with_description` is to be called with what it says."""
     return hasattr(formats()[problem.spec.format], "with_description")
 
 
-def with_description(problem: Problem, found: wire.Described) -> Problem:
+def with_description(problem: Problem, description: wire.Described) -> Problem:
     """The problem with what was learned of its arguments."""
     adapt = getattr(formats()[problem.spec.format], "with_description", None)
-    return problem if adapt is None else adapt(problem, found)
+    return problem if adapt is None else adapt(problem, description)

@@ -1,4 +1,4 @@
-"""What an import changes in a problem that somebody else wrote: its sizes, and what counts as right."""
+"""Adjustments: changes that an import makes in a problem that somebody else wrote: its sizes, and what counts as right."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Adjustments:
 
     @property
     def any(self) -> bool:
-        """Whether anything is to be changed."""
+        """Return whether anything is to be changed."""
         return bool(self.constants) or self.tolerance is not None or self.allow_lower_precision or self.keep_weights
 
 

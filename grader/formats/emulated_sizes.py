@@ -18,8 +18,8 @@ def for_emulated(elements: Mapping[str, int]) -> frozenset[str]:
     These are the COUNT smallest of at most SMALL elements, or the smallest alone if it has at most LARGEST.
     """
     ranked = sorted(elements, key=lambda workload_id: elements[workload_id])
-    small = [one for one in ranked if elements[one] <= SMALL][:COUNT]
-    return frozenset(small or [one for one in ranked[:1] if elements[one] <= LARGEST])
+    small = [workload_id for workload_id in ranked if elements[workload_id] <= SMALL][:COUNT]
+    return frozenset(small or [workload_id for workload_id in ranked[:1] if elements[workload_id] <= LARGEST])
 
 
 def device_kind(workload_id: str, everywhere: frozenset[str]) -> str:
@@ -28,8 +28,8 @@ def device_kind(workload_id: str, everywhere: frozenset[str]) -> str:
 
 
 def warnings(problem: Problem) -> tuple[str, ...]:
-    """What to tell those who import it about the sizes that only a GPU runs."""
-    everywhere = sum(not one.device_kind for one in problem.spec.workloads)
+    """Return what to tell those who import it about the sizes that only a GPU runs."""
+    everywhere = sum(not workload.device_kind for workload in problem.spec.workloads)
     count = len(problem.spec.workloads)
     if not everywhere:
         return ("all its sizes are too large for the emulated device: only a GPU can grade it",)

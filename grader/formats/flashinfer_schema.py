@@ -1,4 +1,4 @@
-"""What a definition and its workloads may say, key by key: FlashInfer-Trace's, and SOL's superset of it.  Parsed, never executed."""
+"""Schema of definitions and their workloads, key by key: FlashInfer-Trace's, and SOL's superset of it.  Parsed, never executed."""
 
 from __future__ import annotations
 
@@ -98,9 +98,9 @@ class Definition(_StrictSchema):
         functions = _functions(self.reference)
         if RUN not in functions:
             raise ValueError(f"reference has no top-level function {RUN!r}; define it")
-        taken = functions[RUN].args
-        names = [one.arg for one in (*taken.posonlyargs, *taken.args)]
-        if taken.vararg is None and not len(names) - len(taken.defaults) <= len(self.inputs) <= len(names):
+        arguments = functions[RUN].args
+        names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+        if arguments.vararg is None and not len(names) - len(arguments.defaults) <= len(self.inputs) <= len(names):
             raise ValueError(f"reference's run({', '.join(names)}) does not take the {len(self.inputs)} inputs {', '.join(self.inputs)}")
         if self.custom_inputs_entrypoint is not None and self.custom_inputs_entrypoint not in functions:
             raise ValueError(f"custom_inputs_entrypoint: reference has no top-level function {self.custom_inputs_entrypoint!r}; define it")
@@ -108,22 +108,22 @@ class Definition(_StrictSchema):
 
     def misnamed(self) -> tuple[str, str] | None:
         """The first parameter of run that has another name than its input, with that; SOL refuses it."""
-        taken = _functions(self.reference)[RUN].args
-        pairs = zip((one.arg for one in (*taken.posonlyargs, *taken.args)), self.inputs, strict=False)
+        arguments = _functions(self.reference)[RUN].args
+        pairs = zip((argument.arg for argument in (*arguments.posonlyargs, *arguments.args)), self.inputs, strict=False)
         return next(((parameter, name) for parameter, name in pairs if parameter != name), None)
 
-    def sizes(self, given: dict[str, int]) -> dict[str, int]:
+    def sizes(self, var_sizes: dict[str, int]) -> dict[str, int]:
         """Every axis at a workload's var axes; ExpressionInvalid where one has no value."""
-        known = {name: axis.value for name, axis in self.axes.items() if isinstance(axis, Const)}
-        known |= {name: given[name] for name, axis in self.axes.items() if isinstance(axis, Var)}
-        left = {name: _plain(name, axis.expression, self.axes) for name, axis in self.axes.items() if isinstance(axis, Expr)}
-        while left:
-            ready = {name: tree for name, tree in left.items() if _names(tree) <= set(known)}
+        sizes = {name: axis.value for name, axis in self.axes.items() if isinstance(axis, Const)}
+        sizes |= {name: var_sizes[name] for name, axis in self.axes.items() if isinstance(axis, Var)}
+        expressions = {name: _plain(name, axis.expression, self.axes) for name, axis in self.axes.items() if isinstance(axis, Expr)}
+        while expressions:
+            ready = {name: tree for name, tree in expressions.items() if _names(tree) <= set(sizes)}
             if not ready:
-                raise ExpressionInvalid(f"axes {', '.join(sorted(left))} are defined by each other; give one of them a value")
-            known |= {name: _at(name, tree, known) for name, tree in ready.items()}
-            left = {name: tree for name, tree in left.items() if name not in ready}
-        return {name: known[name] for name in self.axes}
+                raise ExpressionInvalid(f"axes {', '.join(sorted(expressions))} are defined by each other; give one of them a value")
+            sizes |= {name: _at(name, tree, sizes) for name, tree in ready.items()}
+            expressions = {name: tree for name, tree in expressions.items() if name not in ready}
+        return {name: sizes[name] for name in self.axes}
 
 
 class Random(_StrictSchema):
@@ -180,7 +180,7 @@ class WorkloadSchema(_StrictSchema):
 
     @model_validator(mode="after")
     def _custom_is_all(self) -> WorkloadSchema:
-        kinds = {one.type for one in self.inputs.values()}
+        kinds = {input_value.type for input_value in self.inputs.values()}
         if "custom" in kinds and kinds & {"random", "safetensors"}:
             raise ValueError("inputs has custom ones next to random ones or safetensors; make all of them custom")
         return self
@@ -199,10 +199,10 @@ def workload(row: Any, name: str) -> WorkloadSchema:
     """The workload of a line, which may be that of a trace set; ValueError where it is of another definition."""
     if not isinstance(row, dict) or "workload" not in row:
         return WorkloadSchema.model_validate(row)
-    found = Row.model_validate(row)
-    if found.definition != name:
-        raise ValueError(f"definition: it is of {found.definition!r}, not of {name!r}; leave the line out")
-    return found.workload
+    parsed = Row.model_validate(row)
+    if parsed.definition != name:
+        raise ValueError(f"definition: it is of {parsed.definition!r}, not of {name!r}; leave the line out")
+    return parsed.workload
 
 
 def _functions(text: str) -> dict[str, ast.FunctionDef]:
@@ -228,9 +228,9 @@ def _names(tree: ast.expr) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
-def _at(name: str, tree: ast.expr, known: dict[str, int]) -> int:
+def _at(name: str, tree: ast.expr, sizes: dict[str, int]) -> int:
     try:
-        value = evaluate(ast.unparse(_Whole(known).visit(tree)), known)
+        value = evaluate(ast.unparse(_Whole(sizes).visit(tree)), sizes)
     except ExpressionInvalid as wrong:
         raise ExpressionInvalid(f"axis {name!r} {wrong}") from None
     if value > LARGEST_AXIS:
@@ -241,14 +241,14 @@ def _at(name: str, tree: ast.expr, known: dict[str, int]) -> int:
 class _Whole(ast.NodeTransformer):
     """SOL's expressions as those of `arithmetic`: `/` where it has no remainder, and signs."""
 
-    def __init__(self, known: dict[str, int]) -> None:
-        self._known = known
+    def __init__(self, sizes: dict[str, int]) -> None:
+        self._known = sizes
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         self.generic_visit(node)
         if not isinstance(node.op, ast.Div):
             return node
-        left, right = (evaluate(ast.unparse(one), self._known) for one in (node.left, node.right))
+        left, right = (evaluate(ast.unparse(operand), self._known) for operand in (node.left, node.right))
         if right == 0 or left % right:
             raise ExpressionInvalid(f"divides {left} by {right}, which is not a whole number; write '//', or fix it")
         return ast.BinOp(node.left, ast.FloorDiv(), node.right)
@@ -274,8 +274,8 @@ def not_judged(definition: Definition) -> str | None:
         return f"inputs: there are {len(tensors)} inputs and outputs; {TENSOR_LIMIT} can be judged"
     for name, tensor in tensors.items():
         if tensor.dtype not in SAFE_DTYPES | NARROW_DTYPES:  # the shape of float4 counts numbers, and torch's counts bytes
-            known = ", ".join(sorted(SAFE_DTYPES | NARROW_DTYPES))
-            return f"{name}.dtype: {tensor.dtype} can't be judged here; what can is of {known}"
+            dtypes = ", ".join(sorted(SAFE_DTYPES | NARROW_DTYPES))
+            return f"{name}.dtype: {tensor.dtype} can't be judged here; what can is of {dtypes}"
         if len(tensor.shape or ()) > RANK_LIMIT:
             return f"{name}.shape: has {len(tensor.shape or ())} dimensions; at most {RANK_LIMIT} can be judged"
     return None

@@ -10,17 +10,207 @@ import ast
 import hashlib
 import json
 import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from grader.errors import ProblemInvalid
-from grader.formats import dropout, module_constants
 from grader.formats.adjustments import FLOOR_FACTOR, LARGEST_FLOOR, LEAST_FLOOR, UNCHANGED, Adjustments
 from grader.formats.inside import require_inside
 from grader.model import NewSubmission, Problem
 from sandbox.protocol import wire
 from sandbox.protocol.languages import languages
 from sandbox.protocol.signatures import PYTHON, with_arguments, without_model
+
+# The constants that a Python file assigns at its top level, and the file with other values for some of them.  Executes nothing.
+#
+# Only the assignments change: comments, line numbers and everything else stay as they are, and what is computed from a constant follows.
+
+_SHOWN_CHARS = 40  # of a value in a message
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+class NotALiteral(ValueError):
+    """A value that is not a number, a string, True, False, None, or a tuple or list of these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Assignment:
+    """A place where a constant gets its value. alone: the expression is this name's alone; else the value is set after the statement."""
+
+    name: str
+    value: ast.expr
+    statement: ast.stmt
+    alone: bool
+
+    def edit(self, value: str) -> tuple[int, int, int, int, str]:
+        """Return what to write where: the first line and byte, the last line and byte, and the text."""
+        if self.alone:
+            assert self.value.end_lineno is not None and self.value.end_col_offset is not None
+            return self.value.lineno, self.value.col_offset, self.value.end_lineno, self.value.end_col_offset, value
+        assert self.statement.end_lineno is not None and self.statement.end_col_offset is not None
+        line, column = self.statement.end_lineno, self.statement.end_col_offset
+        return line, column, line, column, f"; {self.name} = {value}"
+
+
+def literal(text: str) -> str:
+    """A value as it is written into a file, on one line. NotALiteral where it would have to be computed."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+        ast.literal_eval(tree)
+        return ast.unparse(tree)
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        raise NotALiteral(f"{text!r} is not a literal; write a number, True, False, a string in quotes, or a tuple of these") from None
+
+
+def constants(source: str) -> dict[str, str]:
+    """The names that can be set, with the text of their values. Raises what `ast.parse` raises."""
+    return {assignment.name: _shown(assignment.value) for assignment in _assignments(ast.parse(source))}
+
+
+def with_constants(source: str, values: Mapping[str, str]) -> str:
+    """The source with these values (as `literal` writes them) for constants that it assigns; other names are ignored."""
+    lines = source.encode().split(b"\n")
+    edits = [assignment.edit(values[assignment.name]) for assignment in _assignments(ast.parse(source)) if assignment.name in values]
+    for line, begin, last_line, end, text in sorted(edits, reverse=True):  # from the end, so that earlier positions stay right
+        joined = lines[line - 1][:begin] + text.encode() + lines[last_line - 1][end:]
+        lines[line - 1 : last_line] = [joined]
+    return b"\n".join(lines).decode()
+
+
+def _assignments(tree: ast.Module) -> list[_Assignment]:
+    """The assignments of names that nothing else in the module's own scope binds, such as a loop or an import."""
+    assigned = [assignment for statement in tree.body for assignment in _assigned(statement)]
+    here, bound = Counter(assignment.name for assignment in assigned), Counter(_bound(tree))
+    return [assignment for assignment in assigned if here[assignment.name] == bound[assignment.name]]
+
+
+def _assigned(statement: ast.stmt) -> Iterator[_Assignment]:
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+            yield _Assignment(name=name, value=value, statement=statement, alone=True)
+        case ast.Assign(
+            targets=[ast.Tuple(elts=targets) | ast.List(elts=targets)], value=ast.Tuple(elts=values) | ast.List(elts=values)
+        ) if len(targets) == len(values) and not any(isinstance(element, ast.Starred) for element in (*targets, *values)):
+            for target, value in zip(targets, values, strict=True):
+                if isinstance(target, ast.Name):
+                    yield _Assignment(name=target.id, value=value, statement=statement, alone=True)
+        case ast.Assign(targets=targets, value=value):
+            for node in (inner for target in targets for inner in ast.walk(target)):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    yield _Assignment(name=node.id, value=value, statement=statement, alone=False)
+
+
+def _bound(tree: ast.Module) -> Iterator[str]:
+    """Every binding of a name in the module's own scope."""
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.alias(name=name, asname=alias):
+                yield alias or name.split(".")[0]
+        if not isinstance(node, _SCOPES):
+            waiting += ast.iter_child_nodes(node)
+
+
+def _shown(value: ast.expr) -> str:
+    text = ast.unparse(value)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}..."
+
+
+# Finds dropout that surely happens in a kernelbench file, by its text: what it drops no kernel can drop alike.  Executes nothing.
+#
+# Only what is certain is reported: whether a probability that is computed is zero, the judge sees, which executes the file.
+
+_MODULES = {"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"}
+_DEFAULT_P = 0.5
+_LARGEST = 1e300  # for a number that no float holds
+_HOPS = 8  # from a parameter to the constant that it is made of
+
+
+@dataclass(frozen=True, slots=True)
+class DropoutCall:
+    """A dropout with a probability above zero."""
+
+    line: int
+    p: float
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        return (
+            f"dropout with p = {self.p:g} in train mode: which elements are dropped is drawn anew in every call, so no kernel can give "
+            "Model's answer; set p to 0, or call self.eval() at the end of __init__"
+        )
+
+
+def certain(tree: ast.Module) -> DropoutCall | None:
+    """The first such dropout; None where there is none, or none that is certain."""
+    if any(isinstance(node, ast.Call) and _name(node.func) in ("eval", "train") for node in ast.walk(tree)):
+        return None
+    constants, parameters = _constants(tree), _model_parameters(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _name(node.func) in _MODULES:
+            p = _value(_argument(node), {**constants, **parameters}, constants) if _argument(node) is not None else _DEFAULT_P
+            if p is not None and p > 0:
+                return DropoutCall(node.lineno, p)
+    return None
+
+
+def _name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _argument(call: ast.Call) -> ast.expr | None:
+    return call.args[0] if call.args else next((keyword.value for keyword in call.keywords if keyword.arg == "p"), None)
+
+
+def _value(node: ast.expr | None, names: dict[str, ast.expr], constants: dict[str, ast.expr]) -> float | None:
+    """The number that an expression surely is."""
+    for _ in range(_HOPS):
+        if isinstance(node, ast.Constant):
+            return min(node.value, _LARGEST) * 1.0 if isinstance(node.value, (int, float)) else None
+        if not isinstance(node, ast.Name):
+            return None
+        node, names = names.get(node.id), constants  # what stands in a parameter's place is written in the module
+    return None
+
+
+def _constants(tree: ast.Module) -> dict[str, ast.expr]:
+    """Names that the module sets once."""
+    values: dict[str, ast.expr] = {}
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        for target in targets:
+            value = getattr(node, "value", None)
+            if isinstance(target, ast.Name) and value is not None:
+                values[target.id] = ast.Name(id="") if target.id in values else value
+    return values
+
+
+def _model_parameters(tree: ast.Module) -> dict[str, ast.expr]:
+    """Return what the parameters of Model's __init__ stand for, by get_init_inputs; those of other classes are not known."""
+    owners = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    making = [
+        (owner.name, statement)
+        for owner in owners
+        for statement in owner.body
+        if isinstance(statement, ast.FunctionDef) and statement.name == "__init__"
+    ]
+    if [name for name, _ in making] != ["Model"]:  # of several classes' parameters one can't tell which is meant
+        return {argument.arg: ast.Name(id="") for _, function in making for argument in function.args.args}
+    arguments = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "get_init_inputs"), None)
+    returned = next((node.value for node in ast.walk(arguments) if isinstance(node, ast.Return)), None) if arguments else None
+    elements = returned.elts if isinstance(returned, (ast.List, ast.Tuple)) else []
+    names = [argument.arg for argument in making[0][1].args.args[1:]]
+    unknown: dict[str, ast.expr] = {name: ast.Name(id="") for name in names}
+    return {**unknown, **dict(zip(names, elements, strict=False))}
+
 
 NAME = "kernelbench"
 LAYOUT = "a Python file with Model, get_inputs and get_init_inputs"
@@ -52,7 +242,7 @@ _LOWER_PRECISION = " Lower precision is allowed: half precision or TF32 inside i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
-    """What floating tensors and weights are cast to, and the tolerance that goes with it.
+    """Precision: what floating tensors and weights are cast to, and the tolerance that goes with it.
 
     The budget is for outputs that are small next to atol, where zeros would pass: see `sandbox/judge/references/kernelbench.py`.
     """
@@ -69,7 +259,7 @@ PRECISIONS = {
 
 
 def matches(path: Path) -> bool:
-    """Whether a problem of this format, or what was meant as one, lies at path."""
+    """Return whether a problem of this format, or what was meant as one, lies at path."""
     if path.suffix != ".py" or not path.is_file():
         return False
     try:
@@ -101,48 +291,48 @@ def load(path: Path, precision: str = DEFAULT_PRECISION, *, root: Path | None = 
     )
 
 
-def with_calling_convention(spec: wire.ProblemSpec, new: NewSubmission) -> wire.ProblemSpec:
+def with_calling_convention(spec: wire.ProblemSpec, new_submission: NewSubmission) -> wire.ProblemSpec:
     """The spec as a submission's entry takes it: one that is not a Python class gets the weights as inputs."""
-    return spec if new.language == PYTHON else without_model(spec)
+    return spec if new_submission.language == PYTHON else without_model(spec)
 
 
-def with_description(problem: Problem, found: wire.Described) -> Problem:
+def with_description(problem: Problem, description: wire.Described) -> Problem:
     """The problem with what was learned of its arguments, for people. Its digest stays: the judge learns them again."""
-    spec, compiled = with_arguments(problem.spec, found), compiled_languages()
-    problem = replace(problem, statement=_strides_sentence(found) + problem.statement)
-    if found.obstacle:
-        text = f"Only Python modules can be submitted: the model can't be given to a compiled entry, for {found.obstacle}.\n\n"
+    spec, compiled = with_arguments(problem.spec, description), compiled_languages()
+    problem = replace(problem, statement=_strides_sentence(description) + problem.statement)
+    if description.obstacle:
+        text = f"Only Python modules can be submitted: the model can't be given to a compiled entry, for {description.obstacle}.\n\n"
         return replace(problem, spec=spec, languages=(PYTHON,), statement=text + problem.statement)
     return replace(problem, spec=spec, languages=(PYTHON, *compiled))
 
 
-def _strides_sentence(found: wire.Described) -> str:
-    names = {one.name for one in found.inputs}
-    strides = ", ".join(f"{name} has strides {values}" for name, values in found.strides.items() if name in names)
+def _strides_sentence(description: wire.Described) -> str:
+    names = {tensor.name for tensor in description.inputs}
+    strides = ", ".join(f"{name} has strides {values}" for name, values in description.strides.items() if name in names)
     return f"Inputs that are not contiguous: {strides}, in elements. A raw kernel gets a pointer to the first.\n\n" if strides else ""
 
 
 def compiled_languages() -> tuple[str, ...]:
     """The languages whose entry is a function that gets the weights too."""
-    return tuple(one for one in languages() if one != PYTHON)
+    return tuple(language for language in languages() if language != PYTHON)
 
 
 def settable(path: Path) -> dict[str, str]:
     """The constants that `Adjustments.constants` may set in the file path, with the text of their values."""
     source = _read(path)
     _parse(path, source)
-    return module_constants.constants(source)
+    return constants(source)
 
 
-def adjusted_tolerance(own: wire.Tolerance, adjustments: Adjustments) -> wire.Tolerance:
-    """What counts as right. The budget's floor follows: it must not reject what the wider rule allows, and zeros must stay wrong."""
-    wanted, floor = adjustments.tolerance, own.budget_floor
+def adjusted_tolerance(tolerance: wire.Tolerance, adjustments: Adjustments) -> wire.Tolerance:
+    """Return what counts as right. The budget's floor follows: it must not reject what the wider rule allows, and zeros must stay wrong."""
+    wanted, floor = adjustments.tolerance, tolerance.budget_floor
     if wanted is not None:
         floor = max(floor, min(FLOOR_FACTOR * wanted, LARGEST_FLOOR))
     if adjustments.allow_lower_precision:
         floor = max(floor, LEAST_FLOOR)
-    atol, rtol = (own.atol, own.rtol) if wanted is None else (wanted, wanted)
-    return replace(own, atol=atol, rtol=rtol, budget_floor=floor, allow_lower_precision=adjustments.allow_lower_precision)
+    atol, rtol = (tolerance.atol, tolerance.rtol) if wanted is None else (wanted, wanted)
+    return replace(tolerance, atol=atol, rtol=rtol, budget_floor=floor, allow_lower_precision=adjustments.allow_lower_precision)
 
 
 def _adjusted_source(path: Path, adjustments: Adjustments) -> str:
@@ -150,19 +340,19 @@ def _adjusted_source(path: Path, adjustments: Adjustments) -> str:
     if not adjustments.constants:
         return source
     _parse(path, source)
-    known = module_constants.constants(source)
-    if unknown := [name for name in adjustments.constants if name not in known]:
-        there = ", ".join(f"{name} = {value}" for name, value in known.items()) or "nothing"
+    known_constants = constants(source)
+    if unknown := [name for name in adjustments.constants if name not in known_constants]:
+        there = ", ".join(f"{name} = {value}" for name, value in known_constants.items()) or "nothing"
         raise ProblemInvalid(str(path), f"assigns no constant {unknown[0]!r} at its top level; it assigns {there}")
-    return module_constants.with_constants(source, adjustments.constants)
+    return with_constants(source, adjustments.constants)
 
 
 def _statement(dtype: str, tolerance: wire.Tolerance, adjustments: Adjustments) -> str:
     set_here = ", ".join(f"{name} = {value}" for name, value in adjustments.constants.items())
-    more = (_LOWER_PRECISION if tolerance.allow_lower_precision else "") + (f"\n\nSet at import: {set_here}." if set_here else "")
+    addition = (_LOWER_PRECISION if tolerance.allow_lower_precision else "") + (f"\n\nSet at import: {set_here}." if set_here else "")
     weights = "" if adjustments.keep_weights else _DRAWN_WEIGHTS
     return _STATEMENT.format(
-        weights=weights, dtype=dtype, atol=tolerance.atol, rtol=tolerance.rtol, share=tolerance.budget_floor, more=more
+        weights=weights, dtype=dtype, atol=tolerance.atol, rtol=tolerance.rtol, share=tolerance.budget_floor, more=addition
     )
 
 
@@ -217,9 +407,9 @@ def _check(path: Path, tree: ast.Module) -> None:
         raise ProblemInvalid(str(path), f"has no class {CLASS}; define `class {CLASS}(nn.Module)` with a method {METHOD}")
     if not _has_method(classes[CLASS], classes):
         raise ProblemInvalid(str(path), f"line {classes[CLASS].lineno}: class {CLASS} has no method {METHOD}; define it")
-    for name, what in ((INPUTS, f"{METHOD} is called with"), (ARGUMENTS, f"{CLASS} is made with")):
+    for name, purpose in ((INPUTS, f"{METHOD} is called with"), (ARGUMENTS, f"{CLASS} is made with")):
         if name not in functions:
-            raise ProblemInvalid(str(path), f"has no function {name}; define it, returning the list of what {what} (it may be empty)")
+            raise ProblemInvalid(str(path), f"has no function {name}; define it, returning the list of what {purpose} (it may be empty)")
         needed = functions[name].args
         if len(needed.posonlyargs) + len(needed.args) > len(needed.defaults) or None in needed.kw_defaults:
             raise ProblemInvalid(str(path), f"line {functions[name].lineno}: {name} takes arguments; it is called without any")
@@ -227,21 +417,21 @@ def _check(path: Path, tree: ast.Module) -> None:
         if (package := _downloader(node)) is not None:
             text = f"imports {package}, whose models are downloaded or are not part of torch; write the model with torch.nn"
             raise ProblemInvalid(str(path), f"line {node.lineno}: {text}")
-    if (found := dropout.certain(tree)) is not None:
-        raise ProblemInvalid(str(path), f"line {found.line}: {found.sentence}")
+    if (dropout := certain(tree)) is not None:
+        raise ProblemInvalid(str(path), f"line {dropout.line}: {dropout.sentence}")
 
 
 def _has_method(of: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> bool:
-    """Whether the class, or one of this file that it is made from, defines forward."""
-    seen, waiting = set[str](), [of]
+    """Return whether the class, or one of this file that it is made from, defines forward."""
+    visited, waiting = set[str](), [of]
     while waiting:
-        one = waiting.pop()
-        if one.name in seen:
+        name = waiting.pop()
+        if name.name in visited:
             continue
-        seen.add(one.name)
-        if any(isinstance(node, ast.FunctionDef) and node.name == METHOD for node in one.body):
+        visited.add(name.name)
+        if any(isinstance(node, ast.FunctionDef) and node.name == METHOD for node in name.body):
             return True
-        waiting += [classes[base.id] for base in one.bases if isinstance(base, ast.Name) and base.id in classes]
+        waiting += [classes[base.id] for base in name.bases if isinstance(base, ast.Name) and base.id in classes]
     return False
 
 

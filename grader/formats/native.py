@@ -15,7 +15,6 @@ from pydantic_core import ErrorDetails
 
 from grader.errors import ProblemInvalid
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
-from grader.formats.distributions import DistributionSchema
 from grader.formats.inside import require_inside
 from grader.formats.validation_messages import describe
 from grader.model import Problem, Sweep
@@ -23,6 +22,148 @@ from grader.rules.sweep import LARGEST_SIZE, SweepInvalid, check_bytes, sizes
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind
 from sandbox.protocol.languages import languages
+
+# Distributions of inputs, as problem.toml writes them.  Parsed here, drawn in `sandbox/judge/inputs.py`.
+
+_Structure = Literal[
+    "lower_triangular", "upper_triangular", "symmetric", "banded", "diagonal", "sparse", "permutation", "one_hot", "sorted"
+]  # fmt: skip
+_Kind = Literal["normal", "uniform", "integers", "heavy_tail", "constant", "index", "sorted", "permutation", "probabilities"]
+_SCALED = ("normal", "heavy_tail")
+_BY_AXIS = ("index", "sorted", "uniform")
+_SQUARE = ("symmetric", "permutation")
+_LEAST_RANK = {"sparse": 1, "one_hot": 1, "sorted": 1}  # of the others: 2
+_STRUCTURE_KEYS = {"bandwidth": "banded", "density": "sparse"}
+_EXTRAS = {
+    "scale_spread": _SCALED,
+    "offset": _SCALED,
+    "needles": _SCALED,
+    "needle_factor": _SCALED,
+    "parts": ("mixture",),
+}
+_WHOLE = {"int64": 2**63, "int32": 2**31, "int16": 2**15, "int8": 2**7, "uint8": 2**8, "bool": 2}  # the first number that does not fit
+_EXACT = 2**53  # an input without axes travels as a double
+_High = Annotated[
+    Annotated[float, Tag("number")] | Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$"), Tag("axis")],
+    Discriminator(lambda value: "axis" if isinstance(value, str) else "number"),
+]
+
+
+class Part(BaseModel):
+    """A distribution that is no mixture. What is None is as `wire.Distribution` has it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    kind: _Kind = "normal"
+    low: float = 0.0
+    high: _High = 1.0
+    scale: float = Field(default=1.0, gt=0)
+    scale_spread: float | None = Field(default=None, ge=0, le=16)
+    offset: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    needles: int | None = Field(default=None, ge=0, le=4096)
+    needle_factor: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    weight: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _keys_fit_the_kind(self) -> Part:
+        for key, kinds in _EXTRAS.items():
+            if getattr(self, key, None) is not None and self.kind not in kinds:
+                raise ValueError(f"{key!r} means nothing to the kind {self.kind!r}, only to {' and '.join(kinds)}; leave it out")
+        if isinstance(self.high, str) and self.kind not in _BY_AXIS:
+            raise ValueError(f"'high' may name an axis for {', '.join(_BY_AXIS)} only; give the kind {self.kind!r} a number")
+        return self
+
+
+class DistributionSchema(Part):
+    """Where an input's values come from."""
+
+    kind: _Kind | Literal["mixture"] = "normal"  # type: ignore[assignment]
+    parts: list[Part] | None = Field(default=None, min_length=2, max_length=8)
+    structure: _Structure | None = None
+    bandwidth: int | None = Field(default=None, ge=0, le=2**31 - 1)
+    density: float | None = Field(default=None, gt=0, le=1)
+
+    @model_validator(mode="after")
+    def _a_mixture_has_parts(self) -> DistributionSchema:
+        if self.kind == "mixture" and self.parts is None:
+            raise ValueError("a mixture needs 'parts', such as [{ weight = 0.9, scale = 1.0 }, { weight = 0.1, scale = 100.0 }]")
+        if self.weight is not None:
+            raise ValueError("'weight' is for the parts of a mixture; leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _structure_has_its_keys(self) -> DistributionSchema:
+        for key, structure in _STRUCTURE_KEYS.items():
+            is_set = getattr(self, key) is not None
+            if is_set and self.structure != structure:
+                raise ValueError(f"{key!r} is a key of the structure {structure!r}; leave it out, or set structure = {structure!r}")
+            if not is_set and self.structure == structure:
+                raise ValueError(f"the structure {structure!r} needs {key!r}; add it")
+        return self
+
+    def check_shape(self, shape: Sequence[int]) -> None:
+        """ValueError where a tensor of this shape can't have the structure."""
+        if self.structure is None:
+            return
+        least = _LEAST_RANK.get(self.structure, 2)
+        if len(shape) < least:
+            raise ValueError(f"the structure {self.structure!r} is for tensors of {least} or more axes; this one has {len(shape)}")
+        if self.structure in _SQUARE and shape[-1] != shape[-2]:
+            raise ValueError(f"the structure {self.structure!r} is for square matrices; these are {shape[-2]} x {shape[-1]}")
+
+    def check(self, dtype: str, axes: Mapping[str, int]) -> None:
+        """ValueError where no tensor of this dtype can be drawn from it at a workload's axes."""
+        for part in (self, *(self.parts or ())):
+            if (part.kind != "constant" or dtype in _WHOLE) and not _is_finite(part):
+                raise ValueError(f"'low' and 'high' of the kind {part.kind!r} have to be finite; only a constant float may be inf or nan")
+            if isinstance(part.high, str) and part.high not in axes:
+                raise ValueError(f"'high' is {part.high!r}, which is not in axes; add it there, or give a number")
+            if part.kind == "uniform" and isinstance(part.high, str) and dtype in _WHOLE:
+                raise ValueError(f"the whole numbers of {dtype} below an axis are of the kind 'index'; take that instead of 'uniform'")
+            if part.kind == "uniform" and dtype in _WHOLE:
+                text = f"the kind 'uniform' is for floats, and {dtype} is none"
+                raise ValueError(f"{text}; take 'integers', from 'low' to 'high', both of them, or 'index', from 'low' to below 'high'")
+            if part.kind == "probabilities" and dtype in _WHOLE:
+                raise ValueError(f"probabilities are floats; give the tensor another dtype than {dtype}, or another distribution")
+            if part.kind == "index" or (part.kind == "sorted" and dtype in _WHOLE):
+                _check_index(part, dtype, axes)
+
+    def check_scalar(self, dtype: str) -> None:
+        """ValueError where an input without axes may be drawn as a whole number that would not reach the kernel as it is."""
+        if dtype not in _WHOLE:
+            return
+        for part in (self, *(self.parts or ())):
+            for key, bound in (("low", part.low), ("high", part.high)):
+                if not isinstance(bound, str) and abs(bound) > _EXACT:
+                    text = f"{key!r} is {bound:.0f}; an integer without axes is given exactly up to 2 ** 53 only"
+                    raise ValueError(f"{text}; take a nearer one, or give the input an axis")
+
+    def on_wire(self) -> wire.Distribution:
+        """As the judge gets it."""
+        return _on_wire(self, tuple(_on_wire(part) for part in self.parts or ()))
+
+
+def _is_finite(part: Part) -> bool:
+    return math.isfinite(part.low) and (isinstance(part.high, str) or math.isfinite(part.high))
+
+
+def _check_index(part: Part, dtype: str, axes: Mapping[str, int]) -> None:
+    high = axes[part.high] if isinstance(part.high, str) else part.high
+    if part.low != int(part.low) or high != int(high):
+        raise ValueError(f"'low' and 'high' of the kind {part.kind!r} are whole numbers; it has {part.low:g} and {high:g}")
+    if high <= part.low:
+        raise ValueError(f"the kind {part.kind!r} needs a whole number from {part.low:g} to below {high:g}; make 'high' larger")
+    limit = _WHOLE.get(dtype)
+    if limit is not None and (high > limit or part.low < (0 if dtype in ("uint8", "bool") else -limit)):
+        raise ValueError(f"whole numbers from {part.low:g} to below {high:g} do not fit into {dtype}; take a wider one")
+
+
+def _on_wire(of: Part, parts: tuple[wire.Distribution, ...] = ()) -> wire.Distribution:
+    fields = of.model_dump(exclude_none=True, exclude={"parts"})
+    if isinstance(of.high, str):
+        fields["high_axis"] = fields.pop("high")
+    return wire.Distribution(**fields, parts=parts)
+
 
 NAME = "native"
 LAYOUT = "a directory with problem.toml and reference.py"
@@ -59,17 +200,17 @@ class _ToleranceTable(_StrictTable):
     budget_floor: float = Field(default=2e-6, ge=0, allow_inf_nan=False)
     allow_lower_precision: bool | None = None
 
-    def on_wire(self, own: _OwnTolerance | None = None) -> wire.Tolerance:
+    def on_wire(self, override: _OwnTolerance | None = None) -> wire.Tolerance:
         """As the judge gets it, with what a workload says of its own."""
-        given: dict[str, Any] = {**self.model_dump(exclude_none=True), **(own.model_dump(exclude_none=True) if own else {})}
-        asked = "budget_factor" in self.model_fields_set or (own is not None and own.budget_factor is not None)
+        fields: dict[str, Any] = {**self.model_dump(exclude_none=True), **(override.model_dump(exclude_none=True) if override else {})}
+        has_budget = "budget_factor" in self.model_fields_set or (override is not None and override.budget_factor is not None)
         # The default budget rejects half precision.
-        none = math.isinf(given["budget_factor"]) or (bool(self.allow_lower_precision) and not asked)
-        return wire.Tolerance(**{**given, "budget_factor": None if none else given["budget_factor"]})
+        none = math.isinf(fields["budget_factor"]) or (bool(self.allow_lower_precision) and not has_budget)
+        return wire.Tolerance(**{**fields, "budget_factor": None if none else fields["budget_factor"]})
 
 
 class _OwnTolerance(_StrictTable):
-    """What differs from the problem's tolerance at one workload; None is the problem's."""
+    """Differences from the problem's tolerance at one workload; None is the problem's."""
 
     atol: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     rtol: float | None = Field(default=None, ge=0, allow_inf_nan=False)
@@ -99,8 +240,8 @@ class _SweepRange(_StrictTable):
 
     def on_model(self) -> Sweep:
         """As the server has it."""
-        own = self.model_dump(exclude={"device"})
-        return Sweep(**own, device_kind=self.device or "")
+        fields = self.model_dump(exclude={"device"})
+        return Sweep(**fields, device_kind=self.device or "")
 
 
 class _ProblemFile(_StrictTable):
@@ -125,16 +266,16 @@ class _ProblemFile(_StrictTable):
 
     @model_validator(mode="after")
     def _names_agree(self) -> _ProblemFile:
-        known = set(self.axes)
-        if len(known) != len(self.axes):
+        axis_names = set(self.axes)
+        if len(axis_names) != len(self.axes):
             raise ValueError("axes has a name twice; leave one out")
         tensors: list[_Output] = [*self.inputs, *self.outputs]
         for tensor in tensors:
-            if unknown := [axis for axis in tensor.shape if isinstance(axis, str) and axis not in known]:
+            if unknown := [axis for axis in tensor.shape if isinstance(axis, str) and axis not in axis_names]:
                 raise ValueError(f"the shape of {tensor.name!r} uses {unknown[0]!r}, which is not in axes; add it there")
         for workload in self.workloads:
-            if set(workload.axes) != known:
-                raise ValueError(f"workload {workload.id!r} must give exactly the axes {sorted(known)}")
+            if set(workload.axes) != axis_names:
+                raise ValueError(f"workload {workload.id!r} must give exactly the axes {sorted(axis_names)}")
         names = [tensor.name for tensor in tensors]
         if len(set(names)) != len(names):
             raise ValueError("two tensors have the same name; rename one")
@@ -144,23 +285,23 @@ class _ProblemFile(_StrictTable):
 
     @model_validator(mode="after")
     def _distributions_can_be_drawn(self) -> _ProblemFile:
-        inputs = {one.name: one for one in self.inputs}
+        inputs = {tensor.name: tensor for tensor in self.inputs}
         for workload in self.workloads:
-            own = workload.distributions or {}
-            if unknown := sorted(set(own) - set(inputs)):
+            distributions = workload.distributions or {}
+            if unknown := sorted(set(distributions) - set(inputs)):
                 raise ValueError(f"workload {workload.id!r} has a distribution for {unknown[0]!r}; the inputs are {sorted(inputs)}")
-            self._check_size(f"workload {workload.id!r}", workload.axes, own)
+            self._check_size(f"workload {workload.id!r}", workload.axes, distributions)
         return self
 
-    def _check_size(self, where: str, axes: Mapping[str, int], own: Mapping[str, DistributionSchema]) -> None:
+    def _check_size(self, where: str, axes: Mapping[str, int], distributions: Mapping[str, DistributionSchema]) -> None:
         """ValueError where an input cannot be drawn at these axes. own: distributions that differ here."""
         for tensor in self.inputs:
-            given = own.get(tensor.name, tensor.distribution)
+            distribution = distributions.get(tensor.name, tensor.distribution)
             try:
-                given.check(tensor.dtype, axes)
-                given.check_shape([axes[size] if isinstance(size, str) else size for size in tensor.shape])
+                distribution.check(tensor.dtype, axes)
+                distribution.check_shape([axes[size] if isinstance(size, str) else size for size in tensor.shape])
                 if not tensor.shape:
-                    given.check_scalar(tensor.dtype)
+                    distribution.check_scalar(tensor.dtype)
             except ValueError as wrong:
                 raise ValueError(f"input {tensor.name!r} at {where}: {wrong}") from None
 
@@ -170,8 +311,8 @@ class _ProblemFile(_StrictTable):
             if table.axis not in self.axes:
                 raise ValueError(f"sweep {number} has the axis {table.axis!r}, which is not in axes; add it there")
             if set(table.axes) != set(self.axes) - {table.axis}:
-                others = ", ".join(sorted(set(self.axes) - {table.axis})) or "none"
-                raise ValueError(f"sweep {number} must give exactly the other axes: {others}")
+                other_axes = ", ".join(sorted(set(self.axes) - {table.axis})) or "none"
+                raise ValueError(f"sweep {number} must give exactly the other axes: {other_axes}")
             try:
                 swept = sizes(table.on_model())
             except SweepInvalid as wrong:
@@ -192,15 +333,15 @@ class _ProblemFile(_StrictTable):
 
 
 def matches(path: Path) -> bool:
-    """Whether a problem of this format lies at path."""
+    """Return whether a problem of this format lies at path."""
     return (path / "problem.toml").is_file()
 
 
 def load(path: Path, *, root: Path | None = None) -> Problem:
     """Read the problem in directory path. root: the set, outside of which no file is read; None: the directory itself."""
     toml_path, reference_path = path / "problem.toml", path / "reference.py"
-    for one in (toml_path, reference_path):
-        require_inside(one, root or path, one)
+    for file in (toml_path, reference_path):
+        require_inside(file, root or path, file)
     try:
         text, reference = toml_path.read_text("utf-8"), reference_path.read_text("utf-8")
         parsed = _ProblemFile.model_validate(tomllib.loads(text))
@@ -215,7 +356,7 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
         raise ProblemInvalid(str(toml_path), f"{key}: {text}" if key else text) from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists without end
         raise ProblemInvalid(str(toml_path), f"is not TOML that can be read: {error}") from None
-    made = Problem(
+    problem = Problem(
         problem_id=parsed.name,
         title=parsed.title,
         languages=tuple(languages()),
@@ -223,14 +364,14 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
         statement=parsed.statement,
         moved_bytes=parsed.moved_bytes or "",
         flops=parsed.flops or "",
-        sweeps=tuple(one.on_model() for one in parsed.sweep),
+        sweeps=tuple(table.on_model() for table in parsed.sweep),
     )
-    for number, sweep in enumerate(made.sweeps, 1):
+    for number, sweep in enumerate(problem.sweeps, 1):
         try:
-            _check_sweep(made, sweep)
+            _check_sweep(problem, sweep)
         except SweepInvalid as wrong:
             raise ProblemInvalid(str(toml_path), f"sweep {number}, {wrong.key}: {wrong}") from None
-    return made
+    return problem
 
 
 def _check_sweep(problem: Problem, sweep: Sweep) -> None:
@@ -248,7 +389,7 @@ def _check_sweep(problem: Problem, sweep: Sweep) -> None:
 def _first(mistakes: Sequence[ErrorDetails]) -> ErrorDetails:
     """The one to name. A key that is misspelt is missing as well; then the misspelt one is."""
     first = mistakes[0]
-    near = (one for one in mistakes if one["type"] == "extra_forbidden" and one["loc"][:-1] == first["loc"][:-1])
+    near = (mistake for mistake in mistakes if mistake["type"] == "extra_forbidden" and mistake["loc"][:-1] == first["loc"][:-1])
     return next(near, first) if first["type"] == "missing" else first
 
 
@@ -269,11 +410,11 @@ def _spec(parsed: _ProblemFile, reference: str) -> wire.ProblemSpec:
         format=NAME,
         entry=parsed.entry,
         inputs=tuple(
-            wire.TensorSpec(name=one.name, dtype=one.dtype, shape=tuple(one.shape), distribution=one.distribution.on_wire())
-            for one in parsed.inputs
+            wire.TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=tuple(tensor.shape), distribution=tensor.distribution.on_wire())
+            for tensor in parsed.inputs
         ),
-        outputs=tuple(wire.TensorSpec(name=one.name, dtype=one.dtype, shape=tuple(one.shape)) for one in parsed.outputs),
-        workloads=tuple(_workload(parsed, one) for one in parsed.workloads),
+        outputs=tuple(wire.TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=tuple(tensor.shape)) for tensor in parsed.outputs),
+        workloads=tuple(_workload(parsed, workload) for workload in parsed.workloads),
         tolerance=parsed.tolerance.on_wire(),
         reference=reference,
         axes=tuple(parsed.axes),
@@ -285,16 +426,16 @@ def _spec(parsed: _ProblemFile, reference: str) -> wire.ProblemSpec:
     )
 
 
-def _workload(parsed: _ProblemFile, one: _WorkloadTable) -> wire.Workload:
+def _workload(parsed: _ProblemFile, table: _WorkloadTable) -> wire.Workload:
     return wire.Workload(
-        workload_id=one.id,
-        axes=one.axes,
-        hidden=one.hidden,
-        moved_bytes=_amount(parsed.moved_bytes, one),
-        flops=_amount(parsed.flops, one),
-        device_kind=one.device or "",
-        tolerance=None if one.tolerance is None else parsed.tolerance.on_wire(one.tolerance),
-        distributions={name: of.on_wire() for name, of in (one.distributions or {}).items()},
+        workload_id=table.id,
+        axes=table.axes,
+        hidden=table.hidden,
+        moved_bytes=_amount(parsed.moved_bytes, table),
+        flops=_amount(parsed.flops, table),
+        device_kind=table.device or "",
+        tolerance=None if table.tolerance is None else parsed.tolerance.on_wire(table.tolerance),
+        distributions={name: of.on_wire() for name, of in (table.distributions or {}).items()},
     )
 
 

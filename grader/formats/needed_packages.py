@@ -14,23 +14,23 @@ def missing_packages(texts: Mapping[str, str], start: str, functions: Sequence[s
     texts: modules by name, which can import each other. functions: of any of them; what these import when they are called counts too.
     An import that the code guards, by `try` or `if`, does not.
     """
-    found, seen, waiting = set[str](), set[str](), [start]
+    missing, visited, waiting = set[str](), set[str](), [start]
     while waiting:
         name = waiting.pop()
-        if name in seen or name not in texts:
+        if name in visited or name not in texts:
             continue
-        seen.add(name)
+        visited.add(name)
         for imported in _imported(texts[name], functions):
             top = imported.split(".")[0]
             if top in texts:
                 waiting.append(top)
             elif not _is_installed(top):
-                found.add(top)
-    return tuple(sorted(found))
+                missing.add(top)
+    return tuple(sorted(missing))
 
 
 def sentence(packages: Sequence[str]) -> str:
-    """What to say of a reference that needs packages; "" where there are none."""
+    """Return what to say of a reference that needs packages; "" where there are none."""
     if not packages:
         return ""
     names = ", ".join(packages)

@@ -11,7 +11,7 @@ import ast
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -22,12 +22,77 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from grader.errors import ProblemInvalid
 from grader.formats import needed_packages
-from grader.formats import reference_kernels_sources as sources
 from grader.formats.inside import require_inside
-from grader.formats.reference_kernels_sources import REFERENCE
 from grader.formats.validation_messages import describe
 from grader.model import Problem, problem_id_of
 from sandbox.protocol import wire
+
+# What the files of a reference_kernels problem say of themselves, from their syntax: names, imports, tolerance.  Executes nothing.
+
+REFERENCE, PUBLIC = "reference.py", ("task.py", "utils.py")
+TOLERANCE = {"rtol": 1e-5, "atol": 1e-8}  # make_match_reference's own
+LARGEST_TOLERANCE = 1e300  # for a number that no float holds
+
+
+def parsed_file(path: Path, text: str) -> ast.Module:
+    """The syntax of a file. Raises ProblemInvalid."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) else ""
+        raise ProblemInvalid(str(path), f"{line}is not Python: {error}; fix it") from None
+
+
+def public(trees: Mapping[str, ast.Module]) -> list[str]:
+    """The names of the files that a submission may import: of PUBLIC those that there are, and what they import."""
+    names, waiting = set[str](), [name for name in PUBLIC if name in trees]
+    while waiting:
+        name = waiting.pop()
+        if name != REFERENCE and name not in names:
+            names.add(name)
+            waiting += [module for module in trees if module.removesuffix(".py") in _imported(trees[name])]
+    return sorted(names)
+
+
+def _imported(tree: ast.AST) -> set[str]:
+    """The modules that a file imports anywhere in it, without what follows a dot."""
+    names = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=imported):
+                names |= {alias.name.partition(".")[0] for alias in imported}
+            case ast.ImportFrom(module=str() as name, level=0):
+                names.add(name.partition(".")[0])
+    return names
+
+
+def defined(tree: ast.Module) -> set[str]:
+    """The names that a file defines at its top level."""
+    names = set()
+    for node in tree.body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Assign(targets=targets):
+                names |= {target.id for target in targets if isinstance(target, ast.Name)}
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names.add(name)
+            case ast.ImportFrom(names=imported) | ast.Import(names=imported):
+                names |= {alias.asname or alias.name for alias in imported}
+    return names
+
+
+def tolerance(tree: ast.Module) -> wire.Tolerance:
+    """Return the bounds in `check_implementation = make_match_reference(ref_kernel, rtol=..., atol=...)`, for display."""
+    bounds = dict(TOLERANCE)
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id="check_implementation")], value=ast.Call(keywords=keywords)):
+                for keyword in keywords:
+                    if keyword.arg in bounds and isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, (int, float)):
+                        bounds[keyword.arg] = min(max(keyword.value.value, 0), LARGEST_TOLERANCE) * 1.0
+    return wire.Tolerance(rtol=bounds["rtol"], atol=bounds["atol"], budget_factor=None)
+
 
 NAME = "reference_kernels"
 LAYOUT = "a directory with task.yml, or a yaml with `problems:` that names such"
@@ -88,7 +153,7 @@ class _TaskFile(_StrictYaml):
             raise ValueError("config of lang 'py' has the key main, and no other")
         if not self.tests and not self.benchmarks:
             raise ValueError("there are neither tests nor benchmarks; add a case")
-        names = [one.name for one in self.files]
+        names = [file.name for file in self.files]
         if len(set(names)) != len(names):
             raise ValueError("files has a name twice; rename one")
         if REFERENCE not in names:
@@ -96,7 +161,7 @@ class _TaskFile(_StrictYaml):
         for kind, cases in (("tests", self.tests), ("benchmarks", self.benchmarks)):
             for index, case in enumerate(cases):
                 for key, value in case.items():
-                    if any(type(one) is int and abs(one) > LARGEST for one in _each(value)) and key != SEED:
+                    if any(type(number) is int and abs(number) > LARGEST for number in _each(value)) and key != SEED:
                         raise ValueError(f"{kind}.{index}.{key} is over 2 ** 31 - 1; no device holds that")
         return self
 
@@ -121,7 +186,7 @@ _Model = TypeVar("_Model", bound=_StrictYaml)
 
 
 def matches(path: Path) -> bool:
-    """Whether a problem of this format lies at path: a directory with task.yml, or that file."""
+    """Return whether a problem of this format lies at path: a directory with task.yml, or that file."""
     return (path / FILE).is_file() or (path.name == FILE and path.is_file())
 
 
@@ -130,17 +195,17 @@ def members(path: Path) -> tuple[Path, ...]:
     if path.suffix not in (".yaml", ".yml") or path.name == FILE or not path.is_file() or not _lists_problems(path):
         return ()
     competition = _parsed(path, _ListedProblems)
-    found = tuple(path.parent / one.directory for one in competition.problems)
-    for one in found:
-        require_inside(one, path.parent, path)
-    return found
+    directories = tuple(path.parent / problem.directory for problem in competition.problems)
+    for directory in directories:
+        require_inside(directory, path.parent, path)
+    return directories
 
 
 def unusable(problem: Problem) -> str:
     """Why no judge here can run the reference: a package that it imports is missing; "" where none is."""
     texts = {name.removesuffix(".py"): text for name, text in json.loads(problem.spec.reference).items()}
-    found = needed_packages.sentence(needed_packages.missing_packages(texts, REFERENCE.removesuffix(".py"), FUNCTIONS))
-    return found and f"{found}, or list its file under `files`"
+    reason = needed_packages.sentence(needed_packages.missing_packages(texts, REFERENCE.removesuffix(".py"), FUNCTIONS))
+    return reason and f"{reason}, or list its file under `files`"
 
 
 def load(path: Path, *, root: Path | None = None) -> Problem:
@@ -149,12 +214,12 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     root = root or task_path.parent
     require_inside(task_path, root, task_path)
     task = _parsed(task_path, _TaskFile)
-    texts = {one.name: _text(task_path, one, root) for one in task.files if _is_executed(one, task)}
-    trees = {name: sources.parsed_file(task_path.parent / name, text) for name, text in texts.items()}
+    texts = {file.name: _text(task_path, file, root) for file in task.files if _is_executed(file, task)}
+    trees = {name: parsed_file(task_path.parent / name, text) for name, text in texts.items()}
     reference = trees[REFERENCE]
-    if missing := [name for name in FUNCTIONS if name not in (defined := sources.defined(reference))]:
-        raise ProblemInvalid(str(task_path.parent / REFERENCE), _missing_functions(missing, defined))
-    modules = {name: texts[name] for name in sources.public(trees)}
+    if missing := [name for name in FUNCTIONS if name not in (names := defined(reference))]:
+        raise ProblemInvalid(str(task_path.parent / REFERENCE), _missing_functions(missing, names))
+    modules = {name: texts[name] for name in public(trees)}
     name = task_path.resolve().parent.name
     problem_id = problem_id_of(name)
     spec = replace(_spec(problem_id, task, texts, reference), modules=modules)
@@ -166,7 +231,7 @@ def _spec(problem_id: str, task: _TaskFile, texts: dict[str, str], reference: as
     tests = [_workload(f"test-{index}", case, "") for index, case in enumerate(task.tests)]
     kind = "cuda" if tests else ""
     workloads = (*tests, *(_workload(f"benchmark-{index}", case, kind) for index, case in enumerate(task.benchmarks)))
-    common = set.intersection(*(set(one.axes) for one in workloads))
+    common = set.intersection(*(set(workload.axes) for workload in workloads))
     canonical = {"format": NAME, "id": problem_id, "files": texts, "tests": task.tests, "benchmarks": task.benchmarks}
     return wire.ProblemSpec(
         problem_id=problem_id,
@@ -175,7 +240,7 @@ def _spec(problem_id: str, task: _TaskFile, texts: dict[str, str], reference: as
         inputs=(),
         outputs=(),
         workloads=workloads,
-        tolerance=sources.tolerance(reference),
+        tolerance=tolerance(reference),
         reference=json.dumps(texts, sort_keys=True),
         axes=tuple(axis for axis in workloads[0].axes if axis in common)[:AXIS_LIMIT],
         trial_s=min(LONGEST_TRIAL_S, float(task.test_timeout)),
@@ -197,13 +262,13 @@ def _workload(workload_id: str, case: _Case, kind: str) -> wire.Workload:
 
 
 def _is_executed(file: _File, task: _TaskFile) -> bool:
-    """Whether the judge needs it: Python, but neither the submission nor their harness."""
+    """Return whether the judge needs it: Python, but neither the submission nor their harness."""
     assert isinstance(task.config, _Config)
     return file.source != SUBMISSION and file.name.endswith(".py") and file.name not in (task.config.main, "eval.py")
 
 
 def _lists_problems(path: Path) -> bool:
-    """Whether a yaml has the key `problems`. One that can't be read, but has such a line, is a list that is wrong."""
+    """Return whether a yaml has the key `problems`. One that can't be read, but has such a line, is a list that is wrong."""
     try:
         text = path.read_text("utf-8") if path.stat().st_size <= YAML_LIMIT_BYTES else ""
     except (OSError, UnicodeDecodeError):
@@ -212,9 +277,9 @@ def _lists_problems(path: Path) -> bool:
 
 
 def _missing_functions(missing: Sequence[str], defined: set[str]) -> str:
-    """What to say of a reference that lacks functions, and what it has in their place."""
+    """Return what to say of a reference that lacks functions, and what it has in their place."""
     names = ", ".join(map(repr, missing))
-    near = [f"; it has {found[0]!r} for {name!r}" for name in missing if (found := get_close_matches(name, defined, n=1, cutoff=0.6))]
+    near = [f"; it has {close[0]!r} for {name!r}" for name in missing if (close := get_close_matches(name, defined, n=1, cutoff=0.6))]
     them = "them" if len(missing) > 1 else "it"
     return f"defines no {names}{''.join(near)}; define {them} at the top level. A task that only its own eval.py can run is not judged here"
 

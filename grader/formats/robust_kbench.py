@@ -65,21 +65,21 @@ class _ConfigFile(BaseModel):
     single_shared_configs: _Configs
 
     def settings(self) -> list[_Setting]:
-        """What Model and get_inputs are called with, in each setting; what is shared goes over both."""
+        """Return what Model and get_inputs are called with, in each setting; what is shared goes over both."""
         every = itertools.product(self.single_init_configs, self.single_input_configs, self.single_shared_configs)
-        found: list[_Setting] = [{"init": {**init, **shared}, "given": {**inputs, **shared}} for init, inputs, shared in every]
-        return [one for index, one in enumerate(found) if one not in found[:index]]
+        combinations: list[_Setting] = [{"init": {**init, **shared}, "given": {**inputs, **shared}} for init, inputs, shared in every]
+        return [setting for index, setting in enumerate(combinations) if setting not in combinations[:index]]
 
 
 def matches(path: Path) -> bool:
-    """Whether a problem of this format lies at path: a func_*.py with its config next to it."""
+    """Return whether a problem of this format lies at path: a func_*.py with its config next to it."""
     direction = _direction(path)
     return direction is not None and path.is_file() and _config_path(path, direction).is_file()
 
 
 def members(path: Path) -> tuple[Path, ...]:
     """The problems of the task in directory path, forward first."""
-    return tuple(one for direction in DIRECTIONS if matches(one := path / f"func_{direction}.py"))
+    return tuple(file for direction in DIRECTIONS if matches(file := path / f"func_{direction}.py"))
 
 
 def unusable(problem: Problem) -> str:
@@ -88,8 +88,8 @@ def unusable(problem: Problem) -> str:
 
 
 def warnings(problem: Problem) -> tuple[str, ...]:
-    """What to tell those who import it about the sizes that only a GPU runs."""
-    kinds = {one.device_kind for one in problem.spec.workloads}
+    """Return what to tell those who import it about the sizes that only a GPU runs."""
+    kinds = {workload.device_kind for workload in problem.spec.workloads}
     if DeviceKind.EMULATED in kinds:
         return ("the emulated device gets a smaller batch than the config's",)
     return emulated_sizes.warnings(problem) if DeviceKind.CUDA in kinds else ()
@@ -101,8 +101,8 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     if direction is None:
         raise ProblemInvalid(str(path), f"is not a problem of this format; name func_forward.py or func_backward.py in {LAYOUT}")
     config_path = _config_path(path, direction)
-    for one in (path, config_path):
-        require_inside(one, root or path.parent, path)
+    for file in (path, config_path):
+        require_inside(file, root or path.parent, path)
     source = _text(path)
     tree = _tree(path, source)
     signatures = _signatures(path, tree, direction)
@@ -121,7 +121,7 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
 
 
 def _direction(path: Path) -> str | None:
-    return next((one for one in DIRECTIONS if path.name == f"func_{one}.py"), None)
+    return next((direction for direction in DIRECTIONS if path.name == f"func_{direction}.py"), None)
 
 
 def _config_path(path: Path, direction: str) -> Path:
@@ -144,12 +144,12 @@ def _title(path: Path, tree: ast.Module, direction: str) -> str:
 
 
 def _spec(problem_id: str, source: str, workloads: tuple[wire.Workload, ...], direction: str) -> wire.ProblemSpec:
-    common = set.intersection(*(set(one.axes) for one in workloads))
+    common = set.intersection(*(set(workload.axes) for workload in workloads))
     canonical = {
         "format": NAME,
         "id": problem_id,
         "reference": source,
-        "workloads": [[one.workload_id, one.arguments, one.device_kind] for one in workloads],
+        "workloads": [[workload.workload_id, workload.arguments, workload.device_kind] for workload in workloads],
         "direction": direction,
         "tolerance": {key: value for key, value in asdict(TOLERANCE).items() if value is not False},
         "trials": TRIAL_COUNT,
@@ -172,15 +172,15 @@ def _spec(problem_id: str, source: str, workloads: tuple[wire.Workload, ...], di
 
 
 def _workloads(settings: list[_Setting], signatures: dict[str, _Signature], direction: str) -> Iterator[wire.Workload]:
-    """One for each setting; of one that is large one for a GPU, and another for the emulated device with as small a batch as it needs."""
+    """Yield a workload for each setting; of a large one, one for a GPU and another with a smaller batch for the emulated device."""
     smaller: list[_Setting] = []
-    for index, one in enumerate(settings):
-        name, small = f"setting-{index}", _smaller(one, signatures)
+    for index, setting in enumerate(settings):
+        name, small = f"setting-{index}", _smaller(setting, signatures)
         possible = _input_elements(small, signatures) + _weight_elements(small, signatures) <= emulated_sizes.LARGEST
-        if small == one:
-            yield _workload(name, one, direction, "" if possible else DeviceKind.CUDA)
+        if small == setting:
+            yield _workload(name, setting, direction, "" if possible else DeviceKind.CUDA)
             continue
-        yield _workload(name, one, direction, DeviceKind.CUDA)
+        yield _workload(name, setting, direction, DeviceKind.CUDA)
         if possible and small not in smaller:
             smaller.append(small)
             yield _workload(f"{name}-small", small, direction, DeviceKind.EMULATED)
@@ -207,13 +207,13 @@ def _weight_elements(setting: _Setting, signatures: dict[str, _Signature]) -> in
 
 def _smaller(setting: _Setting, signatures: dict[str, _Signature]) -> _Setting:
     """With a smaller batch: first batch_size, then what else only the inputs have, is halved while the inputs are too large."""
-    given = dict(setting["given"])
-    for key in sorted((key for key in given if key not in setting["init"]), key=lambda key: key != "batch_size"):
-        while type(value := given[key]) is int and value > 1:
-            if _input_elements({**setting, "given": given}, signatures) <= emulated_sizes.SMALL:
+    arguments = dict(setting["given"])
+    for key in sorted((key for key in arguments if key not in setting["init"]), key=lambda key: key != "batch_size"):
+        while type(value := arguments[key]) is int and value > 1:
+            if _input_elements({**setting, "given": arguments}, signatures) <= emulated_sizes.SMALL:
                 break
-            given[key] = value // 2
-    return {**setting, "given": given}
+            arguments[key] = value // 2
+    return {**setting, "given": arguments}
 
 
 def _settings(path: Path) -> list[_Setting]:
@@ -235,7 +235,7 @@ def _settings(path: Path) -> list[_Setting]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Signature:
-    """What a function of a task can be called with. names None: whatever it is."""
+    """Arguments that a function of a task can be called with. names None: any."""
 
     names: frozenset[str] | None
     required: frozenset[str]
@@ -246,13 +246,17 @@ class _Signature:
         """Of this function without its first parameters; None: of one that takes nothing."""
         if function is None:
             return cls(names=frozenset(), required=frozenset(), defaults={})
-        taken = function.args
-        positional = [one.arg for one in (*taken.posonlyargs, *taken.args)][skipped:]
-        values = dict(zip(reversed(positional), reversed(taken.defaults), strict=False))
-        values |= {one.arg: value for one, value in zip(taken.kwonlyargs, taken.kw_defaults, strict=True) if value is not None}
-        names = frozenset((*positional, *(one.arg for one in taken.kwonlyargs)))
+        parameters = function.args
+        positional = [parameter.arg for parameter in (*parameters.posonlyargs, *parameters.args)][skipped:]
+        values = dict(zip(reversed(positional), reversed(parameters.defaults), strict=False))
+        values |= {
+            parameter.arg: value
+            for parameter, value in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True)
+            if value is not None
+        }
+        names = frozenset((*positional, *(parameter.arg for parameter in parameters.kwonlyargs)))
         return cls(
-            names=None if taken.kwarg is not None else names,
+            names=None if parameters.kwarg is not None else names,
             required=names - frozenset(values),
             defaults={name: node.value for name, node in values.items() if isinstance(node, ast.Constant) and type(node.value) is int},
         )

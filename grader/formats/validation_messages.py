@@ -14,17 +14,17 @@ _NUMBERS = ("int_type", "float_type")
 
 
 def describe(mistake: ErrorDetails, model: type[BaseModel] | None = None) -> str:
-    """One mistake as a sentence, without its key. model: what the whole file is, whose keys are named where one is unknown."""
+    """Return a mistake as a sentence, without its key. model: what the whole file is, whose keys are named where one is unknown."""
     if mistake["type"] == "extra_forbidden":
-        known = _keys(model, mistake["loc"][:-1]) if model is not None else []
-        return _no_such_key(str(mistake["loc"][-1]), known)
+        keys = _keys(model, mistake["loc"][:-1]) if model is not None else []
+        return _no_such_key(str(mistake["loc"][-1]), keys)
     return mistake["msg"].removeprefix(_OWN) + _remedy(mistake["type"], mistake["input"])
 
 
-def _no_such_key(name: str, known: Sequence[str]) -> str:
-    """What to write instead of a key that the table does not have."""
-    close = difflib.get_close_matches(name, known, n=1)
-    remedy = f"did you mean {close[0]!r}?" if close else f"take one of: {', '.join(known)}" if known else "leave it out"
+def _no_such_key(name: str, keys: Sequence[str]) -> str:
+    """Return what to write instead of a key that the table does not have."""
+    close = difflib.get_close_matches(name, keys, n=1)
+    remedy = f"did you mean {close[0]!r}?" if close else f"take one of: {', '.join(keys)}" if keys else "leave it out"
     return f"is not a key here; {remedy}"
 
 
@@ -40,17 +40,17 @@ def _table(annotation: object) -> type[BaseModel] | None:
     """The table in a key's type, such as that of a list of tables."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for one in typing.get_args(annotation) if (found := _table(one)) is not None), None)
+    return next((table for argument in typing.get_args(annotation) if (table := _table(argument)) is not None), None)
 
 
-def _remedy(kind: str, given: object) -> str:
-    """What to do about a value of another type, where that is plain."""
+def _remedy(kind: str, value: object) -> str:
+    """Return what to do about a value of another type, where that is plain."""
     if kind == "bool_type":
         return "; write true or false"
-    if kind in _NUMBERS and isinstance(given, str):
+    if kind in _NUMBERS and isinstance(value, str):
         return "; write it without quotes"
-    if kind == "string_type" and isinstance(given, int | float):
+    if kind == "string_type" and isinstance(value, int | float):
         return "; write it in quotes"
-    if kind == "int_type" and isinstance(given, float):
+    if kind == "int_type" and isinstance(value, float):
         return "; write a whole number, without a point"
     return ""

@@ -1,18 +1,54 @@
-"""What `competition.toml` may say, key by key.  No message quotes what is secret."""
+"""Schema of `competition.toml`, key by key.  No message quotes what is secret."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationInfo, model_validator
+from pydantic_core import ErrorDetails
 
 from grader import devices
+from grader.formats.validation_messages import describe
 from sandbox.protocol.devices import DeviceKind
+
+# Finds the line of a key in a TOML file, for errors.  Reads lines, not TOML: where it can't tell, it does not.
+
+
+def line_of(path: Path, key: tuple[str | int, ...]) -> int | None:
+    """The line on which the key of a table, or of a table in an array of tables, is set; else that of the table."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    if not key:
+        return None
+    first, begin, end = str(key[0]), 0, len(lines)
+    headers = [index for index, text in enumerate(lines) if re.match(r"\s*\[", text)]
+    tables = [index for index in headers if re.match(rf"\s*\[\[\s*{re.escape(first)}\s*\]\]", lines[index])]
+    if len(key) > 1 and isinstance(key[1], int) and key[1] < len(tables):
+        begin = tables[key[1]]
+        end = next((index for index in headers if index > begin and not _below(lines[index], first)), len(lines))
+        line = _set_in(lines, begin + 1, end, str(key[2])) if len(key) > 2 else None
+        return begin + 1 if line is None else line
+    return _set_in(lines, 0, headers[0] if headers else len(lines), first)
+
+
+def _below(header: str, table: str) -> bool:
+    """Return whether a header goes on with the table: `[secret.axes]` is of the `[[secret]]` before it."""
+    return re.match(rf"\s*\[\s*{re.escape(table)}\.", header) is not None
+
+
+def _set_in(lines: list[str], begin: int, end: int, key: str) -> int | None:
+    pattern = re.compile(rf"\s*(\"{re.escape(key)}\"|{re.escape(key)})\s*[.=]|\s*\[.*\.{re.escape(key)}\s*\]")
+    return next((index + 1 for index in range(begin, end) if pattern.match(lines[index])), None)
+
 
 _AXIS_LIMIT = 2**31 - 1
 _SECRET_LIMIT = 64
@@ -67,7 +103,7 @@ _Size = Annotated[
 
 
 class Secret(_StrictSecretTable):
-    """One or more workloads of a problem that are never disclosed. What is left out is as the problem has it."""
+    """Workloads of a problem that are never disclosed. What is left out is as the problem has it."""
 
     problem: str
     axes: dict[str, _Size] = Field(min_length=1, max_length=16)
@@ -109,10 +145,10 @@ class CompetitionFile(_StrictSecretTable):
 
     @model_validator(mode="after")
     def _agrees(self, info: ValidationInfo) -> CompetitionFile:
-        """What keys say of each other; left to the caller where the context is FIELDS_ONLY."""
+        """Return what keys say of each other; left to the caller where the context is FIELDS_ONLY."""
         if info.context != FIELDS_ONLY:
-            for one in disagreements(self):
-                raise ValueError(one.message)
+            for disagreement in disagreements(self):
+                raise ValueError(disagreement.message)
         return self
 
 
@@ -138,14 +174,84 @@ def disagreements(file: CompetitionFile) -> Iterator[Disagreement]:
     if devices.EMULATED in file.devices and file.baseline != "eager":
         text = f"'baseline' is {file.baseline!r}, which the emulated device does not have; take 'eager'"
         yield Disagreement(keys=("baseline", "devices"), message=text)
-    for one in file.secret:
-        if one.problem not in file.problems:
-            text = f"'secret' is of {one.problem!r}, which is not in 'problems'; add it there"
+    for table in file.secret:
+        if table.problem not in file.problems:
+            text = f"'secret' is of {table.problem!r}, which is not in 'problems'; add it there"
             yield Disagreement(keys=("secret", "problems"), message=text)
     if file.secret and not file.secret_seed:
         text = "'secret_seed' is missing, which keeps the secret workloads; write 32 hex digits, such as `openssl rand -hex 16` prints"
         yield Disagreement(keys=("secret_seed",), message=text)
-    counts = [sum(one.count for one in file.secret if one.problem == problem) for problem in file.problems]
+    counts = [sum(table.count for table in file.secret if table.problem == problem) for problem in file.problems]
     if max(counts) > _SECRET_LIMIT:
         text = f"'secret' makes more than {_SECRET_LIMIT} workloads of one problem; leave some out"
         yield Disagreement(keys=("secret", "problems"), message=text)
+
+
+# Says what is wrong with a key of `competition.toml`, and what to write.  Quotes no value: some are secret.
+
+TomlKey = tuple[str | int, ...]
+_TAG_INDEX = 4  # secret, 0, axes, n, and then the kind of size, which is no key
+_TIME = "write a time with an offset and without quotes, such as 2026-05-01T18:00:00+02:00"
+_LIMIT = "write a whole number from 0 to 1000000"
+_AMOUNT = "write a whole number, or arithmetic over the axes in quotes, such as '8 * n'"
+_SIZE = "write a whole number from 0 to 2147483647"
+_REMEDIES = {
+    "name": 'write lower case letters, digits, _ and -, beginning with a letter, such as name = "spring"',
+    "title": "write one line of 1 to 200 characters in quotes",
+    "statement": "write text in quotes",
+    "problems": 'write a list of 1 to 100 ids of problems, such as problems = ["vector_add"]',
+    "devices": f"write a list of 1 to 16 of: {devices.FORMS}",
+    "start": _TIME,
+    "end": _TIME,
+    "freeze": _TIME,
+    "mode": 'write mode = "ranked", or leave it out',
+    "hourly_limit": _LIMIT,
+    "daily_limit": _LIMIT,
+    "score": 'write "speedup" or "time"',
+    "baseline": 'write "eager", "compile" or "max-autotune"',
+    "tie_rule": 'write "share" or "earliest"',
+    "visibility": 'write "private" or "after_end"',
+    "processes": "write a whole number from 1 to 10",
+    "registration_code": "write 16 to 64 letters, digits and '-' in quotes, such as `openssl rand -hex 12` prints",
+    "secret_seed": "write 32 to 128 hex digits in lower case and in quotes, such as `openssl rand -hex 16` prints",
+    "secret": "begin each secret workload with a line [[secret]], below all other keys",
+}
+_SECRET_REMEDIES = {
+    "problem": "write the id of one of 'problems'",
+    "axes": "write a size for every axis of the problem, such as axes = { n = 70000 }",
+    "count": "write a whole number from 1 to 16",
+    "device": 'write "cuda" or "emulated", or leave it out',
+    "moved_bytes": _AMOUNT,
+    "flops": _AMOUNT,
+}
+_RANGE_REMEDIES = {"low": _SIZE, "high": _SIZE, "step": "write a whole number, 1 or more"}
+_AXIS = "write a size, or a range such as { low = 1000, high = 5000 }"
+
+
+def key_of(mistake: ErrorDetails) -> TomlKey:
+    """The key as the file has it."""
+    return tuple(part for index, part in enumerate(mistake["loc"]) if index != _TAG_INDEX)
+
+
+def sentence(key: TomlKey, mistake: ErrorDetails) -> str:
+    """Return a mistake with its remedy, without its key."""
+    text = "is missing" if mistake["type"] == "missing" else describe(mistake, CompetitionFile)
+    remedy = _remedy(key)
+    return text if ";" in text or not remedy else f"{text}; {remedy}"
+
+
+def _remedy(key: TomlKey) -> str:
+    if not key:
+        return ""
+    if len(key) == 4 and key[2] == "axes":
+        return _AXIS
+    depth = _depth(key)
+    name = str(key[2] if depth == 1 else key[-1] if depth == 2 else key[0])
+    return (_REMEDIES, _SECRET_REMEDIES, _RANGE_REMEDIES)[depth].get(name, "")
+
+
+def _depth(key: TomlKey) -> int:
+    """0: a key of the competition, 1: of a secret, 2: of a range."""
+    if not key or key[0] != "secret" or len(key) < 3:
+        return 0
+    return 2 if len(key) > 4 else 1

@@ -22,10 +22,8 @@ from grader.errors import CompetitionNotFound, ProblemInvalid, ProblemNotFound
 from grader.formats import formats
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
 from grader.model import Competition, Phase, Problem, Ranking, ScoreKind, TieRule, Visibility
-from grader.problems.competition_file import CompetitionFile, Secret
-from grader.problems.competition_messages import key_of, sentence
+from grader.problems.competition_file import CompetitionFile, Secret, key_of, line_of, sentence
 from grader.problems.store import Problems
-from grader.problems.toml_locations import line_of
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind
 from sandbox.protocol.rule import rule_of
@@ -35,7 +33,7 @@ FILE_NAME = "competition.toml"
 
 @dataclass(frozen=True, slots=True)
 class _LoadedFiles:
-    """One reading of all files."""
+    """Result of reading all files."""
 
     by_id: dict[str, Competition] = field(default_factory=dict)
     files: dict[str, tuple[CompetitionFile, Path]] = field(default_factory=dict)
@@ -60,7 +58,7 @@ class Competitions:
         return store
 
     def read_again(self) -> Competitions:
-        """What the same paths hold now, in another store. ProblemInvalid, and OSError, as when they were read first."""
+        """Return what the same paths hold now, in another store. ProblemInvalid, and OSError, as when they were read first."""
         return self._read_again()
 
     def replace(self, fresh: Competitions) -> None:
@@ -81,8 +79,8 @@ class Competitions:
     def of_registration_code(self, code: str, now: datetime) -> Competition | None:
         """The competition that has not ended and has this code; None where there is none."""
         # All are compared, and each as slowly for a wrong code as for the right one.
-        same = [one for one in self.all() if hmac.compare_digest(one.registration_code.encode(), code.encode())]
-        return next((one for one in same if code and one.phase(now) is not Phase.ENDED), None)
+        same = [competition for competition in self.all() if hmac.compare_digest(competition.registration_code.encode(), code.encode())]
+        return next((competition for competition in same if code and competition.phase(now) is not Phase.ENDED), None)
 
     def secret_files(self) -> tuple[Path, ...]:
         """The files that hold secrets, which nobody but their owner should read."""
@@ -98,26 +96,32 @@ class Competitions:
         if not file.secret_seed:
             return self.get(competition_id)
         seed = hmac.new(file.secret_seed.encode(), f"rejudge/{rejudge_id}".encode(), hashlib.sha256).hexdigest()
-        return _competition(file, path, {one: self._loaded.problems[competition_id, one] for one in file.problems}, seed)
+        return _competition(
+            file, path, {problem_id: self._loaded.problems[competition_id, problem_id] for problem_id in file.problems}, seed
+        )
 
     def _add(self, path: Path, problems: Problems) -> None:
         file = _read(path)
-        found = {}
+        pinned = {}
         for index, problem_id in enumerate(file.problems):
             try:
-                found[problem_id] = problems.pin(problem_id)  # nobody's import changes it while this server runs
+                pinned[problem_id] = problems.pin(problem_id)  # nobody's import changes it while this server runs
             except ProblemNotFound as error:
                 raise _invalid(path, ("problems", index), str(error)) from None
-        competition = _competition(file, path, found, file.secret_seed)
+        competition = _competition(file, path, pinned, file.secret_seed)
         before = self._loaded.files.get(competition.competition_id)
         if before is not None and before[1].resolve() != path.resolve():
             raise _invalid(path, ("name",), f"{competition.competition_id!r} is the name of {before[1]} too; rename one")
         loaded = self._loaded
-        for other, (one, where) in loaded.files.items():
-            if file.registration_code and one.registration_code == file.registration_code and other != competition.competition_id:
+        for competition_id, (other_file, where) in loaded.files.items():
+            if (
+                file.registration_code
+                and other_file.registration_code == file.registration_code
+                and competition_id != competition.competition_id
+            ):
                 raise _invalid(path, ("registration_code",), f"is that of {where} too; write another one, so that it says which is meant")
         loaded.by_id[competition.competition_id], loaded.files[competition.competition_id] = competition, (file, path)
-        loaded.problems.update({(competition.competition_id, problem_id): problem for problem_id, problem in found.items()})
+        loaded.problems.update({(competition.competition_id, problem_id): problem for problem_id, problem in pinned.items()})
 
 
 def problem_for(competition: Competition, problem: Problem) -> Problem:
@@ -126,7 +130,7 @@ def problem_for(competition: Competition, problem: Problem) -> Problem:
     Its digest is keyed by the secret seed: digests are shown, and from a plain one sizes could be found by trying.
     """
     secret = competition.secret_workloads.get(problem.problem_id, ())
-    decides = [problem.digest, competition.competition_id, asdict(competition.ranking), [asdict(one) for one in secret]]
+    decides = [problem.digest, competition.competition_id, asdict(competition.ranking), [asdict(workload) for workload in secret]]
     digest = hmac.new(competition.secret_seed.encode(), json.dumps(decides, sort_keys=True).encode(), hashlib.sha256).hexdigest()
     spec = replace(problem.spec, workloads=(*problem.spec.workloads, *secret), digest=digest)
     return replace(problem, spec=spec, ranking=competition.ranking, competition_id=competition.competition_id)
@@ -137,11 +141,11 @@ def _files(path: Path) -> list[Path]:
         return [path]
     if (path / FILE_NAME).is_file():
         return [path / FILE_NAME]
-    found = sorted(path.glob(f"*/{FILE_NAME}")) if path.is_dir() else []
+    paths = sorted(path.glob(f"*/{FILE_NAME}")) if path.is_dir() else []
     empty = path.is_dir() and not any(path.iterdir())  # the first competition is still to come
-    if not found and not empty:
+    if not paths and not empty:
         raise ProblemInvalid(str(path), f"holds no competition; name a {FILE_NAME}, its directory, or a directory that holds such")
-    return found
+    return paths
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -169,7 +173,7 @@ def _read(path: Path) -> CompetitionFile:
 
 
 def _invalid(path: Path, key: tuple[str | int, ...], message: str) -> ProblemInvalid:
-    """What is wrong, where: file, line if it is known, key."""
+    """Return what is wrong, where: file, line if it is known, key."""
     line = line_of(path, key)
     where = str(path) if line is None else f"{path}:{line}"
     name = ".".join(str(part) for part in key)
@@ -178,10 +182,10 @@ def _invalid(path: Path, key: tuple[str | int, ...], message: str) -> ProblemInv
 
 def _competition(file: CompetitionFile, path: Path, problems: dict[str, Problem], secret_seed: str) -> Competition:
     secret: dict[str, list[wire.Workload]] = {}
-    for index, one in enumerate(file.secret):
-        made = secret.setdefault(one.problem, [])
+    for index, table in enumerate(file.secret):
+        drawn = secret.setdefault(table.problem, [])
         try:
-            made += secret_workloads(one, problems[one.problem], f"{file.name}/{one.problem}/{index}", len(made), secret_seed)
+            drawn += secret_workloads(table, problems[table.problem], f"{file.name}/{table.problem}/{index}", len(drawn), secret_seed)
         except SecretInvalid as wrong:
             raise _invalid(path, ("secret", index, wrong.key), str(wrong)) from None
     for index, problem_id in enumerate(file.problems):
@@ -218,7 +222,7 @@ def check_baseline(file: CompetitionFile, problem: Problem) -> str:
 
 
 class SecretInvalid(ValueError):
-    """What is wrong with a key of a `[[secret]]`. Never quotes its values."""
+    """Mistake in a key of a `[[secret]]`. Never quotes its values."""
 
     def __init__(self, key: str, message: str) -> None:
         self.key = key
@@ -245,16 +249,16 @@ def secret_workloads(secret: Secret, problem: Problem, place: str, before: int, 
 
 def first_shown(problem: Problem, device_kind: str | None) -> wire.Workload | None:
     """The first public workload that is run on this kind of device, or on any."""
-    shown = (one for one in problem.spec.workloads if not one.hidden)
-    return next((one for one in shown if device_kind is None or one.device_kind in ("", device_kind)), None)
+    shown = (workload for workload in problem.spec.workloads if not workload.hidden)
+    return next((workload for workload in shown if device_kind is None or workload.device_kind in ("", device_kind)), None)
 
 
 def _differs_by_device(problem: Problem) -> str:
-    """What a secret without a device would have from the wrong one; "" where the first workloads of the devices agree."""
-    firsts = [one for kind in DeviceKind if (one := first_shown(problem, kind)) is not None]
-    if any((one.tolerance or problem.spec.tolerance) != (firsts[0].tolerance or problem.spec.tolerance) for one in firsts):
+    """Return what a secret without a device would have from the wrong one; "" where the first workloads of the devices agree."""
+    firsts = [workload for kind in DeviceKind if (workload := first_shown(problem, kind)) is not None]
+    if any((workload.tolerance or problem.spec.tolerance) != (firsts[0].tolerance or problem.spec.tolerance) for workload in firsts):
         return "tolerance"
-    return "distribution of inputs" if any(one.distributions != firsts[0].distributions for one in firsts) else ""
+    return "distribution of inputs" if any(workload.distributions != firsts[0].distributions for workload in firsts) else ""
 
 
 def _workload(secret: Secret, problem: Problem, like: wire.Workload, place: str, number: int, seed: str) -> wire.Workload:
@@ -263,10 +267,10 @@ def _workload(secret: Secret, problem: Problem, like: wire.Workload, place: str,
     if arguments:  # of reference_kernels: its generator takes the sizes from here
         case = json.loads(arguments)["case"]
         arguments = json.dumps({"case": {**case, **axes}})
-    known = {workload.workload_id for workload in problem.spec.workloads}
+    workload_ids = {workload.workload_id for workload in problem.spec.workloads}
     return replace(
         like,
-        workload_id=next(name for name in (f"secret-{number}", f"secret-of-competition-{number}") if name not in known),
+        workload_id=next(name for name in (f"secret-{number}", f"secret-of-competition-{number}") if name not in workload_ids),
         axes=axes,
         hidden=True,
         arguments=arguments,

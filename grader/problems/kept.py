@@ -81,26 +81,26 @@ class KeptProblems:
             with self._lock:
                 self._read()
                 settled = before is not None and time.time_ns() - before[0] > _TICK_NS
-                self._seen = before if settled and not any(one.broken for one in self._files.values()) else None
+                self._seen = before if settled and not any(file.broken for file in self._files.values()) else None
         return self._problems
 
     def unreadable(self) -> frozenset[str]:
         """The names of the files that can't be read, without their ending: the ids of problems."""
         self.now()
-        return frozenset(name.removesuffix(_SUFFIX) for name, one in self._files.items() if one.broken)
+        return frozenset(name.removesuffix(_SUFFIX) for name, file in self._files.items() if file.broken)
 
     def _read(self) -> None:
         """Read the files that are new or have changed."""
-        found = {}
+        files = {}
         for name in _names(self._directory):
             stamp = _stamp(self._directory / name)
             before = self._files.get(name)
             if stamp is not None:
-                found[name] = before if before is not None and before.stamp == stamp else self._file(name, stamp, before)
-        if found != self._files:
-            self._files = found
-            kept = (one.problem for one in found.values() if one.problem is not None)
-            self._problems = {problem.problem_id: problem for problem in kept}  # a new one: others may be looking at the old
+                files[name] = before if before is not None and before.stamp == stamp else self._file(name, stamp, before)
+        if files != self._files:
+            self._files = files
+            problems = (file.problem for file in files.values() if file.problem is not None)
+            self._problems = {problem.problem_id: problem for problem in problems}  # a new one: others may be looking at the old
 
     def _file(self, name: str, stamp: _Stamp, before: _KeptFile | None) -> _KeptFile:
         try:
@@ -118,7 +118,7 @@ def _names(directory: Path) -> list[str]:
 
 
 def _stamp(path: Path) -> _Stamp | None:
-    """What changes with a file or directory; None where there is none."""
+    """Return what changes with a file or directory; None where there is none."""
     try:
         status = path.stat()
     except OSError:

@@ -2,22 +2,184 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from grader.errors import ProblemInvalid, ProblemNotFound
 from grader.formats import detect_format, expected_layouts
 from grader.formats import formats as known_formats
 from grader.formats.adjustments import UNCHANGED, Adjustments
 from grader.formats.inside import own_directory
-from grader.model import ID_LIMIT_CHARS, Problem
-from grader.problems.adjusted import AdjustedSet, load_adjusted
-from grader.problems.candidates import ImportCandidate, candidates
+from grader.model import ID_LIMIT_CHARS, Problem, problem_id_of
 from grader.problems.kept import KeptProblems, Report, log_unreadable
-from grader.problems.renaming import distinct_names, is_prefix, with_prefix
+
+# Reads problems with what an import changes in them.  Executes nothing.
+
+
+def load_adjusted(plug_in: ModuleType, path: Path, *, root: Path | None, adjustments: Adjustments, precision: str | None = None) -> Problem:
+    """Read the problem at path. ProblemInvalid also where its format does not take the adjustments."""
+    options: dict[str, Any] = {"root": root}
+    if adjustments.any:
+        if not _adjustable(plug_in):
+            taking = ", ".join(module.NAME for module in known_formats().values() if _adjustable(module))
+            options_text = "--set, --tolerance, --allow-lower-precision and --keep-weights"
+            raise ProblemInvalid(str(path), f"{options_text} are for the format {taking}; edit this problem's own files")
+        options["adjustments"] = adjustments
+    problem: Problem = plug_in.load(path, **options) if precision is None else plug_in.load(path, precision, **options)
+    return problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdjustedSet:
+    """The adjustments of several files: of the constants that are to be set, each file has its own."""
+
+    adjustments: Adjustments
+    by_file: Mapping[Path, frozenset[str]]
+
+    @classmethod
+    def of(cls, top: Path, paths: Sequence[Path], formats: Mapping[str, ModuleType], adjustments: Adjustments) -> AdjustedSet:
+        """Look which file has which constant; ProblemInvalid where one is in none of several. A single file says itself what it lacks."""
+        if not adjustments.constants or len(paths) < 2:
+            return cls(adjustments=adjustments, by_file={})
+        by_file = {path: _names(path, formats) for path in paths}
+        names = frozenset().union(*by_file.values())
+        if unknown := [name for name in adjustments.constants if name not in names]:
+            there = ", ".join(sorted(names)) or "none"
+            raise ProblemInvalid(str(top), f"no file here assigns a constant {unknown[0]!r} at its top level; the constants are: {there}")
+        return cls(adjustments=adjustments, by_file=by_file)
+
+    def of_file(self, path: Path) -> Adjustments:
+        """The adjustments without the constants that this file, one of several, does not have."""
+        if (names := self.by_file.get(path)) is None:
+            return self.adjustments
+        return replace(self.adjustments, constants={name: value for name, value in self.adjustments.constants.items() if name in names})
+
+
+def constants_of(problem_format: ModuleType, path: Path) -> dict[str, str]:
+    """The constants of the problem at path that can be set, with their values; none where its format has no such thing."""
+    try:
+        return dict(problem_format.settable(path)) if _adjustable(problem_format) else {}
+    except ProblemInvalid:  # reported when it is loaded
+        return {}
+
+
+def _names(path: Path, formats: Mapping[str, ModuleType]) -> frozenset[str]:
+    plug_in = detect_format(path, formats)
+    return frozenset() if plug_in is None else frozenset(constants_of(plug_in, path))
+
+
+def _adjustable(plug_in: ModuleType) -> bool:
+    return bool(getattr(plug_in, "ACCEPTS_ADJUSTMENTS", False))
+
+
+# Gives imported problems ids of their own: by a prefix, or by their directories' names where two of one import have the same id.
+
+_PREFIX = re.compile(r"[a-z][a-z0-9_]{0,31}")
+
+
+def is_prefix(text: str) -> bool:
+    """Return whether ids may begin with this text: lower case letters, digits and `_`, first a letter, at most 32 characters."""
+    return _PREFIX.fullmatch(text) is not None
+
+
+def with_prefix(problem: Problem, prefix: str) -> Problem:
+    """The same problem under the id PREFIX_ID. The digest follows: a submission is to one problem of one id.
+
+    ValueError where the id would be too long.
+    """
+    problem_id = f"{prefix.rstrip('_')}_{problem.problem_id}"
+    if len(problem_id) > ID_LIMIT_CHARS:
+        raise ValueError(f"has the id {problem_id!r}, which is over {ID_LIMIT_CHARS} characters; take a shorter prefix")
+    digest = hashlib.sha256(json.dumps([problem.digest, problem_id]).encode()).hexdigest()
+    return replace(problem, problem_id=problem_id, spec=replace(problem.spec, problem_id=problem_id, digest=digest))
+
+
+def distinct_names(paths: Sequence[Path]) -> list[str]:
+    """For each path the name of the nearest directory by which it differs from all others, as part of an id; [] where there is none."""
+    parents = [tuple(reversed(path.absolute().parts[:-1])) for path in paths]
+    for names in zip(*parents, strict=False):
+        slugs = [problem_id_of(name)[:32] for name in names]
+        if len(set(slugs)) == len(slugs) and all(is_prefix(slug) for slug in slugs):
+            return slugs
+    return []
+
+
+# Finds what may be problems at or below a path, each once.  Opens files only to look whether a format knows them.
+
+_SKIPPED = ("__pycache__",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportCandidate:
+    """File or directory that may be a problem. named_in: the list that names it; reason: why it can't be one, where known already."""
+
+    path: Path
+    named_in: Path | None = None
+    reason: str = ""
+
+
+def candidates(path: Path, formats: Mapping[str, ModuleType]) -> Iterator[ImportCandidate]:
+    """Yield what a format takes for its own, what a list names that a format knows, and path itself where it is a file.
+
+    A list and its directory may name the same problem; it comes once. A list that is wrong is a candidate with a reason.
+    """
+    visited: set[Path] = set()
+    for candidate in _walk(path, formats, explicit=True):
+        resolved = _resolved(candidate.path)
+        if resolved not in visited:
+            visited.add(resolved)
+            yield candidate
+
+
+def _walk(path: Path, formats: Mapping[str, ModuleType], *, explicit: bool) -> Iterator[ImportCandidate]:
+    listed = list(_listed(path, formats))
+    yield from listed
+    if detect_format(path, formats) is not None or (explicit and not listed and path.is_file()):
+        yield ImportCandidate(path=path)
+    elif path.is_dir() and (explicit or not path.is_symlink()):
+        try:
+            children = sorted(path.iterdir(), key=_natural)
+        except OSError as error:
+            yield ImportCandidate(path=path, reason=f"can't be read: {error.strerror}; check its permissions")
+            return
+        for below in children:
+            if not below.name.startswith(".") and below.name not in _SKIPPED:
+                yield from _walk(below, formats, explicit=False)
+
+
+def _listed(path: Path, formats: Mapping[str, ModuleType]) -> Iterator[ImportCandidate]:
+    """Yield what the sets and lists at path name."""
+    for plug_in in formats.values():
+        if not hasattr(plug_in, "members"):
+            continue
+        try:
+            for member in plug_in.members(path):
+                yield ImportCandidate(path=member, named_in=path)
+        except ProblemInvalid as invalid:
+            yield ImportCandidate(path=path, reason=invalid.message)
+        except OSError as error:
+            yield ImportCandidate(path=path, reason=f"can't be read: {error.strerror}; check its permissions")
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError):  # links in a circle, a name with NUL
+        return path.absolute()
+
+
+def _natural(path: Path) -> tuple[int, str]:
+    """2_x before 10_x."""
+    number = path.name.split("_", 1)[0]
+    return (int(number) if number.isdecimal() and len(number) < 10 else 0, path.name)
+
 
 LISTED_COUNT = 20  # names in an error
 _UNREADABLE = "can't be read: what was imported is damaged, or of another version; import it again"
@@ -44,10 +206,10 @@ class Problems:
         for root in roots:
             if not root.is_dir() and not store._format(root):
                 raise ProblemInvalid(str(root), "is not a directory; name a problem's directory or file, or a directory that holds such")
-            found = [root] if store._format(root) else [path for path in sorted(root.iterdir()) if path.is_dir() and store._format(path)]
-            if not found:
+            paths = [root] if store._format(root) else [path for path in sorted(root.iterdir()) if path.is_dir() and store._format(path)]
+            if not paths:
                 raise ProblemInvalid(str(root), "holds no problem; a native one is a directory with problem.toml and reference.py")
-            for path in found:
+            for path in paths:
                 store.add(path, root if root.is_dir() and not path.is_symlink() else None)
         return store
 
@@ -74,11 +236,11 @@ class Problems:
 
     def get(self, problem_id: str) -> Problem:
         """The problem of that id, or ProblemNotFound."""
-        found = self._by_id.get(problem_id) or self._pinned.get(problem_id) or self._imported().get(problem_id)
-        if found is None:
+        problem = self._by_id.get(problem_id) or self._pinned.get(problem_id) or self._imported().get(problem_id)
+        if problem is None:
             fault = _UNREADABLE if self._kept is not None and problem_id in self._kept.unreadable() else ""
-            raise ProblemNotFound(problem_id, _nearest(problem_id, [one.problem_id for one in self.all()]), fault)
-        return found
+            raise ProblemNotFound(problem_id, _nearest(problem_id, [problem.problem_id for problem in self.all()]), fault)
+        return problem
 
     def by_digest(self, digest: str) -> Problem | None:
         """The problem of that digest, if it is still here."""
@@ -86,8 +248,8 @@ class Problems:
 
     def all(self) -> tuple[Problem, ...]:
         """Every problem, by id."""
-        found = {**self._imported(), **self._pinned, **self._by_id}
-        return tuple(found[key] for key in sorted(found))
+        by_id = {**self._imported(), **self._pinned, **self._by_id}
+        return tuple(by_id[key] for key in sorted(by_id))
 
     def _imported(self) -> Mapping[str, Problem]:
         return {} if self._kept is None else self._kept.now()
@@ -96,16 +258,16 @@ class Problems:
         return detect_format(path, self._formats)
 
 
-def _nearest(wanted: str, known: Iterable[str]) -> list[str]:
+def _nearest(wanted: str, problem_ids: Iterable[str]) -> list[str]:
     """The names of at most LISTED_COUNT problems, those most like the one that was asked for first."""
-    names = sorted(known)
+    names = sorted(problem_ids)
     alike = get_close_matches(wanted[:ID_LIMIT_CHARS], names, n=LISTED_COUNT)
-    return [*alike, *(one for one in names if one not in alike)][:LISTED_COUNT]
+    return [*alike, *(name for name in names if name not in alike)][:LISTED_COUNT]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What became of one path of an import: the problem that it holds, or why it is none.
+    """Result of one path of an import: the problem that it holds, or the reason that it holds none.
 
     replaced: another one had its id. same_as: the path of this import that holds the same problem. unusable: why no judge here can run it.
     """
@@ -120,7 +282,7 @@ class Imported:
 
     @property
     def fresh(self) -> bool:
-        """Whether it holds a problem that no earlier path of the import held."""
+        """Return whether it holds a problem that no earlier path of the import held."""
         return self.problem is not None and self.same_as is None
 
 
@@ -137,18 +299,18 @@ def import_all(
     What is wrong is an Imported with a reason, and the others go on. ProblemInvalid where path is not there, an argument is not known, or
     no file has a constant that is to be set.
     """
-    known = known_formats()
-    formats = known if format_name is None else {format_name: known[format_name]} if format_name in known else {}
+    by_name = known_formats()
+    formats = by_name if format_name is None else {format_name: by_name[format_name]} if format_name in by_name else {}
     if not formats:
-        raise ProblemInvalid(str(path), f"format {format_name!r} is not known; take one of: {', '.join(known)}")
+        raise ProblemInvalid(str(path), f"format {format_name!r} is not known; take one of: {', '.join(by_name)}")
     if prefix and not is_prefix(prefix):
         raise ProblemInvalid(str(path), f"prefix {prefix!r} can't begin an id; write lower case letters, digits and '_', first a letter")
     if not _exists(path):
         raise ProblemInvalid(str(path), "does not exist; check the path")
     listed = list(candidates(path, formats))
-    wanted = AdjustedSet.of(path, [one.path for one in listed], formats, adjustments)
-    found = [_import(one, formats, precision, own_directory(path), wanted.of_file(one.path)) for one in listed]
-    yield from _named_apart(found, prefix)
+    wanted = AdjustedSet.of(path, [candidate.path for candidate in listed], formats, adjustments)
+    imports = [_import(candidate, formats, precision, own_directory(path), wanted.of_file(candidate.path)) for candidate in listed]
+    yield from _named_apart(imports, prefix)
 
 
 def _import(
@@ -178,45 +340,47 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _named_apart(found: Sequence[Imported], prefix: str) -> Iterator[Imported]:
+def _named_apart(imports: Sequence[Imported], prefix: str) -> Iterator[Imported]:
     """Every problem under an id of its own: where several have the same, the names of their directories go in front."""
     by_id: dict[str, dict[str, Imported]] = {}
-    for one in found:
-        if one.problem is not None:
-            by_id.setdefault(one.problem.problem_id, {}).setdefault(one.problem.digest, one)
+    for imported in imports:
+        if imported.problem is not None:
+            by_id.setdefault(imported.problem.problem_id, {}).setdefault(imported.problem.digest, imported)
     names = {
-        one.path: name
+        first_import.path: name
         for alike in by_id.values()
         if len(alike) > 1
-        for one, name in zip(alike.values(), distinct_names([one.path for one in alike.values()]), strict=False)
+        for first_import, name in zip(
+            alike.values(), distinct_names([imported_value.path for imported_value in alike.values()]), strict=False
+        )
     }
-    done: dict[Path, Imported] = {}
-    taken: dict[str, Path] = {}
-    for one in found:
-        if one.problem is None:
-            yield one
+    named: dict[Path, Imported] = {}
+    paths_by_id: dict[str, Path] = {}
+    for imported in imports:
+        if imported.problem is None:
+            yield imported
             continue
-        first = by_id[one.problem.problem_id][one.problem.digest]
-        if first is not one:
-            yield replace(done[first.path], path=one.path, same_as=first.path)
+        first = by_id[imported.problem.problem_id][imported.problem.digest]
+        if first is not imported:
+            yield replace(named[first.path], path=imported.path, same_as=first.path)
             continue
-        done[one.path] = _named(one, [name for name in (names.get(one.path), prefix) if name], taken)
-        yield done[one.path]
+        named[imported.path] = _named(imported, [name for name in (names.get(imported.path), prefix) if name], paths_by_id)
+        yield named[imported.path]
 
 
-def _named(one: Imported, prefixes: Sequence[str], taken: dict[str, Path]) -> Imported:
+def _named(imported: Imported, prefixes: Sequence[str], paths_by_id: dict[str, Path]) -> Imported:
     """With these in front of its id, the last of them first; or refused, where the id is too long or taken."""
-    problem = one.problem
+    problem = imported.problem
     assert problem is not None
     try:
         for prefix in prefixes:
             problem = with_prefix(problem, prefix)
     except ValueError as wrong:
-        return Imported(path=one.path, reason=str(wrong))
-    if (other := taken.setdefault(problem.problem_id, one.path)) != one.path:
-        text = f"has the id {problem.problem_id!r}, as {other} has; import one by itself with --prefix, or rename one"
-        return Imported(path=one.path, reason=text)
-    return replace(one, problem=problem)
+        return Imported(path=imported.path, reason=str(wrong))
+    if (other_path := paths_by_id.setdefault(problem.problem_id, imported.path)) != imported.path:
+        text = f"has the id {problem.problem_id!r}, as {other_path} has; import one by itself with --prefix, or rename one"
+        return Imported(path=imported.path, reason=text)
+    return replace(imported, problem=problem)
 
 
 def _read(
@@ -224,10 +388,10 @@ def _read(
 ) -> Problem:
     plug_in = detect_format(path, formats)
     if plug_in is None:
-        plug_in = next((one for one in formats.values() if getattr(one, "EXPLAINS_SUFFIX", None) == path.suffix), None)
+        plug_in = next((module for module in formats.values() if getattr(module, "EXPLAINS_SUFFIX", None) == path.suffix), None)
     if plug_in is None:
         raise ProblemInvalid(str(path), f"is not a problem of a known format; looked for {expected_layouts(formats)}")
     if precision is not None and not getattr(plug_in, "ACCEPTS_PRECISION", False):
-        taking = ", ".join(one.NAME for one in known_formats().values() if getattr(one, "ACCEPTS_PRECISION", False))
+        taking = ", ".join(module.NAME for module in known_formats().values() if getattr(module, "ACCEPTS_PRECISION", False))
         raise ProblemInvalid(str(path), f"--precision is for the format {taking}; a problem in {plug_in.NAME} has its own dtypes")
     return load_adjusted(plug_in, path, root=root, precision=precision, adjustments=adjustments)

@@ -21,7 +21,7 @@ MEASURE_LIMIT_S = 30.0  # that a submission may ask for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRequest:
-    """What a submission asks for. What is None, or not in axes, is as the problem's own sweep has it."""
+    """Sweep as a submission requests it. A value that is None, or not in axes, is as the problem's own sweep has it."""
 
     axis: str | None = None
     start: int | None = None
@@ -32,107 +32,111 @@ class SweepRequest:
     measure_s: float | None = None
 
 
-def sweep_problem(problem: Problem, asked: SweepRequest, device_kinds: Sequence[str]) -> Problem:
+def sweep_problem(problem: Problem, request: SweepRequest, device_kinds: Sequence[str]) -> Problem:
     """The problem with the sizes of a sweep as its workloads, for devices of these kinds; the first one's sweep has to be valid.
 
     SweepInvalid where there is no such sweep, or its sizes are too many or too large.
     """
-    if asked.measure_s is not None and not 0 < asked.measure_s <= MEASURE_LIMIT_S:
-        raise SweepInvalid("measure_duration", f"is {asked.measure_s:g} s; it has to be over 0, and at most {MEASURE_LIMIT_S:g} s")
+    if request.measure_s is not None and not 0 < request.measure_s <= MEASURE_LIMIT_S:
+        raise SweepInvalid("measure_duration", f"is {request.measure_s:g} s; it has to be over 0, and at most {MEASURE_LIMIT_S:g} s")
     spec = problem.spec
     # Of some formats only the judge knows what the tensors of a size take, so that nobody could bound them here.
-    known = bool(spec.inputs) and not any(one.arguments for one in spec.workloads)
-    if not spec.axes or not known or not getattr(formats()[spec.format], "SECRET_SIZES", False):
+    is_bounded = bool(spec.inputs) and not any(workload.arguments for workload in spec.workloads)
+    if not spec.axes or not is_bounded or not getattr(formats()[spec.format], "SECRET_SIZES", False):
         text = f"problem {problem.problem_id!r} is of the format {spec.format}, whose sizes cannot be changed"
         raise SweepInvalid("axis", f"{text}; a native problem with axes can be swept")
     axis, workloads = "", list[wire.Workload]()
     for kind in device_kinds:
         try:
-            sweep = _chosen(problem, asked, kind)
+            sweep = _chosen(problem, request, kind)
             workloads += _workloads(problem, sweep, kind)
         except SweepInvalid:
             if not workloads and kind == device_kinds[0]:
                 raise
             continue  # the device that is used unless another is named has its sweep
         axis = axis or sweep.axis
-    decides = [problem.digest, "sweep", axis, asked.measure_s, [asdict(one) for one in workloads]]
+    decides = [problem.digest, "sweep", axis, request.measure_s, [asdict(workload) for workload in workloads]]
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
     return replace(
         problem,
         spec=replace(spec, workloads=tuple(workloads), baselines=(), digest=digest),  # max-autotune tries kernels for minutes at each size
         sweeps=(),
         swept_axis=axis,
-        sweep_measure_s=asked.measure_s,
+        sweep_measure_s=request.measure_s,
     )
 
 
-def _chosen(problem: Problem, asked: SweepRequest, kind: str) -> Sweep:
+def _chosen(problem: Problem, request: SweepRequest, kind: str) -> Sweep:
     """The problem's first sweep for this kind of device, along the axis that was asked for, with what was asked for in its place."""
-    axis = asked.axis
+    axis = request.axis
     if axis is not None and axis not in problem.spec.axes:
         raise SweepInvalid("axis", f"{axis!r} is not an axis of {problem.problem_id!r}; take one of: {', '.join(problem.spec.axes)}")
-    fitting = [one for one in problem.sweeps if one.device_kind in ("", kind) and axis in (None, one.axis)]
-    own = fitting[0] if fitting else _unsaid(problem, asked, kind)
-    stepped = asked.factor is not None or asked.step is not None
-    made = Sweep(
-        axis=own.axis,
-        start=own.start if asked.start is None else asked.start,
-        stop=own.stop if asked.stop is None else asked.stop,
-        factor=asked.factor if stepped else own.factor,
-        step=asked.step if stepped else own.step,
-        axes={**own.axes, **asked.axes},
+    fitting = [sweep for sweep in problem.sweeps if sweep.device_kind in ("", kind) and axis in (None, sweep.axis)]
+    default = fitting[0] if fitting else _unsaid(problem, request, kind)
+    stepped = request.factor is not None or request.step is not None
+    sweep = Sweep(
+        axis=default.axis,
+        start=default.start if request.start is None else request.start,
+        stop=default.stop if request.stop is None else request.stop,
+        factor=request.factor if stepped else default.factor,
+        step=request.step if stepped else default.step,
+        axes={**default.axes, **request.axes},
         device_kind=kind,
     )
-    others = set(problem.spec.axes) - {made.axis}
-    if set(made.axes) != others:
-        wrong = sorted(set(made.axes) ^ others)[0]
-        raise SweepInvalid("axes", f"{wrong!r} is the swept axis, or no axis; give the others only: {', '.join(sorted(others)) or 'none'}")
-    return made
+    other_axes = set(problem.spec.axes) - {sweep.axis}
+    if set(sweep.axes) != other_axes:
+        wrong = sorted(set(sweep.axes) ^ other_axes)[0]
+        raise SweepInvalid(
+            "axes", f"{wrong!r} is the swept axis, or no axis; give the others only: {', '.join(sorted(other_axes)) or 'none'}"
+        )
+    return sweep
 
 
-def _unsaid(problem: Problem, asked: SweepRequest, kind: str) -> Sweep:
+def _unsaid(problem: Problem, request: SweepRequest, kind: str) -> Sweep:
     """A sweep that the problem does not have: the whole range has to be asked for, and the other axes are those of the first workload."""
-    stepped = asked.factor is not None or asked.step is not None
-    if asked.axis is None or asked.start is None or asked.stop is None or not stepped:
-        along = f" along {asked.axis!r}" if asked.axis else ""
+    stepped = request.factor is not None or request.step is not None
+    if request.axis is None or request.start is None or request.stop is None or not stepped:
+        along = f" along {request.axis!r}" if request.axis else ""
         text = f"problem {problem.problem_id!r} has no sweep{along} for a device of kind {kind}; add a [[sweep]] to its problem.toml"
         raise SweepInvalid("axis", f"{text}, or give axis, start, stop, and factor or step")
     like = _like(problem, kind)
-    others = {name: size for name, size in like.axes.items() if name != asked.axis}
-    return Sweep(axis=asked.axis, start=asked.start, stop=asked.stop, factor=asked.factor, step=asked.step, axes=others)
+    other_axes = {name: size for name, size in like.axes.items() if name != request.axis}
+    return Sweep(axis=request.axis, start=request.start, stop=request.stop, factor=request.factor, step=request.step, axes=other_axes)
 
 
 def _like(problem: Problem, kind: str) -> wire.Workload:
     """The first public workload for this kind of device, or of any: it says what a size does not."""
-    shown = [one for one in problem.spec.workloads if not one.hidden]
+    shown = [workload for workload in problem.spec.workloads if not workload.hidden]
     if not shown:
         raise SweepInvalid("axis", f"problem {problem.problem_id!r} has no public workload that the sizes of a sweep could be like")
-    return next((one for one in shown if one.device_kind in ("", kind)), shown[0])
+    return next((workload for workload in shown if workload.device_kind in ("", kind)), shown[0])
 
 
 def _known(problem: Problem, kind: str) -> list[Mapping[str, int]]:
     """The axes of the sizes that everybody may see and that this kind of device runs; hidden ones would be found by asking."""
-    shown: list[Mapping[str, int]] = [one.axes for one in problem.spec.workloads if not one.hidden and one.device_kind in ("", kind)]
-    own = [one for one in problem.sweeps if one.device_kind in ("", kind)]
-    found = [*shown, *({**one.axes, one.axis: sizes(one)[-1]} for one in own)]
-    if not found:
+    shown: list[Mapping[str, int]] = [
+        workload.axes for workload in problem.spec.workloads if not workload.hidden and workload.device_kind in ("", kind)
+    ]
+    sweeps = [sweep for sweep in problem.sweeps if sweep.device_kind in ("", kind)]
+    sizes_list = [*shown, *({**sweep.axes, sweep.axis: sizes(sweep)[-1]} for sweep in sweeps)]
+    if not sizes_list:
         raise SweepInvalid("axis", f"problem {problem.problem_id!r} has no public size for a device of kind {kind}; add a [[sweep]] for it")
-    return found
+    return sizes_list
 
 
 def _workloads(problem: Problem, sweep: Sweep, kind: str) -> list[wire.Workload]:
-    like, known, made = _like(problem, kind), _known(problem, kind), []
+    like, known_axes, workloads = _like(problem, kind), _known(problem, kind), []
     for size in sizes(sweep):
         axes = {name: size if name == sweep.axis else sweep.axes[name] for name in problem.spec.axes}
         if wrong := [name for name, value in axes.items() if not 1 <= value <= LARGEST_SIZE]:
             raise SweepInvalid("axes", f"{wrong[0]} is {axes[wrong[0]]}; it has to be from 1 to {LARGEST_SIZE}")
-        check_known(problem.spec, axes, sweep.axis, known)
+        check_known(problem.spec, axes, sweep.axis, known_axes)
         check_bytes(problem.spec, axes, sweep.axis, kind)
         try:
             amounts = [evaluate(text, axes) if text else None for text in (problem.moved_bytes, problem.flops)]
         except ExpressionInvalid as invalid:
             raise SweepInvalid("stop", f"at {sweep.axis} = {size} moved_bytes or flops {invalid}") from None
-        made.append(
+        workloads.append(
             replace(
                 like,
                 workload_id=f"{sweep.axis}-{size}",
@@ -143,4 +147,4 @@ def _workloads(problem: Problem, sweep: Sweep, kind: str) -> list[wire.Workload]
                 device_kind=kind,
             )
         )
-    return made
+    return workloads

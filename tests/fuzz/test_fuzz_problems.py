@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from grader.api import messages
 from grader.errors import ProblemInvalid
-from grader.formats import arithmetic, flashinfer, kernelbench, native, reference_kernels, robust_kbench, safetensors
+from grader.formats import arithmetic, flashinfer, kernelbench, native, reference_kernels, robust_kbench
 from grader.formats.arithmetic import ExpressionInvalid
 from grader.model import Problem
 from grader.problems import kept, store
@@ -439,13 +439,13 @@ def test_a_header_of_safetensors_names_bytes_of_its_file_or_is_refused(content: 
         path = Path(place) / "x.safetensors"
         path.write_bytes(content)
         try:
-            found = safetensors.find(path, "x")
-        except safetensors.SafetensorsInvalid as invalid:
+            found = flashinfer.find(path, "x")
+        except flashinfer.SafetensorsInvalid as invalid:
             assert str(invalid)
             return
         data_begin = 8 + int.from_bytes(content[:8], "little")
         assert data_begin <= found.begin <= found.end <= len(content)
-        assert found.end - found.begin == math.prod(found.shape) * safetensors.ITEM_BYTES[found.dtype]
+        assert found.end - found.begin == math.prod(found.shape) * flashinfer.ITEM_BYTES[found.dtype]
 
 
 def test_these_headers_break_a_careless_reader() -> None:

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grader.errors import CallRefused
-from grader.formats import flashinfer_calls
+from grader.formats import flashinfer
 from grader.grading.build import cut
 from grader.intake import languages, submission_check
 from grader.model import SourceFile
@@ -106,7 +106,7 @@ def test_any_text_is_looked_through(text: str, language: str, entry: str) -> Non
 @example("a" + ".b" * 60_000)
 def test_a_python_source_says_how_it_is_called_or_nothing(text: str) -> None:
     """The server reads it, and neither parses nor executes it."""
-    called = flashinfer_calls.with_destination(SPEC, text, "run")
+    called = flashinfer.with_destination(SPEC, text, "run")
     assert called.convention in (wire.Convention.POSITIONAL, wire.Convention.DESTINATION)
 
 

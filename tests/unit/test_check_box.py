@@ -91,8 +91,8 @@ def test_findings_without_number_are_bounded(spec):
     """One more than the limit refuses."""
     content = b"".join(map(wire.encode, [*[finding()] * 21, FINISHED]))
     report = CheckReport(content=content, ended=BoxExit(cause=BoxCause.EXITED, exit_code=0))
-    assert len(problem_check.reported(report, spec, 30.0, most=21)) == 21
-    assert [one.outcome for one in problem_check.reported(report, spec, 30.0, most=20)][20:] == [FAILED]
+    assert len(problem_check.reported(report, spec, 30.0, limit=21)) == 21
+    assert [one.outcome for one in problem_check.reported(report, spec, 30.0, limit=20)][20:] == [FAILED]
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ import typer.testing
 
 from grader.cli.commands import app
 from grader.errors import ProblemInvalid
-from grader.problems.competition_check import check
+from grader.problems.competition_check import check, template
 from grader.problems.competition_store import Competitions
-from grader.problems.competition_template import template
 from grader.problems.store import Problems
 from tests.unit.test_competitions import MISTAKES, TEXT
 

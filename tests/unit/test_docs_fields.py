@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from grader.formats import distributions, native
+from grader.formats import native
 from grader.problems import competition_file
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
@@ -20,7 +20,7 @@ PROBLEMS, COMPETITIONS = "problems.md", "competitions.md"
 MODELS = [
     (PROBLEMS, "problem", native._ProblemFile),
     (PROBLEMS, "tensor", native._TensorTable),
-    (PROBLEMS, "distribution", distributions.DistributionSchema),
+    (PROBLEMS, "distribution", native.DistributionSchema),
     (PROBLEMS, "tolerance", native._ToleranceTable),
     (PROBLEMS, "workload", native._WorkloadTable),
     (PROBLEMS, "sweep", native._SweepRange),
@@ -31,7 +31,7 @@ MODELS = [
 PARTS = [  # models whose fields are those of one above
     (native._Output, native._TensorTable),
     (native._OwnTolerance, native._ToleranceTable),
-    (distributions.Part, distributions.DistributionSchema),
+    (native.Part, native.DistributionSchema),
 ]
 
 
@@ -54,7 +54,7 @@ def block(name, language):
 
 def fields(model):
     """Every field with its default; what problem.toml may leave to the judge's side has the default that it has there."""
-    there = {one.name: one.default for one in dataclasses.fields(wire.Distribution)} if model is distributions.DistributionSchema else {}
+    there = {one.name: one.default for one in dataclasses.fields(wire.Distribution)} if model is native.DistributionSchema else {}
     return {key: one.default if one.default is not None else there.get(key) for key, one in model.model_fields.items()}
 
 
@@ -86,7 +86,7 @@ def test_no_field_is_of_a_part_only(part, whole):
 def test_no_model_is_left_out():
     """A model that is added to the code has to be added here."""
     known = {model for _, _, model in MODELS} | {part for part, _ in PARTS}
-    for module in (native, distributions, competition_file):
+    for module in (native, competition_file):
         made = {one for one in vars(module).values() if isinstance(one, type) and issubclass(one, BaseModel) and one.model_fields}
         assert made <= known
 

@@ -13,8 +13,7 @@ from grader.cli.main import app
 from grader.errors import ProblemInvalid
 from grader.formats import needed_packages
 from grader.problems.kept import read_kept
-from grader.problems.renaming import distinct_names
-from grader.problems.store import Problems, import_all
+from grader.problems.store import Problems, distinct_names, import_all
 from tests import fakes
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

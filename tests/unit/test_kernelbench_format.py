@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grader.errors import ProblemInvalid
-from grader.formats import dropout, kernelbench, with_calling_convention, with_description
+from grader.formats import kernelbench, with_calling_convention, with_description
 from grader.formats.adjustments import UNCHANGED, Adjustments
 from grader.model import NewSubmission
 from sandbox.protocol import wire
@@ -208,4 +208,4 @@ def test_parameters_of_several_classes_are_not_guessed(tmp_path: Path) -> None:
     import ast
 
     text = "class B:\n    def __init__(self, p):\n        self.d = nn.Dropout(p)\n" + DROPPING.format(dropout="B(0)", more="", default="")
-    assert dropout.certain(ast.parse(text + GIVEN.format(rate="0.2"))) is None
+    assert kernelbench.certain(ast.parse(text + GIVEN.format(rate="0.2"))) is None

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from grader.api.comparison import source_changes
 from grader.errors import InvalidSubmission
-from grader.formats.flashinfer_calls import with_calling_convention
+from grader.formats.flashinfer import with_calling_convention
 from grader.grading.build import cut
 from grader.html_report.diagnostics import remarks_by_line
 from grader.html_report.source_lines import HIGHLIGHTED_CHARS, shown_sources
@@ -93,7 +93,7 @@ READERS: dict[str, Callable[[str], object]] = {
 # Not those that read the lines of a compiler's log, of which each is cut to 2000 characters.
 MODULES = (
     "grader.api.resource_names",
-    "grader.formats.flashinfer_calls",
+    "grader.formats.flashinfer",
     "grader.grading.build",
     "grader.intake.labels",
     "grader.intake.languages",

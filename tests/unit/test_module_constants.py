@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grader.formats.module_constants import NotALiteral, constants, literal, with_constants
+from grader.formats.kernelbench import NotALiteral, constants, literal, with_constants
 
 
 @pytest.mark.parametrize(

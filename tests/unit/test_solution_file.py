@@ -15,7 +15,7 @@ import pytest
 from grader.cli import solution_file, sources
 from grader.cli.exits import Misuse
 from grader.cli.submit import SubmitOptions, build_submission
-from grader.formats import flashinfer, flashinfer_calls
+from grader.formats import flashinfer
 from grader.model import SOURCE_LIMIT_BYTES, NewSubmission, SourceFile
 from sandbox.protocol import wire
 
@@ -82,7 +82,7 @@ def test_destination_passing_style_decides_how_the_entry_is_called(path: Path, s
     table = changed("spec", "destination_passing_style", value=style, base=table)
     found = parsed(table)
     new = NewSubmission(problem_id="p", language=found.language, sources=found.sources, entry=found.entry)
-    assert flashinfer_calls.with_calling_convention(SPEC, new).convention is convention
+    assert flashinfer.with_calling_convention(SPEC, new).convention is convention
     contents = {one["path"]: one["content"] for one in table["sources"]}
     assert all(one.content.startswith(contents[one.path]) for one in found.sources)
 
@@ -93,7 +93,7 @@ def test_the_directive_works_without_a_solution_file() -> None:
     def convention(language: str, *contents: str) -> wire.Convention:
         suffix = "py" if language == "python" else "cu"
         files = tuple(SourceFile(path=f"part_{index}.{suffix}", content=one) for index, one in enumerate(contents))
-        return flashinfer_calls.with_calling_convention(SPEC, NewSubmission(problem_id="p", language=language, sources=files)).convention
+        return flashinfer.with_calling_convention(SPEC, NewSubmission(problem_id="p", language=language, sources=files)).convention
 
     run = "def run(*arguments):\n    pass\n"
     assert convention("python", run) is wire.Convention.POSITIONAL

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.admission.description import is_sane
+from grader.admission.problem_check import is_sane
 from grader.formats import flashinfer, kernelbench, robust_kbench
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
