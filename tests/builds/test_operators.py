@@ -12,7 +12,7 @@ import pytest
 from sandbox.languages import torch_extension
 from tests.extensions.builds import ROOT, Built, build_files
 
-pytestmark = [pytest.mark.slow, pytest.mark.sampled(4)]
+pytestmark = pytest.mark.slow
 CUDA_FILE = """#include <torch/all.h>
 #include <torch/library.h>
 __global__ void add(const float* a, const float* b, float* c, int n) {

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.conftest import Build, compile_emulated, program_of
-from tests.sampling import every
 
 HERE = Path(__file__).parent
 PROGRAMS = sorted(HERE.glob("*.cu"), key=lambda path: path.name)
@@ -19,7 +18,7 @@ NVCC = shutil.which("nvcc")
 QUICK = {"vector_add", "tiled_matmul", "divergent_barriers", "warp_shuffle", "half_precision"}
 MARKED = [
     *(pytest.param(path, id=path.stem) for path in PROGRAMS if path.stem in QUICK),
-    *every(10, ((path.stem, path) for path in PROGRAMS if path.stem not in QUICK), [pytest.mark.slow]),
+    *(pytest.param(path, id=path.stem, marks=pytest.mark.slow) for path in PROGRAMS if path.stem not in QUICK),
 ]
 
 
@@ -37,7 +36,7 @@ def test_the_emulated_device_prints_what_the_gpu_prints(source: Path, build: Bui
 
 @pytest.mark.slow
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not on this machine")
-@pytest.mark.parametrize("source", every(8, ((path.stem, path) for path in [*PROGRAMS, *OTHERS])))
+@pytest.mark.parametrize("source", [*PROGRAMS, *OTHERS], ids=lambda path: path.stem)
 def test_the_program_is_cuda_to_nvcc_too(source: Path, tmp_path: Path) -> None:
     """A program that only the emulated device accepts would prove nothing."""
     lambdas = ["--extended-lambda"] if "--extended-lambda" in source.read_text() else []

@@ -20,7 +20,7 @@ import pytest
 
 from tests.e2e.conftest import Cli, started
 
-pytestmark = [pytest.mark.slow, pytest.mark.sampled(4)]  # each starts a server and a judge of its own
+pytestmark = pytest.mark.slow  # each starts a server and a judge of its own
 
 ADD = Path(__file__).parents[2] / "kernels_examples" / "vector_add"
 TRIAL_S = 600  # longer than a test may take, so that no limit of a trial ends an endless kernel
@@ -106,7 +106,6 @@ def test_json_is_the_submission_and_nothing_else(cli: Cli) -> None:
         assert piped.stdout == "VERDICT_ACCEPTED\n"
 
 
-@pytest.mark.sampled(2)
 def test_json_of_another_verdict_exits_1(cli: Cli) -> None:
     """The exit code does not depend on the output's form."""
     ended = cli("submit", ADD / "off_by_one.cu", "--json", *LOCAL)
@@ -165,7 +164,6 @@ def test_a_missing_file_and_a_directory_exit_2(cli: Cli, tmp_path: Path) -> None
     assert not (tmp_path / "state").exists()
 
 
-@pytest.mark.sampled(2)
 def test_a_path_with_dots_is_submitted_by_its_name(cli: Cli, tmp_path: Path) -> None:
     """The user's own ../ is the user's business."""
     write(tmp_path / "mine.cu", RIGHT.replace("PRINT", ""))
@@ -199,7 +197,6 @@ def test_a_reference_that_raises_exits_3(cli: Cli, tmp_path: Path) -> None:
 # -- untrusted text ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(2)
 def test_what_a_kernel_prints_can_not_steer_a_pipe(cli: Cli, tmp_path: Path) -> None:
     """It is shown as escapes, as quoted lines."""
     ended = cli("submit", write(tmp_path / "mine.cu", PRINTING), "--problem", "vector_add", "--mode", "test", *LOCAL)
@@ -269,8 +266,8 @@ def all_end(descriptors: list[int]) -> bool:
     ("signals", "code"),
     [
         pytest.param((signal.SIGINT,), 130, id="ctrl-c"),
-        pytest.param((signal.SIGTERM,), 143, id="term", marks=pytest.mark.sampled(4)),  # term-twice begins with it
-        pytest.param((signal.SIGHUP,), 129, id="hangup", marks=pytest.mark.sampled(4)),
+        pytest.param((signal.SIGTERM,), 143, id="term"),  # term-twice begins with it
+        pytest.param((signal.SIGHUP,), 129, id="hangup"),
         pytest.param((signal.SIGTERM, signal.SIGTERM), 143, id="term-twice"),
     ],
 )
@@ -368,7 +365,6 @@ def test_doctor_says_what_works(cli: Cli) -> None:
     assert all(one["remedy"] for one in findings.values() if not one["usable"])
 
 
-@pytest.mark.sampled(8)  # `make demo` is the same
 def test_the_demo_gets_every_verdict_right(cli: Cli) -> None:
     """The six kernels of the story."""
     ended = cli("demo", "--sandbox", "process")

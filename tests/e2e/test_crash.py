@@ -37,9 +37,9 @@ extern "C" void solve(const float* a, const float* b, float* c, long n, cudaStre
 
 @pytest.fixture(
     params=[
-        pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.sampled(4)]),
+        pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.slow]),
         pytest.param("bubblewrap", marks=pytest.mark.bubblewrap),
-        pytest.param("process", marks=pytest.mark.sampled(4)),
+        pytest.param("process", marks=pytest.mark.slow),
     ]
 )
 def sandbox(request: pytest.FixtureRequest) -> str:
