@@ -29,7 +29,7 @@ export PYTHONUNBUFFERED := 1
 # Whatever the caller says: here hundreds of processes start, each a third sooner with its modules' bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all test-alone test-parallel check lint examples seeds formats public reports attack containment gpu size bench-build bench-latency proto clean setup setup-dev headers
+.PHONY: help demo test test-all test-alone test-parallel check lint examples seeds formats public reports attack containment gpu size bench-build bench-latency proto clean setup setup-dev headers hooks
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,7 @@ lint: setup-dev ## Run `make check` without its tests
 	$(BIN)/python tools/lint_proto.py
 	$(BIN)/python tools/generate_proto.py --check
 	$(BIN)/python -m tools.size --check
+	$(BIN)/python .githooks/commit-msg
 
 size: setup-dev ## Count lines, modules, words and pronoun names by folder, next to the ceilings of ceilings.toml
 	@$(BIN)/python -m tools.size
@@ -102,7 +103,12 @@ proto: setup-dev ## Generate grader/v1 and grader/fleet/v1 from proto/
 
 setup: $(VENV)/.ready-run headers ## Make the virtual environment that runs the grader
 
-setup-dev: $(VENV)/.ready-dev headers ## Make the virtual environment that also tests it
+setup-dev: $(VENV)/.ready-dev headers hooks ## Make the virtual environment that also tests it
+
+# Only in a checkout of this project, and never over a setting of its owner.
+hooks:
+	@if [ "$$(git rev-parse --show-toplevel 2>/dev/null)" = "$(CURDIR)" ] && ! git config core.hooksPath >/dev/null; then \
+	    git config core.hooksPath .githooks || true; fi
 
 # Looks by itself whether there is anything to do. Compiled once, in the environment that boxes see read-only.
 headers: | $(VENV)/.ready-run
