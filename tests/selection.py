@@ -14,7 +14,6 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = tomllib.loads(Path(__file__).with_name("packages.toml").read_text("utf-8"))
-EVERYTHING = ["tests", *TABLE["package"]["protection"]["tests"]]
 
 
 def matches(path: str, pattern: str) -> bool:
@@ -29,7 +28,7 @@ def tests_of(path: str) -> list[str]:
     folder = "/".join(path.split("/")[:2])
     if path.startswith("tests/") and any((ROOT / folder).glob("**/test_*.py")):
         return [*tests, folder, *([path] if PurePosixPath(path).match("test_*.py") else [])]
-    return tests if packages and not any(matches(path, source) for source in TABLE["everything"]) else [*tests, *EVERYTHING]
+    return tests if packages and not any(matches(path, source) for source in TABLE["shared"]) else [*tests, *TABLE["everything"]]
 
 
 def select(paths: Iterable[str]) -> list[str]:
