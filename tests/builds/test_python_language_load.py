@@ -85,7 +85,7 @@ def loader(tmp_path_factory):
 
         yield load
         process.stdin.close()
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=300) == 0
 
 
 @pytest.fixture

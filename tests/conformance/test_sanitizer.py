@@ -33,7 +33,7 @@ def look(source: Path, folder: Path, *flags: str, ends: int = 0) -> list[Sanitiz
     """Build the program, run it, and read what was found."""
     program, log = compile_sanitized(source, folder, *flags), folder / "log"
     done = subprocess.run(
-        [str(program)], env={**os.environ, "GRADER_SANITIZER_LOG": str(log)}, check=False, timeout=120, stdout=-3, stderr=-3
+        [str(program)], env={**os.environ, "GRADER_SANITIZER_LOG": str(log)}, check=False, timeout=300, stdout=-3, stderr=-3
     )
     assert done.returncode == ends
     return read_log(log, program)
