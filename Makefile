@@ -10,8 +10,8 @@ PIP_ARGS ?=
 PYTEST_WORKERS ?= 2
 PYTEST_DIST ?= loadfile
 PYTEST_ARGS ?=
-# What has to be over before the tests that need real time: a command.
-BEFORE_TIMING ?= true
+# Paths of tests; without them `make test` runs all folders.
+TESTS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 GPU_ARGS ?=
@@ -24,13 +24,12 @@ CONTAINMENT_ARGS ?=
 # What `make check` leaves to the tests of the folders that were changed, and to CI.
 UNCHECKED := builds conformance containment extensions server
 FAST := not slow and not docker and not bubblewrap and not gpu and not timing
-JUNIT := build/junit
 
 export PYTHONUNBUFFERED := 1
 # Whatever the caller says: here hundreds of processes start, each a third sooner with its modules' bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all check lint examples seeds formats public reports attack containment gpu size bench-build bench-latency proto clean setup setup-dev headers
+.PHONY: help demo test test-all test-alone test-parallel check lint examples seeds formats public reports attack containment gpu size bench-build bench-latency proto clean setup setup-dev headers hooks
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,26 +37,20 @@ help: ## List these commands
 demo: setup ## Set up, then grade the six kernels of the triangular matmul story and check each verdict
 	@$(BIN)/grader-cli demo $(DEMO_ARGS)
 
-# Usage: $(call run-tests,options of pytest,options of the report).  The tests marked `timing` run alone, after the others, whatever
-# became of those. pytest ends with 2 where it was interrupted, and with 5 where it has no tests: PYTEST_ARGS may leave one run without.
-define run-tests
-@rm -rf $(JUNIT); failed=0; \
-run() { \
-    $(BIN)/python -m pytest "$$@" $(1) $(PYTEST_ARGS); \
-    case $$? in 0 | 5) ;; 2) exit 2 ;; *) failed=1 ;; esac; \
-}; \
-run -n $(PYTEST_WORKERS) --dist $(PYTEST_DIST) -m 'not gpu and not timing' --junitxml=$(JUNIT)/parallel.xml; \
-$(BEFORE_TIMING) || failed=1; \
-run -n 0 -m 'timing and not gpu' --junitxml=$(JUNIT)/timing.xml; \
-$(BIN)/python -m tests.durations $(JUNIT) --wall-s $$SECONDS $(2) || failed=1; \
-exit $$failed
-endef
+# pytest ends with 5 where it has no tests: TESTS may leave one of the two runs without.
+PYTEST = $(BIN)/python -m pytest --durations=20 --durations-min=5 $(PYTEST_ARGS) $(TESTS)
 
-test: setup-dev ## Set up, then run the tests (of the slow ones a part, another one with each commit; those that need Docker or bubblewrap skip where it is absent)
-	$(call run-tests)
+test: ## Set up, then run the tests (of the slow ones a part, another one with each commit; those that need Docker or bubblewrap skip where it is absent)
+	@$(MAKE) --no-print-directory --keep-going test-alone test-parallel
 
-test-all: setup-dev ## Run every test except those of `make gpu`, with all cases of the long lists
-	$(call run-tests,--all-cases,--all-cases)
+test-all: ## Run every test except those of `make gpu`: what `make test` leaves out, too
+	@$(MAKE) --no-print-directory --keep-going test-alone test-parallel PYTEST_ARGS="--all-cases $(PYTEST_ARGS)"
+
+test-alone: setup-dev
+	@$(PYTEST) -n 0 -m 'timing and not gpu' || [ $$? = 5 ]
+
+test-parallel: setup-dev
+	@$(PYTEST) -n $(PYTEST_WORKERS) --dist $(PYTEST_DIST) -m 'not gpu and not timing' || [ $$? = 5 ]
 
 check: lint ## Lint, types, architecture and fast tests, without the folders whose tests start servers or compile kernels; about two minutes
 	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist $(PYTEST_DIST) -m '$(FAST)' -k 'not postgresql' $(UNCHECKED:%=--ignore=tests/%)
@@ -70,6 +63,7 @@ lint: setup-dev ## Run `make check` without its tests
 	$(BIN)/python tools/lint_proto.py
 	$(BIN)/python tools/generate_proto.py --check
 	$(BIN)/python -m tools.size --check
+	$(BIN)/python .githooks/commit-msg
 
 size: setup-dev ## Count lines, modules, words and pronoun names by folder, next to the ceilings of ceilings.toml
 	@$(BIN)/python -m tools.size
@@ -109,7 +103,12 @@ proto: setup-dev ## Generate grader/v1 and grader/fleet/v1 from proto/
 
 setup: $(VENV)/.ready-run headers ## Make the virtual environment that runs the grader
 
-setup-dev: $(VENV)/.ready-dev headers ## Make the virtual environment that also tests it
+setup-dev: $(VENV)/.ready-dev headers hooks ## Make the virtual environment that also tests it
+
+# Only in a checkout of this project, and never over a setting of its owner.
+hooks:
+	@if [ "$$(git rev-parse --show-toplevel 2>/dev/null)" = "$(CURDIR)" ] && ! git config core.hooksPath >/dev/null; then \
+	    git config core.hooksPath .githooks || true; fi
 
 # Looks by itself whether there is anything to do. Compiled once, in the environment that boxes see read-only.
 headers: | $(VENV)/.ready-run

@@ -8,10 +8,20 @@ from pathlib import Path
 import pytest
 import structlog
 
-pytest_plugins = ["tests.collection", "tests.sampling", "tests.gpu.report"]
+pytest_plugins = ["tests.collection", "tests.turns", "tests.gpu.report"]
 
 RUN_DIR_VARIABLE, CACHE_DIR_VARIABLE, OWNER_VARIABLE = "GRADER_TEST_RUN_DIR", "GRADER_TEST_CACHE_DIR", "GRADER_TEST_OWNER_PID"
 RUN_DIR = pytest.StashKey[Path]()
+# The tests of these take long and share nothing that is expensive to make.
+SPREAD = (
+    "tests/builds/test_build",
+    "tests/builds/test_corpus",
+    "tests/conformance/",
+    "tests/exploits/test_controls_meaning",
+    "tests/exploits/test_exploits",
+    "tests/extensions/",
+    "tests/honest/",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -22,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     directory.chmod(0o711)
     config.stash[RUN_DIR] = directory
     os.environ[RUN_DIR_VARIABLE] = str(directory)
-    os.environ[CACHE_DIR_VARIABLE] = str(directory / "artifacts")
+    os.environ.setdefault(CACHE_DIR_VARIABLE, str(directory / "artifacts"))
     os.environ[OWNER_VARIABLE] = str(os.getpid())
     os.environ.setdefault("GRADER_RESIDENT_TOOLCHAIN", "0")  # seconds and gigabytes for each server; its own tests turn it on
 
@@ -41,22 +51,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Spread the tests of slow files over the workers; None leaves it to xdist."""
+    """Hand out files, and single tests of the folders in SPREAD, in the order of the collection; None leaves it to xdist."""
     if config.getoption("dist") != "loadfile":
         return None
-    from tests.scheduling import FileOrTestScheduling  # xdist is not everywhere where these tests run
+    from xdist.scheduler import LoadScopeScheduling  # xdist is not everywhere where these tests run
 
+    class FileOrTestScheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return nodeid if nodeid.startswith(SPREAD) else nodeid.partition("::")[0]
+
+    config.option.loadscopereorder = False
     return FileOrTestScheduling(config, log)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config, items):
-    """Begin with what takes longest, where several workers run the tests."""
-    if hasattr(config, "workerinput"):
-        from tests.scheduling import places
-
-        placed = zip(places([item.nodeid for item in items]), items, strict=True)
-        items[:] = [item for _, item in sorted(placed, key=lambda pair: pair[0])]
 
 
 @pytest.fixture(scope="module", autouse=True)

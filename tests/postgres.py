@@ -21,7 +21,7 @@ from grader.ledger import migrate
 from grader.ledger.postgres import engine
 from grader.ledger.tables import metadata
 
-READY_S = 60
+READY_S = 300
 _FAST = ("listen_addresses=", "fsync=off", "full_page_writes=off", "shared_buffers=16MB", "max_connections=200", "autovacuum=off")
 
 

@@ -20,7 +20,7 @@ from grader.server.commands import admin
 from grader.server.running import serving
 from tests import fakes
 
-START_S = 60.0
+START_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,8 +73,7 @@ def protections(root: Path) -> Protections:
 
 def collected(root: Path) -> list[str]:
     """The ids of a checkout's tests, all parts."""
-    has_parts = "--all-cases" in (root / "tests" / "sampling.py").read_text("utf-8")
-    words = ["--collect-only", "-q", "-p", "no:cacheprovider", *(["--all-cases"] if has_parts else []), *DIRECTORIES]
+    words = ["--collect-only", "-q", "-p", "no:cacheprovider", "--all-cases", *DIRECTORIES]
     done = subprocess.run([sys.executable, "-m", "pytest", *words], cwd=root, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise CollectionFailed(f"pytest ended with exit code {done.returncode} in {root}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")

@@ -1,6 +1,7 @@
 """A digest of everything of this host that can change what a build box makes of the same sources.
 
-Files of the toolchain count by path, size and time of change, as in `make`; our own files that a box sees count by content.
+Files of the toolchain count by path, size and time of change, as in `make`; our own files that a box sees count by content and by
+their place in it.
 Finds torch without importing it.
 """
 
@@ -85,10 +86,16 @@ class Walk:
         self.note(str(path), facts)
         self.file_count += 1
 
-    def take_content(self, path: Path) -> None:
-        """One file by what it holds."""
-        self.take_file(path)
-        self.note(str(path), hashlib.sha256(path.read_bytes()).digest())
+    def take_own(self, path: Path, name: str) -> None:
+        """Take a file or tree of ours by content and by its name in a box, so that two clones have one fingerprint."""
+        self.watched[str(path)] = _facts(str(path))
+        if path.is_file():
+            self.note(name, hashlib.sha256(path.read_bytes()).digest())
+            self.file_count += 1
+            return
+        for entry in sorted(path.iterdir()):
+            if entry.name != SKIPPED:
+                self.take_own(entry, f"{name}/{entry.name}")
 
     def take_tree(self, directory: str, *, deep: bool = True) -> None:
         """The files in a directory, and below it if deep. What a link leads to counts; a directory behind one is not entered."""
@@ -137,7 +144,7 @@ def take_host(walk: Walk) -> None:
             walk.take_tree(str(package))
     walk.take_file(Path(sys.executable).parent / "ninja")
     for bind in library_binds():
-        _take_own(walk, bind.source)
+        walk.take_own(bind.source, bind.target)
 
 
 def _take_gcc(walk: Walk) -> None:
@@ -157,16 +164,6 @@ def _take_gcc(walk: Walk) -> None:
     listed = directories.get("libraries", "").removeprefix("=").split(":")
     for directory in dict.fromkeys(str(Path(one).resolve()) for one in listed if one):
         walk.take_tree(directory, deep=False)
-
-
-def _take_own(walk: Walk, path: Path) -> None:
-    if path.is_file():
-        walk.take_content(path)
-        return
-    walk.watched[str(path)] = _facts(str(path))
-    for entry in sorted(path.iterdir()):
-        if entry.name != SKIPPED:
-            _take_own(walk, entry)
 
 
 def _package(name: str) -> Path | None:

@@ -16,7 +16,6 @@ import pytest
 from sandbox.compilers.variable_header import variable_header
 from tests.collection import AFTER_COLLECTION
 from tests.run_files import make_once
-from tests.sampling import every
 
 if AFTER_COLLECTION:
     import torch
@@ -120,8 +119,7 @@ def full() -> ModuleType:
     return imported(make_once("full_binding", partial(compile_kernel, light=False)), "full.kernel")
 
 
-@pytest.mark.slow
-@pytest.mark.sampled(16, turn=8)  # two minutes: torch's own headers
+@pytest.mark.daily  # two minutes: torch's own headers
 def test_every_call_ends_as_with_pybind11(light: ModuleType, full: ModuleType) -> None:
     """The value and its type, or the exception, its text and its cause."""
     different = []
@@ -132,8 +130,7 @@ def test_every_call_ends_as_with_pybind11(light: ModuleType, full: ModuleType) -
     assert not different, different[:5]
 
 
-@pytest.mark.slow
-@pytest.mark.sampled(16, turn=8)  # two minutes: torch's own headers
+@pytest.mark.daily  # two minutes: torch's own headers
 def test_a_module_shows_what_pybind11_would(light: ModuleType, full: ModuleType) -> None:
     """Names, signatures, documentation and plain attributes."""
     assert set(vars(light)) == set(vars(full))
@@ -178,7 +175,7 @@ def test_calls_keep_no_memory(light: ModuleType) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("source", every(3, NOT_CARRIED.items()))
+@pytest.mark.parametrize("source", NOT_CARRIED.values(), ids=NOT_CARRIED)
 def test_what_is_not_carried_does_not_compile(source: str, tmp_path: Path) -> None:
     """Then torch's own headers are used: to compile and behave differently would be worse."""
     assert compiled(source, tmp_path, light=True, flags=("-fsyntax-only",)).returncode != 0

@@ -26,7 +26,7 @@ NVCC = shutil.which("nvcc")
 
 def needs_nvcc(test):
     """What compiles takes a second or more each: not in `make check`."""
-    return pytest.mark.sampled(2)(pytest.mark.slow(pytest.mark.skipif(NVCC is None, reason="nvcc is not on PATH")(test)))
+    return pytest.mark.slow(pytest.mark.skipif(NVCC is None, reason="nvcc is not on PATH")(test))
 
 
 ANSWER = f"""
@@ -386,7 +386,7 @@ def test_bad_inline_ptx_is_told_of_by_file_and_line(tmp_path, capsys):
             'asm("bogus.u32 %0;" :: "r"(1));',
             "ext.cu(3): error: Not a name of any known instruction: 'bogus'",
             "full",
-            marks=pytest.mark.sampled(16, turn=4),  # two minutes: torch's own headers
+            marks=pytest.mark.daily,  # two minutes: torch's own headers
         ),
     ],
     ids=["on the host", "in a kernel", "inline PTX"],

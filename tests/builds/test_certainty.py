@@ -65,8 +65,7 @@ def test_a_slip_of_the_pen_is_certain(body: str, ready: Path, tmp_path: Path) ->
     assert compile_error_class.is_certain(log, {"k.cu": text}, ready), log[:2000]
 
 
-@pytest.mark.slow
-@pytest.mark.sampled(16)
+@pytest.mark.daily  # torch's own headers
 def test_torchs_own_headers_reject_them_too(ready: Path, tmp_path: Path) -> None:
     """The claim itself: each in a namespace of its own, and every one of them has its error."""
     # Those that break the grammar would hide each other.

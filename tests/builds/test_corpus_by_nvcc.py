@@ -9,6 +9,7 @@ import os
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,22 +18,24 @@ from tests.exploits import attack_files
 from tests.extensions.builds import build_files
 from tests.gpu.kernels import files as gpu_files
 from tests.honest import kernel_files
-from tests.sampling import every
 
 H200 = "sm_90"
-NTH = 20  # a compilation takes 4 to 20 s
 TOOLKIT = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin" / "nvcc"
 CUDA_OF_TORCH = "<ATen/cuda/"
 COMPILERS_SAY_NO = "COMPILE_ERROR"
 Case = tuple[str, tuple[SourceFile, ...]]  # language and files
 
-slow = [
-    pytest.mark.slow,
+NVCC = [
+    pytest.mark.slow,  # a compilation takes 4 to 20 s
     pytest.mark.timeout(600),
     pytest.mark.skipif(
         shutil.which("nvcc") is None and not TOOLKIT.exists(), reason="no nvcc on the PATH, in $CUDA_HOME or /usr/local/cuda"
     ),
 ]
+
+
+def named(cases: dict[str, Any]) -> list[object]:
+    return [pytest.param(case, id=name, marks=NVCC) for name, case in cases.items()]
 
 
 def attacks() -> dict[str, Case]:
@@ -59,7 +62,7 @@ def torch_has_cuda() -> bool:
     return torch is not None and (Path(str(torch.origin)).parent / "include/c10/cuda/impl/cuda_cmake_macros.h").exists()
 
 
-@pytest.mark.parametrize("case", every(NTH, [*attacks().items(), *attacks_on_the_clock().items(), *honest().items()], slow))
+@pytest.mark.parametrize("case", named({**attacks(), **attacks_on_the_clock(), **honest()}))
 def test_nvcc_builds_it(case: Case, tmp_path: Path) -> None:
     """By the builder's own program, with the flags of a submission."""
     language, files = case
@@ -70,13 +73,13 @@ def test_nvcc_builds_it(case: Case, tmp_path: Path) -> None:
     assert built.artifact.stat().st_size > 0
 
 
-@pytest.mark.parametrize("case", every(1, [("device_lambda", honest()["honest-lambda_in_a_grid_stride_template"])], slow))
+@pytest.mark.parametrize("case", named({"device_lambda": honest()["honest-lambda_in_a_grid_stride_template"]}))
 def test_what_the_emulated_device_takes_is_built_without_further_flags(case: Case, tmp_path: Path) -> None:
     """A lambda for the device was refused for want of a flag that a submission can not give."""
     test_nvcc_builds_it(case, tmp_path)
 
 
-@pytest.mark.parametrize("case", every(1, [("unknown_function", "nothing();")], slow))
+@pytest.mark.parametrize("case", named({"unknown_function": "nothing();"}))
 def test_nvcc_refuses_what_is_no_cuda(case: str, tmp_path: Path) -> None:
     """The control: what the builder leaves is looked at, not only whether it ended."""
     source = f'__global__ void k(float* x) {{ {case} }}\nextern "C" void solve(float* x) {{ k<<<1, 1>>>(x); }}\n'

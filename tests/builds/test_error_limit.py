@@ -14,7 +14,7 @@ from sandbox.protocol import wire
 
 COUNT = 2000
 NEEDS_NVCC = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")
-NVCC = pytest.param("cuda", False, marks=[pytest.mark.slow, pytest.mark.sampled(2), NEEDS_NVCC])
+NVCC = pytest.param("cuda", False, marks=[pytest.mark.slow, NEEDS_NVCC])
 MISSING_NAMES = "".join(f"int f{number}() {{ return missing_{number}(absent_{number}); }}\n" for number in range(COUNT))
 # nvcc's own passes take this; only its host compiler refuses it.
 HOST_ONLY = "".join(f'__attribute__((target("missing{number}"))) void f{number}() {{}}\n' for number in range(COUNT))

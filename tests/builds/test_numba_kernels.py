@@ -11,8 +11,7 @@ from sandbox.protocol import wire
 from tests.python_builds import Builder
 
 pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.sampled(4),  # torch is imported twice in each
+    pytest.mark.slow,  # torch is imported twice in each
     pytest.mark.skipif(importlib.util.find_spec("numba_cuda") is None, reason="numba-cuda is not installed"),
 ]
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.python_builds import GOOD_INLINE, PLAIN, Builder
 
-pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]  # torch is imported in each
+pytestmark = pytest.mark.slow  # torch is imported in each
 ROOT = Path(__file__).parents[2]
 # Every artifact is loaded in a process of its own, forked after torch was imported.
 LOADER = f"""
@@ -85,7 +85,7 @@ def loader(tmp_path_factory):
 
         yield load
         process.stdin.close()
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=300) == 0
 
 
 @pytest.fixture
@@ -242,7 +242,6 @@ def test_threads_of_numba_wait_for_each_other(made, loaded):
     assert loaded(made(WITH_BARRIER).artifact) == [11.0, 22.0, 33.0]
 
 
-@pytest.mark.sampled(6)  # a minute
 def test_an_extension_may_register_operators(made, loaded):
     """In the place of a module."""
     built = made(REGISTERED)
@@ -421,9 +420,9 @@ def solution(a, b):
     ("text", "status"),
     [
         ("def solution(a, b): return a[:2]", "WRONG_SHAPE"),
-        pytest.param("def solution(a, b): return a.double()", "WRONG_DTYPE", marks=pytest.mark.sampled(2)),
-        pytest.param("def solution(a, b): return None", "WRONG_DTYPE", marks=pytest.mark.sampled(2)),
-        pytest.param("def solution(a, b): return a, b", "WRONG_SHAPE", marks=pytest.mark.sampled(2)),
+        pytest.param("def solution(a, b): return a.double()", "WRONG_DTYPE"),
+        pytest.param("def solution(a, b): return None", "WRONG_DTYPE"),
+        pytest.param("def solution(a, b): return a, b", "WRONG_SHAPE"),
     ],
 )
 def test_a_result_that_is_none_is_refused(made, loaded, text, status):

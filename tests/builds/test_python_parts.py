@@ -21,7 +21,7 @@ from sandbox.languages import python_module
 from sandbox.protocol import wire
 from tests.python_builds import GOOD_INLINE, INLINE, KERNEL_LINE, PLAIN, Builder
 
-pytestmark = [pytest.mark.slow, pytest.mark.sampled(4)]  # torch is imported in each
+pytestmark = pytest.mark.slow  # torch is imported in each
 NVCC = pytest.param("cuda", marks=pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH"))
 ADD = "add(float const*, float const*, float*, long)"
 
@@ -37,7 +37,7 @@ def test_a_module_without_extensions_is_packed_as_it_is(made):
     assert (built.code, built.names) == (BUILT, ["sources/mine/kernel.py"]), built.log
 
 
-@pytest.mark.parametrize("device_kind", ["emulated", pytest.param("cuda", marks=[*NVCC.marks, pytest.mark.sampled(4)])])
+@pytest.mark.parametrize("device_kind", ["emulated", pytest.param("cuda", marks=NVCC.marks)])
 def test_an_extension_is_compiled_once_and_packed(made, device_kind):
     """Two builds make the same bytes; the report's kind of headers is the extension's."""
     first, second = made(GOOD_INLINE, device_kind=device_kind), made(GOOD_INLINE, device_kind=device_kind)

@@ -8,7 +8,7 @@ from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED
 from tests.builds.test_python_language_load import loaded, loader, made  # noqa: F401  fixtures
 from tests.python_builds import PLAIN
 
-pytestmark = [pytest.mark.slow, pytest.mark.sampled(3)]  # torch is imported in each
+pytestmark = pytest.mark.slow  # torch is imported in each
 MAIN = "from kernels import add\nfrom .pkg.more import also\n\ndef solution(a, b):\n    return also(add(a, b))\n"
 OTHERS = {"kernels.py": "def add(a, b):\n    return a + b\n", "pkg/__init__.py": "", "pkg/more.py": "def also(x):\n    return x\n"}
 BOUND = 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("add_all", &add_all); }\n'

@@ -21,7 +21,7 @@ def compile_emulated(source: Path, folder: Path, *flags: str) -> subprocess.Comp
     prefix = precompiled.prefix(source.name, source.read_text(), Headers(), ready)
     objects = [word for path in precompiled.objects(ready) for word in ("-x", "none", path)]
     command = ["g++", *gcc.flags(Headers()), *prefix, str(translated), *objects, "-o", str(folder / "program"), *flags]
-    return subprocess.run(command, cwd=source.parent, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, cwd=source.parent, capture_output=True, text=True, check=False, timeout=300)
 
 
 def program_of(source: Path | str, folder: Path, *flags: str) -> Path:
@@ -49,6 +49,6 @@ def compile_sanitized(source: Path, folder: Path, *flags: str) -> Path:
     translated.write_text(emulation.translate(source.read_text(), source.name, sanitize=True))
     includes = [word for directory in emulation.include_dirs() for word in ("-isystem", directory)]
     command = ["g++", *emulation.compile_flags(), *includes, *sanitizer.flags(), *flags, "-c", str(translated), "-o", f"{program}.o"]
-    subprocess.run(command, cwd=source.parent, check=True, timeout=240)
-    subprocess.run(["g++", f"{program}.o", "-o", str(program), "-pthread"], check=True, timeout=120)
+    subprocess.run(command, cwd=source.parent, check=True, timeout=300)
+    subprocess.run(["g++", f"{program}.o", "-o", str(program), "-pthread"], check=True, timeout=300)
     return program

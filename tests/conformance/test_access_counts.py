@@ -20,7 +20,7 @@ EXPECTED = re.compile(r"((?:global|shared)_(?:load|store|atomic)) (\d+) (\d+) (\
 def counts_of(source: Path, folder: Path) -> AccessCounts:
     """Build the program, run it, and read what was counted."""
     program, log = compile_sanitized(source, folder), folder / "log"
-    subprocess.run([str(program)], env={**os.environ, "GRADER_SANITIZER_LOG": str(log)}, check=True, timeout=120)
+    subprocess.run([str(program)], env={**os.environ, "GRADER_SANITIZER_LOG": str(log)}, check=True, timeout=300)
     found = read_counts(log, program)
     assert found is not None
     return found

@@ -29,7 +29,7 @@ void say(int* x) {
 
 
 def run(program: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **environment})
+    return subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=300, env={**os.environ, **environment})
 
 
 def printed(build: Build, text: str) -> str:

@@ -90,8 +90,8 @@ def test_only_what_every_path_through_a_block_passes_is_counted(tmp_path: Path) 
     """Neither side of a branch without blocks of its own, nor a loop without one."""
     source, library = tmp_path / "k.s", tmp_path / "k.so"
     source.write_text(BLOCKS)
-    subprocess.run(["gcc", "-shared", "-nostdlib", "-x", "assembler", str(source), "-o", str(library)], check=True, timeout=60)
-    names = subprocess.run(["nm", str(library)], check=True, timeout=60, capture_output=True, text=True).stdout
+    subprocess.run(["gcc", "-shared", "-nostdlib", "-x", "assembler", str(source), "-o", str(library)], check=True, timeout=300)
+    names = subprocess.run(["nm", str(library)], check=True, timeout=300, capture_output=True, text=True).stdout
     at = {name: int(address, 16) for address, _, name in (line.split() for line in names.splitlines())}
     assert flops_per_line(library, {at["either"]: 7, at["loops"]: 9}) == {("k.cu", 2): 7, ("k.cu", 5): 7}
     assert flops_per_line(library, {at["either"] + 1: 7}) == {}

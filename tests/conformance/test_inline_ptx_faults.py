@@ -28,7 +28,7 @@ int main() {
 
 def run(build: Build, kernel: str) -> subprocess.CompletedProcess[str]:
     program: Path = build(f"{HEAD}__global__ void k(float* x) {{ __shared__ float s[64]; {kernel} }}\n{MAIN}")
-    return subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=300)
 
 
 COPY = 'asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at(&s[threadIdx.x])), "l"(x + threadIdx.x)); '

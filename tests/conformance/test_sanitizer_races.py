@@ -25,7 +25,7 @@ def built(folder: Path, *flags: str) -> Look:
     def look(number: int) -> list[SanitizerFinding]:
         log = folder / f"log{number}"
         environment = {**os.environ, "GRADER_SANITIZER_LOG": str(log)}
-        done = subprocess.run([str(program), str(number)], env=environment, check=False, timeout=120)
+        done = subprocess.run([str(program), str(number)], env=environment, check=False, timeout=300)
         assert done.returncode == 0
         return read_log(log, program)
 

@@ -33,7 +33,7 @@ def built(source: Path, folder: Path, *, fixed: bool) -> WrongCount:
     def wrong_count(*words: object, loops: bool = True, workers: int = 1) -> int:
         environment = {**os.environ, "GRADER_EMULATED_THREADS": str(workers), "GRADER_EMULATED_BLOCK_LOOPS": str(int(loops))}
         command = [str(program), *map(str, words)]
-        return int(subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout)
+        return int(subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300).stdout)
 
     return wrong_count
 
@@ -145,5 +145,5 @@ def test_threads_that_wait_for_a_flag_let_the_others_run(build: Build) -> None:
     program = build(FLAGS)
     for order in (USUAL, *ORDERS):
         environment = {**os.environ, "GRADER_EMULATED_THREADS": str(1 + order % 2)}
-        done = subprocess.run([str(program), str(order)], env=environment, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run([str(program), str(order)], env=environment, capture_output=True, text=True, check=False, timeout=300)
         assert done.stdout == "0"

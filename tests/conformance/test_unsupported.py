@@ -7,13 +7,13 @@ import pytest
 
 from sandbox.compilers import emulation_libraries
 from tests.conformance.conftest import compile_emulated
-from tests.sampling import every
 
 TABLE = tomllib.loads(Path(__file__).with_name("unsupported.toml").read_text())
 NAMES = [name for feature in TABLE["feature"] for name in feature.get("names", ())]
 
 
-@pytest.mark.parametrize("name", every(10, ((name, name) for name in NAMES), [pytest.mark.slow]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_a_name_that_no_header_declares_is_unsupported(name: str, tmp_path: Path) -> None:
     """A header that declares it one day makes the table wrong."""
     headers = "#include <cuda.h>\n#include <curand_kernel.h>\n"

@@ -99,7 +99,7 @@ def resident_dir():
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 async def test_a_box_compiles_and_imports_torch_from_the_copy_in_memory(cage, resident_dir):
     """It is complete, and nothing that all boxes see lies on disk. The control: without the copy the toolchain does."""
     places = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]

@@ -23,7 +23,7 @@ from tests.exploits.naive import Believed, Guard
 from tests.harness.grading import Grading
 from tests.harness.service import grade_on
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow, pytest.mark.sampled(16)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 # What the careless grader does when it is fooled; it starts the attack's kernel in its own process.
 EXITS = dict.fromkeys(("exit_in_call", "says_loaded_and_exits"), Believed.EXIT_CODE)
 FORGED = {"forged_verdict_on_stdout_and_stderr": Believed.STDOUT, "forged_verdict_on_every_fd": Believed.PIPE}

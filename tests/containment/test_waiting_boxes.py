@@ -18,7 +18,7 @@ from grader.isolation import Box
 from sandbox.protocol import wire
 from tests.harness.grading import Grading, grader, load_problem, processes_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 ADD = (Path(__file__).parents[2] / "kernels_examples" / "vector_add" / "grid_stride.cu").read_text("utf-8")
 SILENT_S = 3.0
@@ -64,7 +64,7 @@ async def submitted(made: Grading, source: str = ADD, language: str = "cuda") ->
 
 
 async def waits(made: Grading, count: int = 1) -> None:
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(300):
         while made.fleet.warm().waiting_count < count:
             await asyncio.sleep(0.02)
 
@@ -161,7 +161,7 @@ def test_a_box_that_waited_has_the_limits_of_a_new_one(isolation: str) -> None:
             own = replace(key.spec.limits, wall_s=60.0)
             spec = replace(key.spec, box_id=place.box_id, slot=place.slot, link_dir=place.link_dir, limits=own)
             async with started(made.fleet.isolation, spec) as fresh:
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(300):
                     await fresh.pipes.ready.wait()
                 assert limits(runner_of(fresh.box)) == of_warm
 

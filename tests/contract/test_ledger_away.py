@@ -16,7 +16,7 @@ from grader.ledger.postgres import PostgresDatabase, shown_url
 from grader.server.main import parser
 from tests import fakes
 
-SOON_S = 60
+SOON_S = 300
 SECRET = "s3cr3t-w0rd"
 WITH_PASSWORD = f"postgresql://grader:{SECRET}@db.example:5433/ledger?application_name=x"
 

@@ -20,7 +20,7 @@ from tests import fakes
 from tests.postgres import rows
 
 FAILURE = Failure(reason="SANDBOX_BROKEN", message="no box")
-SOON_S = 60
+SOON_S = 300
 
 
 @pytest.fixture

@@ -20,11 +20,11 @@ import pytest
 
 from tests.e2e.conftest import Cli, started
 
-pytestmark = [pytest.mark.slow, pytest.mark.sampled(4)]  # each starts a server and a judge of its own
+pytestmark = pytest.mark.slow  # each starts a server and a judge of its own
 
 ADD = Path(__file__).parents[2] / "kernels_examples" / "vector_add"
 TRIAL_S = 600  # longer than a test may take, so that no limit of a trial ends an endless kernel
-GONE_S = 60.0
+GONE_S = 300.0
 LOCAL = ("--sandbox", "process", "--device", "emulated")
 ESCAPES = r"\x1b]0;owned\x07\x1b[2J[bold red]ACCEPTED[/]"
 
@@ -106,7 +106,6 @@ def test_json_is_the_submission_and_nothing_else(cli: Cli) -> None:
         assert piped.stdout == "VERDICT_ACCEPTED\n"
 
 
-@pytest.mark.sampled(2)
 def test_json_of_another_verdict_exits_1(cli: Cli) -> None:
     """The exit code does not depend on the output's form."""
     ended = cli("submit", ADD / "off_by_one.cu", "--json", *LOCAL)
@@ -165,7 +164,6 @@ def test_a_missing_file_and_a_directory_exit_2(cli: Cli, tmp_path: Path) -> None
     assert not (tmp_path / "state").exists()
 
 
-@pytest.mark.sampled(2)
 def test_a_path_with_dots_is_submitted_by_its_name(cli: Cli, tmp_path: Path) -> None:
     """The user's own ../ is the user's business."""
     write(tmp_path / "mine.cu", RIGHT.replace("PRINT", ""))
@@ -199,7 +197,6 @@ def test_a_reference_that_raises_exits_3(cli: Cli, tmp_path: Path) -> None:
 # -- untrusted text ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(2)
 def test_what_a_kernel_prints_can_not_steer_a_pipe(cli: Cli, tmp_path: Path) -> None:
     """It is shown as escapes, as quoted lines."""
     ended = cli("submit", write(tmp_path / "mine.cu", PRINTING), "--problem", "vector_add", "--mode", "test", *LOCAL)
@@ -234,7 +231,7 @@ def on_a_terminal(words: list[str], environment: dict[str, str]) -> str:
             except OSError:  # the other end was closed
                 break
     os.close(ours)
-    assert process.wait(timeout=10) == 0, read.decode(errors="replace")
+    assert process.wait(timeout=300) == 0, read.decode(errors="replace")
     return read.decode(errors="replace")
 
 
@@ -269,8 +266,8 @@ def all_end(descriptors: list[int]) -> bool:
     ("signals", "code"),
     [
         pytest.param((signal.SIGINT,), 130, id="ctrl-c"),
-        pytest.param((signal.SIGTERM,), 143, id="term", marks=pytest.mark.sampled(4)),  # term-twice begins with it
-        pytest.param((signal.SIGHUP,), 129, id="hangup", marks=pytest.mark.sampled(4)),
+        pytest.param((signal.SIGTERM,), 143, id="term"),  # term-twice begins with it
+        pytest.param((signal.SIGHUP,), 129, id="hangup"),
         pytest.param((signal.SIGTERM, signal.SIGTERM), 143, id="term-twice"),
     ],
 )
@@ -289,7 +286,7 @@ def test_a_signal_cancels(cli: Cli, environment: dict[str, str], tmp_path: Path,
             for one in signals:
                 process.send_signal(one)
             process.stdout.read()
-            assert process.wait(timeout=60) == code
+            assert process.wait(timeout=300) == code
             assert process.stderr.read() == f"cancelled {name}\n"
             assert all_end(begun)
     assert [one["state"] for one in cli("list", "--json").json["submissions"]] == ["SUBMISSION_STATE_CANCELLED"]
@@ -304,7 +301,7 @@ def test_a_closed_pipe_cancels_and_is_no_verdict(cli: Cli, environment: dict[str
         for _, _ in zip(range(1, lines), process.stdout, strict=False):
             pass
         process.stdout.close()
-        code = process.wait(timeout=60)
+        code = process.wait(timeout=300)
         told = process.stderr.read()
     states = [one["state"] for one in cli("list", "--json").json["submissions"]]
     expected = (3, f"cancelled {name}\n", "CANCELLED") if lines == 1 else (0, "", "SUCCEEDED")
@@ -326,7 +323,7 @@ def test_a_check_of_a_problem_ends_with_the_command(environment: dict[str, str],
             assert begun
             process.send_signal(signal.SIGTERM)
             process.communicate()
-            assert process.wait(timeout=60) == 143
+            assert process.wait(timeout=300) == 143
             assert all_end(begun)
 
 
@@ -368,7 +365,6 @@ def test_doctor_says_what_works(cli: Cli) -> None:
     assert all(one["remedy"] for one in findings.values() if not one["usable"])
 
 
-@pytest.mark.sampled(8)  # `make demo` is the same
 def test_the_demo_gets_every_verdict_right(cli: Cli) -> None:
     """The six kernels of the story."""
     ended = cli("demo", "--sandbox", "process")

@@ -99,7 +99,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield json.loads(said[-1])["address"]
         process.send_signal(signal.SIGTERM)
         process.stderr.read()
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=300) == 0
     assert not list(temporary.glob("grader-*"))
 
 
@@ -150,7 +150,7 @@ def test_a_submission_that_is_waited_for_is_cancelled_by_a_signal(
         else:
             process.send_signal(number)
             process.stdout.read()
-        assert process.wait(timeout=60) == code
+        assert process.wait(timeout=300) == code
         assert process.stderr.read() == (f"cancelled {name}\n" if number else "")
     gated.open()
     cli("watch", name, "--server", address)
@@ -169,7 +169,7 @@ def test_a_signal_ends_the_watching_only(
         process.stdout.readline()
         process.send_signal(number)
         process.stdout.read()
-        assert process.wait(timeout=60) == code
+        assert process.wait(timeout=300) == code
         assert process.stderr.read() == ""
     gated.open()
     assert cli("watch", name, "--server", address).code == 0

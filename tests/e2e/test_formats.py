@@ -11,7 +11,7 @@ from tests.e2e.conftest import Cli
 from tools import verdicts
 from tools.page import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]  # each starts a server and a judge of its own
+pytestmark = pytest.mark.slow  # each starts a server and a judge of its own
 
 FIXTURES = ROOT / "tests" / "fixtures"
 MANIFEST = ROOT / "tools" / "manifests" / "formats.toml"
@@ -19,14 +19,12 @@ LOCAL = ("--mode", "test", "--sandbox", "process", "--device", "emulated", "--js
 
 
 @pytest.mark.parametrize("group", ["native", "kernelbench", "reference_kernels", "flashinfer", "robust_kbench"])
-@pytest.mark.sampled(5)
 def test_a_format_takes_what_its_users_have(group: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The counts of imported, gradable and refused problems, the reasons, and every verdict."""
     code = verdicts.main([str(MANIFEST), str(ROOT), "--only", group, "--sandbox", "process", "--device", "emulated"])
     assert code == 0, capsys.readouterr().out
 
 
-@pytest.mark.sampled(5)
 def test_another_verdict_than_the_manifest_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The control: another count, another reason for a refusal and another verdict are each found."""
     (tmp_path / "manifest.toml").write_text(

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.conftest import Cli
 
-pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]  # each starts a server and a judge of its own
+pytestmark = pytest.mark.slow  # each starts a server and a judge of its own
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "reference_kernels"
 LOCAL = ("--sandbox", "process", "--device", "emulated", "--mode", "test", "--json")

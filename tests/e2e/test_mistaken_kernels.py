@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.conftest import Cli
 
-pytestmark = [pytest.mark.slow, pytest.mark.sampled(4)]  # each is built and judged
+pytestmark = pytest.mark.slow  # each is built and judged
 
 HEAD = "#include <cstdint>\n#include <cuda_runtime.h>\n"
 KERNEL = """__global__ void add(const float* a, const float* b, float* c, int64_t n) {

@@ -27,9 +27,8 @@ from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Subm
 from grader.verdict.fold import fold, median
 from sandbox.protocol import wire
 from tests.run_files import artifact_cache, cache_directory, make_once
-from tests.sampling import every
 
-pytestmark = [pytest.mark.slow, pytest.mark.sampled(8), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
 KERNELS = sorted(path for path in EXAMPLES.glob("*/*.py") if path.name != "reference.py" and path.read_text().startswith("# expect:"))
 SIZES = ("n1024", "n65536", "n4099")
@@ -39,7 +38,7 @@ PLAIN = "import torch\n\ndef solution(a, b):\n    return a + b\n"
 @pytest_asyncio.fixture(
     loop_scope="module",
     scope="module",
-    params=[pytest.param("process", marks=pytest.mark.sampled(6)), pytest.param("bubblewrap", marks=pytest.mark.bubblewrap)],
+    params=[pytest.param("process"), pytest.param("bubblewrap", marks=pytest.mark.bubblewrap)],
 )
 async def fleet(request: pytest.FixtureRequest) -> AsyncIterator[LocalFleet]:
     """One judge for all that is graded on one isolation."""
@@ -99,7 +98,7 @@ def log(report: Report) -> str:
     return report.build.log if report.build else ""
 
 
-@pytest.mark.parametrize("path", every(10, ((f"{path.parent.name}-{path.stem}", path) for path in KERNELS)))
+@pytest.mark.parametrize("path", KERNELS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 async def test_an_example_gets_the_verdict_of_its_first_line(fleet: LocalFleet, path: Path) -> None:
     """torch, load_inline, Triton, Numba and a model: each right one is accepted, and each lesson fails for its own reason."""
     text = path.read_text("utf-8")

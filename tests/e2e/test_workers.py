@@ -44,7 +44,7 @@ class Fleet:
         """Have a worker drain, and wait until it has gone."""
         process = self.workers[node].process
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=120) == 0
+        assert process.wait(timeout=300) == 0
 
 
 @pytest.fixture

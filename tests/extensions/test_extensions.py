@@ -6,7 +6,6 @@ import pytest
 
 from tests.extensions import corpus
 from tests.extensions.results import results_of
-from tests.sampling import every
 
 NAMES = corpus.names()
 LIGHT = [name for name in NAMES if corpus.load(name).headers == "light"]
@@ -14,7 +13,6 @@ FULL = [name for name in NAMES if corpus.load(name).headers == "full"]
 # Of one part, torch's own headers are read once.
 LETTERS = "abcdefgh"
 PARTS = {f"part{letter}": LIGHT[number :: len(LETTERS)] for number, letter in enumerate(LETTERS)}
-slow = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
 def test_the_corpus_is_large_enough() -> None:
@@ -37,7 +35,9 @@ def test_a_call_is_literals_and_tensors(call: str) -> None:
         corpus.expectations(f"// extension: headers=light\n// call: {call}\n")
 
 
-@pytest.mark.parametrize("names", every(2 * len(PARTS), PARTS.items(), slow))
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("names", PARTS.values(), ids=PARTS)
 def test_no_bit_differs_from_torchs_own_headers(names: list[str], tmp_path: Path) -> None:
     """The builder takes light headers for these, each call ends as its source says, and as with torch's own headers."""
     results = results_of(names, tmp_path)
@@ -46,7 +46,9 @@ def test_no_bit_differs_from_torchs_own_headers(names: list[str], tmp_path: Path
     assert [wrong for name in names if (wrong := results.difference(name))] == []
 
 
-@pytest.mark.parametrize("name", every(8, zip(FULL, FULL, strict=True), slow))
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("name", FULL)
 def test_what_light_headers_do_not_carry_is_built_with_torchs_own(name: str, tmp_path: Path) -> None:
     """The builder says why, and each call ends as the source says."""
     results = results_of([name], tmp_path)

@@ -58,7 +58,7 @@ METHODS: dict[str, type[Message]] = {
     "DeleteAnnouncement": api.DeleteAnnouncementRequest,
     "ListCompetitionActions": api.ListCompetitionActionsRequest,
 }
-CALL_S = 60.0  # bounds a hang only
+CALL_S = 300.0  # bounds a hang only
 
 
 class Served:

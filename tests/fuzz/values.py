@@ -15,7 +15,6 @@ from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
-from google.protobuf.message_factory import GetMessageClass
 from hypothesis import HealthCheck, Phase, note, settings
 from hypothesis import strategies as st
 
@@ -284,8 +283,3 @@ def _set(message: Any, field: FieldDescriptor, value: Any) -> None:
         value(getattr(message, field.name))
     else:
         setattr(message, field.name, value)
-
-
-def message_class(descriptor: Descriptor) -> type[Message]:
-    """The class of a descriptor."""
-    return GetMessageClass(descriptor)

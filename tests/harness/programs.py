@@ -52,5 +52,5 @@ def program(module: str, *words: object) -> Iterator[Program]:
                 yield made
             finally:
                 process.send_signal(signal.SIGTERM)
-                code = process.wait(timeout=120)
+                code = process.wait(timeout=300)
         assert code in (0, -signal.SIGKILL), made.log.read_text()[-3000:]

@@ -22,6 +22,7 @@ from grader.isolation import NoIsolationWorks
 from sandbox.protocol import wire
 from tests.harness.grading import Graded, Grading, grader
 from tests.harness.messages import LENGTH_BYTES, SECRET, SOCKET, Answer, BuildRequest, GradingRequest, ServiceFailed, Unusable, frame
+from tests.run_files import cache_directory
 
 LANE_COUNT = 2
 LOOK_S = 1.0
@@ -88,7 +89,7 @@ class GradingService:
     async def _answer(self, request: GradingRequest | BuildRequest) -> Answer:
         submission = request.submission if isinstance(request, BuildRequest) else request
         if submission.isolation not in self._lanes:
-            self._lanes[submission.isolation] = IsolationLanes(submission.isolation, self._run_dir / "artifacts", self._stack)
+            self._lanes[submission.isolation] = IsolationLanes(submission.isolation, cache_directory(), self._stack)
         try:
             async with self._lanes[submission.isolation].lane() as lane:
                 if isinstance(request, BuildRequest):

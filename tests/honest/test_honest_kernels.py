@@ -12,7 +12,6 @@ from grader.model import Report, Verdict
 from sandbox.protocol import wire
 from tests.honest.conftest import REPEATS, HonestGrading
 from tests.honest.kernel_files import Kernel, all_in
-from tests.sampling import every
 
 graded = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -20,8 +19,8 @@ KERNELS, CONTROLS = all_in("kernels"), all_in("controls")
 LEAST_COUNT = 40
 
 
-def named(kernels: list[Kernel], nth: int = 1) -> list[object]:
-    return every(nth, ((kernel.name, kernel) for kernel in kernels), graded)
+def named(kernels: list[Kernel]) -> list[object]:
+    return [pytest.param(kernel, id=kernel.name, marks=graded) for kernel in kernels]
 
 
 def told(kernel: Kernel, report: Report) -> str:
@@ -30,7 +29,7 @@ def told(kernel: Kernel, report: Report) -> str:
     return f"{kernel.path.name}: {report.verdict.value} {report.reason} {report.summary}\n{kernel.why}\n{log}"
 
 
-@pytest.mark.parametrize("kernel", named(KERNELS, 8))
+@pytest.mark.parametrize("kernel", named(KERNELS))
 def test_an_honest_kernel_is_accepted(grading: HonestGrading, kernel: Kernel) -> None:
     """On every workload, hidden ones too, every time."""
     reports = grading.reports(kernel)

@@ -26,7 +26,7 @@ NOT_IN_A_BOX = "import importlib.util as u; print([n for n in ('sandbox.judge', 
 def builder():
     """An engine that builds, and Debian's packages to build from; not having them is a failure where they are required."""
     missing = [name for name in ("docker", "debootstrap") if shutil.which(name) is None]
-    if not missing and subprocess.run(["docker", "version"], check=False, capture_output=True, timeout=60).returncode != 0:
+    if not missing and subprocess.run(["docker", "version"], check=False, capture_output=True, timeout=300).returncode != 0:
         missing = ["an engine that answers"]
     if os.geteuid() != 0:
         missing.append("root, for debootstrap")

@@ -14,7 +14,7 @@ from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Status
 
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 60.0
+LIMIT_S = 300.0
 
 
 def loaded(place: Path, *, device_kind: str) -> object:

@@ -96,13 +96,13 @@ async def inside(address, stands=None, **more):
 
 async def until(look):
     """Until it is so."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while not look():
             await asyncio.sleep(0.01)
 
 
 async def graded(fleet, given):
-    async with asyncio.timeout(30), aclosing(fleet.grade(given)) as facts:
+    async with asyncio.timeout(300), aclosing(fleet.grade(given)) as facts:
         return [fact async for fact in facts]
 
 
@@ -115,7 +115,7 @@ async def working(address, grade, files, *, drain_s=0.0, capacity=2, builds=None
         grading = replace(grading, builds=builds, capacity=room or grading.capacity)
         session = FleetSession(grading, files, builds_only=builds_only)
         task = asyncio.create_task(_attached(address, None, session, signalled, drain_s))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             while not session.node:
                 await asyncio.sleep(0.005)
                 assert not task.done()

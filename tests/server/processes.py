@@ -10,7 +10,7 @@ from grader import errors
 from grader.api.client import GraderClient
 
 ROOT = Path(__file__).parents[2]
-START_S = 60
+START_S = 300
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ from grader.v1 import grader_service_pb2_grpc, report_pb2, submission_pb2
 from tests import fakes
 from tests.server.processes import ROOT, fake_server
 
-DEADLINE_S = 120.0
+DEADLINE_S = 300.0
 ACCEPTED = submission_pb2.Submission(
     name="submissions/0123456789abcdef",
     problem="problems/sum",

@@ -12,7 +12,7 @@ from grader.server.commands import admin_queue
 from grader.server.running import serving
 from tests import fakes
 
-SOON_S = 60.0
+SOON_S = 300.0
 
 
 @pytest.fixture

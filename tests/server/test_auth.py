@@ -190,15 +190,15 @@ async def test_a_watch_ends_when_its_key_is_revoked(keyed, kernel):
                 seen[key] += 1
 
         ending, going = asyncio.create_task(follow(client, text)), asyncio.create_task(follow(stays, other))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while min(seen[text], seen[other]) < 3:
                 await asyncio.sleep(0.02)
         await keyed.revoke(text)
         with pytest.raises(errors.Unauthenticated, match="revoked"):
-            await asyncio.wait_for(ending, 60)
+            await asyncio.wait_for(ending, 300)
         assert not going.done()
         await stays.cancel(name)
-        await asyncio.wait_for(going, 60)
+        await asyncio.wait_for(going, 300)
 
 
 async def test_a_request_that_cannot_be_read_is_not_looked_at_without_a_key(keyed):

@@ -37,7 +37,7 @@ def test_boxes_that_wait_are_killed_and_nothing_is_lost(capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(560)
+@pytest.mark.timeout(900)
 def test_workers_that_ray_places_lose_nothing(capsys):
     """Nodes, the head, workers and the server are killed; what was at a lost worker goes on."""
     pytest.importorskip("ray")

@@ -51,7 +51,7 @@ async def connected(number, count=1, sent=b""):
 
 async def closed(reader):
     """Wait until the other side closes."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         with contextlib.suppress(ConnectionError):
             await reader.read()
     return True
@@ -68,7 +68,7 @@ async def test_half_a_header_is_not_waited_for():
         for sent in (HALF, b"", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" + HALF):
             async with connected(number, sent=sent) as (reader,):
                 assert await closed(reader)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             _, writer = await asyncio.open_connection("127.0.0.1", number)
             with contextlib.suppress(ConnectionError):
                 writer.write(HALF)
@@ -95,7 +95,7 @@ async def test_a_connection_too_many_is_closed_and_one_that_ends_makes_room(limi
     async with port(limits=limits) as number:
         async with connected(number, 3, HALF) as held, connected(number, sent=HALF) as (one_more,):
             assert await closed(one_more) and not any(reader.at_eof() for reader in held)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while True:
                 with contextlib.suppress(aiohttp.ClientError):
                     assert await status(number) == 200

@@ -31,7 +31,7 @@ async def ledger(tmp_path, clock):
 @asynccontextmanager
 async def dispatching(ledger, grade, *, patience_s=0.0, **options):
     dispatcher = Dispatcher(ledger, grade, **{"capacity": lambda: 2, "lease_s": 0.3, **options})
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(300), asyncio.TaskGroup() as group:
         group.create_task(dispatcher.run())
         yield dispatcher
         dispatcher.drain(patience_s)

@@ -30,7 +30,7 @@ async def output(*command, **environment):
         *map(str, command), cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    out, error = await asyncio.wait_for(made.communicate(), 60)
+    out, error = await asyncio.wait_for(made.communicate(), 300)
     return made.returncode, out.decode(), error.decode()
 
 

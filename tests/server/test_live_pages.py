@@ -23,7 +23,7 @@ from sandbox.protocol import wire
 from tests import fakes
 from tests.server.site import END, START, site
 
-LIMIT_S = 30.0  # no stream of these tests lasts so long
+LIMIT_S = 300.0  # no stream of these tests lasts so long
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def operated(settings, lanes):
                 began.set_result(running)
                 await stop.wait()
 
-        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(300), asyncio.TaskGroup() as group:
             task = group.create_task(serve())
             running = await began
             async with GraderClient(running.address) as client, aiohttp.ClientSession() as session:
@@ -93,7 +93,7 @@ def operated(settings, lanes):
 
 async def until(look, wanted):
     """Look until it is as wanted."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while (seen := await look()) != wanted:
             await asyncio.sleep(0.02)
     return seen

@@ -15,7 +15,7 @@ from tests import fakes
 from tests.server.signed_in import key_of, reader
 from tests.server.site import FREEZE, site
 
-LIMIT_S = 30.0
+LIMIT_S = 300.0
 IDS = re.compile(r'<th scope="row"><a href="/submissions/([^"]+)">')
 
 

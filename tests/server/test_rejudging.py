@@ -27,7 +27,7 @@ from tests import fakes
 from tests.server.keyed import keyed_server
 
 HOUR = timedelta(hours=1)
-WAIT_S = 60
+WAIT_S = 300
 COMPETITION = """
 name = "spring"
 title = "Spring"

@@ -49,7 +49,7 @@ def piece(number=1, content=ARTIFACT, build=LINE, *, last=True):
 async def received(worker):
     """What a worker is sent of a build, to its last piece."""
     found = BuildReceived()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while True:
             message = await worker.heard()
             assert message.WhichOneof("message") == "build_piece", message

@@ -64,7 +64,7 @@ async def run(address, *options):
         sys.executable, str(MAIN), "--server", address, *options,
         env={**os.environ, "PYTHONPATH": str(MAIN.parents[2])}, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
-    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    out, _ = await asyncio.wait_for(process.communicate(), 300)
     return process.returncode, out.decode()
 
 

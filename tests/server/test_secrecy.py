@@ -27,7 +27,7 @@ PLANTED = (str(SIZE), SEED, ID, "77777")
 SECRET = f'secret_seed = "{SEED}"\n[[secret]]\nproblem = "sum"\naxes = {{ n = {SIZE} }}\n'
 DRAWN = f'secret_seed = "{SEED}"\n[[secret]]\nproblem = "sum"\naxes = {{ n = {{ low = 1000000000, high = 2000000000 }} }}\n'
 NANOSECONDS = 77777
-WAIT_S = 60
+WAIT_S = 300
 
 
 def found_in(words, said):

@@ -139,4 +139,4 @@ async def strange_site():
         made.url = f"http://localhost:{site._server.sockets[0].getsockname()[1]}/"
         yield made
     finally:
-        await asyncio.wait_for(runner.cleanup(), 10)
+        await asyncio.wait_for(runner.cleanup(), 300)

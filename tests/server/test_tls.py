@@ -184,7 +184,7 @@ async def served(address, authority):
     context = ssl.create_default_context(cadata=authority.cert_pem.bytes().decode())
     context.set_alpn_protocols(["h2"])
     host, port = address.split(":")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         _, writer = await asyncio.open_connection(host, int(port), ssl=context)
         serial = writer.get_extra_info("peercert")["serialNumber"]
         writer.close()
@@ -305,7 +305,7 @@ async def test_over_tls_a_listener_hears_no_key(tls):
         port = server.sockets[0].getsockname()[1]
         async with GraderClient(f"127.0.0.1:{port}", key="grader_planted", tls=tls, deadline_s=4.0 if tls else 60.0) as client:
             calling = asyncio.create_task(client.get_caller())
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(300):
                 while not (calling.done() if tls else b"grader_planted" in listener.heard):
                     await asyncio.sleep(0.02)
             calling.cancel()

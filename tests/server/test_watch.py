@@ -69,7 +69,7 @@ async def test_what_runs_is_stopped_and_cancelled(serve, kernel, grade, finished
         submission = await client.submit(kernel("hang"))
         await until(client, submission, "build")
         assert (await client.cancel(submission.name)).state == RUNNING
-        final = await asyncio.wait_for(finished(client, submission), 60)
+        final = await asyncio.wait_for(finished(client, submission), 300)
     assert final.state == CANCELLED and not final.HasField("report") and len(grade.stopped) == 1
 
 

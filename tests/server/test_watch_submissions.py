@@ -23,7 +23,7 @@ from tests.server.keyed import keyed_server
 
 QUEUED, RUNNING = submission_pb2.SUBMISSION_STATE_QUEUED, submission_pb2.SUBMISSION_STATE_RUNNING
 SUCCEEDED, CANCELLED = submission_pb2.SUBMISSION_STATE_SUCCEEDED, submission_pb2.SUBMISSION_STATE_CANCELLED
-SOON_S = 60.0
+SOON_S = 300.0
 NEVER_S = 3600.0
 ANN = Caller(user="ann", scopes=frozenset({Scope.SUBMIT, Scope.READ}), key_id="ann")
 

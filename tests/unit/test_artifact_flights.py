@@ -52,7 +52,7 @@ async def jobs(cache: ArtifactCache, builder: Builder, count: int) -> list[async
     """So many that ask; the first of them builds, and the others have come to wait for it."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))  # in one thread, everything is in order
     first = asyncio.create_task(cache.fetch(KEY, builder, limit_bytes=LIMIT))
-    await asyncio.wait_for(builder.begun.wait(), 60)
+    await asyncio.wait_for(builder.begun.wait(), 300)
     others = [asyncio.create_task(cache.fetch(KEY, builder, limit_bytes=LIMIT)) for _ in range(count - 1)]
     await asyncio.sleep(0)  # each has asked for its look into the cache, and ours comes after them
     await asyncio.to_thread(lambda: None)
@@ -64,7 +64,7 @@ async def test_ten_jobs_build_once(cache: ArtifactCache) -> None:
     builder = Builder()
     tasks = await jobs(cache, builder, 10)
     builder.go.set()
-    results = [*await asyncio.wait_for(asyncio.gather(*tasks), 60), await cache.fetch(KEY, builder, limit_bytes=LIMIT)]
+    results = [*await asyncio.wait_for(asyncio.gather(*tasks), 300), await cache.fetch(KEY, builder, limit_bytes=LIMIT)]
     assert builder.count == 1
     assert {result.artifact for result in results} == {b"artifact"}
     assert [result.build.cached for result in results] == [False] + [True] * 10
@@ -83,7 +83,7 @@ async def test_other_keys_do_not_wait(cache: ArtifactCache) -> None:
     slow, quick = Builder(), Builder()
     [hanging] = await jobs(cache, slow, 1)
     quick.go.set()
-    await asyncio.wait_for(cache.fetch("b" * 64, quick, limit_bytes=LIMIT), 60)
+    await asyncio.wait_for(cache.fetch("b" * 64, quick, limit_bytes=LIMIT), 300)
     hanging.cancel()
 
 
@@ -92,7 +92,7 @@ async def test_after_a_failure_the_next_one_builds(cache: ArtifactCache) -> None
     builder = Builder(RuntimeError("the box broke"), made())
     tasks = await jobs(cache, builder, 3)
     builder.go.set()
-    results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 60)
+    results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 300)
     assert isinstance(results[0], RuntimeError)
     assert [result.artifact for result in results[1:] if isinstance(result, Made)] == [b"artifact"] * 2
     assert builder.count == 2
@@ -104,7 +104,7 @@ async def test_after_a_cancellation_the_next_one_builds(cache: ArtifactCache) ->
     tasks = await jobs(cache, builder, 3)
     tasks[0].cancel()
     builder.go.set()
-    results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 60)
+    results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 300)
     assert isinstance(results[0], asyncio.CancelledError)
     assert [result.artifact for result in results[1:] if isinstance(result, Made)] == [b"artifact"] * 2
     assert builder.count == 2
@@ -117,7 +117,7 @@ async def test_who_stops_waiting_stops_nobody_else(cache: ArtifactCache) -> None
     tasks[1].cancel()
     await asyncio.wait(tasks[1:2])
     builder.go.set()
-    first, last = await asyncio.wait_for(asyncio.gather(tasks[0], tasks[2]), 60)
+    first, last = await asyncio.wait_for(asyncio.gather(tasks[0], tasks[2]), 300)
     assert tasks[1].cancelled() and first.artifact == last.artifact == b"artifact"
     assert builder.count == 1
 
@@ -127,7 +127,7 @@ async def test_a_rejection_is_shared_and_kept(cache: ArtifactCache) -> None:
     builder = Builder(rejected(lasting=True))
     tasks = await jobs(cache, builder, 3)
     builder.go.set()
-    results = await asyncio.wait_for(asyncio.gather(*tasks), 60)
+    results = await asyncio.wait_for(asyncio.gather(*tasks), 300)
     assert {result.build.outcome for result in results} == {wire.BuildOutcome.REJECTED} and builder.count == 1
     later = [await one.fetch(KEY, builder, limit_bytes=LIMIT) for one in (cache, ArtifactCache(cache.directory, LIMIT))]
     assert [(one.build.log, one.build.cached, one.artifact) for one in later] == [("error: no", True, None)] * 2 and builder.count == 1
@@ -138,7 +138,7 @@ async def test_an_end_by_chance_is_not_shared(cache: ArtifactCache) -> None:
     builder = Builder(rejected(lasting=False), made())
     tasks = await jobs(cache, builder, 3)
     builder.go.set()
-    results = await asyncio.wait_for(asyncio.gather(*tasks), 60)
+    results = await asyncio.wait_for(asyncio.gather(*tasks), 300)
     assert [result.build.outcome.value for result in results] == ["rejected", "built", "built"]
     assert builder.count == 2
 
@@ -169,9 +169,9 @@ async def test_another_server_that_takes_too_long_is_not_waited_for(tmp_path: Pa
     one, two = ArtifactCache(tmp_path / "cache", LIMIT), ArtifactCache(tmp_path / "cache", LIMIT, patience_s=0.1)
     [first] = await jobs(one, slow, 1)
     impatient.go.set()
-    assert (await asyncio.wait_for(two.fetch(KEY, impatient, limit_bytes=LIMIT), 60)).artifact == b"second"
+    assert (await asyncio.wait_for(two.fetch(KEY, impatient, limit_bytes=LIMIT), 300)).artifact == b"second"
     slow.go.set()
-    assert (await asyncio.wait_for(first, 60)).artifact == b"first"
+    assert (await asyncio.wait_for(first, 300)).artifact == b"first"
     assert (await two.fetch(KEY, impatient, limit_bytes=LIMIT)).artifact == b"first"
 
 
@@ -186,7 +186,7 @@ async def test_waiting_for_another_server_can_be_cancelled(tmp_path: Path) -> No
     await asyncio.wait([waiting], timeout=60)
     assert waiting.cancelled() and never.count == 0
     slow.go.set()
-    assert not (await asyncio.wait_for(first, 60)).build.cached
+    assert not (await asyncio.wait_for(first, 300)).build.cached
 
 
 async def test_a_cache_that_vanishes_costs_only_time(cache: ArtifactCache, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ async def test_the_time_of_a_box_ends_it() -> None:
     """The control."""
     box = Nothing(0.01)
     task = await supervised(box)
-    assert (await asyncio.wait_for(box.wait(), 60)).cause is BoxCause.WALL_LIMIT
+    assert (await asyncio.wait_for(box.wait(), 300)).cause is BoxCause.WALL_LIMIT
     await task
 
 
@@ -65,7 +65,7 @@ async def test_a_box_that_waited_has_all_of_its_time() -> None:
     assert box._ending.cause is None
     waited_ns = box._ending._began_ns
     box.begin(0.01)
-    end = await asyncio.wait_for(box.wait(), 60)
+    end = await asyncio.wait_for(box.wait(), 300)
     assert end.cause is BoxCause.WALL_LIMIT and box._ending._began_ns > waited_ns
     await task
 
@@ -75,5 +75,5 @@ async def test_a_time_that_comes_later_may_be_shorter() -> None:
     task = await supervised(box)
     await asyncio.sleep(0)
     box.begin(0.01)
-    assert (await asyncio.wait_for(box.wait(), 60)).cause is BoxCause.WALL_LIMIT
+    assert (await asyncio.wait_for(box.wait(), 300)).cause is BoxCause.WALL_LIMIT
     await task

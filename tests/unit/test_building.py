@@ -346,7 +346,7 @@ async def test_what_is_found_needs_no_core(host: FakeHost) -> None:
     """Every core may be busy with something else."""
     await built(host)
     async with host.cores:
-        assert (await asyncio.wait_for(built(host), 60))[0].cached
+        assert (await asyncio.wait_for(built(host), 300))[0].cached
 
 
 async def test_who_waits_for_a_build_takes_no_core(host: FakeHost) -> None:

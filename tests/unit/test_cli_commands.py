@@ -18,7 +18,7 @@ from grader.config import Settings
 from grader.server.embedded import embedded
 from tests import fakes
 
-START_S = 60.0
+START_S = 300.0
 
 
 @pytest.fixture(scope="module")

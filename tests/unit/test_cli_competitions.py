@@ -20,7 +20,7 @@ from grader.server.embedded import embedded
 from grader.v1 import submission_pb2
 from tests import fakes
 
-START_S = 60.0
+START_S = 300.0
 TOML = """
 name = "spring"
 title = "Spring sprint"

@@ -14,7 +14,7 @@ IMPORTED = "import sys, grader.{}; print(*{{name.partition('.')[0] for name in s
 
 
 def imported_by(module):
-    done = subprocess.run([sys.executable, "-c", IMPORTED.format(module)], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", IMPORTED.format(module)], capture_output=True, text=True, check=True, timeout=300)
     return set(done.stdout.split())
 
 

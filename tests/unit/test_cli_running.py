@@ -17,7 +17,7 @@ from grader.cli import running
 from grader.cli.exits import Exit
 from grader.cli.progress import stdout_console
 
-DEADLINE_S = 60.0
+DEADLINE_S = 300.0
 # What a user's Ctrl-C does where it meets `module` being imported: the command line begins like the installed script does.
 INTERRUPTED_AT = """
 import os, signal, sys

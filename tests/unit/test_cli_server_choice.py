@@ -17,7 +17,7 @@ from grader.cli.options import SandboxOption, Server, StateDir
 from grader.cli.server_choice import GraderTyper
 from sandbox.protocol.wire import Mode
 
-DEADLINE_S = 60.0
+DEADLINE_S = 300.0
 DEFAULT = "https://default:1"
 
 app = GraderTyper()

@@ -18,7 +18,7 @@ if AFTER_COLLECTION:
     from sandbox.judge.run import trial
     from tests.unit.test_lane import PROBLEM, honest, judged
 
-WAIT_S = 60.0
+WAIT_S = 300.0
 TRIALS = 3  # of each workload
 
 

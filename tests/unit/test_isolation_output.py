@@ -41,7 +41,7 @@ async def test_a_reader_that_has_ended_does_not_stop_the_next_one_with_its_descr
     reading, writing = os.pipe()
     first = OutputReader(reading, cap_bytes=1 << 20, on_full=lambda: None)
     os.close(writing)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         await first.ended.wait()
     os.close(reading)
     again, writing = os.pipe()
@@ -50,7 +50,7 @@ async def test_a_reader_that_has_ended_does_not_stop_the_next_one_with_its_descr
     first.close()
     os.write(writing, b"heard")
     os.close(writing)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         await second.ended.wait()
     assert second.head == b"heard"
     os.close(again)

@@ -38,7 +38,7 @@ def in_old_thread() -> Iterator[Call]:
 
     def call(function: Callable[[], object]) -> None:
         asked.put(function)
-        done.get(timeout=60)
+        done.get(timeout=300)
 
     yield call
     asked.put(None)
@@ -210,5 +210,5 @@ print("torch._dynamo" in sys.modules)
 def test_the_first_operator_that_is_seen_imports_no_compiler(seen: str, imported: str) -> None:
     """Which takes a second and more, of each submission to a problem that asks for libraries. The control is a mode as torch has it."""
     program = FIRST_OPERATOR.replace("SEEN", seen)
-    done = run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
+    done = run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=300)
     assert done.stdout.strip() == imported

@@ -69,7 +69,7 @@ def competing(of: Lease, competition_id: str, mode: wire.Mode) -> Lease:
 
 async def graded(fleet: LocalFleet, wanted: Lease | None = None) -> list[wire.Fact]:
     """All facts but for the timeline, which is the last."""
-    async with asyncio.timeout(30), aclosing(fleet.grade(wanted or lease())) as facts:  # type: ignore[type-var]
+    async with asyncio.timeout(300), aclosing(fleet.grade(wanted or lease())) as facts:  # type: ignore[type-var]
         *found, timeline = [fact async for fact in facts]
         assert isinstance(timeline, wire.AttemptTimeline)
         return found
@@ -80,7 +80,7 @@ def workload(name: str, device_kind: str) -> wire.Workload:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -157,7 +157,7 @@ async def test_a_kernel_that_meets_secret_sizes_waits_until_no_other_code_runs(m
         async for fact in fleet.grade(competing(lease(), "spring", wire.Mode.RANKED)):
             facts.append(fact)
 
-    async with asyncio.timeout(30), fleet.turn(secret=False):
+    async with asyncio.timeout(300), fleet.turn(secret=False):
         await graded(fleet, competing(lease("s0"), "", wire.Mode.RANKED))
         waiting = asyncio.create_task(grade())
         await until(lambda: any(isinstance(fact, wire.Round) for fact in facts))
@@ -171,7 +171,7 @@ async def test_a_kernel_that_meets_secret_sizes_waits_until_no_other_code_runs(m
 async def test_nothing_is_built_while_a_kernel_meets_secret_sizes(make, boxes) -> None:
     """Of the build that waits there is no box. The control is the build that ends once the turn has."""
     fleet = make()
-    async with asyncio.timeout(30), fleet.turn(secret=True):
+    async with asyncio.timeout(300), fleet.turn(secret=True):
         waiting = asyncio.create_task(graded(fleet))
         await until(lambda: boxes.runs)  # started early, without a job
         assert [spec.purpose for spec in boxes.specs] == [Purpose.RUN]

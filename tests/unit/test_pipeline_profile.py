@@ -87,7 +87,7 @@ def lease(mode: wire.Mode = wire.Mode.PROFILE, *, hidden_only: bool = False, dev
 
 
 async def graded(fleet: LocalFleet, wanted: Lease | None = None) -> list[wire.Fact]:
-    async with asyncio.timeout(30), aclosing(fleet.grade(wanted or lease())) as facts:  # type: ignore[type-var]
+    async with asyncio.timeout(300), aclosing(fleet.grade(wanted or lease())) as facts:  # type: ignore[type-var]
         return [fact async for fact in facts]
 
 

@@ -86,12 +86,12 @@ def lease(name: str = "s1", *, mode: wire.Mode = wire.Mode.RANKED, count: int = 
 
 
 async def graded(fleet: LocalFleet, wanted: Lease) -> list[wire.Fact]:
-    async with asyncio.timeout(60), aclosing(fleet.grade(wanted)) as facts:  # type: ignore[type-var]
+    async with asyncio.timeout(300), aclosing(fleet.grade(wanted)) as facts:  # type: ignore[type-var]
         return [fact async for fact in facts]
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -194,7 +194,7 @@ async def test_others_wait_until_the_last_process_is_done(fleet: LocalFleet) -> 
     seen: list[str] = []
 
     async def follow(name: str) -> None:
-        async with asyncio.timeout(60), aclosing(fleet.grade(lease(name))) as facts:  # type: ignore[type-var]
+        async with asyncio.timeout(300), aclosing(fleet.grade(lease(name))) as facts:  # type: ignore[type-var]
             async for fact in facts:
                 if isinstance(fact, (wire.Round, wire.RunEnd)):
                     seen.append(name)

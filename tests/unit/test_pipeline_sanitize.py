@@ -102,7 +102,7 @@ def lease(mode: wire.Mode = wire.Mode.SANITIZE, *, language: str = "cuda", devic
 
 
 async def graded(fleet: LocalFleet, wanted: Lease | None = None) -> list[wire.Fact]:
-    async with asyncio.timeout(30), aclosing(fleet.grade(wanted or lease())) as facts:  # type: ignore[type-var]
+    async with asyncio.timeout(300), aclosing(fleet.grade(wanted or lease())) as facts:  # type: ignore[type-var]
         return [fact async for fact in facts]
 
 

@@ -45,7 +45,7 @@ def lease(*, mode=wire.Mode.SWEEP, workloads=SIZES, measure_s=None):
 
 
 async def graded(fleet, wanted=None):
-    async with asyncio.timeout(60), aclosing(fleet.grade(wanted or lease())) as facts:
+    async with asyncio.timeout(300), aclosing(fleet.grade(wanted or lease())) as facts:
         return [fact async for fact in facts]
 
 

@@ -47,7 +47,7 @@ class Setup:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
         environment["PATH"] = f"{self.programs}:{environment['PATH']}"
         command = ["tools/setup.sh", kind, str(self.bin.parent), *words]
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.splitlines(), (self.bin / "calls").read_text().splitlines()
 

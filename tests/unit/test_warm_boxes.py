@@ -108,7 +108,7 @@ def of(tmp_path: Path, language: str = "cuda", number: int = 0, wall_s: float = 
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while not condition():
             await asyncio.sleep(0.002)
 
@@ -419,7 +419,7 @@ async def test_a_box_reads_its_job_even_where_it_was_given_before_it_came(tmp_pa
     pipes.give()
     assert await asyncio.to_thread(_read, tmp_path / GO) == b"g"
     (tmp_path / READY).open("wb", buffering=0).write(b"r" * 4096)
-    await asyncio.wait_for(pipes.ready.wait(), 30)
+    await asyncio.wait_for(pipes.ready.wait(), 300)
     assert (tmp_path / READY).stat().st_mode & 0o777 == 0o622 and (tmp_path / GO).stat().st_mode & 0o777 == 0o644
     pipes.close()
     assert list(tmp_path.iterdir()) == []
@@ -442,7 +442,7 @@ async def test_a_box_cannot_have_more_of_the_pipes_than_it_is_given(boxes, tmp_p
     """A pipe that an earlier process left is replaced; what a box writes to `ready` later fills a pipe and nothing else."""
     (tmp_path / GO).write_text("left")
     async with started(boxes, replace(SPEC, link_dir=tmp_path)) as run:
-        await asyncio.wait_for(run.pipes.ready.wait(), 30)
+        await asyncio.wait_for(run.pipes.ready.wait(), 300)
         flooding = os.open(tmp_path / READY, os.O_WRONLY | os.O_NONBLOCK)
         with pytest.raises(BlockingIOError):
             while True:
