@@ -32,8 +32,6 @@
     ├── ProblemInvalid                  path, message: a problem's files are wrong
     ├── SettingsInvalid                 setting, message: a setting is impossible
     ├── StateDirectoryInUse             path, holder_pid: another server has it
-    ├── HookNotFound                    hook_id: only in the administrator's commands
-    ├── DeliveryNotFound                delivery_id: likewise
     ├── LedgerUnreachable               database, detail: when a server starts
     ├── LedgerNewer                     found, known: likewise
     ├── LedgerInUse                     found, known, servers: likewise
@@ -494,23 +492,6 @@ class StateDirectoryInUse(GraderError):
         self.path, self.holder_pid = path, holder_pid
         holder = f" (process {holder_pid})" if holder_pid else ""
         super().__init__(f"another server{holder} uses the state directory {path}; stop it, or give this one another --state-dir")
-
-
-class HookNotFound(GraderError):
-    """There is no such webhook here."""
-
-    def __init__(self, hook_id: str) -> None:
-        self.hook_id = hook_id
-        super().__init__(f"there is no webhook {hook_id!r}, or it was removed; list them with `grader-server admin hooks list`")
-
-
-class DeliveryNotFound(GraderError):
-    """There is no such delivery to a webhook that is still there."""
-
-    def __init__(self, delivery_id: str) -> None:
-        self.delivery_id = delivery_id
-        remedy = "list them with `grader-server admin hooks deliveries`"
-        super().__init__(f"there is no delivery {delivery_id!r}, or its webhook was removed; {remedy}")
 
 
 class LedgerUnreachable(GraderError):

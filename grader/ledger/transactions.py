@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from grader.errors import AlreadyFinished, LeaseLost, RequestIdReused, SubmissionNotFound
-from grader.ledger import artifact_records, fair_share, hooks, queue, quota_check, records, rejudge_items, reuse, statements, tags
+from grader.ledger import artifact_records, fair_share, queue, quota_check, records, rejudge_items, reuse, statements, tags
 from grader.ledger.fault_count import Fault, FaultCount
 from grader.ledger.news import NewsKind, tell
 from grader.ledger.submission_filter import ALL_SUBMISSIONS, SubmissionFilter
@@ -50,8 +50,6 @@ def _move_event(row: sa.Row[Any], now: datetime, state: SubmissionState) -> dict
 
 def _announce(connection: sa.Connection, row: sa.Row[Any], now: datetime, state: SubmissionState) -> None:
     """Tell of a row that was moved to state."""
-    if state.final:
-        hooks.enqueue(connection, now, [row.number], hooks.HookEvent.FINISHED)
     tell(connection, NewsKind.QUEUED if state is SubmissionState.QUEUED else NewsKind.CHANGED, row.submission_id)
 
 

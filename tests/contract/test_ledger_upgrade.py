@@ -190,6 +190,25 @@ async def test_a_ledger_that_older_servers_use_is_not_upgraded(postgres, name):
     made.dispose()
 
 
+async def test_webhooks_of_an_older_version_do_not_keep_a_ledger_from_opening(empty, opened):
+    """Their tables go, with what waited in them; the submission stays."""
+    with opened.begin() as connection:
+        write_first_version(connection)
+        command.upgrade(migrate.configuration(connection), "0010")
+        time = "'2026-01-01 00:00:00'"
+        hook = f"('h', '', '', 'https://example.org', 'whsec_a', {time}, NULL)"
+        connection.execute(
+            sa.text(f"INSERT INTO hooks (hook_id, user_name, competition_id, url, secret, create_time, end_time) VALUES {hook}")
+        )
+        columns = "delivery_id, hook_id, number, event, state, attempt, next_time, give_up_time, last_status, create_time"
+        delivery = f"('d', 'h', {GRADED['number']}, 'submission.finished', 'waiting', 0, {time}, {time}, '', {time})"
+        connection.execute(sa.text(f"INSERT INTO deliveries ({columns}) VALUES {delivery}"))
+    async with Ledger.open(empty) as ledger:
+        assert (await ledger.get("graded")).report is not None
+    with opened.begin() as connection:
+        assert not {"hooks", "deliveries"} & set(sa.inspect(connection).get_table_names())
+
+
 async def test_servers_that_start_at_once_migrate_once(empty, opened):
     """Whoever comes second finds the tables made."""
 
