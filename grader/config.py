@@ -101,7 +101,6 @@ class Settings(BaseModel):
     oidc_client_secret_file: Path | None = None
     oidc_name: str = ""  # what users call the provider; "": the issuer's host
     oidc_allow: tuple[str, ...] = ()  # who may sign in: rules as `grader/rules/identities.py` reads them
-    notice: str = ""  # shown at the top of every page; of a rehearsal
     trace: str = Field(default_factory=trace_endpoint)  # where OTLP is taken; "": nothing is traced
     retain_sources_days: int = Field(default=0, ge=0)  # 0: for ever
     retain_events_days: int = Field(default=0, ge=0)

@@ -15,7 +15,7 @@ from grader.isolations import choices
 from grader.server.installed_version import installed_version
 
 # `grader-server WORD ...`: a module of `grader/server/commands` each, with a `main(arguments) -> int`. Without one of them it serves.
-COMMANDS: tuple[str, ...] = ("admin", "backup", "check", "doctor", "rehearse")
+COMMANDS: tuple[str, ...] = ("admin", "backup", "check", "doctor")
 DATABASE_VARIABLE = "GRADER_DATABASE"
 
 

@@ -204,7 +204,6 @@ def _pages(
         gate=gate,
         submitter=from_pages,
         provider=provider,
-        notice=settings.notice,
     )
     return routes
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from grader import devices
 from grader.api.boards import device_differences_to_proto
 from grader.html_report.content import flags, when
 from grader.model import Competition, ScoreKind, TieRule, Visibility
@@ -54,7 +53,6 @@ def board(
         "device": found.device,
         "devices": found.devices,
         "official": found.official,
-        "rehearsal": devices.SIMULATED if found.device == devices.SIMULATED else "",
         "frozen": when(found.before) if found.before else "",
         "par_shown": even is not None,
         "speedups": found.score_kind is ScoreKind.SPEEDUP,

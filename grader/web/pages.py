@@ -77,13 +77,12 @@ def routes(
     gate: KeyGate | None = None,
     submitter: Submitter | None = None,
     provider: IdentityProvider | None = None,
-    notice: str = "",
 ) -> list[web.RouteDef]:
     """What `grader/web/serving.py` serves next to its own. open_server: no keys are asked for, and only this host gets here.
 
     events: of submissions, as the API sends them; None: pages are not live. api_address: where the API listens, for the commands shown.
     gate: knows keys; None: nobody can sign in. submitter: takes submissions as the API does; None: there is no page to submit with.
-    provider: that users may sign in with, next to a key. notice: at the top of every page.
+    provider: that users may sign in with, next to a key.
     """
     site = Site(
         ledger=ledger,
@@ -93,7 +92,6 @@ def routes(
         templates=templates or site_templates(),
         api_address=api_address,
         asks_keys=asks_keys,
-        notice=notice,
         standings_s=standings_s,
         sessions=Sessions(gate, ledger.now) if gate is not None else None,
         takes_submissions=submitter is not None,
