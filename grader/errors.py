@@ -18,8 +18,6 @@
     │   ├── UserBanned                  competition_id, detail
     │   ├── WithdrawalRefused           submission_id, detail
     │   ├── ReloadRefused               detail: the competitions' files
-    │   ├── RegistrationRefused         detail
-    │   ├── RegistrationsLimited        limit, retry_s
     │   ├── RejudgeNotFound             rejudge_id
     │   ├── RejudgeNotReady             rejudge_id, state
     │   ├── RejudgeOutdated             rejudge_id, submission_id
@@ -306,31 +304,6 @@ class ReloadRefused(CallRefused):
     def __init__(self, detail: str) -> None:
         self.detail = detail
         super().__init__(f"the competitions stay as they are: {detail}")
-
-
-class RegistrationRefused(CallRefused):
-    """Nobody can register under this name, or here, or any more."""
-
-    reason = "REGISTRATION_REFUSED"
-    code = "FAILED_PRECONDITION"
-    fields = ("detail",)
-
-    def __init__(self, detail: str) -> None:
-        self.detail = detail
-        super().__init__(f"not registered: {detail}")
-
-
-class RegistrationsLimited(CallRefused):
-    """As many as may have registered from one address in a minute."""
-
-    reason = "REGISTRATIONS_LIMITED"
-    code = "RESOURCE_EXHAUSTED"
-    fields = ("limit", "retry_s")
-    spends_quota = True
-
-    def __init__(self, limit: int, retry_s: float) -> None:
-        self.limit, self.retry_s = limit, retry_s
-        super().__init__(f"{limit} have registered from this address in the last minute, which is the limit; try again in {retry_s:.0f} s")
 
 
 class RejudgeNotFound(CallRefused):

@@ -246,8 +246,6 @@ class Competition:
     tie_rule: TieRule = TieRule.SHARE
     visibility: Visibility = Visibility.PRIVATE
     statement: str = ""
-    registration_code: str = field(default="", repr=False)  # "": nobody registers by themselves
-    registration_limit: int = 0
     rules: Mapping[str, str] = field(default_factory=dict)  # what counts as right, by problem; a board has entries of this rule only
     # By problem; never shown, and in no traceback.
     secret_workloads: Mapping[str, tuple[wire.Workload, ...]] = field(default_factory=dict, repr=False)

@@ -290,15 +290,6 @@ class GraderClient:
         """Have the server read the files of its competitions again; what differs."""
         return await self._answer(lambda: self._stub.ReloadCompetitions(api.ReloadCompetitionsRequest(), timeout=LONG_DEADLINE_S))
 
-    async def register(self, user: str) -> api.RegisterResponse:
-        """Make a key for a new user, with a client whose key is the registration code of a competition. Not safe to retry: the name is
-        taken then."""
-        try:
-            answer: api.RegisterResponse = await self._stub.Register(api.RegisterRequest(user=user), timeout=self._deadline_s)
-        except grpc.aio.AioRpcError as error:
-            raise await self._explained(self._error(error)) from None
-        return answer
-
     async def watch(self, name: str, *, after_sequence: int = 0) -> AsyncIterator[submission_pb2.SubmissionEvent]:
         """Events to the final one, across restarts of the server; ServerUnreachable where it stays away for patience_s."""
 

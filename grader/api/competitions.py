@@ -9,7 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from grader.api.messages import timestamp
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, announcement_name, full_name
-from grader.model import Announcement, Ban, Competition, CompetitionAction, Phase, Position, Submission
+from grader.model import Announcement, Ban, Competition, CompetitionAction, Position, Submission
 from grader.rules.competition_changes import CompetitionChange
 from grader.v1 import competition_pb2, submission_pb2
 
@@ -38,7 +38,6 @@ def competition_to_proto(
         secret_workload_counts={problem_id: len(workloads) for problem_id, workloads in competition.secret_workloads.items()},
         state=f"COMPETITION_STATE_{competition.phase(now).name}",
         announcements=[announcement_to_proto(one) for one in announcements],
-        registration_open=bool(competition.registration_code) and competition.phase(now) is not Phase.ENDED,
     )
 
 

@@ -455,25 +455,6 @@ def login(
 
 
 @app.command(rich_help_panel=SERVERS)
-def register(
-    user: Annotated[str, typer.Argument(metavar="NAME", help="What you are to be called: letters a-z, digits, '.', '_' and '-'.")],
-    code: Annotated[str, typer.Option(metavar="CODE", help="The registration code that the organisers of a competition gave you.")],
-    named: OfServer = None,
-    ca: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The authority of the server's certificate, in PEM, if not one that everybody trusts."),
-    ] = None,
-    insecure_plain_text: Annotated[
-        bool,
-        typer.Option("--insecure-plain-text", help="Send code and key in plain text beyond this host, where others can read them."),
-    ] = False,
-    web: Annotated[str, typer.Option(metavar="URL", help="Where the server's pages are, for `open`.", show_default=False)] = "",
-) -> None:
-    """Make a key for yourself by the registration code of a competition, and store it as `login` does."""
-    run(login_command.register(named, ca, user, code, plain_text=insecure_plain_text, web=web))
-
-
-@app.command(rich_help_panel=SERVERS)
 def logout(named: OfServer = None) -> None:
     """Remove a server's key from where `login` stored it. Of the default server: there is no default afterwards."""
     run(login_command.logout(named))

@@ -105,8 +105,6 @@ def _facts(competition: competition_pb2.Competition) -> Iterator[tuple[str, str]
         f"{limit} {period}" for limit, period in ((competition.hourly_limit, "in an hour"), (competition.daily_limit, "in a day")) if limit
     ]
     yield "limits", f"at most {' and '.join(limits)} each" if limits else "none but the server's"
-    if competition.registration_open:
-        yield "registration", "with a code of the organisers: grader-cli register NAME --code CODE --server HOST:PORT"
     yield "shown", _VISIBILITIES.get(competition.visibility, "not known to this grader-cli")
 
 

@@ -187,7 +187,6 @@ keys = sa.Table(
     sa.Column("create_time", UtcTime, nullable=False),
     sa.Column("expire_time", UtcTime),
     sa.Column("revoke_time", UtcTime),
-    sa.Column("registered_for", sa.String(64), nullable=False, server_default=""),  # the competition whose code made it; "": none
 )
 
 # Users of an identity provider. session_key_id: of a key whose secret nobody knows, which carries the user's sessions; api_key_id: of the

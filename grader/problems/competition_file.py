@@ -101,8 +101,6 @@ class CompetitionFile(_StrictSecretTable):
     baseline: Literal["eager", "compile", "max-autotune"] = "eager"
     tie_rule: Literal["share", "earliest"] = "share"
     visibility: Literal["private", "after_end"] = "private"
-    registration_code: str = Field(default="", pattern=r"^([A-Za-z0-9-]{16,64})?$")
-    registration_limit: int = Field(default=200, ge=1, le=100_000)
     processes: int = Field(default=3, ge=1, le=10)
     secret_seed: str = Field(default="", pattern=r"^([0-9a-f]{32,128})?$")
     secret: list[Secret] = []

@@ -31,7 +31,6 @@ _REMEDIES = {
     "tie_rule": 'write "share" or "earliest"',
     "visibility": 'write "private" or "after_end"',
     "processes": "write a whole number from 1 to 10",
-    "registration_code": "write 16 to 64 letters, digits and '-' in quotes, such as `openssl rand -hex 12` prints",
     "secret_seed": "write 32 to 128 hex digits in lower case and in quotes, such as `openssl rand -hex 16` prints",
     "secret": "begin each secret workload with a line [[secret]], below all other keys",
 }

@@ -21,7 +21,6 @@ URL_CHARS = 500  # of an issuer
 RULE_FORMS = f"@DOMAIN for verified e-mail addresses, CLAIM=VALUE, or {ANYONE}"
 SUFFIX_DIGITS = range(6, 25)  # hexadecimal digits after a user's name: more where the shorter name is taken
 _STEM_CHARS = 39  # with "-" and the longest suffix: 64, as many as a user name has
-_PROVIDER_USER = re.compile(rf".*-[0-9a-f]{{{SUFFIX_DIGITS.start},{SUFFIX_DIGITS.stop - 1}}}")
 _DOMAIN = re.compile(r"@[a-z0-9-]+(\.[a-z0-9-]+)*")
 
 
@@ -99,11 +98,6 @@ def user_names(issuer: str, subject: str, claims: Mapping[str, Any]) -> tuple[st
     stem = re.sub(r"[^a-z0-9._-]+", "-", plain)[:_STEM_CHARS].strip("-._") or "user"
     digest = hashlib.sha256(f"{issuer}\n{subject}".encode()).hexdigest()
     return tuple(f"{stem}-{digest[:digits]}" for digits in SUFFIX_DIGITS)
-
-
-def like_provider_user(name: str) -> bool:
-    """Whether a user of an identity provider may be called so: nobody else takes such a name, or that user could not sign in."""
-    return _PROVIDER_USER.fullmatch(name) is not None
 
 
 def safe_url(url: str) -> bool:

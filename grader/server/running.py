@@ -106,7 +106,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         await stack.enter_async_context(state_lock(settings.lock_path, waiting))
         name = connection_name(installed_version(), socket.gethostname(), settings.listen)
         ledger = await stack.enter_async_context(Ledger.open(settings.ledger, server_name=name))
-        door = await security_for(settings, ledger.keys, lambda code: competitions.of_registration_code(code, ledger.now()) is not None)
+        door = await security_for(settings, ledger.keys)
         provider = identity_provider(settings)
         grading = await stack.enter_async_context(wiring(settings))
         refuse_unsafe(settings, grading)

@@ -404,21 +404,3 @@ class ReloadCompetitionsResponse(_message.Message):
     CHANGES_FIELD_NUMBER: _ClassVar[int]
     changes: _containers.RepeatedCompositeFieldContainer[_competition_pb2.CompetitionChange]
     def __init__(self, changes: _Optional[_Iterable[_Union[_competition_pb2.CompetitionChange, _Mapping]]] = ...) -> None: ...
-
-class RegisterRequest(_message.Message):
-    __slots__ = ("user",)
-    USER_FIELD_NUMBER: _ClassVar[int]
-    user: str
-    def __init__(self, user: _Optional[str] = ...) -> None: ...
-
-class RegisterResponse(_message.Message):
-    __slots__ = ("user", "key", "expire_time", "competition")
-    USER_FIELD_NUMBER: _ClassVar[int]
-    KEY_FIELD_NUMBER: _ClassVar[int]
-    EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
-    COMPETITION_FIELD_NUMBER: _ClassVar[int]
-    user: str
-    key: str
-    expire_time: _timestamp_pb2.Timestamp
-    competition: str
-    def __init__(self, user: _Optional[str] = ..., key: _Optional[str] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., competition: _Optional[str] = ...) -> None: ...

@@ -197,11 +197,6 @@ class GraderServiceStub:
                 request_serializer=grader_dot_v1_dot_grader__service__pb2.ReloadCompetitionsRequest.SerializeToString,
                 response_deserializer=grader_dot_v1_dot_grader__service__pb2.ReloadCompetitionsResponse.FromString,
                 _registered_method=True)
-        self.Register = channel.unary_unary(
-                '/grader.v1.GraderService/Register',
-                request_serializer=grader_dot_v1_dot_grader__service__pb2.RegisterRequest.SerializeToString,
-                response_deserializer=grader_dot_v1_dot_grader__service__pb2.RegisterResponse.FromString,
-                _registered_method=True)
 
 
 class GraderServiceServicer:
@@ -575,21 +570,6 @@ class GraderServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Register(self, request, context):
-        """Makes a key for a new user, if a competition lets people register. Its registration code comes in place of a
-        key: `authorization: Bearer CODE`. The key is in the answer and nowhere else; a call whose
-        answer was lost has taken the name.
-
-        Errors:
-        * `INVALID_ARGUMENT`: the user name is wrong.
-        * `UNAUTHENTICATED`: the code is not that of a competition that has not ended.
-        * `FAILED_PRECONDITION`: the name is taken, or as many have registered as may.
-        * `RESOURCE_EXHAUSTED`: too many have registered from the caller's address in the last minute.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
 
 def add_GraderServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -737,11 +717,6 @@ def add_GraderServiceServicer_to_server(servicer, server):
                     servicer.ReloadCompetitions,
                     request_deserializer=grader_dot_v1_dot_grader__service__pb2.ReloadCompetitionsRequest.FromString,
                     response_serializer=grader_dot_v1_dot_grader__service__pb2.ReloadCompetitionsResponse.SerializeToString,
-            ),
-            'Register': grpc.unary_unary_rpc_method_handler(
-                    servicer.Register,
-                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.RegisterRequest.FromString,
-                    response_serializer=grader_dot_v1_dot_grader__service__pb2.RegisterResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1541,33 +1516,6 @@ class GraderService:
             '/grader.v1.GraderService/ReloadCompetitions',
             grader_dot_v1_dot_grader__service__pb2.ReloadCompetitionsRequest.SerializeToString,
             grader_dot_v1_dot_grader__service__pb2.ReloadCompetitionsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Register(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/grader.v1.GraderService/Register',
-            grader_dot_v1_dot_grader__service__pb2.RegisterRequest.SerializeToString,
-            grader_dot_v1_dot_grader__service__pb2.RegisterResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -94,7 +94,6 @@ def terms(one: Competition) -> dict[str, Any]:
         "secret_count": sum(len(workloads) for workloads in one.secret_workloads.values()),
         "ties": _TIES[one.tie_rule],
         "visibility": _VISIBILITIES[one.visibility],
-        "registration": bool(one.registration_code),
     }
 
 

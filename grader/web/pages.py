@@ -212,7 +212,6 @@ class Pages:
             lambda: self._site.ledger.competition_actions.announcements([competition.competition_id]),
         )
         context |= views.announcements(announced[competition.competition_id], [competition], ANNOUNCEMENTS)
-        context |= {"registers": self._site.asks_keys, "server": self._site.server_address(request)}
         more = {"may_unfreeze": admin and context["frozen"], "unfrozen": admin and "unfrozen" in request.query}
         return await self._site.page(request, "competition.html", {**context, **more})
 

@@ -1,4 +1,4 @@
-"""Webhooks and their deliveries are no longer there; `WatchSubmissions` replaces them."""
+"""Webhooks and registration codes are no longer there."""
 
 from __future__ import annotations
 
@@ -11,3 +11,4 @@ down_revision = "0010"
 def upgrade() -> None:
     op.drop_table("deliveries")
     op.drop_table("hooks")
+    op.drop_column("keys", "registered_for")
