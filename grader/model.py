@@ -338,16 +338,6 @@ class Withdrawal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Announcement:
-    """What organisers tell everybody who sees a competition."""
-
-    announcement_id: str
-    competition_id: str
-    text: str
-    create_time: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ban:
     """That a user may not take part in a competition. administrator: who did it; submission_count: how many the user has in it."""
 
@@ -366,14 +356,14 @@ class ActionKind(StrEnum):
     RESTORED = "restored"
     BANNED = "banned"
     BAN_LIFTED = "ban_lifted"
-    ANNOUNCED = "announced"
-    ANNOUNCEMENT_DELETED = "announcement_deleted"
     FILE_RELOADED = "file_reloaded"
+    ANNOUNCED = "announced"  # in records of earlier versions only, as the next
+    ANNOUNCEMENT_DELETED = "announcement_deleted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompetitionAction:
-    """What an organiser, or the owner of a submission, did. user: who; subject: to which submission, user or announcement."""
+    """What an organiser, or the owner of a submission, did. user: who; subject: to which submission, user or file."""
 
     competition_id: str
     kind: ActionKind

@@ -266,19 +266,6 @@ class GraderClient:
         """Who is banned from a competition."""
         return await self._answer(lambda: self._stub.ListBans(api.ListBansRequest(competition=competition), timeout=self._deadline_s))
 
-    async def create_announcement(self, competition: str, text: str, *, request_id: str = "") -> competition_pb2.Announcement:
-        """Tell everybody who sees a competition something. Safe to retry: without a request_id, one is made for this call."""
-        request = api.CreateAnnouncementRequest(competition=competition, text=text, request_id=request_id or str(uuid.uuid4()))
-        return await self._answer(lambda: self._stub.CreateAnnouncement(request, timeout=self._deadline_s))
-
-    async def delete_announcement(self, name: str) -> bool:
-        """Remove an announcement; whether there was one."""
-        request = api.DeleteAnnouncementRequest(name=name)
-        answer: api.DeleteAnnouncementResponse = await self._answer(
-            lambda: self._stub.DeleteAnnouncement(request, timeout=self._deadline_s)
-        )
-        return answer.deleted
-
     async def list_competition_actions(
         self, competition: str, *, page_size: int = 0, page_token: str = ""
     ) -> api.ListCompetitionActionsResponse:

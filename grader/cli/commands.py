@@ -37,11 +37,9 @@ from grader.cli.log_command import log_command
 from grader.cli.options import EXIT_CODES, DeviceOption, Json, Name, OfServer, SandboxOption, Server, StateDir, device_choice
 from grader.cli.organising import (
     actions_command,
-    announce_command,
     ban_command,
     bans_command,
     reload_command,
-    retract_command,
     unban_command,
     withdraw_command,
 )
@@ -418,8 +416,6 @@ def competitions_show(
 competitions_app.command("new")(new_command)
 competitions_app.command("check")(check_command)
 competitions_app.command("export")(export_command)
-competitions_app.command("announce", rich_help_panel=ADMINISTRATORS)(announce_command)
-competitions_app.command("retract", rich_help_panel=ADMINISTRATORS)(retract_command)
 competitions_app.command("ban", rich_help_panel=ADMINISTRATORS)(ban_command)
 competitions_app.command("unban", rich_help_panel=ADMINISTRATORS)(unban_command)
 competitions_app.command("bans", rich_help_panel=ADMINISTRATORS)(bans_command)

@@ -257,15 +257,6 @@ bans = sa.Table(
     sa.Column("create_time", UtcTime, nullable=False),
 )
 
-announcements = sa.Table(
-    "announcements",
-    metadata,
-    sa.Column("competition_id", sa.String(64), primary_key=True),
-    sa.Column("announcement_id", sa.String(16), primary_key=True),
-    sa.Column("text", sa.Text, nullable=False),
-    sa.Column("create_time", UtcTime, nullable=False),
-)
-
 # Append-only: what organisers, and owners of submissions, did while a competition ran.
 competition_actions = sa.Table(
     "competition_actions",
@@ -274,7 +265,7 @@ competition_actions = sa.Table(
     sa.Column("competition_id", sa.String(64), nullable=False),
     sa.Column("action", sa.String(32), nullable=False),
     sa.Column("user_name", sa.String(64), nullable=False),  # who did it
-    sa.Column("subject", sa.String(64), nullable=False),  # a submission, a user or an announcement
+    sa.Column("subject", sa.String(64), nullable=False),  # a submission, a user or a file
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("create_time", UtcTime, nullable=False),
     sa.Index(None, "competition_id", "sequence"),

@@ -49,8 +49,6 @@ METHODS: Mapping[str, Scope | None] = {
     "BanUser": Scope.ADMIN,
     "LiftBan": Scope.ADMIN,
     "ListBans": Scope.ADMIN,
-    "CreateAnnouncement": Scope.ADMIN,
-    "DeleteAnnouncement": Scope.ADMIN,
     "ListCompetitionActions": Scope.ADMIN,
     "ReloadCompetitions": Scope.ADMIN,
 }

@@ -246,16 +246,6 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         """Read who is banned."""
         return await self.organising.bans(request)
 
-    async def CreateAnnouncement(self, request: api.CreateAnnouncementRequest, context: Context) -> competition_pb2.Announcement:
-        """Tell everybody something."""
-        self._writable()
-        return await self.organising.announce(request)
-
-    async def DeleteAnnouncement(self, request: api.DeleteAnnouncementRequest, context: Context) -> api.DeleteAnnouncementResponse:
-        """Remove it."""
-        self._writable()
-        return await self.organising.delete_announcement(request)
-
     async def ListCompetitionActions(
         self, request: api.ListCompetitionActionsRequest, context: Context
     ) -> api.ListCompetitionActionsResponse:

@@ -177,16 +177,6 @@ class GraderServiceStub:
                 request_serializer=grader_dot_v1_dot_grader__service__pb2.ListBansRequest.SerializeToString,
                 response_deserializer=grader_dot_v1_dot_grader__service__pb2.ListBansResponse.FromString,
                 _registered_method=True)
-        self.CreateAnnouncement = channel.unary_unary(
-                '/grader.v1.GraderService/CreateAnnouncement',
-                request_serializer=grader_dot_v1_dot_grader__service__pb2.CreateAnnouncementRequest.SerializeToString,
-                response_deserializer=grader_dot_v1_dot_competition__pb2.Announcement.FromString,
-                _registered_method=True)
-        self.DeleteAnnouncement = channel.unary_unary(
-                '/grader.v1.GraderService/DeleteAnnouncement',
-                request_serializer=grader_dot_v1_dot_grader__service__pb2.DeleteAnnouncementRequest.SerializeToString,
-                response_deserializer=grader_dot_v1_dot_grader__service__pb2.DeleteAnnouncementResponse.FromString,
-                _registered_method=True)
         self.ListCompetitionActions = channel.unary_unary(
                 '/grader.v1.GraderService/ListCompetitionActions',
                 request_serializer=grader_dot_v1_dot_grader__service__pb2.ListCompetitionActionsRequest.SerializeToString,
@@ -525,28 +515,6 @@ class GraderServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def CreateAnnouncement(self, request, context):
-        """Tells everybody who sees a competition something. Needs the scope admin.
-
-        Errors:
-        * `INVALID_ARGUMENT`: a field is wrong, or there are 100 announcements already.
-        * `NOT_FOUND`: there is no such competition.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def DeleteAnnouncement(self, request, context):
-        """Removes an announcement. Needs the scope admin.
-
-        Errors:
-        * `INVALID_ARGUMENT`: a field is wrong.
-        * `NOT_FOUND`: there is no such competition.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def ListCompetitionActions(self, request, context):
         """Lists what organisers, and owners of submissions, have done in a competition, newest first. Needs the scope
         admin.
@@ -697,16 +665,6 @@ def add_GraderServiceServicer_to_server(servicer, server):
                     servicer.ListBans,
                     request_deserializer=grader_dot_v1_dot_grader__service__pb2.ListBansRequest.FromString,
                     response_serializer=grader_dot_v1_dot_grader__service__pb2.ListBansResponse.SerializeToString,
-            ),
-            'CreateAnnouncement': grpc.unary_unary_rpc_method_handler(
-                    servicer.CreateAnnouncement,
-                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.CreateAnnouncementRequest.FromString,
-                    response_serializer=grader_dot_v1_dot_competition__pb2.Announcement.SerializeToString,
-            ),
-            'DeleteAnnouncement': grpc.unary_unary_rpc_method_handler(
-                    servicer.DeleteAnnouncement,
-                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.DeleteAnnouncementRequest.FromString,
-                    response_serializer=grader_dot_v1_dot_grader__service__pb2.DeleteAnnouncementResponse.SerializeToString,
             ),
             'ListCompetitionActions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListCompetitionActions,
@@ -1408,60 +1366,6 @@ class GraderService:
             '/grader.v1.GraderService/ListBans',
             grader_dot_v1_dot_grader__service__pb2.ListBansRequest.SerializeToString,
             grader_dot_v1_dot_grader__service__pb2.ListBansResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def CreateAnnouncement(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/grader.v1.GraderService/CreateAnnouncement',
-            grader_dot_v1_dot_grader__service__pb2.CreateAnnouncementRequest.SerializeToString,
-            grader_dot_v1_dot_competition__pb2.Announcement.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def DeleteAnnouncement(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/grader.v1.GraderService/DeleteAnnouncement',
-            grader_dot_v1_dot_grader__service__pb2.DeleteAnnouncementRequest.SerializeToString,
-            grader_dot_v1_dot_grader__service__pb2.DeleteAnnouncementResponse.FromString,
             options,
             channel_credentials,
             insecure,

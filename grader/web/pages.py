@@ -49,7 +49,6 @@ from grader.web.views import PagePosition
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "static" / "site.js"
-ANNOUNCEMENTS = 5  # on the page of a competition
 _COMPETITION, _SUBMISSION = r"{id:[A-Za-z0-9._-]{1,64}}", r"{id:[A-Za-z0-9_-]{1,64}}"
 _PROBLEM, _ARTIFACT = r"{id:[a-z0-9_]{1,200}}", r"{name:[A-Za-z0-9][A-Za-z0-9._-]{0,99}}"
 _STARTER = r"{name:[a-z0-9_]{1,210}\.(?:cu|py)}"
@@ -207,11 +206,6 @@ class Pages:
         )
         if page == 1:
             context["progress"] = await asyncio.to_thread(_progress, competition, found, standings, now)
-        announced = await self._site.recent(
-            ("announcements", competition.competition_id),
-            lambda: self._site.ledger.competition_actions.announcements([competition.competition_id]),
-        )
-        context |= views.announcements(announced[competition.competition_id], [competition], ANNOUNCEMENTS)
         more = {"may_unfreeze": admin and context["frozen"], "unfrozen": admin and "unfrozen" in request.query}
         return await self._site.page(request, "competition.html", {**context, **more})
 

@@ -1,4 +1,4 @@
-"""Webhooks and registration codes are no longer there."""
+"""Webhooks, registration codes and announcements are no longer there."""
 
 from __future__ import annotations
 
@@ -12,3 +12,4 @@ def upgrade() -> None:
     op.drop_table("deliveries")
     op.drop_table("hooks")
     op.drop_column("keys", "registered_for")
+    op.drop_table("announcements")
