@@ -65,12 +65,12 @@ async def retain(
     await asyncio.sleep(first_s)
     while True:
         try:
-            done = await remove_due(ledger, periods, competitions(), files)
+            removed = await remove_due(ledger, periods, competitions(), files)
             log.info(
                 "retention_done",
-                sources_removed_count=done.sources,
-                events_removed_count=done.events,
-                artifacts_removed_count=done.artifacts,
+                sources_removed_count=removed.sources,
+                events_removed_count=removed.events,
+                artifacts_removed_count=removed.artifacts,
             )
         except GraderFault as error:  # a busy ledger; what is left is removed the next time
             log.warning("retention_failed", reason=error.reason, detail=error.detail)
@@ -80,16 +80,16 @@ async def retain(
 async def remove_due(
     ledger: Ledger, periods: Periods, competitions: Iterable[Competition], files: SubmissionFiles | None = None
 ) -> Removed:
-    """One pass."""
-    now, known = ledger.now(), tuple(competitions)
+    """Remove what is due now."""
+    now, all_competitions = ledger.now(), tuple(competitions)
     counts = []
-    for kept, remove in ((periods.sources, ledger.retention.remove_sources), (periods.events, ledger.retention.remove_events)):
-        if kept is None:
+    for period, remove in ((periods.sources, ledger.retention.remove_sources), (periods.events, ledger.retention.remove_events)):
+        if period is None:
             counts.append(0)
             continue
-        before = now - kept
+        before = now - period
         # As long after a competition's end as after a submission's own: its final may run them again. One that is not known may go on.
-        over = tuple(one.competition_id for one in known if one.end_time < before)
+        over = tuple(competition.competition_id for competition in all_competitions if competition.end_time < before)
         counts.append(await _in_batches(partial(remove, before, over)))
     artifacts = await _remove_artifacts(ledger, now - periods.artifacts) if periods.artifacts is not None else 0
     if files is not None:

@@ -120,8 +120,8 @@ class ProviderSignIn:
             text = "This browser did not begin this sign-in, or cookies are off, or another sign-in began meanwhile."
             raise SignInRefused(f"{text} Begin again at {self._provider.settings.public_url}/sign-in.")
         end_time = datetime.fromtimestamp(int(shape[1]), now.tzinfo) + SIGN_IN_LASTS
-        for one in [one for one, over in self._used.items() if over <= now]:
-            del self._used[one]
+        for used in [used for used, over in self._used.items() if over <= now]:
+            del self._used[used]
         if end_time <= now or state in self._used:
             raise SignInRefused("This sign-in is over: each can be used once, within ten minutes. Begin again.")
         while len(self._used) >= USED_STATES:

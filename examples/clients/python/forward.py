@@ -39,17 +39,17 @@ def post(url: str, submission: submission_pb2.Submission) -> None:
 
 def main(tag: str, url: str, seen_file: Path) -> None:
     """Follow the stream; take it up again after the last that the URL accepted where it breaks."""
-    seen: dict[str, int] = json.loads(seen_file.read_text()) if seen_file.exists() else {}
+    revisions: dict[str, int] = json.loads(seen_file.read_text()) if seen_file.exists() else {}
     with connect() as channel:
         stub = grader_service_pb2_grpc.GraderServiceStub(channel)
         while True:
             try:
-                for update in stub.WatchSubmissions(api.WatchSubmissionsRequest(tag=tag, seen_revisions=seen), metadata=metadata()):
+                for update in stub.WatchSubmissions(api.WatchSubmissionsRequest(tag=tag, seen_revisions=revisions), metadata=metadata()):
                     if update.submission.state in FINAL:
                         post(url, update.submission)
-                        seen[update.submission.name] = update.revision
-                        seen = dict(list(seen.items())[-SEEN_LIMIT:])
-                        seen_file.write_text(json.dumps(seen))
+                        revisions[update.submission.name] = update.revision
+                        revisions = dict(list(revisions.items())[-SEEN_LIMIT:])
+                        seen_file.write_text(json.dumps(revisions))
             except grpc.RpcError as error:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE:
                     raise
