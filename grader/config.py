@@ -101,12 +101,9 @@ class Settings(BaseModel):
     oidc_client_secret_file: Path | None = None
     oidc_name: str = ""  # what users call the provider; "": the issuer's host
     oidc_allow: tuple[str, ...] = ()  # who may sign in: rules as `grader/rules/identities.py` reads them
-    notice: str = ""  # shown at the top of every page; of a rehearsal
-    hooks_allow_private: bool = False  # whether webhooks may be at addresses that are not public, and at http:// of this host
     trace: str = Field(default_factory=trace_endpoint)  # where OTLP is taken; "": nothing is traced
     retain_sources_days: int = Field(default=0, ge=0)  # 0: for ever
     retain_events_days: int = Field(default=0, ge=0)
-    retain_deliveries_days: int = Field(default=30, ge=0)  # of webhooks, once delivered or given up
     retain_artifacts_days: int = Field(default=30, ge=0)  # files that a profile left
     submission_files_dir: Path | None = None  # where those lie; None: in state_dir. Servers on one database name the same
     submission_files_bytes: int = Field(default=4 * 1024**3, ge=0)  # of all of them; the oldest go first

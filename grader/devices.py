@@ -11,8 +11,6 @@ from sandbox.protocol.devices import DeviceKind
 
 EMULATED, CUDA = DeviceKind.EMULATED, DeviceKind.CUDA
 _PREFIX = f"{CUDA}:"
-# What reports and boards of a rehearsal name as their device, so that no page and no table shows them without it.
-SIMULATED = "REHEARSAL: simulated times"
 ANY, OTHER = "any", "other"  # of what metrics count: submissions that name no device, or one that is not here
 FORMS = "emulated, cuda, cuda:NAME (a part of the GPU's name) or cuda:INDEX (as nvidia-smi counts)"
 

@@ -18,8 +18,6 @@
     │   ├── UserBanned                  competition_id, detail
     │   ├── WithdrawalRefused           submission_id, detail
     │   ├── ReloadRefused               detail: the competitions' files
-    │   ├── RegistrationRefused         detail
-    │   ├── RegistrationsLimited        limit, retry_s
     │   ├── RejudgeNotFound             rejudge_id
     │   ├── RejudgeNotReady             rejudge_id, state
     │   ├── RejudgeOutdated             rejudge_id, submission_id
@@ -32,8 +30,6 @@
     ├── ProblemInvalid                  path, message: a problem's files are wrong
     ├── SettingsInvalid                 setting, message: a setting is impossible
     ├── StateDirectoryInUse             path, holder_pid: another server has it
-    ├── HookNotFound                    hook_id: only in the administrator's commands
-    ├── DeliveryNotFound                delivery_id: likewise
     ├── LedgerUnreachable               database, detail: when a server starts
     ├── LedgerNewer                     found, known: likewise
     ├── LedgerInUse                     found, known, servers: likewise
@@ -310,31 +306,6 @@ class ReloadRefused(CallRefused):
         super().__init__(f"the competitions stay as they are: {detail}")
 
 
-class RegistrationRefused(CallRefused):
-    """Nobody can register under this name, or here, or any more."""
-
-    reason = "REGISTRATION_REFUSED"
-    code = "FAILED_PRECONDITION"
-    fields = ("detail",)
-
-    def __init__(self, detail: str) -> None:
-        self.detail = detail
-        super().__init__(f"not registered: {detail}")
-
-
-class RegistrationsLimited(CallRefused):
-    """As many as may have registered from one address in a minute."""
-
-    reason = "REGISTRATIONS_LIMITED"
-    code = "RESOURCE_EXHAUSTED"
-    fields = ("limit", "retry_s")
-    spends_quota = True
-
-    def __init__(self, limit: int, retry_s: float) -> None:
-        self.limit, self.retry_s = limit, retry_s
-        super().__init__(f"{limit} have registered from this address in the last minute, which is the limit; try again in {retry_s:.0f} s")
-
-
 class RejudgeNotFound(CallRefused):
     """There is no such rejudge here."""
 
@@ -494,23 +465,6 @@ class StateDirectoryInUse(GraderError):
         self.path, self.holder_pid = path, holder_pid
         holder = f" (process {holder_pid})" if holder_pid else ""
         super().__init__(f"another server{holder} uses the state directory {path}; stop it, or give this one another --state-dir")
-
-
-class HookNotFound(GraderError):
-    """There is no such webhook here."""
-
-    def __init__(self, hook_id: str) -> None:
-        self.hook_id = hook_id
-        super().__init__(f"there is no webhook {hook_id!r}, or it was removed; list them with `grader-server admin hooks list`")
-
-
-class DeliveryNotFound(GraderError):
-    """There is no such delivery to a webhook that is still there."""
-
-    def __init__(self, delivery_id: str) -> None:
-        self.delivery_id = delivery_id
-        remedy = "list them with `grader-server admin hooks deliveries`"
-        super().__init__(f"there is no delivery {delivery_id!r}, or its webhook was removed; {remedy}")
 
 
 class LedgerUnreachable(GraderError):

@@ -246,8 +246,6 @@ class Competition:
     tie_rule: TieRule = TieRule.SHARE
     visibility: Visibility = Visibility.PRIVATE
     statement: str = ""
-    registration_code: str = field(default="", repr=False)  # "": nobody registers by themselves
-    registration_limit: int = 0
     rules: Mapping[str, str] = field(default_factory=dict)  # what counts as right, by problem; a board has entries of this rule only
     # By problem; never shown, and in no traceback.
     secret_workloads: Mapping[str, tuple[wire.Workload, ...]] = field(default_factory=dict, repr=False)
@@ -340,16 +338,6 @@ class Withdrawal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Announcement:
-    """What organisers tell everybody who sees a competition."""
-
-    announcement_id: str
-    competition_id: str
-    text: str
-    create_time: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ban:
     """That a user may not take part in a competition. administrator: who did it; submission_count: how many the user has in it."""
 
@@ -368,14 +356,14 @@ class ActionKind(StrEnum):
     RESTORED = "restored"
     BANNED = "banned"
     BAN_LIFTED = "ban_lifted"
-    ANNOUNCED = "announced"
-    ANNOUNCEMENT_DELETED = "announcement_deleted"
     FILE_RELOADED = "file_reloaded"
+    ANNOUNCED = "announced"  # in records of earlier versions only, as the next
+    ANNOUNCEMENT_DELETED = "announcement_deleted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompetitionAction:
-    """What an organiser, or the owner of a submission, did. user: who; subject: to which submission, user or announcement."""
+    """What an organiser, or the owner of a submission, did. user: who; subject: to which submission, user or file."""
 
     competition_id: str
     kind: ActionKind

@@ -266,19 +266,6 @@ class GraderClient:
         """Who is banned from a competition."""
         return await self._answer(lambda: self._stub.ListBans(api.ListBansRequest(competition=competition), timeout=self._deadline_s))
 
-    async def create_announcement(self, competition: str, text: str, *, request_id: str = "") -> competition_pb2.Announcement:
-        """Tell everybody who sees a competition something. Safe to retry: without a request_id, one is made for this call."""
-        request = api.CreateAnnouncementRequest(competition=competition, text=text, request_id=request_id or str(uuid.uuid4()))
-        return await self._answer(lambda: self._stub.CreateAnnouncement(request, timeout=self._deadline_s))
-
-    async def delete_announcement(self, name: str) -> bool:
-        """Remove an announcement; whether there was one."""
-        request = api.DeleteAnnouncementRequest(name=name)
-        answer: api.DeleteAnnouncementResponse = await self._answer(
-            lambda: self._stub.DeleteAnnouncement(request, timeout=self._deadline_s)
-        )
-        return answer.deleted
-
     async def list_competition_actions(
         self, competition: str, *, page_size: int = 0, page_token: str = ""
     ) -> api.ListCompetitionActionsResponse:
@@ -289,15 +276,6 @@ class GraderClient:
     async def reload_competitions(self) -> api.ReloadCompetitionsResponse:
         """Have the server read the files of its competitions again; what differs."""
         return await self._answer(lambda: self._stub.ReloadCompetitions(api.ReloadCompetitionsRequest(), timeout=LONG_DEADLINE_S))
-
-    async def register(self, user: str) -> api.RegisterResponse:
-        """Make a key for a new user, with a client whose key is the registration code of a competition. Not safe to retry: the name is
-        taken then."""
-        try:
-            answer: api.RegisterResponse = await self._stub.Register(api.RegisterRequest(user=user), timeout=self._deadline_s)
-        except grpc.aio.AioRpcError as error:
-            raise await self._explained(self._error(error)) from None
-        return answer
 
     async def watch(self, name: str, *, after_sequence: int = 0) -> AsyncIterator[submission_pb2.SubmissionEvent]:
         """Events to the final one, across restarts of the server; ServerUnreachable where it stays away for patience_s."""

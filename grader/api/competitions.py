@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 
 from google.protobuf.duration_pb2 import Duration
 
 from grader.api.messages import timestamp
-from grader.api.resource_names import COMPETITIONS, PROBLEMS, announcement_name, full_name
-from grader.model import Announcement, Ban, Competition, CompetitionAction, Phase, Position, Submission
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, full_name
+from grader.model import Ban, Competition, CompetitionAction, Position, Submission
 from grader.rules.competition_changes import CompetitionChange
 from grader.v1 import competition_pb2, submission_pb2
 
 
-def competition_to_proto(
-    competition: Competition, now: datetime, announcements: Sequence[Announcement] = ()
-) -> competition_pb2.Competition:
+def competition_to_proto(competition: Competition, now: datetime) -> competition_pb2.Competition:
     """A competition as everybody sees it."""
     return competition_pb2.Competition(
         name=full_name(COMPETITIONS, competition.competition_id),
@@ -37,15 +34,7 @@ def competition_to_proto(
         process_count=competition.ranking.process_count,
         secret_workload_counts={problem_id: len(workloads) for problem_id, workloads in competition.secret_workloads.items()},
         state=f"COMPETITION_STATE_{competition.phase(now).name}",
-        announcements=[announcement_to_proto(one) for one in announcements],
-        registration_open=bool(competition.registration_code) and competition.phase(now) is not Phase.ENDED,
     )
-
-
-def announcement_to_proto(one: Announcement) -> competition_pb2.Announcement:
-    """An announcement as everybody sees it who sees the competition."""
-    name = announcement_name(one.competition_id, one.announcement_id)
-    return competition_pb2.Announcement(name=name, text=one.text, create_time=timestamp(one.create_time))
 
 
 def ban_to_proto(one: Ban) -> competition_pb2.Ban:

@@ -10,7 +10,6 @@ PROBLEMS, SUBMISSIONS, COMPETITIONS, REJUDGES = "problems", "submissions", "comp
 NAME_LIMIT_BYTES = 300
 _PREFIX = re.compile(r"[A-Za-z0-9_-]{0,64}")
 _ARTIFACT = re.compile(r"submissions/([^/]+)/artifacts/([^/]+)")
-_ANNOUNCEMENT = re.compile(r"competitions/([^/]+)/announcements/([0-9a-f]{1,16})")
 
 
 def full_name(collection: str, name: str) -> str:
@@ -58,19 +57,5 @@ def parse_artifact(name: str) -> tuple[str, str]:
     match = _ARTIFACT.fullmatch(name)
     if match is None:
         text = f"invalid resource name {name[:200]!r}; expected 'submissions/<id>/artifacts/<file>'"
-        raise InvalidRequest([FieldViolation("name", text)])
-    return match[1], match[2]
-
-
-def announcement_name(competition_id: str, announcement_id: str) -> str:
-    """The full name of a competition's announcement."""
-    return f"{COMPETITIONS}/{competition_id}/announcements/{announcement_id}"
-
-
-def parse_announcement(name: str) -> tuple[str, str]:
-    """The competition's id and the announcement's in a full name. Raises InvalidRequest."""
-    match = _ANNOUNCEMENT.fullmatch(name)
-    if match is None:
-        text = f"invalid resource name {name[:200]!r}; expected 'competitions/<id>/announcements/<id>'"
         raise InvalidRequest([FieldViolation("name", text)])
     return match[1], match[2]

@@ -37,11 +37,9 @@ from grader.cli.log_command import log_command
 from grader.cli.options import EXIT_CODES, DeviceOption, Json, Name, OfServer, SandboxOption, Server, StateDir, device_choice
 from grader.cli.organising import (
     actions_command,
-    announce_command,
     ban_command,
     bans_command,
     reload_command,
-    retract_command,
     unban_command,
     withdraw_command,
 )
@@ -418,8 +416,6 @@ def competitions_show(
 competitions_app.command("new")(new_command)
 competitions_app.command("check")(check_command)
 competitions_app.command("export")(export_command)
-competitions_app.command("announce", rich_help_panel=ADMINISTRATORS)(announce_command)
-competitions_app.command("retract", rich_help_panel=ADMINISTRATORS)(retract_command)
 competitions_app.command("ban", rich_help_panel=ADMINISTRATORS)(ban_command)
 competitions_app.command("unban", rich_help_panel=ADMINISTRATORS)(unban_command)
 competitions_app.command("bans", rich_help_panel=ADMINISTRATORS)(bans_command)
@@ -452,25 +448,6 @@ def login(
     The key is typed at a prompt that does not show it, or piped in. GRADER_KEY takes precedence over it.
     """
     run(login_command.login(named, ca, plain_text=insecure_plain_text, no_key=no_key, web=web))
-
-
-@app.command(rich_help_panel=SERVERS)
-def register(
-    user: Annotated[str, typer.Argument(metavar="NAME", help="What you are to be called: letters a-z, digits, '.', '_' and '-'.")],
-    code: Annotated[str, typer.Option(metavar="CODE", help="The registration code that the organisers of a competition gave you.")],
-    named: OfServer = None,
-    ca: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The authority of the server's certificate, in PEM, if not one that everybody trusts."),
-    ] = None,
-    insecure_plain_text: Annotated[
-        bool,
-        typer.Option("--insecure-plain-text", help="Send code and key in plain text beyond this host, where others can read them."),
-    ] = False,
-    web: Annotated[str, typer.Option(metavar="URL", help="Where the server's pages are, for `open`.", show_default=False)] = "",
-) -> None:
-    """Make a key for yourself by the registration code of a competition, and store it as `login` does."""
-    run(login_command.register(named, ca, user, code, plain_text=insecure_plain_text, web=web))
 
 
 @app.command(rich_help_panel=SERVERS)

@@ -32,10 +32,7 @@ async def list_(target: Target, *, json: bool) -> Exit:
     if json:
         print_json(grader_service_pb2.ListCompetitionsResponse(competitions=answer.competitions))
     elif answer.competitions:
-        console = stdout_console()
-        console.print(_table(answer.competitions))
-        for text in _announced(answer.competitions):
-            console.print(text, soft_wrap=True)
+        stdout_console().print(_table(answer.competitions))
     else:
         print("no competitions here; name a server that holds some with --server HOST:PORT")
     return Exit.DONE
@@ -65,27 +62,9 @@ def render(competition: competition_pb2.Competition) -> Iterator[RenderableType]
     for label, value in _facts(competition):
         facts.add_row(label, plain(one_line(value)))
     yield facts
-    if competition.announcements:
-        yield plain("\nannouncements", "bold")
-    for one in competition.announcements:
-        yield plain(f"{_time(one.create_time)}  {_indented(one.text)}")
     yield Text()
     yield _problems(competition)
     yield plain(f"\nthen: grader-cli submit FILE --competition {competition_id} --problem PROBLEM --server HOST:PORT")
-
-
-def _announced(competitions: Sequence[competition_pb2.Competition]) -> Iterator[Text]:
-    """What was announced in those that have not ended, newest first."""
-    going = [one for one in competitions if one.state != competition_pb2.COMPETITION_STATE_ENDED]
-    found = [(announcement, one) for one in going for announcement in one.announcements]
-    found.sort(key=lambda pair: pair[0].create_time.ToNanoseconds(), reverse=True)
-    for announcement, one in found:
-        yield plain(f"\n{one_line(resource_id(COMPETITIONS, one.name))}, {_time(announcement.create_time)}", "bold")
-        yield plain(announcement.text)
-
-
-def _indented(text: str) -> str:
-    return text.replace("\n", "\n" + " " * 25)
 
 
 def _facts(competition: competition_pb2.Competition) -> Iterator[tuple[str, str]]:
@@ -105,8 +84,6 @@ def _facts(competition: competition_pb2.Competition) -> Iterator[tuple[str, str]
         f"{limit} {period}" for limit, period in ((competition.hourly_limit, "in an hour"), (competition.daily_limit, "in a day")) if limit
     ]
     yield "limits", f"at most {' and '.join(limits)} each" if limits else "none but the server's"
-    if competition.registration_open:
-        yield "registration", "with a code of the organisers: grader-cli register NAME --code CODE --server HOST:PORT"
     yield "shown", _VISIBILITIES.get(competition.visibility, "not known to this grader-cli")
 
 

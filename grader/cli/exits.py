@@ -38,7 +38,7 @@ class GraderFailed(CommandFailed):
 
 
 # Refusals that say nothing of what was asked, only of the moment.
-_NOT_NOW = (errors.QuotaExceeded, errors.QueueFull, errors.QueueShareUsed, errors.ShuttingDown, errors.RegistrationsLimited)
+_NOT_NOW = (errors.QuotaExceeded, errors.QueueFull, errors.QueueShareUsed, errors.ShuttingDown)
 _MISUSE = (errors.CallRefused, errors.ProblemInvalid, errors.SettingsInvalid)
 
 

@@ -30,7 +30,6 @@ PRINTED: dict[str, type[Message]] = {
     "withdraw": submission_pb2.Submission,
     "competitions ban": competition_pb2.Ban,
     "competitions bans": grader_service_pb2.ListBansResponse,
-    "competitions announce": competition_pb2.Announcement,
     "competitions actions": grader_service_pb2.ListCompetitionActionsResponse,
     "competitions reload": grader_service_pb2.ReloadCompetitionsResponse,
     "rejudge show": rejudge_pb2.Rejudge,

@@ -69,7 +69,7 @@ def render(board: competition_pb2.Leaderboard) -> Iterator[RenderableType]:
         frozen = board.freeze_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S")
         yield plain(f"frozen: what was handed in since {frozen} UTC shows when the competition has ended", "yellow")
     if board.entries and not board.official:
-        yield plain(formatting.practice(board.device), "yellow")
+        yield plain(formatting.PRACTICE, "yellow")
     if unlike := device_differences.sentence(board.device_differences):
         yield plain(unlike, "yellow")
     if not board.entries:

@@ -58,30 +58,6 @@ async def login(server: str | None, ca: Path | None, *, plain_text: bool, no_key
     return Exit.DONE
 
 
-async def register(server: str | None, ca: Path | None, user: str, code: str, *, plain_text: bool, web: str = "") -> Exit:
-    """Make a key with a registration code, keep it, and make the server the default."""
-    if server is None:
-        raise Misuse("--server is missing: write the HOST:PORT of the server to register at, or set GRADER_SERVER")
-    if web:
-        check_web(web)
-    store = CredentialStore(credentials.directory())
-    if (known := store.all().get(credentials.bare(server))) is not None and known.key:
-        raise Misuse(
-            f"a key for {credentials.bare(server)} is stored already; see `grader-cli whoami`, or forget it with `grader-cli logout`"
-        )
-    address, tls = route(server, None if ca is None else True)
-    made = Credential(key=code, tls=tls, ca=None if ca is None else _read_ca(ca), plain_text=plain_text, web=web)
-    async with dial(server, made) as client:
-        answer = await client.register(user)
-    store.put(server, replace(made, key=answer.key), default=True)
-    ends = f"{answer.expire_time.ToDatetime(UTC):%Y-%m-%d %H:%M} UTC"
-    text = f"{address}: registered as {one_line(answer.user)} for {one_line(answer.competition)}; the key ends: {ends}"
-    stdout_console().print(plain(text), soft_wrap=True)
-    text = f"stored in {store.path}; this is the default server now: commands use it unless --server or --local is given"
-    stderr_console().print(plain(text), soft_wrap=True)
-    return Exit.DONE
-
-
 async def logout(server: str | None) -> Exit:
     """Forget a server's key here, and the server as the default. The key stays valid until an administrator revokes it."""
     store = CredentialStore(credentials.directory())

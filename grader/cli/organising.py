@@ -1,9 +1,8 @@
-"""`grader-cli withdraw`, and what organisers do while a competition runs: `competitions ban`, `unban`, `bans`, `announce`, `retract`,
-`actions` and `reload`."""
+"""`grader-cli withdraw`, and what organisers do while a competition runs: `competitions ban`, `unban`, `bans`, `actions`
+and `reload`."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -117,44 +116,6 @@ def bans_command(name: CompetitionName, server: Server = None, state_dir: StateD
     run(work())
 
 
-def announce_command(
-    name: CompetitionName,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to announce, at most 2000 characters; - reads standard input.")],
-    server: Server = None,
-    state_dir: StateDir = None,
-    json: Json = False,
-) -> None:
-    """Announce something to everybody who sees a competition, on its pages and in `competitions show`. For administrators."""
-
-    async def work() -> Exit:
-        announced = sys.stdin.read() if text == "-" else text
-        async with connect(Target(server=server, state_dir=state_dir), Need.GRADE) as client:
-            made = await client.create_announcement(_competition(name), announced)
-        if json:
-            print_json(made)
-        else:
-            _say(f"{made.name}: announced. Remove it with: grader-cli competitions retract {made.name}")
-        return Exit.DONE
-
-    run(work())
-
-
-def retract_command(
-    name: Annotated[str, typer.Argument(metavar="ANNOUNCEMENT", help="competitions/ID/announcements/ID, as `announce` printed it.")],
-    server: Server = None,
-    state_dir: StateDir = None,
-) -> None:
-    """Remove an announcement. For administrators."""
-
-    async def work() -> Exit:
-        async with connect(Target(server=server, state_dir=state_dir), Need.GRADE) as client:
-            deleted = await client.delete_announcement(name)
-        _say(f"{name}: removed" if deleted else f"{name}: there is no such announcement")
-        return Exit.DONE
-
-    run(work())
-
-
 def actions_command(
     name: CompetitionName,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 50,
@@ -162,7 +123,7 @@ def actions_command(
     state_dir: StateDir = None,
     json: Json = False,
 ) -> None:
-    """List what was withdrawn, banned and announced in a competition, by whom and why. For administrators."""
+    """List what was withdrawn, banned and reloaded in a competition, by whom and why. For administrators."""
 
     async def work() -> Exit:
         async with connect(Target(server=server, state_dir=state_dir), Need.READ) as client:

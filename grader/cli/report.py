@@ -159,4 +159,4 @@ def environment(found: report_pb2.Environment) -> Iterator[RenderableType]:
     isolation = one_line(description(found.isolation))
     yield plain(f"isolation: {isolation}", "bold yellow" if found.isolation == "process" else "")
     if found.clock == report_pb2.CLOCK_HOST:
-        yield Text(formatting.practice(found.device), style="yellow")
+        yield Text(formatting.PRACTICE, style="yellow")

@@ -139,7 +139,7 @@ def _environment(found: report_pb2.Environment) -> dict[str, Any]:
         "isolation": description(found.isolation),
         "versions": sorted(found.versions.items()),
         "ceilings": formatting.ceilings(found.ceilings) if found.ceilings else "",
-        "practice": _sentence(formatting.practice(found.device)) if found.clock == report_pb2.CLOCK_HOST else "",
+        "practice": _sentence(formatting.PRACTICE) if found.clock == report_pb2.CLOCK_HOST else "",
     }
 
 

@@ -1,21 +1,18 @@
-"""What is done while a competition runs: withdrawals, bans, announcements. Each is one transaction with its record, which stays."""
+"""What is done while a competition runs: withdrawals and bans. Each is one transaction with its record, which stays."""
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 import sqlalchemy as sa
 
-from grader.errors import FieldViolation, InvalidRequest, RequestIdReused, SubmissionNotFound
+from grader.errors import SubmissionNotFound
 from grader.ledger import records, transactions
 from grader.ledger.database import Database
-from grader.ledger.tables import announcements, bans, competition_actions, submissions
-from grader.model import ActionKind, Announcement, Ban, Caller, Competition, CompetitionAction, Submission
-from grader.rules.organising import ANNOUNCEMENT_LIMIT, check_withdrawal
+from grader.ledger.tables import bans, competition_actions, submissions
+from grader.model import ActionKind, Ban, Caller, Competition, CompetitionAction, Submission
+from grader.rules.organising import check_withdrawal
 
 _LARGEST = 2**31 - 1  # that a column of integers holds
 
@@ -60,32 +57,6 @@ class CompetitionActions:
     async def bans(self, competition_id: str) -> list[Ban]:
         """Who is banned from a competition, by name."""
         return await self._database.read(lambda connection: every_ban(connection, competition_id))
-
-    async def announce(self, competition_id: str, text: str, user: str, request_id: str = "") -> Announcement:
-        """Add an announcement; the same request id finds the one that it made. InvalidRequest where there are too many;
-        RequestIdReused where the same id came with another text."""
-        now = self._now()
-        return await self._database.write(lambda connection: announce(connection, now, competition_id, text, user, request_id))
-
-    async def delete_announcement(self, competition_id: str, announcement_id: str, user: str) -> bool:
-        """Remove an announcement; whether there was one."""
-        now = self._now()
-
-        def delete(connection: sa.Connection) -> bool:
-            this = (announcements.c.competition_id == competition_id, announcements.c.announcement_id == announcement_id)
-            deleted = connection.execute(sa.delete(announcements).where(*this)).rowcount > 0
-            if deleted:
-                _record(connection, now, competition_id, ActionKind.ANNOUNCEMENT_DELETED, user, announcement_id, "")
-            return deleted
-
-        return await self._database.write(delete)
-
-    async def announcements(self, competition_ids: Sequence[str]) -> dict[str, list[Announcement]]:
-        """The announcements of each of these competitions, newest first."""
-        found: dict[str, list[Announcement]] = {one: [] for one in competition_ids}
-        for one in await self._database.read(lambda connection: every_announcement(connection, competition_ids)):
-            found[one.competition_id].append(one)
-        return found
 
     async def record_reload(self, user: str, differences: Mapping[str, str]) -> None:
         """Write down that the files were read again. differences: what was changed, by competition."""
@@ -161,33 +132,6 @@ def every_ban(connection: sa.Connection, competition_id: str) -> list[Ban]:
         )
         for row in connection.execute(query)
     ]
-
-
-def announce(connection: sa.Connection, now: datetime, competition_id: str, text: str, user: str, request_id: str) -> Announcement:
-    """See `CompetitionActions.announce`."""
-    key = f"{competition_id}\0{user}\0{request_id}".encode()
-    announcement_id = hashlib.sha256(key).hexdigest()[:12] if request_id else secrets.token_hex(6)
-    known = every_announcement(connection, [competition_id])
-    if (same := next((one for one in known if one.announcement_id == announcement_id), None)) is not None:
-        if same.text != text:
-            raise RequestIdReused(request_id)
-        return same
-    if len(known) >= ANNOUNCEMENT_LIMIT:
-        raise InvalidRequest([FieldViolation("text", f"there are {len(known)} announcements already; delete one first")])
-    made = Announcement(announcement_id=announcement_id, competition_id=competition_id, text=text, create_time=now)
-    connection.execute(sa.insert(announcements).values(dataclasses.asdict(made)))
-    _record(connection, now, competition_id, ActionKind.ANNOUNCED, user, announcement_id, text)
-    return made
-
-
-def every_announcement(connection: sa.Connection, competition_ids: Sequence[str]) -> list[Announcement]:
-    """Of these competitions, newest first."""
-    query = (
-        sa.select(announcements)
-        .where(announcements.c.competition_id.in_(competition_ids))
-        .order_by(announcements.c.create_time.desc(), announcements.c.announcement_id)
-    )
-    return [Announcement(**row._mapping) for row in connection.execute(query)]
 
 
 def actions(connection: sa.Connection, competition_id: str, size: int, before: int | None) -> tuple[list[CompetitionAction], int | None]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from grader.errors import RegistrationRefused
 from grader.ledger.database import Database
 from grader.ledger.tables import bans, identities, keys, submissions
 from grader.model import Scope
@@ -36,10 +35,6 @@ class Keys:
 
         await self._database.write(write)
 
-    async def register(self, key: Key, competition_id: str, limit: int) -> None:
-        """Take the key of somebody who registers for a competition, if the user is new. RegistrationRefused; limit: keys made so."""
-        await self._database.write(lambda connection: register(connection, key, competition_id, limit))
-
     async def all(self) -> list[Key]:
         """Every key there ever was, oldest first."""
         return await self._database.read(every)
@@ -50,7 +45,7 @@ class Keys:
         return await self._database.write(lambda connection: revoke(connection, now, key_id))
 
 
-def insert(connection: sa.Connection, key: Key, *, registered_for: str = "") -> None:
+def insert(connection: sa.Connection, key: Key) -> None:
     """Write a new key down."""
     connection.execute(
         sa.insert(keys).values(
@@ -61,19 +56,8 @@ def insert(connection: sa.Connection, key: Key, *, registered_for: str = "") -> 
             note=key.note,
             create_time=key.create_time,
             expire_time=key.expire_time,
-            registered_for=registered_for,
         )
     )
-
-
-def register(connection: sa.Connection, key: Key, competition_id: str, limit: int) -> None:
-    """See `Keys.register`."""
-    if taken(connection, key.user):
-        raise RegistrationRefused(f"the name {key.user!r} is taken; choose another")
-    made = sa.select(sa.func.count()).select_from(keys).where(keys.c.registered_for == competition_id)
-    if connection.execute(made).scalar_one() >= limit:
-        raise RegistrationRefused(f"{limit} have registered for competition {competition_id!r}, which is its limit; ask its organisers")
-    insert(connection, key, registered_for=competition_id)
 
 
 def taken(connection: sa.Connection, user: str) -> bool:

@@ -18,7 +18,6 @@ from grader.ledger.boards import Boards
 from grader.ledger.changes import Changes
 from grader.ledger.competition_actions import CompetitionActions
 from grader.ledger.database import Database, open_database
-from grader.ledger.hooks import WebhookOutbox
 from grader.ledger.identities import Identities
 from grader.ledger.keys import Keys
 from grader.ledger.queue import QueueEntry
@@ -62,7 +61,6 @@ class Ledger:
         self.artifacts = ArtifactRecords(database)
         self.boards = Boards(database)
         self.competition_actions = CompetitionActions(database, now)
-        self.hooks = WebhookOutbox(database, now)
         self.identities = Identities(database, now)
         self.keys = Keys(database, now)
         self.rejudges = Rejudges(database, now)

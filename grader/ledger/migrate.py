@@ -15,7 +15,7 @@ from alembic.script import ScriptDirectory
 from grader.errors import LedgerInUse, LedgerNewer
 from grader.ledger.servers import connected_servers
 
-HEAD = "0010"
+HEAD = "0011"
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 

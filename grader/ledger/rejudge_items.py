@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from grader.errors import RejudgeOutdated
-from grader.ledger import hooks, queue, records
+from grader.ledger import queue, records
 from grader.ledger.news import NewsKind, tell
 from grader.ledger.tables import events, judgements, rejudge_items, rejudges, submissions
 from grader.model import Failure, Report, SubmissionState
@@ -193,7 +193,6 @@ def apply(connection: sa.Connection, now: datetime, rejudge_id: str) -> None:
     ).first()
     if outdated is not None:
         raise RejudgeOutdated(rejudge_id, outdated.submission_id)
-    changed = _changed(connection, mine)
     _add_judgements(connection, now, rejudge_id)
     head = {name: rejudge_items.c[name] for name in (*FOUND, "problem_digest")}
     connection.execute(
@@ -201,16 +200,7 @@ def apply(connection: sa.Connection, now: datetime, rejudge_id: str) -> None:
         .where(mine, submissions.c.number == rejudge_items.c.number)
         .values(judgement_count=rejudge_items.c.judgement_count + 1, **head)
     )
-    hooks.enqueue(connection, now, changed, hooks.HookEvent.JUDGED_AGAIN)
     _end(connection, now, rejudge_id, RejudgeState.APPLIED)
-
-
-def _changed(connection: sa.Connection, mine: sa.ColumnElement[bool]) -> Sequence[int]:
-    """The submissions whose verdict, reason or score is another one."""
-    names = ("verdict", "reason", "score", "score_low", "score_high")
-    other = sa.or_(*(submissions.c[name].is_distinct_from(rejudge_items.c[name]) for name in names))
-    query = sa.select(submissions.c.number).join(rejudge_items, rejudge_items.c.number == submissions.c.number)
-    return connection.scalars(query.where(mine, other).order_by(submissions.c.number)).all()
 
 
 def _add_judgements(connection: sa.Connection, now: datetime, rejudge_id: str) -> None:

@@ -97,7 +97,7 @@ class SqliteDatabase:
         """Open the file, making or migrating it if need be; SettingsInvalid where it can't lie
         there. checked: `look` for damage first. LedgerUnreachable where it is damaged."""
         with writable_directory(path.parent):
-            path.touch(mode=0o600)  # sources and webhook secrets are in it; what SQLite makes next to it has the same mode
+            path.touch(mode=0o600)  # sources are in it; what SQLite makes next to it has the same mode
         database = cls(path)
         try:
             try:

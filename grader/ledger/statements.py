@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from grader.ledger import queue
-from grader.ledger.tables import events, hooks, judgements, problems, submissions, usage
+from grader.ledger.tables import events, judgements, problems, submissions, usage
 from grader.model import Lease, SubmissionState
 
 LISTED = [column for column in submissions.c if column.name not in {"sources", "report"}]
@@ -46,7 +46,6 @@ QUEUED_OF_USER = (
 )
 KNOWN_PROBLEM = sa.select(problems.c.digest).where(problems.c.digest == sa.bindparam("by_digest"))
 PROBLEM = sa.select(problems.c.document).where(problems.c.digest == sa.bindparam("by_digest"))
-ANY_HOOK = sa.select(hooks.c.hook_id).where(hooks.c.end_time.is_(None)).limit(1)
 
 
 def _held_by(submission_id: Any, worker_id: Any, attempt: Any) -> sa.ColumnElement[bool]:

@@ -187,7 +187,6 @@ keys = sa.Table(
     sa.Column("create_time", UtcTime, nullable=False),
     sa.Column("expire_time", UtcTime),
     sa.Column("revoke_time", UtcTime),
-    sa.Column("registered_for", sa.String(64), nullable=False, server_default=""),  # the competition whose code made it; "": none
 )
 
 # Users of an identity provider. session_key_id: of a key whose secret nobody knows, which carries the user's sessions; api_key_id: of the
@@ -247,37 +246,6 @@ rejudge_items = sa.Table(
     sa.Column("flags", sa.String(400)),
 )
 
-# Where to tell of finished submissions. The secret signs what is sent, so it is kept as it is.
-hooks = sa.Table(
-    "hooks",
-    metadata,
-    sa.Column("hook_id", sa.String(32), primary_key=True),
-    sa.Column("user_name", sa.String(64), nullable=False),  # "": of everybody's submissions
-    sa.Column("competition_id", sa.String(64), nullable=False),  # "": of every competition and of none
-    sa.Column("url", sa.String(2000), nullable=False),
-    sa.Column("secret", sa.String(128), nullable=False),
-    sa.Column("create_time", UtcTime, nullable=False),
-    sa.Column("end_time", UtcTime),
-)
-
-# The outbox: written with the final state, in one transaction with it.
-deliveries = sa.Table(
-    "deliveries",
-    metadata,
-    sa.Column("delivery_id", sa.String(32), primary_key=True),
-    sa.Column("hook_id", sa.ForeignKey("hooks.hook_id"), nullable=False),
-    sa.Column("number", sa.ForeignKey("submissions.number"), nullable=False),
-    sa.Column("event", sa.String(32), nullable=False),  # submission.finished, judgement.changed
-    sa.Column("state", sa.String(16), nullable=False),  # waiting, delivered, given_up
-    sa.Column("attempt", sa.Integer, nullable=False),  # the fence of the process that sends it
-    sa.Column("next_time", UtcTime, nullable=False),  # when it may be sent; while it is sent, when another may try
-    sa.Column("give_up_time", UtcTime, nullable=False),
-    sa.Column("last_status", sa.String(200), nullable=False),
-    sa.Column("create_time", UtcTime, nullable=False),
-    sa.Index(None, "state", "next_time"),
-    sa.Index(None, "hook_id", "state", "next_time"),
-)
-
 # Who may not take part in which competition.
 bans = sa.Table(
     "bans",
@@ -289,15 +257,6 @@ bans = sa.Table(
     sa.Column("create_time", UtcTime, nullable=False),
 )
 
-announcements = sa.Table(
-    "announcements",
-    metadata,
-    sa.Column("competition_id", sa.String(64), primary_key=True),
-    sa.Column("announcement_id", sa.String(16), primary_key=True),
-    sa.Column("text", sa.Text, nullable=False),
-    sa.Column("create_time", UtcTime, nullable=False),
-)
-
 # Append-only: what organisers, and owners of submissions, did while a competition ran.
 competition_actions = sa.Table(
     "competition_actions",
@@ -306,7 +265,7 @@ competition_actions = sa.Table(
     sa.Column("competition_id", sa.String(64), nullable=False),
     sa.Column("action", sa.String(32), nullable=False),
     sa.Column("user_name", sa.String(64), nullable=False),  # who did it
-    sa.Column("subject", sa.String(64), nullable=False),  # a submission, a user or an announcement
+    sa.Column("subject", sa.String(64), nullable=False),  # a submission, a user or a file
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("create_time", UtcTime, nullable=False),
     sa.Index(None, "competition_id", "sequence"),

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from grader.errors import AlreadyFinished, LeaseLost, RequestIdReused, SubmissionNotFound
-from grader.ledger import artifact_records, fair_share, hooks, queue, quota_check, records, rejudge_items, reuse, statements, tags
+from grader.ledger import artifact_records, fair_share, queue, quota_check, records, rejudge_items, reuse, statements, tags
 from grader.ledger.fault_count import Fault, FaultCount
 from grader.ledger.news import NewsKind, tell
 from grader.ledger.submission_filter import ALL_SUBMISSIONS, SubmissionFilter
@@ -41,17 +41,15 @@ def _move(
 def _moved(connection: sa.Connection, row: sa.Row[Any], now: datetime, state: SubmissionState) -> None:
     """Write down that this row was moved to state, and tell of it."""
     connection.execute(statements.INSERT_EVENT, _move_event(row, now, state))
-    _announce(connection, row, now, state)
+    _tell(connection, row, state)
 
 
 def _move_event(row: sa.Row[Any], now: datetime, state: SubmissionState) -> dict[str, Any]:
     return {"number": row.number, "sequence": row.event_count, "event_time": now, "attempt": row.attempt, "state": state, "fact": None}
 
 
-def _announce(connection: sa.Connection, row: sa.Row[Any], now: datetime, state: SubmissionState) -> None:
+def _tell(connection: sa.Connection, row: sa.Row[Any], state: SubmissionState) -> None:
     """Tell of a row that was moved to state."""
-    if state.final:
-        hooks.enqueue(connection, now, [row.number], hooks.HookEvent.FINISHED)
     tell(connection, NewsKind.QUEUED if state is SubmissionState.QUEUED else NewsKind.CHANGED, row.submission_id)
 
 
@@ -252,7 +250,7 @@ def settle(connection: sa.Connection, now: datetime, held: Lease, report: Report
     events_made = _fact_events(now, row.number, row.event_count - 1, row.attempt, facts)
     connection.execute(statements.INSERT_EVENT, [*events_made, _move_event(row, now, SubmissionState.SUCCEEDED)])
     artifact_records.insert(connection, now, row.number, row.attempt, facts)
-    _announce(connection, row, now, SubmissionState.SUCCEEDED)
+    _tell(connection, row, SubmissionState.SUCCEEDED)
     fair_share.charge(connection, now, row)
     _record_judgement(connection, now, row, found, row.number, row.attempt)
     if row.rejudge_id is not None:

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from grader import devices
 from grader.model import DeviceDemand, Failure, Lease, QueueDepth, Report, WriteTotals
-from grader.observability.observer import BuilderNow, Ended, LaneNow, LaneState, Observer, Sent, Stopped, WarmNow
+from grader.observability.observer import BuilderNow, Ended, LaneNow, LaneState, Observer, Stopped, WarmNow
 from sandbox.protocol import wire
 
 REASON_LIMIT, REASON_CHARS = 64, 48  # reasons come from judges and builders: what is more, or looks otherwise, is OTHER
@@ -51,7 +51,6 @@ class Metrics(Observer):
         self._attempt_metrics()
         self._host_metrics()
         self._call_metrics()
-        self._hook_metrics()
         ProcessCollector(registry=self.registry)
         build = self._gauge("grader_build_info", "1, with the version that runs.", "version", "python")
         build.labels(version, platform.python_version()).set(1)
@@ -100,12 +99,6 @@ class Metrics(Observer):
         )
         self._open = self._gauge("grader_calls_open", "Calls that are being answered; WatchSubmission: open watches.", "method")
 
-    def _hook_metrics(self) -> None:
-        self._hooks_waiting = self._gauge("grader_hook_deliveries_waiting", "Deliveries to webhooks that are to be sent, of all servers.")
-        self._sent = self._counter("grader_hook_deliveries", "Tries of this server to deliver to webhooks, by what came of them.", "sent")
-        for sent in Sent:  # from the start on, so that the first one given up is an increase
-            self._sent.labels(sent)
-
     # -- what is read when Prometheus asks ------------------------------------------------------------------------------
 
     def set_queue(self, depths: Iterable[QueueDepth], now: datetime) -> None:
@@ -135,10 +128,6 @@ class Metrics(Observer):
         self._commits.inc(totals.commit_count - before.commit_count)
         self._transactions.inc(totals.transaction_count - before.transaction_count)
         self._writing.inc(totals.busy_s - before.busy_s)
-
-    def set_hooks_waiting(self, count: int) -> None:
-        """What waits in the outbox now."""
-        self._hooks_waiting.set(count)
 
     def set_lanes(self, lanes: Sequence[LaneNow]) -> None:
         """What the lanes do now; those that have gone are gone here too."""
@@ -214,10 +203,6 @@ class Metrics(Observer):
         self._open.labels(method).dec()
         self._calls.labels(method, code).inc()
         self._call_times.labels(method).observe(duration_s)
-
-    def delivery_sent(self, sent: Sent) -> None:
-        """Count it."""
-        self._sent.labels(sent).inc()
 
     def _count_outcome(self, ended: Ended) -> str:
         match ended:

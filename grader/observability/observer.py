@@ -57,14 +57,6 @@ class Stopped(StrEnum):
     NOT_SETTLED = "not_settled"  # the ledger did not take its end: the next worker that has the lease does the work
 
 
-class Sent(StrEnum):
-    """What came of one try to deliver to a webhook."""
-
-    DELIVERED = "delivered"
-    FAILED = "failed"  # it is tried again
-    GIVEN_UP = "given_up"  # it failed for a day
-
-
 Ended = Report | Failure | Stopped
 
 
@@ -92,9 +84,6 @@ class Observer:
 
     def call_ended(self, method: str, code: str, duration_s: float) -> None:
         """It was answered; code is a gRPC status by name."""
-
-    def delivery_sent(self, sent: Sent) -> None:
-        """A webhook was notified, or could not be."""
 
 
 class Observers(Observer):
@@ -136,8 +125,3 @@ class Observers(Observer):
         """As above."""
         for one in self._observers:
             one.call_ended(method, code, duration_s)
-
-    def delivery_sent(self, sent: Sent) -> None:
-        """As above."""
-        for one in self._observers:
-            one.delivery_sent(sent)

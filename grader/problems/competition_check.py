@@ -133,10 +133,6 @@ tie_rule = "share"  # entries whose intervals overlap share a rank; "earliest" l
 visibility = "private"  # "after_end": everybody sees all sources and reports after the end
 processes = 3  # fresh processes for each submission
 
-# With a code (16 to 64 letters, digits and -), who has it makes a key with `grader-cli register NAME --code CODE`.
-# registration_code = "openssl rand -hex 12"
-# registration_limit = 200  # keys that are made so
-
 # Draws the secret sizes below. It is random: do not change it during the competition, and publish it afterwards if you like.
 secret_seed = "{seed}"
 """

@@ -137,8 +137,6 @@ class CompetitionFile(_StrictSecretTable):
     baseline: Literal["eager", "compile", "max-autotune"] = "eager"
     tie_rule: Literal["share", "earliest"] = "share"
     visibility: Literal["private", "after_end"] = "private"
-    registration_code: str = Field(default="", pattern=r"^([A-Za-z0-9-]{16,64})?$")
-    registration_limit: int = Field(default=200, ge=1, le=100_000)
     processes: int = Field(default=3, ge=1, le=10)
     secret_seed: str = Field(default="", pattern=r"^([0-9a-f]{32,128})?$")
     secret: list[Secret] = []
@@ -212,7 +210,6 @@ _REMEDIES = {
     "tie_rule": 'write "share" or "earliest"',
     "visibility": 'write "private" or "after_end"',
     "processes": "write a whole number from 1 to 10",
-    "registration_code": "write 16 to 64 letters, digits and '-' in quotes, such as `openssl rand -hex 12` prints",
     "secret_seed": "write 32 to 128 hex digits in lower case and in quotes, such as `openssl rand -hex 16` prints",
     "secret": "begin each secret workload with a line [[secret]], below all other keys",
 }

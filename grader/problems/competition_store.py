@@ -11,7 +11,7 @@ import json
 import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from grader.errors import CompetitionNotFound, ProblemInvalid, ProblemNotFound
 from grader.formats import formats
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
-from grader.model import Competition, Phase, Problem, Ranking, ScoreKind, TieRule, Visibility
+from grader.model import Competition, Problem, Ranking, ScoreKind, TieRule, Visibility
 from grader.problems.competition_file import CompetitionFile, Secret, key_of, line_of, sentence
 from grader.problems.store import Problems
 from sandbox.protocol import wire
@@ -76,15 +76,9 @@ class Competitions:
         """Every competition, by id."""
         return tuple(self._loaded.by_id[key] for key in sorted(self._loaded.by_id))
 
-    def of_registration_code(self, code: str, now: datetime) -> Competition | None:
-        """The competition that has not ended and has this code; None where there is none."""
-        # All are compared, and each as slowly for a wrong code as for the right one.
-        same = [competition for competition in self.all() if hmac.compare_digest(competition.registration_code.encode(), code.encode())]
-        return next((competition for competition in same if code and competition.phase(now) is not Phase.ENDED), None)
-
     def secret_files(self) -> tuple[Path, ...]:
         """The files that hold secrets, which nobody but their owner should read."""
-        return tuple(path for _, (file, path) in sorted(self._loaded.files.items()) if file.secret_seed or file.registration_code)
+        return tuple(path for _, (file, path) in sorted(self._loaded.files.items()) if file.secret_seed)
 
     def redrawn(self, competition_id: str, rejudge_id: str) -> Competition:
         """The competition with secret sizes drawn from a seed of this rejudge's own, for a final.
@@ -113,13 +107,6 @@ class Competitions:
         if before is not None and before[1].resolve() != path.resolve():
             raise _invalid(path, ("name",), f"{competition.competition_id!r} is the name of {before[1]} too; rename one")
         loaded = self._loaded
-        for competition_id, (other_file, where) in loaded.files.items():
-            if (
-                file.registration_code
-                and other_file.registration_code == file.registration_code
-                and competition_id != competition.competition_id
-            ):
-                raise _invalid(path, ("registration_code",), f"is that of {where} too; write another one, so that it says which is meant")
         loaded.by_id[competition.competition_id], loaded.files[competition.competition_id] = competition, (file, path)
         loaded.problems.update({(competition.competition_id, problem_id): problem for problem_id, problem in pinned.items()})
 
@@ -195,8 +182,6 @@ def _competition(file: CompetitionFile, path: Path, problems: dict[str, Problem]
         competition_id=file.name,
         title=file.title,
         statement=file.statement,
-        registration_code=file.registration_code,
-        registration_limit=file.registration_limit,
         problem_ids=tuple(file.problems),
         start_time=file.start.astimezone(UTC),
         end_time=file.end.astimezone(UTC),

@@ -16,7 +16,7 @@ FIXED = (
     *("start", "problems", "mode", "score", "baseline", "processes", "tie_rule", "visibility"),
     *("secret", "secret_seed"),
 )
-UNSHOWN = ("statement", "registration_code", "secret", "secret_seed")  # long, or secret
+UNSHOWN = ("statement", "secret", "secret_seed")  # long, or secret
 
 
 class ChangeKind(StrEnum):
@@ -109,8 +109,6 @@ def _values(one: Competition) -> dict[str, object]:
         "mode": one.mode.value,
         "hourly_limit": one.hourly_limit,
         "daily_limit": one.daily_limit,
-        "registration_code": one.registration_code,
-        "registration_limit": one.registration_limit,
         "score": one.ranking.score_kind.value,
         "baseline": one.ranking.baseline,
         "processes": one.ranking.process_count,

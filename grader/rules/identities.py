@@ -21,29 +21,28 @@ URL_CHARS = 500  # of an issuer
 RULE_FORMS = f"@DOMAIN for verified e-mail addresses, CLAIM=VALUE, or {ANYONE}"
 SUFFIX_DIGITS = range(6, 25)  # hexadecimal digits after a user's name: more where the shorter name is taken
 _STEM_CHARS = 39  # with "-" and the longest suffix: 64, as many as a user name has
-_PROVIDER_USER = re.compile(rf".*-[0-9a-f]{{{SUFFIX_DIGITS.start},{SUFFIX_DIGITS.stop - 1}}}")
 _DOMAIN = re.compile(r"@[a-z0-9-]+(\.[a-z0-9-]+)*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRule:
-    """Who may sign in: those whose claim has this value. An e-mail address has to be verified by the provider."""
+    """Users who may sign in: those whose claim has this value. An e-mail address has to be verified by the provider."""
 
     claim: str
     value: str
 
     @property
     def domain(self) -> bool:
-        """Whether value is a domain of e-mail addresses."""
+        """True where value is a domain of e-mail addresses."""
         return self.value.startswith("@")
 
     def holds(self, claims: Mapping[str, Any]) -> bool:
-        """Whether the claim has the value, or a list that contains it."""
+        """Return whether the claim has the value, or a list that contains it."""
         if self.claim == EMAIL:  # many providers let users write an address that they do not have
             address = _verified_email(claims).lower()
             return address.endswith(self.value) if self.domain else address == self.value
-        found = claims.get(self.claim)
-        return self.value in found if isinstance(found, list) else found == self.value
+        value = claims.get(self.claim)
+        return self.value in value if isinstance(value, list) else value == self.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,35 +59,35 @@ class IdentityProvider:
 
     @property
     def redirect_uri(self) -> str:
-        """What is registered with the provider. It is not made from a request's Host header, which anybody can choose."""
+        """Address that is registered with the provider. It is not made from a request's Host header, which anybody can choose."""
         return f"{self.public_url}{CALLBACK}"
 
     def __repr__(self) -> str:  # without the secret
         return f"IdentityProvider({self.issuer!r})"
 
     def allows(self, claims: Mapping[str, Any]) -> bool:
-        """Whether the user with these claims may sign in."""
+        """Return whether the user with these claims may sign in."""
         return self.rules is None or any(rule.holds(claims) for rule in self.rules)
 
 
 def claim_rules(texts: Iterable[str]) -> tuple[ClaimRule, ...] | None:
     """The rules in these texts; None where one of them lets all users in. ValueError."""
-    found = []
+    rules = []
     for text in texts:
         claim, equals, value = text.partition("=")
         if text.startswith("@"):
             if _DOMAIN.fullmatch(text.lower()) is None:
                 raise ValueError(f"{text!r} is not a domain; write it such as @example.org")
-            found.append(ClaimRule(claim=EMAIL, value=text.lower()))
+            rules.append(ClaimRule(claim=EMAIL, value=text.lower()))
         elif equals and claim and value and not value.startswith("@"):
-            found.append(ClaimRule(claim=claim, value=value.lower() if claim == EMAIL else value))
+            rules.append(ClaimRule(claim=claim, value=value.lower() if claim == EMAIL else value))
         elif text != ANYONE:
             raise ValueError(f"{text!r} is not a rule; write {RULE_FORMS}")
-    return None if ANYONE in texts else tuple(found)
+    return None if ANYONE in texts else tuple(rules)
 
 
 def user_names(issuer: str, subject: str, claims: Mapping[str, Any]) -> tuple[str, ...]:
-    """What this user may be called here, the best name first.
+    """Return what this user may be called here, the best name first.
 
     Each ends in a digest of issuer and subject: users choose the rest themselves at many providers, and must not be able to choose the
     name of a user who has a key, or will get one.
@@ -101,13 +100,8 @@ def user_names(issuer: str, subject: str, claims: Mapping[str, Any]) -> tuple[st
     return tuple(f"{stem}-{digest[:digits]}" for digits in SUFFIX_DIGITS)
 
 
-def like_provider_user(name: str) -> bool:
-    """Whether a user of an identity provider may be called so: nobody else takes such a name, or that user could not sign in."""
-    return _PROVIDER_USER.fullmatch(name) is not None
-
-
 def safe_url(url: str) -> bool:
-    """Whether what is sent to this URL stays secret: https, or http of this host, for trials. It names a host and nobody's password."""
+    """Return whether this URL keeps a secret: https, or http of this host, for trials. It names a host and nobody's password."""
     try:
         parts = urlsplit(url)
         host = parts.hostname if parts.port is None or parts.port else None
@@ -118,7 +112,7 @@ def safe_url(url: str) -> bool:
 
 
 def safe_endpoint(url: str, issuer: str) -> bool:
-    """Whether a provider may name this URL as one of its own. One that is asked over https names no plain address: it would have this
+    """Return whether a provider may name this URL as its own. One that is asked over https names no plain address: it would have this
     server send codes and the client's secret to another program of this host."""
     return safe_url(url) and (urlsplit(url).scheme == "https" or urlsplit(issuer).scheme != "https")
 

@@ -9,8 +9,6 @@ from grader.model import Caller, Competition, Phase, Submission
 from grader.rules.quotas import shown_time
 
 REASON_LIMIT_CHARS = 400
-ANNOUNCEMENT_LIMIT_CHARS = 2000
-ANNOUNCEMENT_LIMIT = 100  # of one competition
 
 
 def checked_reason(reason: str, *, required: bool) -> str:
@@ -25,20 +23,6 @@ def checked_reason(reason: str, *, required: bool) -> str:
     else:
         return found
     raise InvalidRequest([FieldViolation("reason", text)])
-
-
-def checked_announcement(text: str) -> str:
-    """The text without blanks around it; InvalidRequest where it is empty, too long, or has a character that does not print."""
-    found = text.replace("\r\n", "\n").strip()
-    if not found:
-        wrong = "is missing; write what is announced"
-    elif len(found) > ANNOUNCEMENT_LIMIT_CHARS:
-        wrong = f"has {len(found)} characters; write at most {ANNOUNCEMENT_LIMIT_CHARS}"
-    elif not all(line.isprintable() for line in found.split("\n")):
-        wrong = "has a character that does not print; write lines of plain text"
-    else:
-        return found
-    raise InvalidRequest([FieldViolation("text", wrong)])
 
 
 def check_withdrawal(caller: Caller, submission: Submission, competition: Competition | None, now: datetime) -> None:

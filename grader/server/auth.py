@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Any, NoReturn
@@ -22,7 +22,6 @@ NEWCOMER_S = 0.1  # a key that is not known may be new: the ledger is read for s
 RECHECK_S = 1.0  # how often a stream's key is looked at again
 
 PREFIX = "/grader.v1.GraderService/"
-REGISTER = "Register"
 # A method that is not here is refused. None: every valid key will do.
 METHODS: Mapping[str, Scope | None] = {
     "Submit": Scope.SUBMIT,
@@ -50,11 +49,8 @@ METHODS: Mapping[str, Scope | None] = {
     "BanUser": Scope.ADMIN,
     "LiftBan": Scope.ADMIN,
     "ListBans": Scope.ADMIN,
-    "CreateAnnouncement": Scope.ADMIN,
-    "DeleteAnnouncement": Scope.ADMIN,
     "ListCompetitionActions": Scope.ADMIN,
     "ReloadCompetitions": Scope.ADMIN,
-    REGISTER: None,  # and a registration code in place of a key
 }
 
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"  # every valid key will do
@@ -64,21 +60,16 @@ _UNKNOWN = "this key is not known here"
 
 
 class Authenticator:
-    """Lets calls through whose key is valid and has the scope. opens_registration: whether a text is a registration code."""
+    """Lets calls through whose key is valid and has the scope."""
 
-    def __init__(self, keys: Keys, opens_registration: Callable[[str], bool] = lambda text: False) -> None:
-        self._keys, self._opens_registration = keys, opens_registration
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
         self._known: dict[str, Key] = {}
         self._read_s = float("-inf")  # when the read that gave _known began
         self._reading = asyncio.Lock()
 
     async def admit(self, method: str, metadata: Iterable[tuple[str, Any]]) -> Caller:
         """Who calls; Unauthenticated, or PermissionDenied."""
-        if method == PREFIX + REGISTER:
-            metadata = tuple(metadata)
-            code = bearer(metadata)
-            if split(code) is None:
-                return self._newcomer(code)
         caller = await self._caller_of(*_sent(metadata))
         if method != REFLECTION:
             name = method.removeprefix(PREFIX)
@@ -112,14 +103,6 @@ class Authenticator:
         while True:
             await self.check_key(caller)
             await asyncio.sleep(RECHECK_S)
-
-    def _newcomer(self, code: str) -> Caller:
-        """The caller with this registration code, who may only register."""
-        if not code:
-            raise Unauthenticated("no registration code was sent; Register takes one in place of a key")
-        if not self._opens_registration(code):
-            raise Unauthenticated("this registration code is not known here, or its competition has ended; ask its organisers")
-        return Caller(scopes=frozenset())
 
     async def _caller_of(self, key_id: str, secret: str) -> Caller:
         key = await self._find(key_id)
@@ -162,13 +145,13 @@ class Security:
     credentials: grpc.ServerCredentials | None
 
 
-async def security_for(settings: Settings, keys: Keys, opens_registration: Callable[[str], bool] = lambda text: False) -> Security:
+async def security_for(settings: Settings, keys: Keys) -> Security:
     """The door that these settings mean; SettingsInvalid where strangers could get in, or listen."""
     credentials = server_credentials(settings)
-    return Security(gate=await _gate(settings, keys, opens_registration), credentials=credentials)
+    return Security(gate=await _gate(settings, keys), credentials=credentials)
 
 
-async def _gate(settings: Settings, keys: Keys, opens_registration: Callable[[str], bool]) -> Authenticator | None:
+async def _gate(settings: Settings, keys: Keys) -> Authenticator | None:
     if not settings.asks_keys:
         if settings.loopback:
             return None
@@ -181,14 +164,7 @@ async def _gate(settings: Settings, keys: Keys, opens_registration: Callable[[st
             "grader-server admin keys create USER (with the --state-dir or --database of this server)"
         )
         raise SettingsInvalid("auth", text)
-    return Authenticator(keys, opens_registration)
-
-
-def bearer(metadata: Iterable[tuple[str, Any]]) -> str:
-    """The bearer token of a call: a key or a registration code; "" where none was sent, or more than one."""
-    sent = [value for name, value in metadata if name == "authorization"]
-    scheme, _, text = str(sent[0]).partition(" ") if len(sent) == 1 else ("", "", "")
-    return text.strip() if scheme.lower() == "bearer" else ""
+    return Authenticator(keys)
 
 
 def _sent(metadata: Iterable[tuple[str, Any]]) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from grader.isolations import choices
 from grader.server.installed_version import installed_version
 
 # `grader-server WORD ...`: a module of `grader/server/commands` each, with a `main(arguments) -> int`. Without one of them it serves.
-COMMANDS: tuple[str, ...] = ("admin", "backup", "check", "doctor", "rehearse")
+COMMANDS: tuple[str, ...] = ("admin", "backup", "check", "doctor")
 DATABASE_VARIABLE = "GRADER_DATABASE"
 
 
@@ -104,16 +104,9 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         help="which of its users may sign in, by one rule of several: @DOMAIN for verified e-mail addresses, CLAIM=VALUE, or anyone",
     )
-    add(
-        "--hooks-allow-private",
-        action="store_true",
-        default=None,
-        help="let webhooks be at addresses that are not public, and at http:// of this host (refused)",
-    )
     add("--trace", metavar="URL", help="send OpenTelemetry traces there; needs the extra 'trace' ($OTEL_EXPORTER_OTLP_ENDPOINT, or off)")
     add("--retain-sources-days", type=int, metavar="N", help="remove sources so long after the end; verdicts and scores stay (0: never)")
     add("--retain-events-days", type=int, metavar="N", help="remove events of attempts that decide no verdict, in the same way (0: never)")
-    add("--retain-deliveries-days", type=int, metavar="N", help="forget webhooks' deliveries so long after they ended (30; 0: never)")
     add("--retain-artifacts-days", type=int, metavar="N", help="remove the files of profiles so long after they were made (30; 0: never)")
     add(
         "--submission-files-dir",

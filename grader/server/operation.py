@@ -40,7 +40,7 @@ PROOF_S, FAILED_PROOF_S = 5.0, 1.0  # the same, of whether it can be written
 LEDGER_S = 3.0
 OUT_OF_SERVICE = (LaneState.QUARANTINED, LaneState.CORDONED)
 
-_Queue = tuple[list[QueueDepth], list[DeviceDemand], int]  # and how many deliveries to webhooks wait
+_Queue = tuple[list[QueueDepth], list[DeviceDemand]]
 
 STARTING, LEAVING = "the server is starting", "the server is shutting down"
 
@@ -94,7 +94,7 @@ class ServerTelemetry:
                     web.web_serving(self._settings.web, app, limits=web_limits(self._settings))
                 )
             kept = self._settings
-            days = (kept.retain_sources_days, kept.retain_events_days, kept.retain_deliveries_days, kept.retain_artifacts_days)
+            days = (kept.retain_sources_days, kept.retain_events_days, kept.retain_artifacts_days)
             files = SubmissionFiles(kept.submission_files_path, kept.submission_files_bytes)
             for work in (self._look(), retain(ledger, Periods.of_days(*days), competitions, files=files)):
                 stack.push_async_callback(_ended, asyncio.create_task(work))
@@ -149,10 +149,9 @@ class ServerTelemetry:
         """The metrics now. Where the ledger does not answer, its figures are the last known, and the rest is there."""
         assert self._metrics is not None
         try:
-            depths, demands, hooks_waiting = await self._queue()
+            depths, demands = await self._queue()
             self._metrics.set_queue(depths, self._ledger.now())
             self._metrics.set_device_demand(demands, self._grading.device_kinds())
-            self._metrics.set_hooks_waiting(hooks_waiting)
         except (TimeoutError, GraderError) as error:
             log.warning("queue_not_read", error=str(error))
         self._metrics.set_written(self._ledger.written)
@@ -167,7 +166,7 @@ class ServerTelemetry:
         async with asyncio.timeout(LEDGER_S), self._asking:
             if self._waits is None or time.monotonic() - self._waits[0] > WAITS_S:
                 ledger = self._ledger
-                found = await ledger.depths(), await ledger.device_demands(), await ledger.hooks.waiting_count()
+                found = await ledger.depths(), await ledger.device_demands()
                 self._waits = (time.monotonic(), found)
             return self._waits[1]
 

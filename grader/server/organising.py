@@ -1,4 +1,4 @@
-"""What the API lets organisers do while a competition runs: withdrawals, bans, announcements, and files that are read again."""
+"""What the API lets organisers do while a competition runs: withdrawals, bans, and files that are read again."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ import asyncio
 import structlog
 
 from grader import access
-from grader.api.competitions import action_to_proto, announcement_to_proto, ban_to_proto
-from grader.api.resource_names import COMPETITIONS, SUBMISSIONS, parse, parse_announcement
+from grader.api.competitions import action_to_proto, ban_to_proto
+from grader.api.resource_names import COMPETITIONS, SUBMISSIONS, parse
 from grader.errors import FieldViolation, InvalidRequest, ProblemInvalid, ReloadRefused
-from grader.intake.submission_check import check_request_id
 from grader.isolation.cancellation import finish_despite_cancel
 from grader.ledger import Ledger
 from grader.model import Submission
 from grader.problems.competition_store import Competitions
 from grader.rules.competition_changes import CompetitionChange, changes, check_fair
 from grader.rules.keys import check_user
-from grader.rules.organising import checked_announcement, checked_reason, needs_reason
+from grader.rules.organising import checked_reason, needs_reason
 from grader.server import caller, paging
 from grader.v1 import competition_pb2
 from grader.v1 import grader_service_pb2 as api
@@ -70,23 +69,6 @@ class Organising:
         """Who is banned."""
         found = await self._actions.bans(self._competition_id(request.competition))
         return api.ListBansResponse(bans=[ban_to_proto(one) for one in found])
-
-    async def announce(self, request: api.CreateAnnouncementRequest) -> competition_pb2.Announcement:
-        """Tell everybody something."""
-        if violations := check_request_id(request.request_id):
-            raise InvalidRequest(violations)
-        competition_id, text = self._competition_id(request.competition), checked_announcement(request.text)
-        made = await self._actions.announce(competition_id, text, caller.current().user, request.request_id)
-        log.info("announced", competition=competition_id, announcement=made.announcement_id)
-        return announcement_to_proto(made)
-
-    async def delete_announcement(self, request: api.DeleteAnnouncementRequest) -> api.DeleteAnnouncementResponse:
-        """Remove it."""
-        competition_id, announcement_id = parse_announcement(request.name)
-        self._competitions.get(competition_id)
-        deleted = await self._actions.delete_announcement(competition_id, announcement_id, caller.current().user)
-        log.info("announcement_deleted", competition=competition_id, announcement=announcement_id, deleted=deleted)
-        return api.DeleteAnnouncementResponse(deleted=deleted)
 
     async def actions(self, request: api.ListCompetitionActionsRequest) -> api.ListCompetitionActionsResponse:
         """A page of what was done, newest first."""

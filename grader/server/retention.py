@@ -1,7 +1,5 @@
 """Removes, once a day, what a server keeps for a time only; see `grader/ledger/retention.py` for what stays.
 
-Deliveries of webhooks go by themselves: nothing is drawn from one that has ended.
-
 Several servers on one ledger may all do it: what one has removed the next finds gone.
 """
 
@@ -34,24 +32,22 @@ class Periods:
 
     sources: timedelta | None = None
     events: timedelta | None = None
-    deliveries: timedelta | None = None
     artifacts: timedelta | None = None
 
     @classmethod
-    def of_days(cls, sources_days: int, events_days: int, deliveries_days: int = 0, artifacts_days: int = 0) -> Periods:
+    def of_days(cls, sources_days: int, events_days: int, artifacts_days: int = 0) -> Periods:
         """From settings, where 0 is for ever."""
-        days = (sources_days, events_days, deliveries_days, artifacts_days)
-        sources, events, deliveries, artifacts = (timedelta(days=one) if one else None for one in days)
-        return cls(sources=sources, events=events, deliveries=deliveries, artifacts=artifacts)
+        days = (sources_days, events_days, artifacts_days)
+        sources, events, artifacts = (timedelta(days=count) if count else None for count in days)
+        return cls(sources=sources, events=events, artifacts=artifacts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """Of how many submissions sources, and facts, were removed, how many deliveries, and how many files that submissions left."""
+    """Of how many submissions sources, and facts, were removed, and how many files that submissions left."""
 
     sources: int = 0
     events: int = 0
-    deliveries: int = 0
     artifacts: int = 0
 
 
@@ -69,13 +65,12 @@ async def retain(
     await asyncio.sleep(first_s)
     while True:
         try:
-            done = await remove_due(ledger, periods, competitions(), files)
+            removed = await remove_due(ledger, periods, competitions(), files)
             log.info(
                 "retention_done",
-                sources_removed_count=done.sources,
-                events_removed_count=done.events,
-                deliveries_removed_count=done.deliveries,
-                artifacts_removed_count=done.artifacts,
+                sources_removed_count=removed.sources,
+                events_removed_count=removed.events,
+                artifacts_removed_count=removed.artifacts,
             )
         except GraderFault as error:  # a busy ledger; what is left is removed the next time
             log.warning("retention_failed", reason=error.reason, detail=error.detail)
@@ -85,35 +80,26 @@ async def retain(
 async def remove_due(
     ledger: Ledger, periods: Periods, competitions: Iterable[Competition], files: SubmissionFiles | None = None
 ) -> Removed:
-    """One pass."""
-    now, known = ledger.now(), tuple(competitions)
+    """Remove what is due now."""
+    now, all_competitions = ledger.now(), tuple(competitions)
     counts = []
-    for kept, remove in ((periods.sources, ledger.retention.remove_sources), (periods.events, ledger.retention.remove_events)):
-        if kept is None:
+    for period, remove in ((periods.sources, ledger.retention.remove_sources), (periods.events, ledger.retention.remove_events)):
+        if period is None:
             counts.append(0)
             continue
-        before = now - kept
+        before = now - period
         # As long after a competition's end as after a submission's own: its final may run them again. One that is not known may go on.
-        over = tuple(one.competition_id for one in known if one.end_time < before)
+        over = tuple(competition.competition_id for competition in all_competitions if competition.end_time < before)
         counts.append(await _in_batches(partial(remove, before, over)))
-    deliveries = await _remove_deliveries(ledger, now - periods.deliveries) if periods.deliveries is not None else 0
     artifacts = await _remove_artifacts(ledger, now - periods.artifacts) if periods.artifacts is not None else 0
     if files is not None:
         await files.remove_unknown(ledger.artifacts.unknown)
-    return Removed(sources=counts[0], events=counts[1], deliveries=deliveries, artifacts=artifacts)
+    return Removed(sources=counts[0], events=counts[1], artifacts=artifacts)
 
 
 async def _remove_artifacts(ledger: Ledger, before: datetime) -> int:
     total = 0
     while count := await ledger.artifacts.remove_made_before(before):
-        total += count
-        await asyncio.sleep(PAUSE_S)
-    return total
-
-
-async def _remove_deliveries(ledger: Ledger, before: datetime) -> int:
-    total = 0
-    while count := await ledger.hooks.remove_ended(before):
         total += count
         await asyncio.sleep(PAUSE_S)
     return total

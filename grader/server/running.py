@@ -47,7 +47,6 @@ from grader.server.page_submissions import PageSubmissions
 from grader.server.service import GraderServicer
 from grader.server.submission_watch import SubmissionWatch
 from grader.v1 import grader_service_pb2, grader_service_pb2_grpc
-from grader.webhooks.sender import HookSender
 
 log = structlog.get_logger()
 
@@ -107,7 +106,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         await stack.enter_async_context(state_lock(settings.lock_path, waiting))
         name = connection_name(installed_version(), socket.gethostname(), settings.listen)
         ledger = await stack.enter_async_context(Ledger.open(settings.ledger, server_name=name))
-        door = await security_for(settings, ledger.keys, lambda code: competitions.of_registration_code(code, ledger.now()) is not None)
+        door = await security_for(settings, ledger.keys)
         provider = identity_provider(settings)
         grading = await stack.enter_async_context(wiring(settings))
         refuse_unsafe(settings, grading)
@@ -152,8 +151,6 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         raised: Exception | None = None
         async with asyncio.TaskGroup() as group:
             dispatching = group.create_task(dispatcher.run())
-            sender = HookSender(ledger, allow_private=settings.hooks_allow_private, observer=operation.observer)
-            group.create_task(sender.run())
             rejudging = group.create_task(service.rejudging.run())
             try:
                 yield running
@@ -163,7 +160,6 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
                 operation.leaves()
                 rejudging.cancel()  # what it has not decided is decided by the next server
                 await running.drain(settings.drain_s, dispatching)
-                sender.stop()
         if raised is not None:
             raise raised
 
@@ -208,7 +204,6 @@ def _pages(
         gate=gate,
         submitter=from_pages,
         provider=provider,
-        notice=settings.notice,
     )
     return routes
 

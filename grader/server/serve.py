@@ -6,7 +6,7 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
@@ -17,7 +17,7 @@ from grader.isolation import IsolationBroken
 from grader.observability import log as log_setup
 from grader.server.grading import Wiring
 from grader.server.resources import bound_arenas, raise_descriptor_limit
-from grader.server.running import Serving, serving
+from grader.server.running import serving
 from grader.server.settings_given import FAILED, MISUSED, settings_given
 from grader.server.wiring import wired
 from grader.state_dir import writable_directory
@@ -28,8 +28,8 @@ log = structlog.get_logger()
 SWITCH_S = 0.0005
 
 
-def run(given: Mapping[str, Any], wiring: Wiring = wired, ready: Callable[[Serving], None] = lambda _: None) -> int:
-    """Serve with these settings until SIGTERM or SIGINT; the exit code. ready: called once calls are answered."""
+def run(given: Mapping[str, Any], wiring: Wiring = wired) -> int:
+    """Serve with these settings until SIGTERM or SIGINT; the exit code."""
     settings = settings_given("grader-server", given)
     if settings is None:
         return MISUSED
@@ -40,14 +40,14 @@ def run(given: Mapping[str, Any], wiring: Wiring = wired, ready: Callable[[Servi
     try:
         with writable_directory(settings.state_dir):  # before problems are looked for in it
             pass
-        asyncio.run(_serve(settings, wiring, ready))
+        asyncio.run(_serve(settings, wiring))
     except (GraderError, IsolationBroken) as error:
         sys.stderr.write(f"grader-server: {error}\n")
         return MISUSED if isinstance(error, (SettingsInvalid, ProblemInvalid)) else FAILED
     return 0
 
 
-async def _serve(settings: Settings, wiring: Wiring, ready: Callable[[Serving], None]) -> None:
+async def _serve(settings: Settings, wiring: Wiring) -> None:
     signalled = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -56,7 +56,6 @@ async def _serve(settings: Settings, wiring: Wiring, ready: Callable[[Serving], 
     if takes_hang_up():
         loop.add_signal_handler(signal.SIGHUP, hung_up.set)
     async with serving(settings, wiring) as running:
-        ready(running)
         # What is there now stays: the collector need not look at it again and again, for a tenth of a second in which nobody is answered.
         gc.collect()
         gc.freeze()

@@ -19,17 +19,14 @@ from grader.dispatch import Worker
 from grader.errors import ArtifactNotFound, FieldViolation, InvalidRequest, ReadOnly, ShuttingDown
 from grader.ledger import Ledger
 from grader.model import Submission, SubmissionState, Verdict
-from grader.peers import address_of_peer
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules.quotas import Quota
 from grader.server import boards, caller, paging
 from grader.server.artifacts import OwnedArtifacts
-from grader.server.auth import bearer
 from grader.server.interceptors import status_for
 from grader.server.organising import Organising
 from grader.server.queue_position import PATIENCE_S
-from grader.server.registering import Registering
 from grader.server.rejudging import Rejudging
 from grader.server.submission_admission import SubmissionAdmission
 from grader.server.submission_updates import SubmissionUpdates
@@ -71,7 +68,6 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         )
         self.rejudging = Rejudging(ledger, problems, self._competitions, device_kinds=device_kinds, worker=worker)
         self.organising = Organising(ledger, self._competitions)
-        self._registering = Registering(ledger, self._competitions)
         self._artifacts = artifacts
         self._watch = watch or SubmissionWatch(ledger, self._competitions, poll_s=READER_POLL_S if worker is None else WATCH_POLL_S)
         self._accepting = True
@@ -250,16 +246,6 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         """Read who is banned."""
         return await self.organising.bans(request)
 
-    async def CreateAnnouncement(self, request: api.CreateAnnouncementRequest, context: Context) -> competition_pb2.Announcement:
-        """Tell everybody something."""
-        self._writable()
-        return await self.organising.announce(request)
-
-    async def DeleteAnnouncement(self, request: api.DeleteAnnouncementRequest, context: Context) -> api.DeleteAnnouncementResponse:
-        """Remove it."""
-        self._writable()
-        return await self.organising.delete_announcement(request)
-
     async def ListCompetitionActions(
         self, request: api.ListCompetitionActionsRequest, context: Context
     ) -> api.ListCompetitionActionsResponse:
@@ -270,12 +256,6 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         """Read their files again."""
         self._writable()
         return api.ReloadCompetitionsResponse(changes=[change_to_proto(one) for one in await self.organising.reload()])
-
-    async def Register(self, request: api.RegisterRequest, context: Context) -> api.RegisterResponse:
-        """Make a key for a new user."""
-        self._writable()
-        code = bearer(context.invocation_metadata() or ())
-        return await self._registering.register(request, code, address_of_peer(context.peer()))
 
     def _taking(self) -> Worker:
         worker = self._writable()

@@ -25,8 +25,6 @@ from grader.v1 import grader_service_pb2 as api
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind
 
-LISTED_ANNOUNCEMENTS = 3  # of each competition in a list
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionAdmission:
@@ -67,10 +65,8 @@ class SubmissionAdmission:
         return [*self.quotas, *(quota for one in competitions for quota in quotas.of_competition(one))]
 
     async def get(self, request: api.GetCompetitionRequest, ledger: Ledger) -> competition_pb2.Competition:
-        """One, with all that was announced."""
-        found = self.competitions.get(parse(COMPETITIONS, request.name))
-        announced = await ledger.competition_actions.announcements([found.competition_id])
-        return competition_to_proto(found, ledger.now(), announced[found.competition_id])
+        """Return one."""
+        return competition_to_proto(self.competitions.get(parse(COMPETITIONS, request.name)), ledger.now())
 
     async def page(self, request: api.ListCompetitionsRequest, ledger: Ledger) -> api.ListCompetitionsResponse:
         """A page, by name."""
@@ -78,10 +74,9 @@ class SubmissionAdmission:
         after = paging.decode(request.page_token, str, "competitions") or ""
         left = [one for one in self.competitions.all() if one.competition_id > after]
         following = left[size - 1].competition_id if len(left) > size else None
-        announced = await ledger.competition_actions.announcements([one.competition_id for one in left[:size]])
         now = ledger.now()
         return api.ListCompetitionsResponse(
-            competitions=[competition_to_proto(one, now, announced[one.competition_id][:LISTED_ANNOUNCEMENTS]) for one in left[:size]],
+            competitions=[competition_to_proto(one, now) for one in left[:size]],
             next_page_token=paging.encode(following, "competitions"),
         )
 

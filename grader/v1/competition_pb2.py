@@ -27,7 +27,7 @@ from grader.v1 import report_pb2 as grader_dot_v1_dot_report__pb2
 from grader.v1 import submission_pb2 as grader_dot_v1_dot_submission__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bgrader/v1/competition.proto\x12\tgrader.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16grader/v1/report.proto\x1a\x1agrader/v1/submission.proto\"\xe8\x05\n\x0b\x43ompetition\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x11\n\tstatement\x18\x03 \x01(\t\x12\x10\n\x08problems\x18\x04 \x03(\t\x12\x14\n\x0c\x64\x65vice_kinds\x18\x05 \x03(\t\x12.\n\nstart_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66reeze_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1d\n\x04mode\x18\t \x01(\x0e\x32\x0f.grader.v1.Mode\x12\x14\n\x0chourly_limit\x18\n \x01(\x05\x12\x13\n\x0b\x64\x61ily_limit\x18\x0b \x01(\x05\x12(\n\nscore_kind\x18\x0c \x01(\x0e\x32\x14.grader.v1.ScoreKind\x12\x10\n\x08\x62\x61seline\x18\r \x01(\t\x12$\n\x08tie_rule\x18\x0e \x01(\x0e\x32\x12.grader.v1.TieRule\x12)\n\nvisibility\x18\x0f \x01(\x0e\x32\x15.grader.v1.Visibility\x12\x15\n\rprocess_count\x18\x10 \x01(\x05\x12P\n\x16secret_workload_counts\x18\x11 \x03(\x0b\x32\x30.grader.v1.Competition.SecretWorkloadCountsEntry\x12*\n\x05state\x18\x12 \x01(\x0e\x32\x1b.grader.v1.CompetitionState\x12.\n\rannouncements\x18\x13 \x03(\x0b\x32\x17.grader.v1.Announcement\x12\x19\n\x11registration_open\x18\x14 \x01(\x08\x1a;\n\x19SecretWorkloadCountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\"[\n\x0c\x41nnouncement\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12/\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x9a\x01\n\x03\x42\x61n\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\radministrator\x18\x05 \x01(\t\x12\x18\n\x10submission_count\x18\x06 \x01(\x05\"\x98\x01\n\x11\x43ompetitionAction\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0f\n\x07subject\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x87\x01\n\x11\x43ompetitionChange\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12.\n\x04kind\x18\x02 \x01(\x0e\x32 .grader.v1.CompetitionChangeKind\x12-\n\x04keys\x18\x03 \x03(\x0b\x32\x1f.grader.v1.CompetitionKeyChange\"B\n\x14\x43ompetitionKeyChange\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06\x62\x65\x66ore\x18\x02 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\t\"\x90\x03\n\x0bLeaderboard\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12\x0f\n\x07problem\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x04 \x03(\t\x12,\n\x07\x65ntries\x18\x05 \x03(\x0b\x32\x1b.grader.v1.LeaderboardEntry\x12\x13\n\x0b\x65ntry_count\x18\x06 \x01(\x05\x12/\n\x0b\x66reeze_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08official\x18\x08 \x01(\x08\x12(\n\nscore_kind\x18\t \x01(\x0e\x32\x14.grader.v1.ScoreKind\x12\x10\n\x08\x62\x61seline\x18\n \x01(\t\x12\x17\n\x0fnext_page_token\x18\x0b \x01(\t\x12\x0c\n\x04rule\x18\x0c \x01(\t\x12\x18\n\x10other_rule_count\x18\r \x01(\x05\x12\x37\n\x12\x64\x65vice_differences\x18\x0e \x03(\x0b\x32\x1b.grader.v1.DeviceDifference\"h\n\x10\x44\x65viceDifference\x12\x0e\n\x06\x64\x65vice\x18\x01 \x01(\t\x12\x12\n\nslower_gpu\x18\x02 \x01(\t\x12\x12\n\nfaster_gpu\x18\x03 \x01(\t\x12\r\n\x05ratio\x18\x04 \x01(\x01\x12\r\n\x05noise\x18\x05 \x01(\x01\"\xfb\x01\n\x10LeaderboardEntry\x12\x0c\n\x04rank\x18\x01 \x01(\x05\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x12\n\nsubmission\x18\x03 \x01(\t\x12\r\n\x05score\x18\x04 \x01(\x01\x12\x11\n\tscore_low\x18\x05 \x01(\x01\x12\x12\n\nscore_high\x18\x06 \x01(\x01\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rproblem_count\x18\x08 \x01(\x05\x12\r\n\x05\x66lags\x18\t \x03(\t\x12\x10\n\x08language\x18\n \x01(\t\x12\x18\n\x10submission_count\x18\x0b \x01(\x05*N\n\x07TieRule\x12\x18\n\x14TIE_RULE_UNSPECIFIED\x10\x00\x12\x12\n\x0eTIE_RULE_SHARE\x10\x01\x12\x15\n\x11TIE_RULE_EARLIEST\x10\x02*Z\n\nVisibility\x12\x1a\n\x16VISIBILITY_UNSPECIFIED\x10\x00\x12\x16\n\x12VISIBILITY_PRIVATE\x10\x01\x12\x18\n\x14VISIBILITY_AFTER_END\x10\x02*\xac\x01\n\x10\x43ompetitionState\x12!\n\x1d\x43OMPETITION_STATE_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x43OMPETITION_STATE_UPCOMING\x10\x01\x12\x1a\n\x16\x43OMPETITION_STATE_OPEN\x10\x02\x12\x1c\n\x18\x43OMPETITION_STATE_FROZEN\x10\x03\x12\x1b\n\x17\x43OMPETITION_STATE_ENDED\x10\x04*\xad\x01\n\x15\x43ompetitionChangeKind\x12\'\n#COMPETITION_CHANGE_KIND_UNSPECIFIED\x10\x00\x12!\n\x1d\x43OMPETITION_CHANGE_KIND_ADDED\x10\x01\x12#\n\x1f\x43OMPETITION_CHANGE_KIND_CHANGED\x10\x02\x12#\n\x1f\x43OMPETITION_CHANGE_KIND_REMOVED\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bgrader/v1/competition.proto\x12\tgrader.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16grader/v1/report.proto\x1a\x1agrader/v1/submission.proto\"\xcb\x05\n\x0b\x43ompetition\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x11\n\tstatement\x18\x03 \x01(\t\x12\x10\n\x08problems\x18\x04 \x03(\t\x12\x14\n\x0c\x64\x65vice_kinds\x18\x05 \x03(\t\x12.\n\nstart_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66reeze_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1d\n\x04mode\x18\t \x01(\x0e\x32\x0f.grader.v1.Mode\x12\x14\n\x0chourly_limit\x18\n \x01(\x05\x12\x13\n\x0b\x64\x61ily_limit\x18\x0b \x01(\x05\x12(\n\nscore_kind\x18\x0c \x01(\x0e\x32\x14.grader.v1.ScoreKind\x12\x10\n\x08\x62\x61seline\x18\r \x01(\t\x12$\n\x08tie_rule\x18\x0e \x01(\x0e\x32\x12.grader.v1.TieRule\x12)\n\nvisibility\x18\x0f \x01(\x0e\x32\x15.grader.v1.Visibility\x12\x15\n\rprocess_count\x18\x10 \x01(\x05\x12P\n\x16secret_workload_counts\x18\x11 \x03(\x0b\x32\x30.grader.v1.Competition.SecretWorkloadCountsEntry\x12*\n\x05state\x18\x12 \x01(\x0e\x32\x1b.grader.v1.CompetitionState\x1a;\n\x19SecretWorkloadCountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01J\x04\x08\x13\x10\x14J\x04\x08\x14\x10\x15R\rannouncementsR\x11registration_open\"\x9a\x01\n\x03\x42\x61n\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\radministrator\x18\x05 \x01(\t\x12\x18\n\x10submission_count\x18\x06 \x01(\x05\"\x98\x01\n\x11\x43ompetitionAction\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0f\n\x07subject\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x87\x01\n\x11\x43ompetitionChange\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12.\n\x04kind\x18\x02 \x01(\x0e\x32 .grader.v1.CompetitionChangeKind\x12-\n\x04keys\x18\x03 \x03(\x0b\x32\x1f.grader.v1.CompetitionKeyChange\"B\n\x14\x43ompetitionKeyChange\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06\x62\x65\x66ore\x18\x02 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\t\"\x90\x03\n\x0bLeaderboard\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12\x0f\n\x07problem\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x04 \x03(\t\x12,\n\x07\x65ntries\x18\x05 \x03(\x0b\x32\x1b.grader.v1.LeaderboardEntry\x12\x13\n\x0b\x65ntry_count\x18\x06 \x01(\x05\x12/\n\x0b\x66reeze_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08official\x18\x08 \x01(\x08\x12(\n\nscore_kind\x18\t \x01(\x0e\x32\x14.grader.v1.ScoreKind\x12\x10\n\x08\x62\x61seline\x18\n \x01(\t\x12\x17\n\x0fnext_page_token\x18\x0b \x01(\t\x12\x0c\n\x04rule\x18\x0c \x01(\t\x12\x18\n\x10other_rule_count\x18\r \x01(\x05\x12\x37\n\x12\x64\x65vice_differences\x18\x0e \x03(\x0b\x32\x1b.grader.v1.DeviceDifference\"h\n\x10\x44\x65viceDifference\x12\x0e\n\x06\x64\x65vice\x18\x01 \x01(\t\x12\x12\n\nslower_gpu\x18\x02 \x01(\t\x12\x12\n\nfaster_gpu\x18\x03 \x01(\t\x12\r\n\x05ratio\x18\x04 \x01(\x01\x12\r\n\x05noise\x18\x05 \x01(\x01\"\xfb\x01\n\x10LeaderboardEntry\x12\x0c\n\x04rank\x18\x01 \x01(\x05\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x12\n\nsubmission\x18\x03 \x01(\t\x12\r\n\x05score\x18\x04 \x01(\x01\x12\x11\n\tscore_low\x18\x05 \x01(\x01\x12\x12\n\nscore_high\x18\x06 \x01(\x01\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rproblem_count\x18\x08 \x01(\x05\x12\r\n\x05\x66lags\x18\t \x03(\t\x12\x10\n\x08language\x18\n \x01(\t\x12\x18\n\x10submission_count\x18\x0b \x01(\x05*N\n\x07TieRule\x12\x18\n\x14TIE_RULE_UNSPECIFIED\x10\x00\x12\x12\n\x0eTIE_RULE_SHARE\x10\x01\x12\x15\n\x11TIE_RULE_EARLIEST\x10\x02*Z\n\nVisibility\x12\x1a\n\x16VISIBILITY_UNSPECIFIED\x10\x00\x12\x16\n\x12VISIBILITY_PRIVATE\x10\x01\x12\x18\n\x14VISIBILITY_AFTER_END\x10\x02*\xac\x01\n\x10\x43ompetitionState\x12!\n\x1d\x43OMPETITION_STATE_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x43OMPETITION_STATE_UPCOMING\x10\x01\x12\x1a\n\x16\x43OMPETITION_STATE_OPEN\x10\x02\x12\x1c\n\x18\x43OMPETITION_STATE_FROZEN\x10\x03\x12\x1b\n\x17\x43OMPETITION_STATE_ENDED\x10\x04*\xad\x01\n\x15\x43ompetitionChangeKind\x12\'\n#COMPETITION_CHANGE_KIND_UNSPECIFIED\x10\x00\x12!\n\x1d\x43OMPETITION_CHANGE_KIND_ADDED\x10\x01\x12#\n\x1f\x43OMPETITION_CHANGE_KIND_CHANGED\x10\x02\x12#\n\x1f\x43OMPETITION_CHANGE_KIND_REMOVED\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,32 +36,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_COMPETITION_SECRETWORKLOADCOUNTSENTRY']._loaded_options = None
   _globals['_COMPETITION_SECRETWORKLOADCOUNTSENTRY']._serialized_options = b'8\001'
-  _globals['_TIERULE']._serialized_start=2248
-  _globals['_TIERULE']._serialized_end=2326
-  _globals['_VISIBILITY']._serialized_start=2328
-  _globals['_VISIBILITY']._serialized_end=2418
-  _globals['_COMPETITIONSTATE']._serialized_start=2421
-  _globals['_COMPETITIONSTATE']._serialized_end=2593
-  _globals['_COMPETITIONCHANGEKIND']._serialized_start=2596
-  _globals['_COMPETITIONCHANGEKIND']._serialized_end=2769
+  _globals['_TIERULE']._serialized_start=2126
+  _globals['_TIERULE']._serialized_end=2204
+  _globals['_VISIBILITY']._serialized_start=2206
+  _globals['_VISIBILITY']._serialized_end=2296
+  _globals['_COMPETITIONSTATE']._serialized_start=2299
+  _globals['_COMPETITIONSTATE']._serialized_end=2471
+  _globals['_COMPETITIONCHANGEKIND']._serialized_start=2474
+  _globals['_COMPETITIONCHANGEKIND']._serialized_end=2647
   _globals['_COMPETITION']._serialized_start=128
-  _globals['_COMPETITION']._serialized_end=872
-  _globals['_COMPETITION_SECRETWORKLOADCOUNTSENTRY']._serialized_start=813
-  _globals['_COMPETITION_SECRETWORKLOADCOUNTSENTRY']._serialized_end=872
-  _globals['_ANNOUNCEMENT']._serialized_start=874
-  _globals['_ANNOUNCEMENT']._serialized_end=965
-  _globals['_BAN']._serialized_start=968
-  _globals['_BAN']._serialized_end=1122
-  _globals['_COMPETITIONACTION']._serialized_start=1125
-  _globals['_COMPETITIONACTION']._serialized_end=1277
-  _globals['_COMPETITIONCHANGE']._serialized_start=1280
-  _globals['_COMPETITIONCHANGE']._serialized_end=1415
-  _globals['_COMPETITIONKEYCHANGE']._serialized_start=1417
-  _globals['_COMPETITIONKEYCHANGE']._serialized_end=1483
-  _globals['_LEADERBOARD']._serialized_start=1486
-  _globals['_LEADERBOARD']._serialized_end=1886
-  _globals['_DEVICEDIFFERENCE']._serialized_start=1888
-  _globals['_DEVICEDIFFERENCE']._serialized_end=1992
-  _globals['_LEADERBOARDENTRY']._serialized_start=1995
-  _globals['_LEADERBOARDENTRY']._serialized_end=2246
+  _globals['_COMPETITION']._serialized_end=843
+  _globals['_COMPETITION_SECRETWORKLOADCOUNTSENTRY']._serialized_start=738
+  _globals['_COMPETITION_SECRETWORKLOADCOUNTSENTRY']._serialized_end=797
+  _globals['_BAN']._serialized_start=846
+  _globals['_BAN']._serialized_end=1000
+  _globals['_COMPETITIONACTION']._serialized_start=1003
+  _globals['_COMPETITIONACTION']._serialized_end=1155
+  _globals['_COMPETITIONCHANGE']._serialized_start=1158
+  _globals['_COMPETITIONCHANGE']._serialized_end=1293
+  _globals['_COMPETITIONKEYCHANGE']._serialized_start=1295
+  _globals['_COMPETITIONKEYCHANGE']._serialized_end=1361
+  _globals['_LEADERBOARD']._serialized_start=1364
+  _globals['_LEADERBOARD']._serialized_end=1764
+  _globals['_DEVICEDIFFERENCE']._serialized_start=1766
+  _globals['_DEVICEDIFFERENCE']._serialized_end=1870
+  _globals['_LEADERBOARDENTRY']._serialized_start=1873
+  _globals['_LEADERBOARDENTRY']._serialized_end=2124
 # @@protoc_insertion_point(module_scope)

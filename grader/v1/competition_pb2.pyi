@@ -55,7 +55,7 @@ COMPETITION_CHANGE_KIND_CHANGED: CompetitionChangeKind
 COMPETITION_CHANGE_KIND_REMOVED: CompetitionChangeKind
 
 class Competition(_message.Message):
-    __slots__ = ("name", "title", "statement", "problems", "device_kinds", "start_time", "end_time", "freeze_time", "mode", "hourly_limit", "daily_limit", "score_kind", "baseline", "tie_rule", "visibility", "process_count", "secret_workload_counts", "state", "announcements", "registration_open")
+    __slots__ = ("name", "title", "statement", "problems", "device_kinds", "start_time", "end_time", "freeze_time", "mode", "hourly_limit", "daily_limit", "score_kind", "baseline", "tie_rule", "visibility", "process_count", "secret_workload_counts", "state")
     class SecretWorkloadCountsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -81,8 +81,6 @@ class Competition(_message.Message):
     PROCESS_COUNT_FIELD_NUMBER: _ClassVar[int]
     SECRET_WORKLOAD_COUNTS_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
-    ANNOUNCEMENTS_FIELD_NUMBER: _ClassVar[int]
-    REGISTRATION_OPEN_FIELD_NUMBER: _ClassVar[int]
     name: str
     title: str
     statement: str
@@ -101,19 +99,7 @@ class Competition(_message.Message):
     process_count: int
     secret_workload_counts: _containers.ScalarMap[str, int]
     state: CompetitionState
-    announcements: _containers.RepeatedCompositeFieldContainer[Announcement]
-    registration_open: bool
-    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., statement: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., device_kinds: _Optional[_Iterable[str]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., freeze_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., mode: _Optional[_Union[_submission_pb2.Mode, str]] = ..., hourly_limit: _Optional[int] = ..., daily_limit: _Optional[int] = ..., score_kind: _Optional[_Union[_report_pb2.ScoreKind, str]] = ..., baseline: _Optional[str] = ..., tie_rule: _Optional[_Union[TieRule, str]] = ..., visibility: _Optional[_Union[Visibility, str]] = ..., process_count: _Optional[int] = ..., secret_workload_counts: _Optional[_Mapping[str, int]] = ..., state: _Optional[_Union[CompetitionState, str]] = ..., announcements: _Optional[_Iterable[_Union[Announcement, _Mapping]]] = ..., registration_open: _Optional[bool] = ...) -> None: ...
-
-class Announcement(_message.Message):
-    __slots__ = ("name", "text", "create_time")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    TEXT_FIELD_NUMBER: _ClassVar[int]
-    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    text: str
-    create_time: _timestamp_pb2.Timestamp
-    def __init__(self, name: _Optional[str] = ..., text: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., statement: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., device_kinds: _Optional[_Iterable[str]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., freeze_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., mode: _Optional[_Union[_submission_pb2.Mode, str]] = ..., hourly_limit: _Optional[int] = ..., daily_limit: _Optional[int] = ..., score_kind: _Optional[_Union[_report_pb2.ScoreKind, str]] = ..., baseline: _Optional[str] = ..., tie_rule: _Optional[_Union[TieRule, str]] = ..., visibility: _Optional[_Union[Visibility, str]] = ..., process_count: _Optional[int] = ..., secret_workload_counts: _Optional[_Mapping[str, int]] = ..., state: _Optional[_Union[CompetitionState, str]] = ...) -> None: ...
 
 class Ban(_message.Message):
     __slots__ = ("competition", "user", "reason", "create_time", "administrator", "submission_count")

@@ -355,28 +355,6 @@ class ListBansResponse(_message.Message):
     bans: _containers.RepeatedCompositeFieldContainer[_competition_pb2.Ban]
     def __init__(self, bans: _Optional[_Iterable[_Union[_competition_pb2.Ban, _Mapping]]] = ...) -> None: ...
 
-class CreateAnnouncementRequest(_message.Message):
-    __slots__ = ("competition", "text", "request_id")
-    COMPETITION_FIELD_NUMBER: _ClassVar[int]
-    TEXT_FIELD_NUMBER: _ClassVar[int]
-    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
-    competition: str
-    text: str
-    request_id: str
-    def __init__(self, competition: _Optional[str] = ..., text: _Optional[str] = ..., request_id: _Optional[str] = ...) -> None: ...
-
-class DeleteAnnouncementRequest(_message.Message):
-    __slots__ = ("name",)
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    def __init__(self, name: _Optional[str] = ...) -> None: ...
-
-class DeleteAnnouncementResponse(_message.Message):
-    __slots__ = ("deleted",)
-    DELETED_FIELD_NUMBER: _ClassVar[int]
-    deleted: bool
-    def __init__(self, deleted: _Optional[bool] = ...) -> None: ...
-
 class ListCompetitionActionsRequest(_message.Message):
     __slots__ = ("competition", "page_size", "page_token")
     COMPETITION_FIELD_NUMBER: _ClassVar[int]
@@ -404,21 +382,3 @@ class ReloadCompetitionsResponse(_message.Message):
     CHANGES_FIELD_NUMBER: _ClassVar[int]
     changes: _containers.RepeatedCompositeFieldContainer[_competition_pb2.CompetitionChange]
     def __init__(self, changes: _Optional[_Iterable[_Union[_competition_pb2.CompetitionChange, _Mapping]]] = ...) -> None: ...
-
-class RegisterRequest(_message.Message):
-    __slots__ = ("user",)
-    USER_FIELD_NUMBER: _ClassVar[int]
-    user: str
-    def __init__(self, user: _Optional[str] = ...) -> None: ...
-
-class RegisterResponse(_message.Message):
-    __slots__ = ("user", "key", "expire_time", "competition")
-    USER_FIELD_NUMBER: _ClassVar[int]
-    KEY_FIELD_NUMBER: _ClassVar[int]
-    EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
-    COMPETITION_FIELD_NUMBER: _ClassVar[int]
-    user: str
-    key: str
-    expire_time: _timestamp_pb2.Timestamp
-    competition: str
-    def __init__(self, user: _Optional[str] = ..., key: _Optional[str] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., competition: _Optional[str] = ...) -> None: ...

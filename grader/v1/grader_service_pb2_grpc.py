@@ -177,16 +177,6 @@ class GraderServiceStub:
                 request_serializer=grader_dot_v1_dot_grader__service__pb2.ListBansRequest.SerializeToString,
                 response_deserializer=grader_dot_v1_dot_grader__service__pb2.ListBansResponse.FromString,
                 _registered_method=True)
-        self.CreateAnnouncement = channel.unary_unary(
-                '/grader.v1.GraderService/CreateAnnouncement',
-                request_serializer=grader_dot_v1_dot_grader__service__pb2.CreateAnnouncementRequest.SerializeToString,
-                response_deserializer=grader_dot_v1_dot_competition__pb2.Announcement.FromString,
-                _registered_method=True)
-        self.DeleteAnnouncement = channel.unary_unary(
-                '/grader.v1.GraderService/DeleteAnnouncement',
-                request_serializer=grader_dot_v1_dot_grader__service__pb2.DeleteAnnouncementRequest.SerializeToString,
-                response_deserializer=grader_dot_v1_dot_grader__service__pb2.DeleteAnnouncementResponse.FromString,
-                _registered_method=True)
         self.ListCompetitionActions = channel.unary_unary(
                 '/grader.v1.GraderService/ListCompetitionActions',
                 request_serializer=grader_dot_v1_dot_grader__service__pb2.ListCompetitionActionsRequest.SerializeToString,
@@ -196,11 +186,6 @@ class GraderServiceStub:
                 '/grader.v1.GraderService/ReloadCompetitions',
                 request_serializer=grader_dot_v1_dot_grader__service__pb2.ReloadCompetitionsRequest.SerializeToString,
                 response_deserializer=grader_dot_v1_dot_grader__service__pb2.ReloadCompetitionsResponse.FromString,
-                _registered_method=True)
-        self.Register = channel.unary_unary(
-                '/grader.v1.GraderService/Register',
-                request_serializer=grader_dot_v1_dot_grader__service__pb2.RegisterRequest.SerializeToString,
-                response_deserializer=grader_dot_v1_dot_grader__service__pb2.RegisterResponse.FromString,
                 _registered_method=True)
 
 
@@ -530,28 +515,6 @@ class GraderServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def CreateAnnouncement(self, request, context):
-        """Tells everybody who sees a competition something. Needs the scope admin.
-
-        Errors:
-        * `INVALID_ARGUMENT`: a field is wrong, or there are 100 announcements already.
-        * `NOT_FOUND`: there is no such competition.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def DeleteAnnouncement(self, request, context):
-        """Removes an announcement. Needs the scope admin.
-
-        Errors:
-        * `INVALID_ARGUMENT`: a field is wrong.
-        * `NOT_FOUND`: there is no such competition.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def ListCompetitionActions(self, request, context):
         """Lists what organisers, and owners of submissions, have done in a competition, newest first. Needs the scope
         admin.
@@ -570,21 +533,6 @@ class GraderServiceServicer:
 
         Errors:
         * `FAILED_PRECONDITION`: a file is wrong, or changes what competitors rely on after the start.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def Register(self, request, context):
-        """Makes a key for a new user, if a competition lets people register. Its registration code comes in place of a
-        key: `authorization: Bearer CODE`. The key is in the answer and nowhere else; a call whose
-        answer was lost has taken the name.
-
-        Errors:
-        * `INVALID_ARGUMENT`: the user name is wrong.
-        * `UNAUTHENTICATED`: the code is not that of a competition that has not ended.
-        * `FAILED_PRECONDITION`: the name is taken, or as many have registered as may.
-        * `RESOURCE_EXHAUSTED`: too many have registered from the caller's address in the last minute.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -718,16 +666,6 @@ def add_GraderServiceServicer_to_server(servicer, server):
                     request_deserializer=grader_dot_v1_dot_grader__service__pb2.ListBansRequest.FromString,
                     response_serializer=grader_dot_v1_dot_grader__service__pb2.ListBansResponse.SerializeToString,
             ),
-            'CreateAnnouncement': grpc.unary_unary_rpc_method_handler(
-                    servicer.CreateAnnouncement,
-                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.CreateAnnouncementRequest.FromString,
-                    response_serializer=grader_dot_v1_dot_competition__pb2.Announcement.SerializeToString,
-            ),
-            'DeleteAnnouncement': grpc.unary_unary_rpc_method_handler(
-                    servicer.DeleteAnnouncement,
-                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.DeleteAnnouncementRequest.FromString,
-                    response_serializer=grader_dot_v1_dot_grader__service__pb2.DeleteAnnouncementResponse.SerializeToString,
-            ),
             'ListCompetitionActions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListCompetitionActions,
                     request_deserializer=grader_dot_v1_dot_grader__service__pb2.ListCompetitionActionsRequest.FromString,
@@ -737,11 +675,6 @@ def add_GraderServiceServicer_to_server(servicer, server):
                     servicer.ReloadCompetitions,
                     request_deserializer=grader_dot_v1_dot_grader__service__pb2.ReloadCompetitionsRequest.FromString,
                     response_serializer=grader_dot_v1_dot_grader__service__pb2.ReloadCompetitionsResponse.SerializeToString,
-            ),
-            'Register': grpc.unary_unary_rpc_method_handler(
-                    servicer.Register,
-                    request_deserializer=grader_dot_v1_dot_grader__service__pb2.RegisterRequest.FromString,
-                    response_serializer=grader_dot_v1_dot_grader__service__pb2.RegisterResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1444,60 +1377,6 @@ class GraderService:
             _registered_method=True)
 
     @staticmethod
-    def CreateAnnouncement(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/grader.v1.GraderService/CreateAnnouncement',
-            grader_dot_v1_dot_grader__service__pb2.CreateAnnouncementRequest.SerializeToString,
-            grader_dot_v1_dot_competition__pb2.Announcement.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def DeleteAnnouncement(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/grader.v1.GraderService/DeleteAnnouncement',
-            grader_dot_v1_dot_grader__service__pb2.DeleteAnnouncementRequest.SerializeToString,
-            grader_dot_v1_dot_grader__service__pb2.DeleteAnnouncementResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
     def ListCompetitionActions(request,
             target,
             options=(),
@@ -1541,33 +1420,6 @@ class GraderService:
             '/grader.v1.GraderService/ReloadCompetitions',
             grader_dot_v1_dot_grader__service__pb2.ReloadCompetitionsRequest.SerializeToString,
             grader_dot_v1_dot_grader__service__pb2.ReloadCompetitionsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Register(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/grader.v1.GraderService/Register',
-            grader_dot_v1_dot_grader__service__pb2.RegisterRequest.SerializeToString,
-            grader_dot_v1_dot_grader__service__pb2.RegisterResponse.FromString,
             options,
             channel_credentials,
             insecure,

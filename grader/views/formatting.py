@@ -9,14 +9,12 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
-from grader import devices
 from grader.v1 import report_pb2, submission_pb2
 from grader.views import figures
 from grader.views.occupancy import Occupancy
 from grader.views.sanitize import one_line
 
 PRACTICE = "practice, not official: times are of an emulated device"
-REHEARSAL = f"{devices.SIMULATED}; nothing was built or run"
 FLAGS = {
     "REPORTED_TIME_NOT_CONFIRMED": "the judge's clock does not confirm the time that the kernel reported; the certified one counts",
     "DEVICE_NOT_QUIET": "the GPU or host was busy during timing; only the minimum overhead was subtracted, so it may be faster than shown",
@@ -30,11 +28,6 @@ NOT_RESOLVED = "not resolved"
 _SHOWN_WITH_ENVIRONMENT = "EMULATED_NOT_RANKED"
 _AT_REST = ("", "GpuIdle")
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
-
-
-def practice(device: str) -> str:
-    """Why the times of this device are not official."""
-    return REHEARSAL if device == devices.SIMULATED else PRACTICE
 
 
 def name_of(enum: Any, value: int, prefix: str) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from grader import devices
 from grader.api.boards import device_differences_to_proto
 from grader.html_report.content import flags, when
 from grader.model import Competition, ScoreKind, TieRule, Visibility
@@ -54,7 +53,6 @@ def board(
         "device": found.device,
         "devices": found.devices,
         "official": found.official,
-        "rehearsal": devices.SIMULATED if found.device == devices.SIMULATED else "",
         "frozen": when(found.before) if found.before else "",
         "par_shown": even is not None,
         "speedups": found.score_kind is ScoreKind.SPEEDUP,
@@ -96,7 +94,6 @@ def terms(one: Competition) -> dict[str, Any]:
         "secret_count": sum(len(workloads) for workloads in one.secret_workloads.values()),
         "ties": _TIES[one.tie_rule],
         "visibility": _VISIBILITIES[one.visibility],
-        "registration": bool(one.registration_code),
     }
 
 

@@ -10,13 +10,12 @@ from aiohttp import web
 
 from grader.api import messages
 from grader.errors import ProblemNotFound
-from grader.model import Announcement, Competition, Phase
+from grader.model import Competition, Phase
 from grader.web import views
 from grader.web.problem_views import problem_row
 from grader.web.site import Site
 
 PROBLEMS = 8
-ANNOUNCEMENTS = 5
 _RUNNING = (Phase.OPEN, Phase.FROZEN)
 
 
@@ -36,17 +35,10 @@ class HomePage:
             "running": [views.competition_head(one, now) for one in running[: views.PAGE_SIZE]],
             "upcoming": [views.competition_head(one, now) for one in upcoming[: views.PAGE_SIZE]],
             "competition_count": len(found),
-            **views.announcements(await self._announced(found), [*running, *upcoming], ANNOUNCEMENTS),
             "queue": await self._queue(request),
             "problems": await asyncio.to_thread(self._problems, found, now),
         }
         return await site.page(request, "home.html", shown, scripted=True)
-
-    async def _announced(self, competitions: tuple[Competition, ...]) -> list[Announcement]:
-        """Of all competitions: everybody sees what a competition is, and so what is announced in it."""
-        ids = [one.competition_id for one in competitions]
-        found = await self._site.recent(("announcements",), lambda: self._site.ledger.competition_actions.announcements(ids))
-        return [one for of in found.values() for one in of]
 
     async def _queue(self, request: web.Request) -> dict[str, int] | None:
         """How many wait and run; None for those whom the API does not show everybody's submissions."""

@@ -49,7 +49,6 @@ from grader.web.views import PagePosition
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "static" / "site.js"
-ANNOUNCEMENTS = 5  # on the page of a competition
 _COMPETITION, _SUBMISSION = r"{id:[A-Za-z0-9._-]{1,64}}", r"{id:[A-Za-z0-9_-]{1,64}}"
 _PROBLEM, _ARTIFACT = r"{id:[a-z0-9_]{1,200}}", r"{name:[A-Za-z0-9][A-Za-z0-9._-]{0,99}}"
 _STARTER = r"{name:[a-z0-9_]{1,210}\.(?:cu|py)}"
@@ -77,13 +76,12 @@ def routes(
     gate: KeyGate | None = None,
     submitter: Submitter | None = None,
     provider: IdentityProvider | None = None,
-    notice: str = "",
 ) -> list[web.RouteDef]:
     """What `grader/web/serving.py` serves next to its own. open_server: no keys are asked for, and only this host gets here.
 
     events: of submissions, as the API sends them; None: pages are not live. api_address: where the API listens, for the commands shown.
     gate: knows keys; None: nobody can sign in. submitter: takes submissions as the API does; None: there is no page to submit with.
-    provider: that users may sign in with, next to a key. notice: at the top of every page.
+    provider: that users may sign in with, next to a key.
     """
     site = Site(
         ledger=ledger,
@@ -93,7 +91,6 @@ def routes(
         templates=templates or site_templates(),
         api_address=api_address,
         asks_keys=asks_keys,
-        notice=notice,
         standings_s=standings_s,
         sessions=Sessions(gate, ledger.now) if gate is not None else None,
         takes_submissions=submitter is not None,
@@ -209,12 +206,6 @@ class Pages:
         )
         if page == 1:
             context["progress"] = await asyncio.to_thread(_progress, competition, found, standings, now)
-        announced = await self._site.recent(
-            ("announcements", competition.competition_id),
-            lambda: self._site.ledger.competition_actions.announcements([competition.competition_id]),
-        )
-        context |= views.announcements(announced[competition.competition_id], [competition], ANNOUNCEMENTS)
-        context |= {"registers": self._site.asks_keys, "server": self._site.server_address(request)}
         more = {"may_unfreeze": admin and context["frozen"], "unfrozen": admin and "unfrozen" in request.query}
         return await self._site.page(request, "competition.html", {**context, **more})
 

@@ -7,7 +7,6 @@ for a stranger who begins.
 from __future__ import annotations
 
 import base64
-import hashlib
 import hmac
 import re
 import secrets
@@ -23,8 +22,7 @@ from grader.errors import Unauthenticated
 from grader.peers import PeerCount, PeerLimits, network_of
 from grader.rules.identities import user_names
 from grader.web.forms import check_private
-from grader.web.id_tokens import IdTokenInvalid
-from grader.web.openid_connect import CodeRefused, OpenIdProvider, ProviderFailed
+from grader.web.openid_connect import CodeRefused, IdTokenInvalid, OpenIdProvider, ProviderFailed
 from grader.web.sessions import COOKIE, LASTS, Sessions, delete_cookie, read_cookie, session_token, set_cookie
 from grader.web.sign_in import local_path
 from grader.web.site import Site
@@ -60,12 +58,11 @@ class ProviderSignIn:
         check_private(request)
         after = base64.urlsafe_b64encode(local_path(request.query.get("next", "")).encode()).decode().rstrip("=")
         cookie = f"{secrets.token_urlsafe(32)}.{int(self._site.now().timestamp())}.{after}"
-        challenge = _text(hashlib.sha256(self._derive(cookie, "verifier").encode()).digest())
         try:
             self._check_link(request)
             with self._counted(request):
                 to = await self._provider.authorization_url(
-                    state=self._derive(cookie, "state"), nonce=self._derive(cookie, "nonce"), challenge=challenge
+                    state=self._derive(cookie, "state"), nonce=self._derive(cookie, "nonce"), verifier=self._derive(cookie, "verifier")
                 )
         except (SignInRefused, ProviderFailed) as error:
             return await self._refused(request, error)
@@ -123,8 +120,8 @@ class ProviderSignIn:
             text = "This browser did not begin this sign-in, or cookies are off, or another sign-in began meanwhile."
             raise SignInRefused(f"{text} Begin again at {self._provider.settings.public_url}/sign-in.")
         end_time = datetime.fromtimestamp(int(shape[1]), now.tzinfo) + SIGN_IN_LASTS
-        for one in [one for one, over in self._used.items() if over <= now]:
-            del self._used[one]
+        for used in [used for used, over in self._used.items() if over <= now]:
+            del self._used[used]
         if end_time <= now or state in self._used:
             raise SignInRefused("This sign-in is over: each can be used once, within ten minutes. Begin again.")
         while len(self._used) >= USED_STATES:
@@ -132,8 +129,9 @@ class ProviderSignIn:
         self._used[state] = end_time
 
     def _derive(self, cookie: str, purpose: str) -> str:
-        """One of the three secrets of a sign-in: 256 bits that only this process can make from the cookie."""
-        return _text(hmac.digest(self._secret, f"{purpose} {cookie}".encode(errors="replace"), "sha256"))
+        """Return one of the three secrets of a sign-in: 256 bits that only this process can make from the cookie."""
+        secret = hmac.digest(self._secret, f"{purpose} {cookie}".encode(errors="replace"), "sha256")
+        return base64.urlsafe_b64encode(secret).decode().rstrip("=")
 
     @contextmanager
     def _counted(self, request: web.Request) -> Iterator[None]:
@@ -163,7 +161,3 @@ def _after(cookie: str) -> str:
     """Where to go on to, out of a cookie whose state was checked."""
     text = cookie.rpartition(".")[2]
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
-
-
-def _text(digest: bytes) -> str:
-    return base64.urlsafe_b64encode(digest).decode().rstrip("=")

@@ -77,7 +77,6 @@ class Site:
     templates: jinja2.Environment
     api_address: str = ""
     asks_keys: bool = False
-    notice: str = ""  # at the top of every page
     standings_s: float = STANDINGS_S
     sessions: Sessions | None = None
     takes_submissions: bool = False
@@ -156,7 +155,7 @@ class Site:
         self, request: web.Request, name: str, context: Mapping[str, Any], status: int = 200, *, scripted: bool = False, form: bool = False
     ) -> web.Response:
         """A template as an answer. scripted: the page has our script; form: it has a form."""
-        shown = {**context, "scripted": scripted, "reader": self._reader(request), "notice": self.notice}
+        shown = {**context, "scripted": scripted, "reader": self._reader(request)}
         text = await asyncio.to_thread(self.templates.get_template(name).render, shown)  # a log of 64 KiB takes a while
         headers = dict(SCRIPTED_HEADERS if scripted else FORM_HEADERS if form else HEADERS)
         if self.session(request) is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from grader.html_report.content import when
 from grader.html_report.source_lines import shown_sources
-from grader.model import Announcement, Competition, Phase
+from grader.model import Competition, Phase
 from grader.v1 import submission_pb2
 
 PAGE_SIZE = 50
@@ -65,17 +65,6 @@ def competition_head(one: Competition, now: datetime) -> dict[str, Any]:
         "left": remaining(one.end_time - now),
         "problem_count": len(one.problem_ids),
     }
-
-
-def announcements(found: Sequence[Announcement], known: Sequence[Competition], most: int) -> dict[str, Any]:
-    """The newest announcements, with the competitions that they are of; left_count: how many more there are."""
-    titles = {one.competition_id: one.title or one.competition_id for one in known}
-    newest = sorted((one for one in found if one.competition_id in titles), key=lambda one: one.create_time, reverse=True)
-    rows = [
-        {"id": one.competition_id, "title": titles[one.competition_id], "text": one.text, "time": when(one.create_time)}
-        for one in newest[:most]
-    ]
-    return {"announcements": rows, "left_count": len(newest) - len(rows)}
 
 
 def remaining(time: timedelta) -> str:

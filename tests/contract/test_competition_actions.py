@@ -1,4 +1,4 @@
-"""Withdrawals, bans and announcements in a ledger, on each database: what they change, what they do not, and what is kept of them."""
+"""Withdrawals and bans in a ledger, on each database: what they change, what they do not, and what is kept of them."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -6,11 +6,10 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from grader.errors import InvalidRequest, QuotaExceeded, RequestIdReused, SubmissionNotFound, UserBanned, WithdrawalRefused
+from grader.errors import QuotaExceeded, SubmissionNotFound, UserBanned, WithdrawalRefused
 from grader.ledger.tables import submissions
-from grader.model import ActionKind, Announcement, Caller, Scope, Withdrawal
+from grader.model import ActionKind, Caller, Scope, Withdrawal
 from grader.rules import leaderboard
-from grader.rules.organising import ANNOUNCEMENT_LIMIT
 from grader.rules.quotas import HOUR, Quota, Terms
 from sandbox.protocol import wire
 from tests import fakes
@@ -142,29 +141,13 @@ async def test_a_second_ban_replaces_the_reason(ledger, actions):
     assert made.reason == "b" and len(await actions.bans("spring")) == 1 and await kinds(actions) == [ActionKind.BANNED] * 2
 
 
-async def test_announcements_are_newest_first_and_asked_for_by_competition(ledger, actions, clock):
-    """The same request makes one; what is removed is in the record still."""
-    first = await actions.announce("spring", "Welcome", "root", "r1")
-    clock.pass_s(1)
-    assert await actions.announce("spring", "Welcome", "root", "r1") == first
-    with pytest.raises(RequestIdReused):
-        await actions.announce("spring", "Welcome to all", "root", "r1")
-    second = await actions.announce("spring", "The end is\nan hour later", "root")
-    elsewhere = await actions.announce("autumn", "Welcome", "root", "r1")
-    assert await actions.announcements(["spring", "summer"]) == {"spring": [second, first], "summer": []}
-    assert isinstance(second, Announcement) and second.create_time == clock.now and elsewhere.announcement_id != first.announcement_id
-    assert not await actions.delete_announcement("autumn", first.announcement_id, "root")
-    assert await actions.delete_announcement("spring", first.announcement_id, "root")
-    assert (await actions.announcements(["spring"]))["spring"] == [second]
+async def test_actions_are_listed_in_pages_newest_first(actions):
+    """Of one competition only."""
+    await actions.ban("spring", "alice", "root", "a")
+    await actions.ban("autumn", "alice", "root", "elsewhere")
+    await actions.ban("spring", "bob", "root", "b")
+    await actions.lift_ban("spring", "alice", "root", "c")
     recorded, following = await actions.page("spring", size=2)
-    assert [one.kind for one in recorded] == [ActionKind.ANNOUNCEMENT_DELETED, ActionKind.ANNOUNCED]
+    assert [(action.kind, action.reason) for action in recorded] == [(ActionKind.BAN_LIFTED, "c"), (ActionKind.BANNED, "b")]
     (oldest,), end = await actions.page("spring", size=2, before=following)
-    assert (oldest.reason, oldest.user, oldest.subject, end) == ("Welcome", "root", first.announcement_id, None)
-
-
-async def test_there_are_so_many_announcements_and_no_more(ledger, actions):
-    for number in range(ANNOUNCEMENT_LIMIT):
-        await actions.announce("spring", f"{number}", "root")
-    with pytest.raises(InvalidRequest, match="there are 100 announcements already; delete one first"):
-        await actions.announce("spring", "one more", "root")
-    await actions.announce("autumn", "elsewhere", "root")
+    assert (oldest.reason, oldest.user, oldest.subject, end) == ("a", "root", "alice", None)

@@ -1,16 +1,13 @@
 """Keys in the ledger, in each database."""
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
 
-from grader.errors import RegistrationRefused
 from grader.ledger import Ledger
 from grader.ledger.tables import keys
 from grader.model import Scope
-from grader.rules.keys import new
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -63,18 +60,3 @@ async def test_a_wrong_user_makes_no_key(ledger):
     with pytest.raises(ValueError, match="user name"):
         await ledger.keys.create("Alice", frozenset(Scope))
     assert await ledger.keys.all() == []
-
-
-async def test_a_name_is_registered_once_and_a_competition_takes_so_many(ledger):
-    """However many ask at once. Keys that an administrator makes are not counted, and take names too."""
-    await ledger.keys.create("taken", frozenset(Scope))
-
-    async def register(user):
-        key, _ = new(user, frozenset({Scope.READ}), ledger.now())
-        await ledger.keys.register(key, "spring", 3)
-        return user
-
-    found = await asyncio.gather(*(register(user) for user in ("taken", "ann", "ann", "ben", "cyd", "dan")), return_exceptions=True)
-    assert sum(isinstance(one, str) for one in found) == 3
-    assert all(isinstance(one, str | RegistrationRefused) for one in found) and isinstance(found[0], RegistrationRefused)
-    assert len({key.user for key in await ledger.keys.all()}) == len(await ledger.keys.all()) == 4

@@ -190,6 +190,36 @@ async def test_a_ledger_that_older_servers_use_is_not_upgraded(postgres, name):
     made.dispose()
 
 
+async def test_rows_of_deleted_features_do_not_keep_a_ledger_from_opening(empty, opened):
+    """Their tables go, with webhooks that waited; keys, submissions and what organisers did stay."""
+    time = "'2026-01-01 00:00:00'"
+    rows = {
+        "hooks (hook_id, user_name, competition_id, url, secret, create_time)": f"'h', '', '', 'https://example.org', 'whsec_a', {time}",
+        "deliveries (delivery_id, hook_id, number, event, state, attempt, next_time, give_up_time, last_status, create_time)": (
+            f"'d', 'h', {GRADED['number']}, 'submission.finished', 'waiting', 0, {time}, {time}, '', {time}"
+        ),
+        "announcements (competition_id, announcement_id, text, create_time)": f"'spring', 'a', 'Welcome', {time}",
+        "competition_actions (competition_id, action, user_name, subject, reason, create_time)": (
+            f"'spring', 'announced', 'root', 'a', 'Welcome', {time}"
+        ),
+        "keys (key_id, secret_digest, user_name, scopes, note, create_time, registered_for)": (
+            f"'k', 's', 'ann', 'read', '', {time}, 'spring'"
+        ),
+    }
+    with opened.begin() as connection:
+        write_first_version(connection)
+        command.upgrade(migrate.configuration(connection), "0010")
+        for table, values in rows.items():
+            connection.execute(sa.text(f"INSERT INTO {table} VALUES ({values})"))
+    async with Ledger.open(empty) as ledger:
+        assert (await ledger.get("graded")).report is not None
+        assert [key.user for key in await ledger.keys.all()] == ["ann"]
+        (action,), _ = await ledger.competition_actions.page("spring", size=5)
+        assert (action.kind, action.reason) == ("announced", "Welcome")
+    with opened.begin() as connection:
+        assert not {"hooks", "deliveries", "announcements"} & set(sa.inspect(connection).get_table_names())
+
+
 async def test_servers_that_start_at_once_migrate_once(empty, opened):
     """Whoever comes second finds the tables made."""
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from grader.errors import RejudgeNotFound, RejudgeNotReady, RejudgeOutdated, RequestIdReused, SubmissionNotFound
 from grader.ledger import Ledger, checks, records
-from grader.ledger.tables import deliveries, judgements, rejudge_items, submissions
+from grader.ledger.tables import judgements, rejudge_items, submissions
 from grader.model import Caller, Competition, Failure, Score, SubmissionState, Verdict
 from grader.rules import leaderboard
 from grader.rules.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState
@@ -220,9 +220,8 @@ async def test_a_run_is_graded_like_any_other_and_decides(ledger):
 
 
 async def test_a_run_is_nobodys_submission(ledger):
-    """It is on no list, takes no room in the queue, comes after everybody, is charged to nobody, and no webhook is sent."""
+    """It is on no list, takes no room in the queue, comes after everybody, is and charged to nobody."""
     one = await graded(ledger, user="ann")
-    await ledger.hooks.create("https://example.org/h")
     await create(ledger, BY_RUNS)
     await by_facts(ledger, None)
     assert [shown.submission_id for shown in (await ledger.page(size=9))[0]] == [one.submission_id]
@@ -231,7 +230,6 @@ async def test_a_run_is_nobodys_submission(ledger):
     first, second = await ledger.lease("w", ttl_s=30), await ledger.lease("w", ttl_s=30)
     assert first.submission.submission_id == late.submission_id and second.submission.rejudge_id
     await ledger.settle(second, fakes.report())
-    assert await counted(ledger, deliveries) == 0
 
 
 async def test_a_run_on_a_board_is_not_there(ledger):
@@ -353,18 +351,6 @@ async def test_who_moves_without_being_judged_again_is_shown_too(ledger):
         ("a", 1, 0, False),
         ("b", 2, 1, True),
     ]
-
-
-async def test_hooks_are_told_of_what_changed_when_it_is_applied(ledger):
-    """Not of what stays as it was, and not of a preview."""
-    changed, same = await graded(ledger, scored(2.0)), await graded(ledger, WRONG)
-    await ledger.hooks.create("https://example.org/h")
-    rejudge_id = await ready(ledger)
-    assert await counted(ledger, deliveries) == 0
-    await ledger.rejudges.apply(rejudge_id)
-    told = await ledger.hooks.deliveries()
-    assert [(one.submission_id, one.event) for one in told] == [(changed.submission_id, "judgement.changed")]
-    assert len(await ledger.judgements(same.submission_id)) == 2
 
 
 async def test_pages_are_newest_first(ledger):

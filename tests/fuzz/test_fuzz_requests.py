@@ -54,8 +54,6 @@ METHODS: dict[str, type[Message]] = {
     "BanUser": api.BanUserRequest,
     "LiftBan": api.LiftBanRequest,
     "ListBans": api.ListBansRequest,
-    "CreateAnnouncement": api.CreateAnnouncementRequest,
-    "DeleteAnnouncement": api.DeleteAnnouncementRequest,
     "ListCompetitionActions": api.ListCompetitionActionsRequest,
 }
 CALL_S = 300.0  # bounds a hang only

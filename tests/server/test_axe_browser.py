@@ -33,7 +33,7 @@ async def sign_in(page, key):
 
 async def test_axe_finds_nothing_on_any_page(browser, tmp_path):
     """Whatever its impact; each finding has page, width, scheme, impact, rule and selector. The policy of the site stays as it is."""
-    async with filled_site(tmp_path, notice="The server restarts at noon.") as here, reader(browser) as page:
+    async with filled_site(tmp_path) as here, reader(browser) as page:
         found, seen = [], []
 
         async def look(name):

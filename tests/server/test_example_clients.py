@@ -1,27 +1,29 @@
 """The clients of examples/clients against a real server with a fake grade: what a site would start from."""
 
 import asyncio
-import json
 import os
 import shutil
 import subprocess
 import sys
-from datetime import UTC, datetime
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trustme
+from aiohttp import web
 
-from examples.clients.python import webhook
+from grader.api.client import GraderClient
 from grader.ledger import Ledger
 from grader.model import Scope
 from grader.server.running import serving
-from grader.webhooks.sender import signed
+from grader.v1 import submission_pb2
 from tests import fakes
+from tests.server.test_competing import toml
 
 ROOT = Path(__file__).parents[2]
 UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH", "ENOTCACHED")
 PYTHON, NODE = ROOT / "examples/clients/python/submit.py", ROOT / "examples/clients/node"
+FORWARDER = PYTHON.with_name("forward.py")
 
 
 async def output(*command, **environment):
@@ -126,17 +128,69 @@ async def test_the_node_client_with_tls_and_a_key(settings, files, node_client):
     assert code == 2 and "UNAUTHENTICATED" in error and key not in error
 
 
-def test_the_receiver_tells_ours_from_others():
-    """Signed with another secret, changed, replayed later, or without a signature: not genuine."""
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    body = json.dumps({"delivery_id": "d"}).encode()
-    headers = signed("whsec_a", "d", now, body)
-    at = now.timestamp()
-    assert webhook.genuine("whsec_a", headers, body, at) and webhook.genuine("whsec_a", headers, body, at + 299)
-    assert not webhook.genuine("whsec_b", headers, body, at)
-    assert not webhook.genuine("whsec_a", headers, body + b" ", at)
-    assert not webhook.genuine("whsec_a", headers, body, at + 400)
-    assert not webhook.genuine("whsec_a", {**headers, "X-Grader-Timestamp": str(int(at) + 1)}, body, at)
-    for name, value in (("X-Grader-Signature", ""), ("X-Grader-Timestamp", "²"), ("X-Grader-Timestamp", "9" * 99)):
-        assert not webhook.genuine("whsec_a", {**headers, name: value}, body, at)
-    assert not webhook.genuine("whsec_a", {}, body, at)
+async def test_the_forwarder_posts_each_finished_submission(server, files, tmp_path):
+    """Again until the URL accepts it, and not those that it accepted before a restart."""
+    statuses, bodies = [503], asyncio.Queue()
+
+    async def receive(request):
+        status = statuses.pop() if statuses else 204
+        bodies.put_nowait((status, await request.json()))
+        return web.Response(status=status)
+
+    async def submit(order):
+        async with GraderClient(server) as client:
+            source = submission_pb2.SourceFile(path="k.cu", content=fakes.source(order))
+            return await client.submit(submission_pb2.Submission(problem="problems/sum", sources=[source], tags=["site"]))
+
+    @asynccontextmanager
+    async def forwarder():
+        command = (sys.executable, FORWARDER, "site", url, tmp_path / "seen.json")
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "GRADER_SERVER": server}
+        process = await asyncio.create_subprocess_exec(*map(str, command), env=environment)
+        try:
+            yield
+        finally:
+            process.terminate()
+            await process.wait()
+
+    app = web.Application()
+    app.router.add_post("/", receive)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    first = await submit("accept")
+    async with asyncio.timeout(60):
+        async with forwarder():
+            posts = [await bodies.get(), await bodies.get()]
+            while not (tmp_path / "seen.json").exists():
+                await asyncio.sleep(0.05)
+        second = await submit("wrong")
+        async with forwarder():
+            posts.append(await bodies.get())
+    await runner.cleanup()
+    assert [(status, body["name"]) for status, body in posts] == [(503, first.name), (204, first.name), (204, second.name)]
+    assert [body["report"]["verdict"] for _, body in posts[1:]] == ["VERDICT_ACCEPTED", "VERDICT_WRONG_ANSWER"]
+    assert "secret33" not in str(posts)
+
+
+async def test_a_competition_is_filled_with_users_and_their_submissions(settings, files, place):
+    """A user each from a file of keys; what each submitted is on the board."""
+    (place / "competition.toml").write_text(toml("spring"))
+    kernels = files / "kernels" / "sum"
+    kernels.mkdir(parents=True)
+    for order in ("accept", "wrong"):
+        (kernels / f"{order}.cu").write_text(fakes.source(order))
+    async with Ledger.open(settings.ledger) as ledger:
+        keys = [(user, (await ledger.keys.create(user, frozenset({Scope.SUBMIT, Scope.READ})))[1]) for user in ("ann", "ben")]
+    (files / "keys.csv").write_text("user,key_id,key,note\n" + "".join(f"{user},id,{key},\n" for user, key in keys))
+    there = settings.model_copy(update={"listen": "127.0.0.1:0", "auth": "keys", "competitions": (place / "competition.toml",)})
+    async with serving(there, fakes.wiring()) as running:
+        script = ROOT / "examples" / "fill_competition.py"
+        code, out, error = await output(
+            sys.executable, script, "spring", files / "keys.csv", files / "kernels", GRADER_SERVER=running.address
+        )
+        assert (code, error) == (0, "") and len(out.splitlines()) == 4
+        async with GraderClient(running.address, key=keys[0][1]) as client:
+            board = await client.get_leaderboard("competitions/spring", problem="problems/sum")
+    assert sorted(entry.user for entry in board.entries) == ["ann", "ben"]

@@ -64,30 +64,18 @@ async def test_what_goes_to_the_provider_is_what_openid_connect_asks_for(open_si
 
 
 CHANGES = {
-    "no e-mail address": ({"email": None}, "may not use this server"),
     "an address that is not verified": ({"email_verified": False}, "may not use this server"),
-    "verified as a text": ({"email_verified": "true"}, "may not use this server"),
     "an address of another domain": ({"email": "ann@evil.example"}, "may not use this server"),
-    "a domain that ends like ours": ({"email": "ann@evilexample.org"}, "may not use this server"),
     "another issuer": ({"iss": "https://evil.example"}, "claim &#39;iss&#39; is missing or wrong"),
-    "no issuer": ({"iss": None}, "claim &#39;iss&#39; is missing or wrong"),
     "another audience": ({"aud": "another"}, "claim &#39;aud&#39; is missing or wrong"),
-    "another audience that asked": ({"aud": [CLIENT_ID, "another"], "azp": "another"}, "claim &#39;azp&#39; is missing or wrong"),
-    "two audiences and nobody that asked": ({"aud": [CLIENT_ID, "another"]}, "claim &#39;azp&#39; is missing or wrong"),
     "another nonce": ({"nonce": "another"}, "claim &#39;nonce&#39; is missing or wrong"),
-    "no nonce": ({"nonce": None}, "claim &#39;nonce&#39; is missing or wrong"),
     "expired": ({"exp": int(START.timestamp()) - 61}, "it has expired"),
-    "no expiry": ({"exp": None}, "claim &#39;exp&#39; is missing or wrong"),
-    "made tomorrow": ({"iat": int(START.timestamp()) + 86_400}, "claim &#39;iat&#39; is missing or wrong"),
-    "no subject": ({"sub": None}, "claim &#39;sub&#39; is missing or wrong"),
-    "an empty subject": ({"sub": ""}, "claim &#39;sub&#39; is missing or wrong"),
-    "a subject of two lines": ({"sub": "a\nb"}, "claim &#39;sub&#39; is missing or wrong"),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
 async def test_a_token_with_other_claims_signs_nobody_in(open_site, change):
-    """And the page says which is wrong."""
+    """And the page says which is wrong. tests/unit/test_id_tokens.py has every claim."""
     changed, expected = CHANGES[change]
     async with open_site() as (_, ann, provider):
         provider.claims |= changed

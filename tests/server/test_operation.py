@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 import aiohttp
 import grpc
 import pytest
-from aiohttp import web
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from grader import errors
@@ -122,35 +121,6 @@ async def test_what_a_server_does_is_in_its_metrics(operated, kernel, finished):
     assert sample(text, 'grader_queue_wait_seconds_count{mode="benchmark"}') == 1
     assert sample(text, 'grader_stage_seconds_count{stage="building"}') == 1
     assert sample(text, 'grader_lane_state{lane="cuda:0",state="free"}') == 1
-
-
-@pytest.mark.slow
-async def test_deliveries_to_webhooks_are_in_the_metrics(operated, settings, kernel, finished):
-    """One that waits is counted from the ledger; a try that failed, and one that arrived, by the server that made it."""
-    statuses = [500, 200]
-
-    async def take(_):
-        return web.Response(status=statuses.pop(0))
-
-    app = web.Application()
-    app.router.add_post("/hook", take)
-    async with operated(hooks_allow_private=True) as server:
-        runner = web.AppRunner(app)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        async with Ledger.open(settings.ledger) as ledger:
-            await ledger.hooks.create(f"http://127.0.0.1:{runner.addresses[0][1]}/hook")
-        names = ("waiting", *(f'total{{sent="{sent}"}}' for sent in ("delivered", "failed", "given_up")))
-
-        async def counted():
-            _, text = await server.read("/metrics")
-            return [sample(text, f"grader_hook_deliveries_{name}") for name in names]
-
-        assert await counted() == [0, 0, 0, 0]
-        await finished(server.client, await server.client.submit(kernel()))
-        await until(counted, [1, 0, 1, 0])
-        await until(counted, [0, 1, 1, 0])
-        await runner.cleanup()
 
 
 async def test_the_queue_and_open_watches_are_read_when_asked(operated, kernel):

@@ -200,38 +200,6 @@ async def test_a_ban_names_a_user_and_a_competition(organised):
     assert not (await root.list_competition_actions("competitions/one")).actions
 
 
-async def test_an_announcement_is_there_for_everybody_newest_first(organised):
-    """On the first page, on the competition's, and in the API; as text, whatever is in it."""
-    alice, root = await organised.client("alice"), await organised.client("root")
-    with pytest.raises(errors.PermissionDenied):
-        await alice.create_announcement("competitions/one", "mine")
-    first = await root.create_announcement("competitions/one", "Welcome")
-    hostile = '<script>alert("x")</script>\n<img src=x onerror=alert(1)>'
-    second = await root.create_announcement("competitions/one", hostile)
-    shown = (await alice.get_competition("competitions/one")).announcements
-    assert [one.name for one in shown] == [second.name, first.name] and shown[0].text == hostile and shown[1].HasField("create_time")
-    for user in ("", "alice"):
-        for path in ("/?fresh=1", "/competitions/one?fresh=1"):
-            _, text = await organised.page(path, user)
-            assert "<script>alert" not in text and "<img src=x" not in text and hostile in html.unescape(text)
-            assert text.index("&lt;script&gt;") < text.index("Welcome")
-    for wrong in ("", "x" * 2001, "\x1b[2J"):
-        with pytest.raises(errors.InvalidRequest, match="text"):
-            await root.create_announcement("competitions/one", wrong)
-    assert await root.delete_announcement(second.name) and not await root.delete_announcement(second.name)
-    with pytest.raises(errors.InvalidRequest, match="expected 'competitions/<id>/announcements/<id>'"):
-        await root.delete_announcement("announcements/1")
-    assert [one.text for one in (await alice.get_competition("competitions/one")).announcements] == ["Welcome"]
-
-
-async def test_a_list_has_the_newest_announcements_only(organised):
-    root = await organised.client("root")
-    for number in range(5):
-        await root.create_announcement("competitions/one", f"number {number}")
-    (listed,) = (await root.list_competitions()).competitions
-    assert len(listed.announcements) == 3 and len((await root.get_competition("competitions/one")).announcements) == 5
-
-
 async def test_a_team_is_one_user_with_several_keys(organised, kernel):
     """One row of the board, one quota, and submissions that all members see; a member's key is revoked alone."""
     organised.file.write_text(toml("one", more="hourly_limit = 2\n"))

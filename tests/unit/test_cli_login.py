@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -183,24 +182,3 @@ def test_the_key_alone_is_on_stdout(tmp_path, capsys):
     assert admin.main(["keys", "create", "bob", "--scopes", "admin", "--expires", "12h", "--json", "--state-dir", str(tmp_path)]) == 0
     made = json.loads(capsys.readouterr().out)
     assert (made["user"], made["scopes"], made["state"]) == ("bob", ["admin"], "valid") and made["key"].startswith("grader_")
-
-
-def test_register_makes_a_key_stores_it_and_makes_its_server_the_default(cli, tmp_path):
-    """Neither code nor key is printed. Who has a key there already keeps it."""
-    code, root = "a1b2c3d4e5f6a7b8c9d0", tmp_path / "served"
-    root.mkdir()
-    now = datetime.now(UTC)
-    times = f"start = {(now - timedelta(hours=1)).isoformat()}\nend = {(now + timedelta(hours=1)).isoformat()}\n"
-    text = f'name = "spring"\ntitle = "T"\nproblems = ["sum"]\ndevices = ["emulated"]\n{times}registration_code = "{code}"\n'
-    (root / "competition.toml").write_text(text)
-    with threaded_server(root, **certificates(root), competitions=(root / "competition.toml",)) as there:
-        words = ("--server", f"https://{there.address}", "--ca", there.ca)
-        wrong = cli("register", "ann", "--code", "0" * 20, *words)
-        assert wrong.exit_code == 2 and "this registration code is not known here" in wrong.output
-        done = cli("register", "ann", "--code", code, *words)
-        assert done.exit_code == 0 and "registered as ann for competitions/spring" in done.output
-        assert code not in done.output and "grader_" not in done.output
-        assert json.loads(cli("whoami", "--json").output)["user"] == "ann"
-        again = cli("register", "bob", "--code", code, *words)
-        assert again.exit_code == 2 and "is stored already" in again.output
-        assert "register NAME --code CODE" in cli("competitions", "show", "spring").output

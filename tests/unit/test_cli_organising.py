@@ -66,22 +66,6 @@ def test_bans_are_made_listed_and_lifted(at):
     assert run("competitions", "ban", "spring", "mallory", *at).exit_code == 2  # without a reason
 
 
-def test_announcements_are_shown_with_their_times_and_retracted(at):
-    """In `show` all, in `list` those of competitions that have not ended; control characters are not printed."""
-    made = run("competitions", "announce", "spring", "The end is an hour later", *at).stdout
-    name = made.split(":")[0]
-    assert f"Remove it with: grader-cli competitions retract {name}" in made
-    for command in (("show", "spring"), ("list",)):
-        assert "The end is an hour later" in run("competitions", *command, *at).stdout
-    refused = run("competitions", "announce", "spring", "\x1b[2J", *at)
-    assert refused.exit_code == 2 and "has a character that does not print" in refused.output
-    assert run("competitions", "retract", name, *at).stdout == f"{name}: removed\n"
-    assert "there is no such announcement" in run("competitions", "retract", name, *at).stdout
-    assert "The end" not in run("competitions", "show", "spring", *at).stdout
-    actions = run("competitions", "actions", "spring", *at).stdout
-    assert actions.index("announcement deleted") < actions.index("announced") and "The end is an hour later" in actions
-
-
 def test_reload_prints_what_has_changed(at, address):  # noqa: F811
     """Of a broken file the place and that nothing was changed."""
     file = address[0] / "competition.toml"

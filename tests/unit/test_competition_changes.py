@@ -10,7 +10,7 @@ from grader.model import Competition, Ranking, ScoreKind, TieRule, Visibility
 from grader.problems.competition_file import CompetitionFile
 from grader.rules import competition_changes
 from grader.rules.competition_changes import FIXED, UNSHOWN, ChangeKind, changes, check_fair
-from grader.rules.organising import checked_announcement, checked_reason
+from grader.rules.organising import checked_reason
 from sandbox.protocol import wire
 
 START = datetime(2026, 5, 1, tzinfo=UTC)
@@ -145,14 +145,3 @@ def test_a_reason_may_be_needed():
     assert checked_reason("  ", required=False) == "" and checked_reason(" copied ", required=True) == "copied"
     with pytest.raises(InvalidRequest, match="reason: is missing; say why"):
         checked_reason(" ", required=True)
-
-
-@pytest.mark.parametrize("text", ["", " \n ", "x" * 2001, "\x1b]0;title\x07", "a\u202eb", "a\u2028b"])
-def test_an_announcement_is_printable_lines(text):
-    with pytest.raises(InvalidRequest, match="text"):
-        checked_announcement(text)
-
-
-def test_an_announcement_keeps_its_lines_and_its_angle_brackets():
-    """Pages escape them."""
-    assert checked_announcement("<b>One</b>\r\n\nTwo\n") == "<b>One</b>\n\nTwo"

@@ -26,8 +26,6 @@ CASES = [
     (errors.UserBanned("c", "copied a kernel"), code_pb2.PERMISSION_DENIED, None),
     (errors.WithdrawalRefused("s", "it is in no competition"), code_pb2.FAILED_PRECONDITION, error_details_pb2.PreconditionFailure),
     (errors.ReloadRefused("a.toml:3: end: is wrong"), code_pb2.FAILED_PRECONDITION, None),
-    (errors.RegistrationRefused("the name is taken"), code_pb2.FAILED_PRECONDITION, None),
-    (errors.RegistrationsLimited(30, 12.0), code_pb2.RESOURCE_EXHAUSTED, error_details_pb2.RetryInfo),
     (errors.RejudgeNotFound("r"), code_pb2.NOT_FOUND, error_details_pb2.ResourceInfo),
     (errors.RejudgeNotReady("r", "running"), code_pb2.FAILED_PRECONDITION, error_details_pb2.PreconditionFailure),
     (errors.RejudgeOutdated("r", "s"), code_pb2.FAILED_PRECONDITION, error_details_pb2.PreconditionFailure),

@@ -9,7 +9,7 @@ import pytest
 
 from grader.model import DeviceDemand, Failure, Lease, QueueDepth, Submission, SubmissionState, WriteTotals
 from grader.observability.metrics import DEVICE_LIMIT, OTHER, REASON_LIMIT, Metrics
-from grader.observability.observer import BuilderNow, LaneNow, LaneState, Observer, Observers, Sent, Stopped, WarmNow
+from grader.observability.observer import BuilderNow, LaneNow, LaneState, Stopped, WarmNow
 from sandbox.protocol import wire
 from tests import fakes
 
@@ -54,17 +54,6 @@ def value(metrics, name, **labels):
 
 def stage_s(metrics, stage):
     return value(metrics, "grader_stage_seconds_sum", stage=stage)
-
-
-def test_what_webhooks_were_told_is_counted_through_all_observers(metrics):
-    """By what came of it; every end is there from the start, so that an alert sees the first one."""
-    assert [value(metrics, "grader_hook_deliveries_total", sent=sent) for sent in Sent] == [0, 0, 0]
-    for sent, count in zip(Sent, (3, 2, 1), strict=True):
-        for _ in range(count):
-            Observers([metrics, Observer()]).delivery_sent(sent)
-    metrics.set_hooks_waiting(7)
-    assert [value(metrics, "grader_hook_deliveries_total", sent=sent) for sent in Sent] == [3, 2, 1]
-    assert value(metrics, "grader_hook_deliveries_waiting") == 7
 
 
 def test_an_attempts_time_is_told_apart_by_stage(metrics, clock):

@@ -5,7 +5,7 @@ import pytest
 from grader.errors import ProblemInvalid
 from grader.formats import native
 from grader.server import serve
-from grader.server.commands import admin_hooks, backup, doctor
+from grader.server.commands import backup, doctor
 from tests import fakes
 
 
@@ -24,7 +24,6 @@ def test_a_problem_s_mistake_is_a_sentence(tmp_path):
         (lambda: serve.run({"fleet": "ray"}), "grader-server: --fleet: Ray runs in another process: start this server with --fleet remote"),
         (lambda: doctor.main(["--device", "tpu"]), "grader-server doctor: --device: 'tpu' is not a device"),
         (lambda: backup.main(["--database", "mysql://x", "copy"]), "grader-server: --database: is not a PostgreSQL URL"),
-        (lambda: admin_hooks.main(["list", "--database", "mysql://x"]), "grader-server admin hooks: --database: is not a PostgreSQL URL"),
     ],
 )
 def test_an_option_s_mistake_is_a_sentence(capsys, command, told):

@@ -25,7 +25,7 @@ def test_a_page_that_differs_is_found(tmp_path):
 
 def test_every_command_method_and_error_is_there():
     made = reference.pages()
-    for text in ("`grader-cli rejudge create`", "`grader-server admin hooks retry`", "`--web-address-limit N`", "[env var: GRADER_SERVER]"):
+    for text in ("`grader-cli rejudge create`", "`grader-server admin keys create`", "`--web-address-limit N`", "[env var: GRADER_SERVER]"):
         assert text in made["cli.md"]
     for text in (
         "#### WatchSubmission",

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from grader.api import messages
-from grader.api.resource_names import NAME_LIMIT_BYTES, PROBLEMS, parse, parse_announcement, parse_artifact
+from grader.api.resource_names import NAME_LIMIT_BYTES, PROBLEMS, parse, parse_artifact
 from grader.errors import InvalidRequest, ProblemNotFound
 from grader.fleet.v1 import fleet_pb2
 from grader.problems.store import Problems
@@ -156,7 +156,7 @@ def test_a_long_list_is_refused_without_a_walk() -> None:
 
 def test_a_name_has_a_limit_where_it_is_parsed() -> None:
     """Also of pages. The control is the longest name that may be."""
-    for call in (lambda name: parse(PROBLEMS, name), parse_artifact, parse_announcement):
+    for call in (lambda name: parse(PROBLEMS, name), parse_artifact):
         with pytest.raises(InvalidRequest) as refused:
             call("problems/" + "a" * 8_000_000)
         assert len(str(refused.value)) < 400

@@ -115,9 +115,6 @@ async def fill(here: FilledSite, entry_count: int, flags: Sequence[str]) -> None
     wrong = await here.enter(OWNER, reports.mismatched())
     actions, spring = here.ledger.competition_actions, here.competitions.get(COMPETITION)
     await actions.withdraw(older, spring, Caller(user=OWNER), "half of a warp reads what the other half has not written")
-    await actions.announce(
-        COMPETITION, "The board freezes an hour before the end.\nThe final runs the best again, on one device.", "organiser"
-    )
     profiled = await here.enter(OWNER, reports.profiled(), competition_id="")
     await here.enter("team-001", reports.accepted(1.4), problem_id=OTHER_PROBLEM)
     running = await here.submit(OWNER)

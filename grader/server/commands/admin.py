@@ -13,7 +13,6 @@ SUBJECTS = {
     "lanes": "lanes and workers: what each does, which get no work for now, and which are looked at again",
     "servers": "servers: which use this state directory or share this database",
     "workers": "workers of a fleet: which hosts may join, and their certificates",
-    "hooks": "webhooks: URLs that the server notifies of finished submissions",
 }
 MISUSED = 2
 

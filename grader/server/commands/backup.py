@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(
         prog="grader-server backup",
-        description="Copies the ledger to FILE, while a server runs: submissions with sources, verdicts, keys and what webhooks sign with. "
+        description="Copies the ledger to FILE, while a server runs: submissions with sources, verdicts and keys. "
         "Only its owner may read FILE. Of PostgreSQL it is what pg_dump makes, which has to be installed.",
     )
     made.add_argument("file", type=Path, metavar="FILE", help="where to")

@@ -1,1 +1,0 @@
-"""Sends what the ledger's outbox holds to addresses that others named: to public ones only, signed and retried. It never reads a source."""
