@@ -1,4 +1,4 @@
-"""What the server remembers: problems, submissions, events.  The database is the queue; nothing is kept anywhere else.
+"""The server's memory: problems, submissions, events.  The database is the queue; nothing is kept anywhere else.
 
 Every write is one transaction, on disk when the call returns. Writes of an attempt are fenced: they happen only while that
 attempt's worker holds the lease, so a verdict is recorded once.

@@ -43,18 +43,18 @@ class ArtifactRecords:
         due = sa.select(*key).where(artifacts.c.create_time < before).order_by(artifacts.c.create_time).limit(BATCH)
 
         def work(connection: sa.Connection) -> int:
-            found = [tuple(row) for row in connection.execute(due)]
-            if found:
-                connection.execute(sa.delete(artifacts).where(sa.tuple_(*key).in_(found)))
-            return len(found)
+            rows = [tuple(row) for row in connection.execute(due)]
+            if rows:
+                connection.execute(sa.delete(artifacts).where(sa.tuple_(*key).in_(rows)))
+            return len(rows)
 
         return await self._database.write(work)
 
     async def unknown(self, digests: Sequence[str]) -> set[str]:
         """Those of the digests that no file has, at most BATCH of them."""
         query = sa.select(artifacts.c.digest).where(artifacts.c.digest.in_(digests))
-        known = await self._database.read(lambda connection: set(connection.scalars(query)))
-        return set(digests) - known
+        recorded = await self._database.read(lambda connection: set(connection.scalars(query)))
+        return set(digests) - recorded
 
 
 def insert(connection: sa.Connection, now: datetime, number: int, attempt: int, facts: Iterable[wire.Fact]) -> None:

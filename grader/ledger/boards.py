@@ -1,4 +1,4 @@
-"""What boards are made from: the submissions to a competition that may count, and what their reports say of GPUs.  Reads only."""
+"""Sources of boards: the submissions to a competition that may count, and what their reports say of GPUs.  Reads only."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ class Boards:
     async def languages(self, submission_ids: Sequence[str]) -> dict[str, str]:
         """The language of each of these submissions: of the entries of a page, for it is not in the index that boards are made from."""
         columns = (submissions.c.submission_id, submissions.c.language)
-        query = sa.select(*columns).where(submissions.c.submission_id.in_([one for one in submission_ids if one]))
+        query = sa.select(*columns).where(
+            submissions.c.submission_id.in_([submission_id for submission_id in submission_ids if submission_id])
+        )
         return await self._database.read(lambda connection: {row.submission_id: row.language for row in connection.execute(query)})
 
     async def device_differences(self, competition: Competition, board: Board) -> tuple[DeviceDifference, ...]:
@@ -57,7 +59,7 @@ class Boards:
         return device_differences(found.values())
 
     def _keep(self, found: Mapping[Judged, BaselineMedians]) -> None:
-        """What was asked for last stays longest."""
+        """Return what was asked for last stays longest."""
         for key, times in found.items():
             self._times.pop(key, None)
             self._times[key] = times
@@ -138,7 +140,7 @@ def _baseline_medians(report: str | None, problem_digest: str, baseline: str) ->
 def _counted(
     competition: Competition, problem_id: str, before: datetime | None, judged: sa.Table = submissions
 ) -> tuple[sa.ColumnElement[bool], ...]:
-    """What a submission has to be to count."""
+    """Return what a submission has to be to count."""
     end = competition.end_time if before is None else min(before, competition.end_time)
     banned = sa.select(bans.c.user_name).where(bans.c.competition_id == competition.competition_id)
     return (

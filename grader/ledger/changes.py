@@ -28,9 +28,9 @@ class ManyChanges:
             self._changed[submission_id] = None
             self.news.set()
 
-    def hear_new(self, new: NewSubmission | None) -> None:
+    def hear_new(self, new_submission: NewSubmission | None) -> None:
         """There is a new submission; None: on another server."""
-        if self._tag and (new is None or (new.user == self._user and self._tag in new.tags)):
+        if self._tag and (new_submission is None or (new_submission.user == self._user and self._tag in new_submission.tags)):
             self.maybe_new = True
             self.news.set()
 
@@ -46,11 +46,11 @@ class ManyChanges:
         self._changed.update(dict.fromkeys(submission_ids))
 
     def take(self, limit: int) -> list[str]:
-        """What changed, to be looked at now."""
-        taken = list(itertools.islice(self._changed, limit))
-        for submission_id in taken:
+        """Return what changed, to be looked at now."""
+        numbers = list(itertools.islice(self._changed, limit))
+        for submission_id in numbers:
             del self._changed[submission_id]
-        return taken
+        return numbers
 
     def finish(self, submission_id: str) -> None:
         """Nothing can happen to it any more."""
@@ -59,12 +59,12 @@ class ManyChanges:
 
     @property
     def pending(self) -> bool:
-        """Whether there is something to look at."""
+        """Return whether there is something to look at."""
         return bool(self._changed) or self.maybe_new
 
 
 class Changes:
-    """Who waits for which submission, and who listens to other servers. Used on one event loop only."""
+    """Waiters for submissions, and listeners to other servers. Used on one event loop only."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
@@ -85,7 +85,7 @@ class Changes:
 
     @contextmanager
     def of_many(self, user: str, tag: str) -> Iterator[ManyChanges]:
-        """What changes of many submissions: not that facts were appended to one."""
+        """Yield what changes of many submissions: not that facts were appended to one."""
         many = ManyChanges(user, tag)
         self._many.add(many)
         try:
@@ -109,10 +109,10 @@ class Changes:
         for many in self._many if moved else ():
             many.hear(submission_id)
 
-    def made(self, new: NewSubmission) -> None:
+    def made(self, new_submission: NewSubmission) -> None:
         """Tell of a new submission."""
         for many in self._many:
-            many.hear_new(new)
+            many.hear_new(new_submission)
 
     def hear(self, news: News) -> None:
         """Pass on what another server did."""

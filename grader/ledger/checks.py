@@ -1,4 +1,4 @@
-"""Whether a ledger is whole: its tables, and what the code promises of what is in them.  Reads only, one state of the database."""
+"""Checks that a ledger is whole: its tables, and the invariants of their rows.  Reads only, one state of the database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Ask = Callable[[sa.Connection], Iterable[str]]  # what is wrong, if anything
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerCheck:
-    """One thing that was looked at. detail: what is wrong, or how much was looked at."""
+    """Result of a check. detail: what is wrong, or how much was looked at."""
 
     name: str
     ok: bool
@@ -29,19 +29,19 @@ class LedgerCheck:
 
 
 def schema(connection: sa.Connection) -> LedgerCheck:
-    """Whether the tables are those of this program; without that nothing else can be asked."""
-    found = migrate.current(connection)
-    detail = {migrate.HEAD: f"version {found}", None: "there is no ledger here"}.get(
-        found, f"version {found}, and this program has {migrate.HEAD}: start its server once, which upgrades, or take a newer program"
+    """Return whether the tables are those of this program; without that nothing else can be asked."""
+    version = migrate.current(connection)
+    detail = {migrate.HEAD: f"version {version}", None: "there is no ledger here"}.get(
+        version, f"version {version}, and this program has {migrate.HEAD}: start its server once, which upgrades, or take a newer program"
     )
-    return LedgerCheck(name="schema", ok=found == migrate.HEAD, detail=detail)
+    return LedgerCheck(name="schema", ok=version == migrate.HEAD, detail=detail)
 
 
 def contents(connection: sa.Connection) -> list[LedgerCheck]:
     """Everything else, one after the other."""
-    asked = _SQLITE if connection.dialect.name == "sqlite" else _POSTGRESQL
+    queries = _SQLITE if connection.dialect.name == "sqlite" else _POSTGRESQL
     return [
-        *(_looked(connection, name, "nothing wrong", ask) for name, ask in asked.items()),
+        *(_looked(connection, name, "nothing wrong", ask) for name, ask in queries.items()),
         *(_looked(connection, name, claim, partial(_broken, broken)) for name, claim, broken in _INVARIANTS),
     ]
 
@@ -83,9 +83,9 @@ def _postgresql_integrity(connection: sa.Connection) -> Iterable[str]:
 def _postgresql_foreign_keys(connection: sa.Connection) -> Iterable[str]:
     """Those that are declared are kept by the database; here, that each is there and was not switched off."""
     keys = "SELECT conname FROM pg_constraint WHERE contype = 'f' AND convalidated AND connamespace = current_schema()::regnamespace"
-    kept = set(connection.exec_driver_sql(keys).scalars())
+    keys_of_tables = set(connection.exec_driver_sql(keys).scalars())
     expected = {str(key.name) for table in metadata.sorted_tables for key in table.foreign_key_constraints}
-    return (f"{name} is not enforced" for name in sorted(expected - kept))
+    return (f"{name} is not enforced" for name in sorted(expected - keys_of_tables))
 
 
 _SQLITE: dict[str, Ask] = {"integrity": _sqlite_integrity, "foreign_keys": _sqlite_foreign_keys}

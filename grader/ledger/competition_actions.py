@@ -1,4 +1,4 @@
-"""What is done while a competition runs: withdrawals and bans. Each is one transaction with its record, which stays."""
+"""Actions while a competition runs: withdrawals and bans. Each is one transaction with its record, which stays."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class CompetitionActions:
         return await self._database.write(lift)
 
     async def bans(self, competition_id: str) -> list[Ban]:
-        """Who is banned from a competition, by name."""
+        """Return who is banned from a competition, by name."""
         return await self._database.read(lambda connection: every_ban(connection, competition_id))
 
     async def record_reload(self, user: str, differences: Mapping[str, str]) -> None:
@@ -69,7 +69,7 @@ class CompetitionActions:
         await self._database.write(write)
 
     async def page(self, competition_id: str, *, size: int, before: int | None = None) -> tuple[list[CompetitionAction], int | None]:
-        """What was done in a competition, newest first; and `before` of the next page."""
+        """Return what was done in a competition, newest first; and `before` of the next page."""
         return await self._database.read(lambda connection: actions(connection, competition_id, size, before))
 
 
@@ -77,22 +77,22 @@ def withdraw(
     connection: sa.Connection, now: datetime, submission_id: str, competition: Competition | None, caller: Caller, reason: str
 ) -> Submission:
     """See `CompetitionActions.withdraw`."""
-    found = _submission(connection, submission_id)
-    check_withdrawal(caller, found, competition, now)
-    before = found.withdrawal
+    submission = _submission(connection, submission_id)
+    check_withdrawal(caller, submission, competition, now)
+    before = submission.withdrawal
     if before is not None and (not caller.admin or (before.user, before.reason) == (caller.user, reason)):
-        return found
+        return submission
     values = {"withdraw_time": now, "withdraw_user": caller.user, "withdraw_reason": reason}
-    return _changed(connection, now, found, ActionKind.WITHDRAWN, caller.user, reason, values)
+    return _changed(connection, now, submission, ActionKind.WITHDRAWN, caller.user, reason, values)
 
 
 def restore(connection: sa.Connection, now: datetime, submission_id: str, user: str, reason: str) -> Submission:
     """See `CompetitionActions.restore`."""
-    found = _submission(connection, submission_id)
-    if found.withdrawal is None:
-        return found
+    submission = _submission(connection, submission_id)
+    if submission.withdrawal is None:
+        return submission
     values = dict.fromkeys(("withdraw_time", "withdraw_user", "withdraw_reason"))
-    return _changed(connection, now, found, ActionKind.RESTORED, user, reason, values)
+    return _changed(connection, now, submission, ActionKind.RESTORED, user, reason, values)
 
 
 def ban(connection: sa.Connection, now: datetime, competition_id: str, user: str, administrator: str, reason: str) -> Ban:
@@ -106,7 +106,7 @@ def ban(connection: sa.Connection, now: datetime, competition_id: str, user: str
         else:
             connection.execute(sa.update(bans).where(*this).values(values))
         _record(connection, now, competition_id, ActionKind.BANNED, administrator, user, reason)
-    return next(one for one in every_ban(connection, competition_id) if one.user == user)
+    return next(entry for entry in every_ban(connection, competition_id) if entry.user == user)
 
 
 def every_ban(connection: sa.Connection, competition_id: str) -> list[Ban]:
@@ -141,7 +141,7 @@ def actions(connection: sa.Connection, competition_id: str, size: int, before: i
     if before is not None:
         query = query.where(this.sequence < min(before, _LARGEST))
     rows = connection.execute(query).all()
-    found = [
+    logged = [
         CompetitionAction(
             competition_id=row.competition_id,
             kind=ActionKind(row.action),
@@ -152,29 +152,29 @@ def actions(connection: sa.Connection, competition_id: str, size: int, before: i
         )
         for row in rows[:size]
     ]
-    return found, rows[size - 1].sequence if len(rows) > size else None
+    return logged, rows[size - 1].sequence if len(rows) > size else None
 
 
 def _submission(connection: sa.Connection, submission_id: str) -> Submission:
     """A submission of a user, which stays so until the transaction ends; what a rejudge runs is on no board."""
-    found = transactions.get(connection, submission_id, lock=True)
-    if found.rejudge_id:
+    submission = transactions.get(connection, submission_id, lock=True)
+    if submission.rejudge_id:
         raise SubmissionNotFound(submission_id)
-    return found
+    return submission
 
 
 def _changed(
     connection: sa.Connection,
     now: datetime,
-    found: Submission,
+    submission: Submission,
     kind: ActionKind,
     user: str,
     reason: str,
     values: Mapping[str, object],
 ) -> Submission:
-    changing = sa.update(submissions).where(submissions.c.submission_id == found.submission_id).values(values).returning(submissions)
+    changing = sa.update(submissions).where(submissions.c.submission_id == submission.submission_id).values(values).returning(submissions)
     row = connection.execute(changing).one()
-    _record(connection, now, found.new.competition_id, kind, user, found.submission_id, reason)
+    _record(connection, now, submission.new.competition_id, kind, user, submission.submission_id, reason)
     return records.submission(row)
 
 

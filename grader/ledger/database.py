@@ -1,4 +1,4 @@
-"""What the ledger asks of a database, and which one an address means."""
+"""The interface of a database to the ledger, and the choice of a database by its address."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Database(Protocol):
 
     @property
     def written(self) -> WriteTotals:
-        """What `write` has done so far, for this server."""
+        """Return what `write` has done so far, for this server."""
 
     def now(self) -> datetime:
         """The time, by a clock that all servers on this database share."""

@@ -1,4 +1,4 @@
-"""One thread that writes.  Transactions that wait at the same time reach the disk by one commit; each still succeeds or fails by itself.
+"""A thread that writes.  Transactions that wait at the same time reach the disk by one commit; each still succeeds or fails by itself.
 
 Work may be run more than once, and is on disk once. A commit waits for the disk, some milliseconds; what a
 transaction does takes a tenth of that (docs/decisions/0004).
@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from grader.model import WriteTotals
 
-MOST_TOGETHER = 64
+MAX_BATCH_SIZE = 64
 
 T = TypeVar("T")
 Work = Callable[[sa.Connection], Any]
@@ -57,7 +57,7 @@ class GroupCommit:
     def _run(self) -> None:
         while (first := self._waiting.get()) is not None:
             batch, last = [first], False
-            while len(batch) < MOST_TOGETHER and not self._waiting.empty():
+            while len(batch) < MAX_BATCH_SIZE and not self._waiting.empty():
                 following = self._waiting.get()
                 if following is None:
                     last = True
@@ -75,10 +75,10 @@ class GroupCommit:
 
     def _commit(self, batch: list[tuple[Work, asyncio.Future[Any]]]) -> None:
         """All in one transaction. Where one of them raises, all are run again, each in a savepoint: those take as long as the work."""
-        found: defaultdict[asyncio.AbstractEventLoop, list[Answer]] = defaultdict(list)
+        by_loop: defaultdict[asyncio.AbstractEventLoop, list[Answer]] = defaultdict(list)
         for answer in self._together(batch) or self._each(batch):
-            found[answer[0].get_loop()].append(answer)
-        for loop, answers in found.items():
+            by_loop[answer[0].get_loop()].append(answer)
+        for loop, answers in by_loop.items():
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(_tell, answers)  # together: waking a loop takes longer than telling one more
 

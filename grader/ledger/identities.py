@@ -45,8 +45,8 @@ class Identities:
         """The user of this subject. At the first time one is made, with the first of the names that nobody has; note: of its key."""
 
         def work(connection: sa.Connection) -> Caller:
-            found = _of_subject(connection, issuer, subject)
-            if found is None:
+            identity = _of_subject(connection, issuer, subject)
+            if identity is None:
                 free = [name for name in names if not key_rows.taken(connection, name)]
                 if not free:
                     raise ValueError(f"every name for this user is taken, up to {names[-1]!r}")
@@ -56,8 +56,8 @@ class Identities:
                 row = {"issuer": issuer, "subject": subject, "user_name": user, "session_key_id": key.key_id, "create_time": self._now()}
                 connection.execute(sa.insert(identities).values(row))
                 return Caller(user=user, scopes=key.scopes, key_id=key.key_id)
-            key = key_rows.read(connection, found.session_key_id)
-            return Caller(user=found.user, scopes=key.scopes, key_id=key.key_id, expire_time=key.expire_time)
+            key = key_rows.read(connection, identity.session_key_id)
+            return Caller(user=identity.user, scopes=key.scopes, key_id=key.key_id, expire_time=key.expire_time)
 
         return await self._database.write(work)
 
@@ -69,15 +69,15 @@ class Identities:
         """Make the user's API key, in place of the one before, and return its text. Unauthenticated once the session key is revoked."""
 
         def work(connection: sa.Connection) -> str:
-            found, now = _of_session_key(connection, session_key_id), self._now()
-            if found is None or not (session_key := key_rows.read(connection, session_key_id)).valid(now):
+            identity, now = _of_session_key(connection, session_key_id), self._now()
+            if identity is None or not (session_key := key_rows.read(connection, session_key_id)).valid(now):
                 raise Unauthenticated("this key was revoked")
-            if found.api_key is not None:
-                key_rows.revoke(connection, now, found.api_key.key_id)
-            made, text = new(found.user, session_key.scopes, now, expire_time=expire_time, note=API_KEY_NOTE)
-            key_rows.insert(connection, made)
+            if identity.api_key is not None:
+                key_rows.revoke(connection, now, identity.api_key.key_id)
+            api_key, text = new(identity.user, session_key.scopes, now, expire_time=expire_time, note=API_KEY_NOTE)
+            key_rows.insert(connection, api_key)
             this = identities.c.session_key_id == session_key_id
-            connection.execute(sa.update(identities).where(this).values(api_key_id=made.key_id))
+            connection.execute(sa.update(identities).where(this).values(api_key_id=api_key.key_id))
             return text
 
         return await self._database.write(work)

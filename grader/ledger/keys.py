@@ -26,11 +26,11 @@ class Keys:
         await self._database.write(lambda connection: insert(connection, key))
         return key, text
 
-    async def add(self, made: Sequence[Key]) -> None:
-        """Take keys that were made with `grader.rules.keys.new`: all of them or none."""
+    async def add(self, new_keys: Sequence[Key]) -> None:
+        """Take keys that were new_keys with `grader.rules.keys.new`: all of them or none."""
 
         def write(connection: sa.Connection) -> None:
-            for key in made:
+            for key in new_keys:
                 insert(connection, key)
 
         await self._database.write(write)
@@ -61,7 +61,7 @@ def insert(connection: sa.Connection, key: Key) -> None:
 
 
 def taken(connection: sa.Connection, user: str) -> bool:
-    """Whether this name was ever used, by a key, a submission or a ban: what is kept under it would be shown to a new user of the name."""
+    """Return whether a key, a submission or a ban ever used this name: a new user of the name would see their data."""
     return bool(connection.scalar(sa.select(sa.or_(*(sa.exists().where(used.c.user_name == user) for used in (keys, submissions, bans))))))
 
 
@@ -78,8 +78,8 @@ def read(connection: sa.Connection, key_id: str) -> Key:
 def revoke(connection: sa.Connection, now: datetime, key_id: str) -> Key | None:
     """The first time counts. With the key of a user's sessions goes the key that the user made in one."""
     this = keys.c.key_id == key_id
-    own = sa.select(identities.c.api_key_id).where(identities.c.session_key_id == key_id)
-    connection.execute(sa.update(keys).where(this | keys.c.key_id.in_(own), keys.c.revoke_time.is_(None)).values(revoke_time=now))
+    owner_key = sa.select(identities.c.api_key_id).where(identities.c.session_key_id == key_id)
+    connection.execute(sa.update(keys).where(this | keys.c.key_id.in_(owner_key), keys.c.revoke_time.is_(None)).values(revoke_time=now))
     row = connection.execute(sa.select(keys).where(this)).one_or_none()
     return None if row is None else _key(row)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from grader.errors import NotWaiting
-from grader.ledger import queue, quota_check, tags, transactions
+from grader.ledger import queue, quota_check, statements, transactions
 from grader.ledger.artifact_records import ArtifactRecords
 from grader.ledger.boards import Boards
 from grader.ledger.changes import Changes
@@ -20,8 +20,7 @@ from grader.ledger.competition_actions import CompetitionActions
 from grader.ledger.database import Database, open_database
 from grader.ledger.identities import Identities
 from grader.ledger.keys import Keys
-from grader.ledger.queue import QueueEntry
-from grader.ledger.queue_depth import depths, device_demands
+from grader.ledger.queue import QueueEntry, depths, device_demands
 from grader.ledger.rejudges import Rejudges
 from grader.ledger.retention import Retention
 from grader.ledger.submission_filter import ALL_SUBMISSIONS, SubmissionFilter
@@ -86,7 +85,7 @@ class Ledger:
 
     @property
     def written(self) -> WriteTotals:
-        """What this server's writer has done so far."""
+        """Return what this server's writer has done so far."""
         return self._database.written
 
     async def prove(self) -> None:
@@ -96,7 +95,7 @@ class Ledger:
 
     async def submit(
         self,
-        new: NewSubmission,
+        new_submission: NewSubmission,
         problem: Problem,
         *,
         request_id: str = "",
@@ -106,17 +105,17 @@ class Ledger:
     ) -> Submission:
         """Take a submission into the queue, on these terms. A request id that came before gives the submission that it made. allow_cached:
         if this user has submitted the same before (`reuse.py`), it has ended with that result when this returns."""
-        made = secrets.token_hex(8)
+        submission_id = secrets.token_hex(8)
         submitted = await self._database.write(
             lambda connection: transactions.submit(
-                connection, self._now(), made, new, problem, request_id, queue_limit, terms, allow_cached
+                connection, self._now(), submission_id, new_submission, problem, request_id, queue_limit, terms, allow_cached
             )
         )
-        self.changes.made(new)
+        self.changes.made(new_submission)
         return submitted
 
     async def get(self, submission_id: str) -> Submission:
-        """One submission, with sources and report; SubmissionNotFound."""
+        """Return a submission, with sources and report; SubmissionNotFound."""
         return await self._database.read(lambda connection: transactions.get(connection, submission_id))
 
     async def judgements(self, submission_id: str) -> list[Judgement]:
@@ -134,10 +133,12 @@ class Ledger:
         before: int | None = None,
         problem_id: str = "",
         states: Sequence[SubmissionState] = (),
-        which: SubmissionFilter = ALL_SUBMISSIONS,
+        submission_filter: SubmissionFilter = ALL_SUBMISSIONS,
     ) -> tuple[list[Submission], int | None]:
         """Submissions, newest first, without sources and with the head of the report; and `before` of the next page."""
-        return await self._database.read(lambda connection: transactions.page(connection, size, before, problem_id, states, which))
+        return await self._database.read(
+            lambda connection: transactions.page(connection, size, before, problem_id, states, submission_filter)
+        )
 
     async def events(self, submission_id: str, *, after: int = 0, limit: int = 256) -> list[Event]:
         """Events after a sequence, in order."""
@@ -145,15 +146,15 @@ class Ledger:
 
     async def tagged(self, user: str, tag: str, *, after_number: int, limit: int) -> list[tuple[int, str]]:
         """Numbers and ids of this user's submissions with this tag, oldest first: those that follow a number; after 0, the newest."""
-        return await self._database.read(lambda connection: tags.tagged(connection, user, tag, after_number, limit))
+        return await self._database.read(lambda connection: statements.tagged(connection, user, tag, after_number, limit))
 
     async def heads(self, submission_ids: Sequence[str]) -> list[Submission]:
         """These submissions as they are now, oldest first, as in lists; those that are not there are left out."""
-        return await self._database.read(lambda connection: tags.heads(connection, submission_ids))
+        return await self._database.read(lambda connection: statements.heads(connection, submission_ids))
 
     async def with_reports(self, submission_ids: Sequence[str]) -> list[Submission]:
         """The same with whole reports."""
-        return await self._database.read(lambda connection: tags.with_reports(connection, submission_ids))
+        return await self._database.read(lambda connection: statements.with_reports(connection, submission_ids))
 
     async def quota_uses(self, user: str, quotas: Sequence[Quota]) -> list[QuotaUse]:
         """How many of each of these quotas a user has used."""
@@ -172,11 +173,11 @@ class Ledger:
         return await self._database.read(device_demands)
 
     async def queue(self) -> queue.Snapshot:
-        """Who waits, in order, what runs, and what was graded recently."""
+        """Return who waits, in order, what runs, and what was graded recently."""
         return await self._database.read(lambda connection: queue.snapshot(connection, self._now().timestamp()))
 
     async def queue_entries(self) -> list[QueueEntry]:
-        """What runs, and what waits in the order in which it is taken up, for administrators."""
+        """Return what runs, and what waits in the order in which it is taken up, for administrators."""
         return await self._database.read(queue.entries)
 
     async def take_first(self, submission_id: str) -> None:
@@ -200,7 +201,7 @@ class Ledger:
         return leased[0] if leased else None
 
     async def lease_some(
-        self, worker_id: str, most: int, *, ttl_s: float, device_kinds: Sequence[str] = (), known_kinds: Sequence[str] | None = None
+        self, worker_id: str, limit: int, *, ttl_s: float, device_kinds: Sequence[str] = (), known_kinds: Sequence[str] | None = None
     ) -> list[Lease]:
         """Take the next ones in their order, each as `lease` would. known_kinds: see `queue.choices_to_lease`."""
         now = self._now()
@@ -208,14 +209,14 @@ class Ledger:
 
         def take(connection: sa.Connection) -> list[Lease]:
             counts = queue.choices_to_lease(connection, device_kinds, known_kinds)
-            choices, count = tuple(counts), min(most, sum(counts.values()))  # to look for one more takes as long as to take one
+            choices, count = tuple(counts), min(limit, sum(counts.values()))  # to look for one more takes as long as to take one
             leased = (transactions.lease(connection, now, worker_id, expire_time, choices) for _ in range(count))
-            return list(itertools.takewhile(lambda one: one is not None, leased))  # type: ignore[arg-type]
+            return list(itertools.takewhile(lambda leased_one: leased_one is not None, leased))  # type: ignore[arg-type]
 
-        taken = await self._database.write(take)
-        for one in taken:
-            self.changes.notify(one.submission.submission_id)
-        return taken
+        leases = await self._database.write(take)
+        for leased_one in leases:
+            self.changes.notify(leased_one.submission.submission_id)
+        return leases
 
     async def heartbeat(self, lease: Lease, *, ttl_s: float) -> bool:
         """Keep the lease; says whether to cancel. LeaseLost like all that follow, once another attempt may have begun."""
@@ -253,6 +254,6 @@ class Ledger:
         ended = await self._database.write_rows(
             lambda connection: transactions.reclaim(connection, self._now(), expired_only, _LOST, worker_prefix)
         )
-        for one in ended:
-            self.changes.notify(one.submission_id)
+        for submission in ended:
+            self.changes.notify(submission.submission_id)
         return ended

@@ -32,14 +32,14 @@ def migrate(connection: sa.Connection) -> None:
 
     LedgerNewer where it is none of our versions; LedgerInUse where servers of an older version use the tables.
     """
-    found = current(connection)
-    if found == HEAD:
+    version = current(connection)
+    if version == HEAD:
         return
     config = configuration(connection)
-    if found is not None and found not in {one.revision for one in ScriptDirectory.from_config(config).walk_revisions()}:
-        raise LedgerNewer(found, HEAD)
-    if found is not None and (servers := connected_servers(connection)):
-        raise LedgerInUse(found, HEAD, [one.shown for one in servers])
+    if version is not None and version not in {revision.revision for revision in ScriptDirectory.from_config(config).walk_revisions()}:
+        raise LedgerNewer(version, HEAD)
+    if version is not None and (servers := connected_servers(connection)):
+        raise LedgerInUse(version, HEAD, [server.shown for server in servers])
     command.upgrade(config, "head")
 
 

@@ -1,4 +1,4 @@
-"""What servers on one database tell each other: PostgreSQL's NOTIFY, sent by the transaction that makes the news, when it commits."""
+"""Notifications between servers on one database: PostgreSQL's NOTIFY, sent by the transaction that makes the news, when it commits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ORIGIN = "grader_origin"  # in a connection's info: which server it is of
 
 
 class NewsKind(StrEnum):
-    """What happened."""
+    """Event that a notification is about."""
 
     CHANGED = "changed"  # there is a new event
     QUEUED = "queued"  # there is something to lease
@@ -36,7 +36,7 @@ def tell(connection: sa.Connection, kind: NewsKind, submission_id: str) -> None:
 
 
 def heard(payload: str, own_origin: str) -> News | None:
-    """What a payload says; None where it is this server's own, or says nothing to us."""
+    """Return what a payload says; None where it is this server's own, or says nothing to us."""
     origin, _, rest = payload.partition(" ")
     kind, _, submission_id = rest.partition(" ")
     if origin == own_origin or kind not in set(NewsKind):

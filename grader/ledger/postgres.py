@@ -25,13 +25,62 @@ from sqlalchemy.exc import DBAPIError, PendingRollbackError
 
 from grader.errors import LedgerBusy, LedgerUnreachable, SettingsInvalid
 from grader.ledger.group_commit import GroupCommit
-from grader.ledger.listening import Listener, first_line
 from grader.ledger.migrate import migrate
-from grader.ledger.news import ORIGIN, News
+from grader.ledger.news import CHANNEL, ORIGIN, News, NewsKind, heard
 from grader.ledger.records import plain
 from grader.model import WriteTotals
 
+# Hears what other servers write: one connection, opened again whenever it is lost.  Nothing depends on it but how soon: all poll too.
+
 log = structlog.get_logger()
+
+RETRY_S = 1.0
+MEASURE_S = 60.0  # how often the clocks are compared, which also finds a connection that died quietly
+ANSWER_S = 10.0
+
+
+class Listener:
+    """Calls hear with the news of others, and measured with how much the database's clock is ahead of ours."""
+
+    def __init__(self, conninfo: str, origin: str, hear: Callable[[News], None], measured: Callable[[timedelta], None]) -> None:
+        self._conninfo, self._origin = conninfo, origin
+        self._hear, self._measured = hear, measured
+        self.listening = asyncio.Event()
+
+    async def run(self) -> None:
+        """Listen until cancelled."""
+        while True:
+            try:
+                await self._listen()
+            except (psycopg.Error, TimeoutError) as error:
+                log.warning("listening_failed", detail=first_line(error))
+            self.listening.clear()
+            await asyncio.sleep(RETRY_S)
+
+    async def _listen(self) -> None:
+        async with await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True) as connection:
+            await connection.execute(f"LISTEN {CHANNEL}")
+            self.listening.set()
+            self._hear(News(kind=NewsKind.MISSED))  # from now on nothing is missed; before, nobody knows
+            while True:
+                await self._measure(connection)
+                async for sentence in connection.notifies(timeout=MEASURE_S):
+                    if (news := heard(sentence.payload, self._origin)) is not None:
+                        self._hear(news)
+
+    async def _measure(self, connection: psycopg.AsyncConnection[tuple[datetime]]) -> None:
+        before = datetime.now(UTC)
+        async with asyncio.timeout(ANSWER_S):
+            row = await (await connection.execute("SELECT clock_timestamp()")).fetchone()
+        after = datetime.now(UTC)
+        if row is not None:
+            self._measured(row[0] - (before + (after - before) / 2))
+
+
+def first_line(error: BaseException) -> str:
+    """Return what a driver says, without its hints."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
 
 ROW_WRITER_COUNT, READER_COUNT = 4, 4  # and one that writes alone, and one that listens: ten connections a server
 PATIENCE_S = 5.0  # how long a call waits for a database that does not answer, so that its restart goes unnoticed
@@ -66,7 +115,7 @@ class _TextDumper(StrDumperUnknown):
 
 
 def connection_words(url: str) -> dict[str, Any]:
-    """What a URL says, as libpq reads it."""
+    """Return what a URL says, as libpq reads it."""
     try:
         return dict(conninfo_to_dict(url))
     except psycopg.ProgrammingError:  # it may quote the URL, password and all
@@ -93,26 +142,26 @@ def engine(url: str, origin: str = "", pool_size: int = 5) -> sa.Engine:
         connection.autocommit = False
         return connection
 
-    made = sa.create_engine(
+    database_engine = sa.create_engine(
         "postgresql+psycopg://", creator=connect, pool_size=pool_size, max_overflow=0, pool_pre_ping=True, hide_parameters=True
     )
 
-    @sa.event.listens_for(made, "connect")
+    @sa.event.listens_for(database_engine, "connect")
     def _connect(_connection: Any, record: Any) -> None:
         record.info[ORIGIN] = origin
 
-    return made
+    return database_engine
 
 
 def alone(of: sa.Engine) -> sa.Engine:
     """The same engine, but of its transactions one runs at a time, over all servers."""
-    made = of.execution_options()
+    option_engine = of.execution_options()
 
-    @sa.event.listens_for(made, "begin")
+    @sa.event.listens_for(option_engine, "begin")
     def _begin(connection: sa.Connection) -> None:
         connection.exec_driver_sql(WRITE_ALONE)
 
-    return made
+    return option_engine
 
 
 class PostgresDatabase:
@@ -254,7 +303,7 @@ def _encoding_and_time(connection: sa.Connection) -> tuple[str, datetime]:
 
 
 def _again(error: DBAPIError, races: int, deadline: float) -> bool:
-    """Whether another transaction was in the way, and not the database away; raises where it is not to be tried again."""
+    """Return whether another transaction was in the way, and not the database away; raises where it is not to be tried again."""
     state = getattr(error.orig, "sqlstate", None)
     if state in _RACES:
         if races + 1 < RACE_LIMIT:
@@ -286,7 +335,7 @@ def _transact(on: sa.Engine, work: Callable[[sa.Connection], T]) -> T:
 
 
 def _lost(error: DBAPIError) -> bool:
-    """Whether the connection is gone, or was never made."""
+    """Return whether the connection is gone, or was never made."""
     state = getattr(error.orig, "sqlstate", None)
     gone = state is None or state[:2] in ("08", "57", "53")  # connection, operator's intervention, out of resources
     return error.connection_invalidated or (isinstance(error.orig, psycopg.OperationalError) and gone)

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from grader import devices
 from grader.ledger.tables import submissions, usage
-from grader.model import Position, SubmissionState
+from grader.model import DeviceDemand, Position, QueueDepth, SubmissionState
 from sandbox.protocol import wire
 
 # Smaller is sooner.
@@ -54,7 +54,7 @@ _RECENT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedSubmission:
-    """One in the queue."""
+    """Submission in the queue."""
 
     submission_id: str
     mode: str
@@ -86,12 +86,12 @@ class Snapshot:
 
 
 def choices_to_lease(connection: sa.Connection, ready_kinds: Sequence[str], known_kinds: Sequence[str] | None = None) -> dict[str, int]:
-    """What those in the queue ask for of which a device is ready, and how many do; "" is any.
+    """Return what those in the queue ask for of which a device is ready, and how many do; "" is any.
 
     known_kinds: all devices there are. What asks for none of them is leased too, so that the fleet refuses it: it would wait for ever.
     """
-    found = connection.execute(_QUEUED_KINDS)
-    return {kind: count for kind, count in found if not kind or _may_be_leased(kind, ready_kinds, known_kinds)}
+    rows = connection.execute(_QUEUED_KINDS)
+    return {kind: count for kind, count in rows if not kind or _may_be_leased(kind, ready_kinds, known_kinds)}
 
 
 def _may_be_leased(choice: str, ready_kinds: Sequence[str], known_kinds: Sequence[str] | None) -> bool:
@@ -135,11 +135,11 @@ def _in_order(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
 
 
 def entries(connection: sa.Connection) -> list[QueueEntry]:
-    """What runs, longest first, and what waits, in order."""
+    """Return what runs, longest first, and what waits, in order."""
     names = ("submission_id", "state", "user_name", "mode", "device_kind", "competition_id", "create_time", "start_time", "worker_id")
     columns = [submissions.c[name] for name in (*names, "rejudge_id")]
     running = sa.select(*columns).where(submissions.c.state == SubmissionState.RUNNING).order_by(submissions.c.start_time)
-    found = [*connection.execute(running), *connection.execute(_in_order(*columns))]
+    rows = [*connection.execute(running), *connection.execute(_in_order(*columns))]
     return [
         QueueEntry(
             submission_id=row.submission_id,
@@ -151,7 +151,7 @@ def entries(connection: sa.Connection) -> list[QueueEntry]:
             since=row.start_time if row.state == SubmissionState.RUNNING else row.create_time,
             worker_id=row.worker_id if row.state == SubmissionState.RUNNING else "",
         )
-        for row in found
+        for row in rows
     ]
 
 
@@ -170,32 +170,32 @@ def positions(of: Snapshot, lane_count: int) -> dict[str, Position]:
     lanes = max(lane_count, len(of.running), 1)
     counts: Counter[str] = Counter()
     ahead_s: defaultdict[str, float] = defaultdict(float)
-    found = {}
-    for one in of.waiting:
-        base, own_s = _base(one.device_kind), _mean(mean_s, one.mode, one.device_kind)
+    by_number = {}
+    for entry in of.waiting:
+        base, own_s = _base(entry.device_kind), _mean(mean_s, entry.mode, entry.device_kind)
         meets = {base, ""} if base else {"", *counts, *left_s}
         estimated_s = None
         if own_s is not None:
             estimated_s = sum(ahead_s.get(kind, 0.0) + left_s.get(kind, 0.0) for kind in meets) / lanes
-        found[one.submission_id] = Position(ahead_count=sum(counts[kind] for kind in meets), estimated_s=estimated_s)
+        by_number[entry.submission_id] = Position(ahead_count=sum(counts[kind] for kind in meets), estimated_s=estimated_s)
         counts[base] += 1
         ahead_s[base] += own_s or 0.0
-    return found
+    return by_number
 
 
 def _with_shares() -> tuple[sa.FromClause, sa.ColumnElement[int], sa.ColumnElement[float]]:
     """Submissions next to what their users have running, and have used recently."""
-    taken = (
+    usage_rows = (
         sa.select(submissions.c.user_name, sa.func.count().label("running_count"))
         .where(submissions.c.state == SubmissionState.RUNNING, submissions.c.rejudge_id.is_(None))
         .group_by(submissions.c.user_name)
         .subquery("taken")
     )
-    ordered = submissions.outerjoin(taken, taken.c.user_name == submissions.c.user_name).outerjoin(
+    ordered = submissions.outerjoin(usage_rows, usage_rows.c.user_name == submissions.c.user_name).outerjoin(
         usage, usage.c.user_name == submissions.c.user_name
     )
     is_users = submissions.c.rejudge_id.is_(None)
-    running = sa.case((is_users, sa.func.coalesce(taken.c.running_count, 0)), else_=0)
+    running = sa.case((is_users, sa.func.coalesce(usage_rows.c.running_count, 0)), else_=0)
     weight = sa.case((is_users, sa.func.coalesce(usage.c.log2_weight, _NO_USAGE)), else_=_NO_USAGE)
     return ordered, running, weight
 
@@ -216,9 +216,39 @@ def _means(recent: Iterable[tuple[str, str, float]]) -> dict[tuple[str, str], fl
 
 
 def _mean(means_s: dict[tuple[str, str], float], mode: str, kind: str) -> float | None:
-    """What one of this mode and device takes; of any device, where nobody said which."""
+    """Return what one of this mode and device takes; of any device, where nobody said which."""
     return means_s.get((mode, _base(kind)))
 
 
 def _base(kind: str) -> str:
     return kind.split(":", 1)[0]
+
+
+# How much waits and runs, for metrics: queries over the queue, which `--queue-limit` bounds.
+
+
+def depths(connection: sa.Connection) -> list[QueueDepth]:
+    """Return what waits, by mode; modes of which nothing waits are left out."""
+    query = (
+        sa.select(submissions.c.mode, sa.func.count().label("waiting"), sa.func.min(submissions.c.create_time).label("oldest"))
+        .where(submissions.c.state == SubmissionState.QUEUED)
+        .group_by(submissions.c.mode)
+    )
+    return [QueueDepth(mode=wire.Mode(row.mode), count=row.waiting, oldest_time=row.oldest) for row in connection.execute(query)]
+
+
+def device_demands(connection: sa.Connection) -> list[DeviceDemand]:
+    """Return what waits and runs, by the device that it asks for."""
+    table = submissions.c
+    queued, running = (
+        sa.func.sum(sa.case((table.state == state, 1), else_=0)) for state in (SubmissionState.QUEUED, SubmissionState.RUNNING)
+    )
+    query = (
+        sa.select(table.device_kind, queued.label("queued"), running.label("running"))
+        .where(table.state.in_([SubmissionState.QUEUED, SubmissionState.RUNNING]))
+        .group_by(table.device_kind)
+    )
+    return [
+        DeviceDemand(device_kind=row.device_kind, queued_count=int(row.queued), running_count=int(row.running))
+        for row in connection.execute(query)
+    ]

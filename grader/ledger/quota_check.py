@@ -1,4 +1,4 @@
-"""Whether a user may hand one more in, asked inside the transaction that takes it in.
+"""Check of a user's quota, made inside the transaction that takes it in.
 
 Is the competition open, is the user not banned from it, is there quota left, and room?
 """
@@ -31,8 +31,8 @@ def check(connection: sa.Connection, now: datetime, user: str, terms: Terms) -> 
 
 
 def _check_not_banned(connection: sa.Connection, user: str, competition_id: str) -> None:
-    found = sa.select(bans.c.reason).where(bans.c.competition_id == competition_id, bans.c.user_name == user)
-    reason = connection.execute(found).scalar_one_or_none()
+    query = sa.select(bans.c.reason).where(bans.c.competition_id == competition_id, bans.c.user_name == user)
+    reason = connection.execute(query).scalar_one_or_none()
     if reason is not None:
         raise UserBanned(competition_id, reason)
 
@@ -49,12 +49,12 @@ def check_room(connection: sa.Connection, user: str, queue_limit: int, user_limi
 
 def uses(connection: sa.Connection, now: datetime, user: str, quotas: Sequence[Quota]) -> list[QuotaUse]:
     """How many of each of these the user has used."""
-    found = []
+    quota_uses = []
     for quota in quotas:
         counted = _counted(connection, now, user, quota)
         next_time = counted[-1] + quota.window if counted else None
-        found.append(QuotaUse(quota=quota, used_count=len(counted), next_time=next_time))
-    return found
+        quota_uses.append(QuotaUse(quota=quota, used_count=len(counted), next_time=next_time))
+    return quota_uses
 
 
 def _spent(connection: sa.Connection, now: datetime, user: str, quota: Quota) -> QuotaExceeded | None:

@@ -56,18 +56,18 @@ def sources_to_text(sources: tuple[SourceFile, ...]) -> str:
     return json.dumps([dataclasses.asdict(source) for source in sources], separators=(",", ":"))
 
 
-def body_digest(new: NewSubmission, problem: Problem) -> str:
-    """What makes two submissions the same, for request ids. What is not set is left out, so that new fields change no old digest.
+def body_digest(new_submission: NewSubmission, problem: Problem) -> str:
+    """Return what makes two submissions the same, for request ids. What is not set is left out, so that new fields change no old digest.
 
     The sizes of a sweep are part of its problem only."""
-    data = {name: value for name, value in dataclasses.asdict(new).items() if value or name not in _LEFT_OUT}
-    if new.mode is wire.Mode.SWEEP:
+    data = {name: value for name, value in dataclasses.asdict(new_submission).items() if value or name not in _LEFT_OUT}
+    if new_submission.mode is wire.Mode.SWEEP:
         data["problem_digest"] = problem.digest
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def request_key(user: str, request_id: str) -> str:
-    """What a request id is kept as: two users may have the same one."""
+    """Return what a request id is kept as: two users may have the same one."""
     return hashlib.sha256(f"{user}\0{request_id}".encode()).hexdigest() if user else request_id
 
 
@@ -147,7 +147,7 @@ def judgement(row: sa.Row[Any]) -> Judgement:
 
 def judged(report: Report) -> dict[str, Any]:
     """The columns that a judgement has, from its report. No text that a kernel had a part in is more than the database takes."""
-    environment, found = report.environment, report.score
+    environment, judged_score = report.environment, report.score
     values = {
         "verdict": report.verdict,
         "reason": report.reason,
@@ -155,9 +155,9 @@ def judged(report: Report) -> dict[str, Any]:
         "report": to_text(report),
         "device": environment.device if environment else None,
         "clock": environment.clock if environment else None,
-        "score": found.value if found else None,
-        "score_low": found.low if found else None,
-        "score_high": found.high if found else None,
+        "score": judged_score.value if judged_score else None,
+        "score_low": judged_score.low if judged_score else None,
+        "score_high": judged_score.high if judged_score else None,
         "flags": ",".join(report.flags),
     }
     return {name: _fitting(judgements.c[name], value) if isinstance(value, str) else value for name, value in values.items()}

@@ -110,7 +110,7 @@ def _undecided(connection: sa.Connection, row: sa.Row[Any]) -> Undecided:
 
 
 def order(document: str) -> RejudgeOrder:
-    """What was asked for, from where it is kept."""
+    """Return what was asked for, from where it is kept."""
     data = json.loads(document)
     return RejudgeOrder(**data | {"submission_ids": tuple(data["submission_ids"]), "method": RejudgeMethod(data["method"])})
 
@@ -123,13 +123,13 @@ def decide(connection: sa.Connection, now: datetime, rulings: Iterable[tuple[Und
         query = sa.select(rejudges.c.document, rejudge_items.c.problem_digest).join(
             rejudges, rejudges.c.rejudge_id == rejudge_items.c.rejudge_id
         )
-        found = connection.execute(query.where(this, _open(), rejudge_items.c.run_number.is_(None))).one_or_none()
-        if found is None:
+        open_item = connection.execute(query.where(this, _open(), rejudge_items.c.run_number.is_(None))).one_or_none()
+        if open_item is None:
             continue
         if report is not None:
             connection.execute(sa.update(rejudge_items).where(this).values(records.judged(report)))
         else:
-            run_number = _run(connection, now, item, order(found.document).device_kind, found.problem_digest)
+            run_number = _run(connection, now, item, order(open_item.document).device_kind, open_item.problem_digest)
             connection.execute(sa.update(rejudge_items).where(this).values(run_number=run_number))
             run_count += 1
     return run_count
@@ -140,7 +140,7 @@ def _run(connection: sa.Connection, now: datetime, item: Undecided, device_kind:
     there = bool(connection.scalar(sa.select(submissions.c.sources != "").where(submissions.c.number == item.number)))
     state = SubmissionState.QUEUED if there else SubmissionState.FAILED
     run_id = secrets.token_hex(8)
-    own: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "submission_id": run_id,
         "problem_digest": digest,
         "state": state,
@@ -154,25 +154,27 @@ def _run(connection: sa.Connection, now: datetime, item: Undecided, device_kind:
         "judgement_count": 0,
     }
     if device_kind:
-        own["device_kind"] = device_kind
+        columns["device_kind"] = device_kind
     if not there:
-        own |= {"end_time": now, "failure": records.to_text(NO_SOURCES)}
+        columns |= {"end_time": now, "failure": records.to_text(NO_SOURCES)}
     copied = [*_COPIED, *(() if device_kind else ("device_kind",))]
-    literals = [sa.literal(value, submissions.c[name].type) for name, value in own.items()]
+    literals = [sa.literal(value, submissions.c[name].type) for name, value in columns.items()]
     source = sa.select(*(submissions.c[name] for name in copied), *literals).where(submissions.c.number == item.number)
-    number = connection.execute(sa.insert(submissions).from_select([*copied, *own], source).returning(submissions.c.number)).scalar_one()
+    number = connection.execute(
+        sa.insert(submissions).from_select([*copied, *columns], source).returning(submissions.c.number)
+    ).scalar_one()
     connection.execute(sa.insert(events).values(number=number, sequence=1, event_time=now, attempt=0, state=state))
     tell(connection, NewsKind.QUEUED, run_id)
     return int(number)
 
 
-def settled(connection: sa.Connection, run: sa.Row[Any], found: dict[str, Any]) -> None:
+def settled(connection: sa.Connection, run: sa.Row[Any], columns: dict[str, Any]) -> None:
     """A run was judged: that decides its item, in the same transaction. run: its row; found: the columns of its judgement."""
     wanted = sa.select(rejudges.c.rejudge_id).where(rejudges.c.rejudge_id == run.rejudge_id, rejudges.c.state == RejudgeState.RUNNING)
     connection.execute(
         sa.update(rejudge_items)
         .where(rejudge_items.c.rejudge_id.in_(wanted), rejudge_items.c.run_number == run.number, rejudge_items.c.verdict.is_(None))
-        .values(found)
+        .values(columns)
     )
 
 
@@ -249,6 +251,6 @@ def discard(connection: sa.Connection, now: datetime, rejudge_id: str) -> list[s
 
 
 def _end(connection: sa.Connection, now: datetime, rejudge_id: str, state: RejudgeState) -> None:
-    """What was found out stays, but for the reports: by now they are where judgements are, or of no use."""
+    """Return what was found out stays, but for the reports: by now they are where judgements are, or of no use."""
     connection.execute(sa.update(rejudge_items).where(rejudge_items.c.rejudge_id == rejudge_id).values(report=None))
     connection.execute(sa.update(rejudges).where(rejudges.c.rejudge_id == rejudge_id).values(state=state, end_time=now))

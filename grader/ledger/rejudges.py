@@ -81,9 +81,9 @@ class Rejudges:
 
         rejudge_id: from `new_id`, where a problem was made for it.
         """
-        made = rejudge_id or new_id()
+        identifier = rejudge_id or new_id()
         return await self._database.write(
-            lambda connection: _create(connection, self._now(), made, order, user, request_id, numbers, problems)
+            lambda connection: _create(connection, self._now(), identifier, order, user, request_id, numbers, problems)
         )
 
     async def undecided(self, limit: int) -> list[Undecided]:
@@ -99,13 +99,13 @@ class Rejudges:
         return await self._database.write(lambda connection: rejudge_items.try_again(connection, rejudge_id))
 
     async def get(self, rejudge_id: str) -> Rejudge:
-        """One, with its counts; RejudgeNotFound."""
+        """Return a rejudge with its counts; RejudgeNotFound."""
         return await self._database.read(lambda connection: _get(connection, rejudge_id))
 
     async def changes(self, rejudge_id: str, competitions: Iterable[Competition]) -> tuple[Rejudge, list[Change]]:
-        """One, and what it changes, or changed. competitions: those whose boards are known."""
-        known = tuple(competitions)
-        return await self._database.read(lambda connection: (_get(connection, rejudge_id), _changes(connection, rejudge_id, known)))
+        """Return a rejudge, and what it changes, or changed. competitions: those whose boards are known."""
+        contests = tuple(competitions)
+        return await self._database.read(lambda connection: (_get(connection, rejudge_id), _changes(connection, rejudge_id, contests)))
 
     async def page(self, *, size: int, before: int | None = None) -> tuple[list[Rejudge], int | None]:
         """Newest first; and `before` of the next page."""
@@ -134,16 +134,16 @@ def _candidates(connection: sa.Connection, order: RejudgeOrder, submission_ids: 
     query = query.where(submissions.c.mode != wire.Mode.SWEEP)  # it has sizes of its own, which the problem does not know
     if submission_ids is None:
         graded = query.where(submissions.c.state == SubmissionState.SUCCEEDED).order_by(submissions.c.number)
-        for name, asked in (("problem_id", order.problem_id), ("competition_id", order.competition_id)):
-            graded = graded.where(submissions.c[name] == asked) if asked else graded
+        for name, value in (("problem_id", order.problem_id), ("competition_id", order.competition_id)):
+            graded = graded.where(submissions.c[name] == value) if value else graded
         return [_candidate(row) for row in connection.execute(graded)]
-    found: dict[str, Candidate] = {}
+    by_id: dict[str, Candidate] = {}
     for start in range(0, len(submission_ids), CHUNK):
         named = query.where(submissions.c.submission_id.in_(submission_ids[start : start + CHUNK]))
-        found |= {row.submission_id: _candidate(row) for row in connection.execute(named)}
-    if missing := [one for one in submission_ids if one not in found]:
+        by_id |= {row.submission_id: _candidate(row) for row in connection.execute(named)}
+    if missing := [submission_id for submission_id in submission_ids if submission_id not in by_id]:
         raise SubmissionNotFound(missing[0])
-    return sorted(found.values(), key=lambda one: one.number)
+    return sorted(by_id.values(), key=lambda candidate: candidate.number)
 
 
 def _candidate(row: sa.Row[Any]) -> Candidate:
@@ -201,7 +201,7 @@ def _rejudge(connection: sa.Connection, row: sa.Row[Any]) -> Rejudge:
     undecided, ran = items.c.verdict.is_(None), items.c.run_number.is_not(None)
     counted = (sa.true(), sa.and_(~undecided, ~ran), ran, undecided, sa.and_(undecided, run.c.state.in_(rejudge_items.GAVE_UP)))
     query = (
-        sa.select(*(sa.func.coalesce(sa.func.sum(sa.case((one, 1), else_=0)), 0) for one in counted))
+        sa.select(*(sa.func.coalesce(sa.func.sum(sa.case((condition, 1), else_=0)), 0) for condition in counted))
         .select_from(items.outerjoin(run, run.c.number == items.c.run_number))
         .where(items.c.rejudge_id == row.rejudge_id)
     )
@@ -231,10 +231,10 @@ def _page(connection: sa.Connection, size: int, before: int | None) -> tuple[lis
 
 
 def _apply(connection: sa.Connection, now: datetime, rejudge_id: str) -> None:
-    found = _get(connection, rejudge_id)
-    if found.state in (RejudgeState.RUNNING, RejudgeState.DISCARDED):
-        raise RejudgeNotReady(rejudge_id, found.state)
-    if found.state is RejudgeState.READY:
+    rejudge = _get(connection, rejudge_id)
+    if rejudge.state in (RejudgeState.RUNNING, RejudgeState.DISCARDED):
+        raise RejudgeNotReady(rejudge_id, rejudge.state)
+    if rejudge.state is RejudgeState.READY:
         rejudge_items.apply(connection, now, rejudge_id)
 
 
@@ -257,17 +257,21 @@ class _Item:
 
 
 def _changes(connection: sa.Connection, rejudge_id: str, competitions: Iterable[Competition]) -> list[Change]:
-    """One for each submission that is judged or ranked otherwise with this rejudge, in the order in which they were handed in."""
+    """Return a change for each submission that this rejudge judges or ranks otherwise, in the order of submission."""
     listed = _listed(connection, rejudge_id)
     without, with_it = _ranks(connection, rejudge_id, competitions, listed)
-    known = {one.change.submission_id for one in listed}
-    moved = [one for one in sorted({*without, *with_it} - known) if without.get(one) != with_it.get(one)]
-    found = sorted([*listed, *_others(connection, moved)], key=lambda item: item.number)
-    ranked = [
-        replace(one.change, rank_before=without.get(one.change.submission_id, 0), rank_after=with_it.get(one.change.submission_id, 0))
-        for one in found
+    listed_ids = {item.change.submission_id for item in listed}
+    moved = [
+        submission_id
+        for submission_id in sorted({*without, *with_it} - listed_ids)
+        if without.get(submission_id) != with_it.get(submission_id)
     ]
-    return [one for one in ranked if _differs(one)]
+    change_items = sorted([*listed, *_others(connection, moved)], key=lambda item: item.number)
+    ranked = [
+        replace(item.change, rank_before=without.get(item.change.submission_id, 0), rank_after=with_it.get(item.change.submission_id, 0))
+        for item in change_items
+    ]
+    return [item for item in ranked if _differs(item)]
 
 
 def _differs(change: Change) -> bool:
@@ -299,15 +303,15 @@ def _listed(connection: sa.Connection, rejudge_id: str) -> list[_Item]:
 
 def _others(connection: sa.Connection, submission_ids: Sequence[str]) -> list[_Item]:
     """Submissions that were not chosen, as they are."""
-    found = []
+    other_items = []
     for start in range(0, len(submission_ids), CHUNK):
         query = (
             sa.select(*_OWN, *(_BASE.c[name].label(f"old_{name}") for name in _OLD))
             .join(_BASE, sa.and_(_BASE.c.number == submissions.c.number, _BASE.c.sequence == submissions.c.judgement_count))
             .where(submissions.c.submission_id.in_(submission_ids[start : start + CHUNK]))
         )
-        found += [_item(row, decided=False) for row in connection.execute(query)]
-    return found
+        other_items += [_item(row, decided=False) for row in connection.execute(query)]
+    return other_items
 
 
 def _item(row: sa.Row[Any], *, decided: bool) -> _Item:
@@ -337,26 +341,26 @@ def _ranks(
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Ranks by submission, on the boards of the problems that the items are of: without the rejudge, and with it."""
     without, with_it = dict[str, int](), dict[str, int]()
-    chosen = {one.change.submission_id for one in listed}
-    decided = {one.change.submission_id for one in listed if one.decided}
-    by_id = {one.competition_id: one for one in competitions}
-    for competition_id, problem_id in sorted({(one.competition_id, one.problem_id) for one in listed}):
+    chosen = {item.change.submission_id for item in listed}
+    decided = {item.change.submission_id for item in listed if item.decided}
+    by_id = {contest.competition_id: contest for contest in competitions}
+    for competition_id, problem_id in sorted({(item.competition_id, item.problem_id) for item in listed}):
         competition = by_id.get(competition_id)
         if competition is None or problem_id not in competition.problem_ids:
             continue  # there is no board
         mine = (items.c.number == submissions.c.number, items.c.rejudge_id == rejudge_id)
         base = (judgements.c.number == submissions.c.number, judgements.c.sequence == items.c.judgement_count)
-        rest = [one for one in boards.standings(connection, competition, problem_id) if one.submission_id not in chosen]
+        rest = [standing for standing in boards.standings(connection, competition, problem_id) if standing.submission_id not in chosen]
         old = boards.standings(connection, competition, problem_id, judged=judgements, where=(*mine, *base))
-        new = boards.standings(connection, competition, problem_id, judged=items, where=mine)
+        changed = boards.standings(connection, competition, problem_id, judged=items, where=mine)
         without |= _board_ranks(competition, problem_id, [*rest, *old])
-        kept = [one for one in old if one.submission_id not in decided]
-        with_it |= _board_ranks(competition, problem_id, [*rest, *kept, *new])
+        undecided = [standing for standing in old if standing.submission_id not in decided]
+        with_it |= _board_ranks(competition, problem_id, [*rest, *undecided, *changed])
     return without, with_it
 
 
 def _board_ranks(competition: Competition, problem_id: str, standings: Sequence[Standing]) -> Mapping[str, int]:
     """The rank of every submission that is somebody's best on its device."""
     devices = board(competition, standings, problem_id=problem_id).devices
-    made = [board(competition, standings, problem_id=problem_id, device=device) for device in devices]
-    return {entry.submission_id: entry.rank for one in made for entry in one.entries}
+    device_boards = [board(competition, standings, problem_id=problem_id, device=device) for device in devices]
+    return {entry.submission_id: entry.rank for device_board in device_boards for entry in device_board.entries}

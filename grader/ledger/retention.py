@@ -30,7 +30,7 @@ _IDLE = sa.and_(
 
 
 class Retention:
-    """One batch each; the answer is the last number of it, to go on behind, and how many submissions were changed."""
+    """Process a batch; return its last number, to continue after, and the count of changed submissions."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -48,17 +48,17 @@ class Retention:
     async def _batch(self, due: sa.ColumnElement[bool], after: int, limit: int, change: _Change) -> tuple[int, int]:
         """Look for them next to the writers, then ask again whether they are due, for a rejudge may have been made since."""
         query = sa.select(submissions.c.number).order_by(submissions.c.number).limit(limit)
-        found = await self._database.read(lambda connection: connection.scalars(query.where(due, submissions.c.number > after)).all())
-        if not found:
+        numbers = await self._database.read(lambda connection: connection.scalars(query.where(due, submissions.c.number > after)).all())
+        if not numbers:
             return after, 0
 
         def work(connection: sa.Connection) -> int:
-            still = connection.scalars(query.where(due, submissions.c.number.in_(found))).all()
+            still = connection.scalars(query.where(due, submissions.c.number.in_(numbers))).all()
             if still:
                 change(connection, still)
             return len(still)
 
-        return found[-1], await self._database.write(work)
+        return numbers[-1], await self._database.write(work)
 
 
 def _due(ended_before: datetime, over: Sequence[str]) -> sa.ColumnElement[bool]:

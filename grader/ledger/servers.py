@@ -47,7 +47,7 @@ class ServerConnection:
 
 
 def connection_name(version: str, host: str, address: str) -> str:
-    """What a server calls its connection."""
+    """Return what a server calls its connection."""
     name = f"{PREFIX}{version} {host[:HOST_LIMIT_CHARS]} {address}"
     return name.encode("ascii", "replace")[:NAME_LIMIT_BYTES].decode()
 
@@ -56,8 +56,8 @@ def connected_servers(connection: sa.Connection) -> list[ServerConnection]:
     """The servers that use this database, the oldest first; none on SQLite, which has one server."""
     if connection.dialect.name != "postgresql":
         return []
-    given = {"earlier": EARLIER_NAME, "prefix": PREFIX, "gone_s": GONE_AFTER.total_seconds()}
-    return [_server(*row) for row in connection.execute(_SERVERS, given)]
+    parameters = {"earlier": EARLIER_NAME, "prefix": PREFIX, "gone_s": GONE_AFTER.total_seconds()}
+    return [_server(*row) for row in connection.execute(_SERVERS, parameters)]
 
 
 def _server(name: str, client: str, start_time: datetime, seen_time: datetime) -> ServerConnection:

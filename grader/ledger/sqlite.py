@@ -57,9 +57,9 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 def engine(path: Path, begin: str) -> sa.Engine:
     """An engine whose transactions start with `begin`. Its errors quote no parameters: there are sources among them."""
     arguments = {"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000}
-    made = sa.create_engine(f"sqlite:///{path}", connect_args=arguments, hide_parameters=True)
+    database_engine = sa.create_engine(f"sqlite:///{path}", connect_args=arguments, hide_parameters=True)
 
-    @sa.event.listens_for(made, "connect")
+    @sa.event.listens_for(database_engine, "connect")
     def _connect(connection: sqlite3.Connection, _record: Any) -> None:
         connection.isolation_level = None  # transactions are begun below, never by the driver
         _write_ahead(connection)
@@ -68,11 +68,11 @@ def engine(path: Path, begin: str) -> sa.Engine:
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
 
-    @sa.event.listens_for(made, "begin")
+    @sa.event.listens_for(database_engine, "begin")
     def _begin(connection: sa.Connection) -> None:
         connection.exec_driver_sql(begin)
 
-    return made
+    return database_engine
 
 
 class SqliteDatabase:
@@ -154,7 +154,7 @@ class SqliteDatabase:
         return await self._busy_where_locked(asyncio.get_running_loop().run_in_executor(self._readers, transact))
 
     def _refuse_lost(self) -> None:
-        """What is written to a file that has no name would be gone with this process, and a new
+        """Return what is written to a file that has no name would be gone with this process, and a new
         connection would make a new file."""
         if self._file is not None and _identity(self._path) != self._file:
             raise LedgerBusy(LOST.format(self._path))
@@ -169,8 +169,8 @@ class SqliteDatabase:
         self._checkpoints.join()
         self._writer.close()
         self._readers.shutdown(wait=True)
-        for one in (self._write_engine, self._read_engine):
-            one.dispose()
+        for open_engine in (self._write_engine, self._read_engine):
+            open_engine.dispose()
 
     async def _busy_where_locked(self, answer: Awaitable[T]) -> T:
         try:

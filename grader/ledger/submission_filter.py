@@ -27,16 +27,16 @@ class SubmissionFilter:
     id_prefix: str = ""
 
     def where(self) -> list[sa.ColumnElement[bool]]:
-        """What rows have to be."""
+        """Return what rows have to be."""
         conditions: list[sa.ColumnElement[bool]] = []
         if self.user:
             conditions.append(submissions.c.user_name == self.user)
         if self.competition_id:
             conditions.append(submissions.c.competition_id == self.competition_id)
         if self.seen_by is not None:
-            own = submissions.c.user_name == self.seen_by
+            is_theirs = submissions.c.user_name == self.seen_by
             opened = () if self.tag else sorted(self.open_competitions)
-            conditions.append(sa.or_(own, submissions.c.competition_id.in_(opened)))
+            conditions.append(sa.or_(is_theirs, submissions.c.competition_id.in_(opened)))
         if self.tag:
             by_tag = sa.select(submission_tags.c.number).where(submission_tags.c.tag == self.tag)
             user = self.user or self.seen_by

@@ -1,23 +1,167 @@
-"""What happens inside one transaction each.  Plain functions on a connection; `ledger.py` runs them on its threads."""
+"""Operations of one transaction each.  Plain functions on a connection; `ledger.py` runs them on its threads."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime
-from typing import Any
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import Enum, auto
+from typing import Any, assert_never
 
 import sqlalchemy as sa
 
 from grader.errors import AlreadyFinished, LeaseLost, RequestIdReused, SubmissionNotFound
-from grader.ledger import artifact_records, fair_share, queue, quota_check, records, rejudge_items, reuse, statements, tags
-from grader.ledger.fault_count import Fault, FaultCount
+from grader.ledger import artifact_records, queue, quota_check, records, rejudge_items, statements
 from grader.ledger.news import NewsKind, tell
 from grader.ledger.submission_filter import ALL_SUBMISSIONS, SubmissionFilter
 from grader.ledger.tables import judgements, problems, submissions
 from grader.model import Event, Failure, Judgement, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
 from grader.rules.quotas import Terms
 from sandbox.protocol import wire
+
+# Three failures of ours fail a submission, or eight lost leases. A server that is killed loses all of its leases, so a lost lease says
+# less of its submission than a failure. A submission that kills its server each time is failed too.
+
+FAILURE_LIMIT, LOSS_LIMIT = 3, 8
+_RADIX = LOSS_LIMIT + 1
+
+
+class Fault(Enum):
+    """Why an attempt had no verdict, where that is counted."""
+
+    FAILURE = auto()
+    LOST_LEASE = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultCount:
+    """How often each happened to a submission. Its row has both in one column: a second one would be a migration."""
+
+    failures: int
+    losses: int
+
+    @classmethod
+    def of(cls, column: int) -> FaultCount:
+        """From the column."""
+        failures, losses = divmod(column, _RADIX)
+        return cls(failures=failures, losses=losses)
+
+    @property
+    def column(self) -> int:
+        """For the column."""
+        return self.failures * _RADIX + self.losses
+
+    @property
+    def exhausted(self) -> bool:
+        """Return whether the submission is given up."""
+        return self.failures >= FAILURE_LIMIT or self.losses >= LOSS_LIMIT
+
+    def plus(self, fault: Fault | None) -> FaultCount:
+        """With one more; None counts nothing."""
+        match fault:
+            case None:
+                return self
+            case Fault.FAILURE:
+                return replace(self, failures=self.failures + 1)
+            case Fault.LOST_LEASE:
+                return replace(self, losses=self.losses + 1)
+            case _:
+                assert_never(fault)
+
+
+# Answers a submission with the result of an identical one of the same user, where its caller allows that.
+#
+# Identical means the same sources, problem, language, entry, mode and requests for a device, a precision and a time.
+# A result older than a day is not used: compilers, drivers and this grader change.
+
+REUSED_FOR = timedelta(days=1)
+
+_NEWEST = (
+    sa.select(submissions, judgements.c.source_number, judgements.c.attempt.label("source_attempt"))
+    .join(judgements, sa.and_(judgements.c.number == submissions.c.number, judgements.c.sequence == submissions.c.judgement_count))
+    .where(
+        submissions.c.content_digest == sa.bindparam("by_content"),
+        submissions.c.state == SubmissionState.SUCCEEDED,
+        submissions.c.rejudge_id.is_(None),
+        submissions.c.attempt > 0,  # it was graded itself, so that a result does not get younger
+    )
+    .order_by(submissions.c.number.desc())
+    .limit(1)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierResult:
+    """A report that says whose it is, and where its facts are."""
+
+    report: Report
+    source_number: int
+    source_attempt: int
+
+
+def content_digest(new_submission: NewSubmission, problem: Problem, sources: str) -> str:
+    """Return what is the same in identical submissions. sources: the text of those of new, as the ledger keeps it."""
+    settings = (
+        new_submission.user,
+        new_submission.language,
+        new_submission.entry,
+        new_submission.device_kind,
+        new_submission.mode,
+        new_submission.competition_id,
+        new_submission.precision,
+        new_submission.measure_s,
+    )
+    unset = ("skip_sanitizer",) if new_submission.skip_sanitizer else ()
+    data = json.dumps([problem.digest, *settings, *unset, sources])
+    return hashlib.sha256(data.encode()).hexdigest()
+
+
+def find(connection: sa.Connection, now: datetime, digest: str) -> EarlierResult | None:
+    """The last result of a submission with this content."""
+    row = connection.execute(_NEWEST, {"by_content": digest}).one_or_none()
+    if row is None or row.end_time < now - REUSED_FOR:
+        return None
+    report = records.submission(row).report
+    if report is None:
+        return None
+    report = replace(report, cached_from=row.submission_id, timeline=())  # the time was another's
+    return EarlierResult(report=report, source_number=row.source_number, source_attempt=row.source_attempt)
+
+
+# What each user took of the devices recently, in device-seconds that count half after HALF_LIFE_S.
+#
+# Kept as the log2 of a sum of seconds, each times 2 ** (its time / half-life): a weight that never has to be decayed, for the order of two
+# users stays what it is as time goes by, and that never overflows.
+
+HALF_LIFE_S = 3600.0
+
+
+def charge(connection: sa.Connection, now: datetime, row: sa.Row[Any]) -> None:
+    """Count the attempt that ended now for its user; what a rejudge ran is nobody's. row: the submission's."""
+    if row.rejudge_id is not None or row.start_time is None:
+        return
+    seconds = (now - row.start_time).total_seconds()
+    if seconds <= 0:
+        return
+    before = connection.execute(statements.USED, {"by_user": row.user_name}).scalar_one_or_none()
+    weight = added(before, seconds, now)
+    if before is None:
+        connection.execute(statements.FIRST_USE, {"user_name": row.user_name, "log2_weight": weight})
+    else:
+        connection.execute(statements.USE, {"by_user": row.user_name, "log2_weight": weight})
+
+
+def added(log2_weight: float | None, seconds: float, now: datetime) -> float:
+    """The weight with so many seconds more."""
+    total = math.log2(seconds) + now.timestamp() / HALF_LIFE_S
+    if log2_weight is None:
+        return total
+    larger, smaller = max(log2_weight, total), min(log2_weight, total)
+    return larger + math.log2(1.0 + 2.0 ** (smaller - larger))
+
 
 _EXHAUSTED = "ATTEMPTS_EXHAUSTED"
 _LARGEST = 2**31 - 1  # that a column of integers holds; a larger one finds nothing
@@ -57,7 +201,7 @@ def submit(
     connection: sa.Connection,
     now: datetime,
     submission_id: str,
-    new: NewSubmission,
+    new_submission: NewSubmission,
     problem: Problem,
     request_id: str,
     queue_limit: int,
@@ -66,21 +210,21 @@ def submit(
 ) -> Submission:
     """Put a new submission into the queue, or find the one that the same request made. allow_cached: it may end at once with the result of
     an identical one."""
-    digest = records.body_digest(new, problem)
-    request_key = records.request_key(new.user, request_id) if request_id else None
+    digest = records.body_digest(new_submission, problem)
+    request_key = records.request_key(new_submission.user, request_id) if request_id else None
     if request_key:
         before = connection.execute(statements.OF_REQUEST, {"by_request": request_key}).one_or_none()
         if before is not None:
             if before.body_digest != digest:
                 raise RequestIdReused(request_id)
             return records.submission(before)
-    tags.check_parent(connection, new)
-    quota_check.check(connection, now, new.user, terms)
-    sources = records.sources_to_text(new.sources)
-    content = reuse.content_digest(new, problem, sources)
-    earlier = reuse.find(connection, now, content) if allow_cached else None
+    statements.check_parent(connection, new_submission)
+    quota_check.check(connection, now, new_submission.user, terms)
+    sources = records.sources_to_text(new_submission.sources)
+    content = content_digest(new_submission, problem, sources)
+    earlier = find(connection, now, content) if allow_cached else None
     if earlier is None:
-        quota_check.check_room(connection, new.user, queue_limit, terms.user_queue_limit)
+        quota_check.check_room(connection, new_submission.user, queue_limit, terms.user_queue_limit)
     keep_problem(connection, now, problem)
     number = connection.execute(
         statements.INSERT_SUBMISSION,
@@ -88,12 +232,12 @@ def submit(
             "submission_id": submission_id,
             "request_id": request_key,
             "body_digest": digest,
-            "problem_id": new.problem_id,
+            "problem_id": new_submission.problem_id,
             "problem_digest": problem.digest,
-            "language": new.language,
-            "entry": new.entry,
-            "device_kind": new.device_kind,
-            "mode": new.mode,
+            "language": new_submission.language,
+            "entry": new_submission.entry,
+            "device_kind": new_submission.device_kind,
+            "mode": new_submission.mode,
             "sources": sources,
             "state": SubmissionState.QUEUED,
             "create_time": now,
@@ -101,49 +245,51 @@ def submit(
             "fault_count": 0,
             "cancel_requested": False,
             "event_count": 1,
-            "user_name": new.user,
-            "competition_id": new.competition_id,
-            "priority": queue.PRIORITIES[new.mode],
+            "user_name": new_submission.user,
+            "competition_id": new_submission.competition_id,
+            "priority": queue.PRIORITIES[new_submission.mode],
             "judgement_count": 0,
-            "tags": ",".join(new.tags),
-            "parent_id": new.parent_id,
-            "annotations": records.to_text(new.annotations) if new.annotations else "",
-            "precision": new.precision,
-            "measure_s": new.measure_s,
-            "skip_sanitizer": new.skip_sanitizer,
+            "tags": ",".join(new_submission.tags),
+            "parent_id": new_submission.parent_id,
+            "annotations": records.to_text(new_submission.annotations) if new_submission.annotations else "",
+            "precision": new_submission.precision,
+            "measure_s": new_submission.measure_s,
+            "skip_sanitizer": new_submission.skip_sanitizer,
             "content_digest": content,
         },
     ).scalar_one()
-    tags.insert(connection, number, new)
+    statements.insert(connection, number, new_submission)
     event = {"number": number, "sequence": 1, "event_time": now, "attempt": 0, "state": SubmissionState.QUEUED, "fact": None}
     connection.execute(statements.INSERT_EVENT, event)
     if earlier is not None:
         return _reuse(connection, now, number, earlier)
     tell(connection, NewsKind.QUEUED, submission_id)
-    return Submission(submission_id=submission_id, new=new, problem_digest=problem.digest, state=SubmissionState.QUEUED, create_time=now)
+    return Submission(
+        submission_id=submission_id, new=new_submission, problem_digest=problem.digest, state=SubmissionState.QUEUED, create_time=now
+    )
 
 
-def _reuse(connection: sa.Connection, now: datetime, number: int, earlier: reuse.EarlierResult) -> Submission:
+def _reuse(connection: sa.Connection, now: datetime, number: int, earlier: EarlierResult) -> Submission:
     """End a new submission with this result. Its facts stay where they are: no worker takes it, and nobody is charged."""
-    found = records.judged(earlier.report)
-    row = _move(connection, submissions.c.number == number, now, SubmissionState.SUCCEEDED, judgement_count=1, **found)
+    columns = records.judged(earlier.report)
+    row = _move(connection, submissions.c.number == number, now, SubmissionState.SUCCEEDED, judgement_count=1, **columns)
     assert row is not None
-    _record_judgement(connection, now, row, found, earlier.source_number, earlier.source_attempt)
+    _record_judgement(connection, now, row, columns, earlier.source_number, earlier.source_attempt)
     return records.submission(row)
 
 
 def _record_judgement(
-    connection: sa.Connection, now: datetime, row: sa.Row[Any], found: Mapping[str, Any], source_number: int, attempt: int
+    connection: sa.Connection, now: datetime, row: sa.Row[Any], columns: Mapping[str, Any], source_number: int, attempt: int
 ) -> None:
     """Add a submission's newest judgement, made of the facts that this attempt at the submission of source_number left."""
     about = {"number": row.number, "sequence": row.judgement_count, "problem_digest": row.problem_digest, "create_time": now}
-    connection.execute(statements.INSERT_JUDGEMENT, {**about, "source_number": source_number, "attempt": attempt, **found})
+    connection.execute(statements.INSERT_JUDGEMENT, {**about, "source_number": source_number, "attempt": attempt, **columns})
 
 
 def keep_problem(connection: sa.Connection, now: datetime, problem: Problem) -> None:
     """Write the problem down, unless it is there."""
-    known = connection.execute(statements.KNOWN_PROBLEM, {"by_digest": problem.digest}).first()
-    if known is None:
+    stored = connection.execute(statements.KNOWN_PROBLEM, {"by_digest": problem.digest}).first()
+    if stored is None:
         document = records.to_text(problem)
         values = {"digest": problem.digest, "problem_id": problem.problem_id, "document": document, "create_time": now}
         connection.execute(sa.insert(problems).values(values))
@@ -155,7 +301,7 @@ def queued_count(connection: sa.Connection) -> int:
 
 
 def get(connection: sa.Connection, submission_id: str, *, lock: bool = False) -> Submission:
-    """One submission with everything. lock: it stays so until the transaction ends."""
+    """Return a submission with everything. lock: it stays so until the transaction ends."""
     query = statements.ONE.with_for_update() if lock else statements.ONE
     row = connection.execute(query, {"by_submission": submission_id}).one_or_none()
     if row is None:
@@ -174,10 +320,10 @@ def page(
     before: int | None,
     problem_id: str,
     states: Sequence[SubmissionState],
-    which: SubmissionFilter = ALL_SUBMISSIONS,
+    submission_filter: SubmissionFilter = ALL_SUBMISSIONS,
 ) -> tuple[list[Submission], int | None]:
     """Newest first, without sources; the second value is `before` of the next page."""
-    shown = (submissions.c.rejudge_id.is_(None), *which.where())
+    shown = (submissions.c.rejudge_id.is_(None), *submission_filter.where())
     query = sa.select(*statements.LISTED).where(*shown).order_by(submissions.c.number.desc()).limit(size + 1)
     if before is not None:
         query = query.where(submissions.c.number < min(before, _LARGEST))
@@ -206,30 +352,30 @@ def lease(connection: sa.Connection, now: datetime, worker_id: str, expire_time:
     return Lease(submission=records.submission(row), problem=problem, attempt=row.attempt, worker_id=worker_id)
 
 
-def heartbeat(connection: sa.Connection, held: Lease, expire_time: datetime) -> bool:
+def heartbeat(connection: sa.Connection, worker_lease: Lease, expire_time: datetime) -> bool:
     """Keep a lease; the answer is whether the submission is to be cancelled."""
     extended = (
         sa.update(submissions)
-        .where(statements.fenced(held))
+        .where(statements.fenced(worker_lease))
         .values(lease_expire_time=expire_time)
         .returning(submissions.c.cancel_requested)
     )
     row = connection.execute(extended).one_or_none()
     if row is None:
-        raise LeaseLost(held.submission.submission_id, held.attempt)
+        raise LeaseLost(worker_lease.submission.submission_id, worker_lease.attempt)
     return bool(row.cancel_requested)
 
 
-def append(connection: sa.Connection, now: datetime, held: Lease, facts: Sequence[wire.Fact]) -> None:
+def append(connection: sa.Connection, now: datetime, worker_lease: Lease, facts: Sequence[wire.Fact]) -> None:
     """Write facts down, in their order."""
-    counting = {**statements.fence(held), "by_count": len(facts)}
+    counting = {**statements.fence(worker_lease), "by_count": len(facts)}
     row = connection.execute(statements.COUNT_EVENTS, counting).one_or_none()
     if row is None:
-        raise LeaseLost(held.submission.submission_id, held.attempt)
-    tell(connection, NewsKind.CHANGED, held.submission.submission_id)
+        raise LeaseLost(worker_lease.submission.submission_id, worker_lease.attempt)
+    tell(connection, NewsKind.CHANGED, worker_lease.submission.submission_id)
     if facts:
-        connection.execute(statements.INSERT_EVENT, _fact_events(now, row.number, row.event_count, held.attempt, facts))
-        artifact_records.insert(connection, now, row.number, held.attempt, facts)
+        connection.execute(statements.INSERT_EVENT, _fact_events(now, row.number, row.event_count, worker_lease.attempt, facts))
+        artifact_records.insert(connection, now, row.number, worker_lease.attempt, facts)
 
 
 def _fact_events(now: datetime, number: int, last: int, attempt: int, facts: Sequence[wire.Fact]) -> list[dict[str, Any]]:
@@ -241,20 +387,22 @@ def _fact_events(now: datetime, number: int, last: int, attempt: int, facts: Seq
     ]
 
 
-def settle(connection: sa.Connection, now: datetime, held: Lease, report: Report, facts: Sequence[wire.Fact]) -> Submission:
+def settle(connection: sa.Connection, now: datetime, worker_lease: Lease, report: Report, facts: Sequence[wire.Fact]) -> Submission:
     """Record the verdict, after the last facts."""
-    found = records.judged(report)
-    row = connection.execute(statements.SETTLE, {**statements.fence(held), "by_count": len(facts), "end_time": now, **found}).one_or_none()
+    columns = records.judged(report)
+    row = connection.execute(
+        statements.SETTLE, {**statements.fence(worker_lease), "by_count": len(facts), "end_time": now, **columns}
+    ).one_or_none()
     if row is None:
-        raise LeaseLost(held.submission.submission_id, held.attempt)
+        raise LeaseLost(worker_lease.submission.submission_id, worker_lease.attempt)
     events_made = _fact_events(now, row.number, row.event_count - 1, row.attempt, facts)
     connection.execute(statements.INSERT_EVENT, [*events_made, _move_event(row, now, SubmissionState.SUCCEEDED)])
     artifact_records.insert(connection, now, row.number, row.attempt, facts)
     _tell(connection, row, SubmissionState.SUCCEEDED)
-    fair_share.charge(connection, now, row)
-    _record_judgement(connection, now, row, found, row.number, row.attempt)
+    charge(connection, now, row)
+    _record_judgement(connection, now, row, columns, row.number, row.attempt)
     if row.rejudge_id is not None:
-        rejudge_items.settled(connection, row, found)
+        rejudge_items.settled(connection, row, columns)
     return records.submission(row)
 
 
@@ -273,20 +421,20 @@ def give_up(
     connection: sa.Connection, now: datetime, where: sa.ColumnElement[bool], fault: Fault | None, failure: Failure
 ) -> Submission | None:
     """End an attempt without a verdict: back into the queue, FAILED after the last or a final one, CANCELLED where that was asked."""
-    found = connection.execute(
+    failed_row = connection.execute(
         sa.select(submissions.c.fault_count, submissions.c.attempt, submissions.c.cancel_requested).where(where).with_for_update()
     ).one_or_none()
-    if found is None:
+    if failed_row is None:
         return None
-    faults = FaultCount.of(found.fault_count).plus(fault)
-    if found.cancel_requested:
+    faults = FaultCount.of(failed_row.fault_count).plus(fault)
+    if failed_row.cancel_requested:
         row = _move(connection, where, now, SubmissionState.CANCELLED)
         if row is not None and fault is None:  # what we spoiled is not charged
-            fair_share.charge(connection, now, row)
+            charge(connection, now, row)
     elif failure.final:
         row = _move(connection, where, now, SubmissionState.FAILED, fault_count=faults.column, failure=records.to_text(failure))
     elif fault is not None and faults.exhausted:
-        text = f"no verdict after {found.attempt} attempts, the last ended with {failure.reason}: {failure.message}"
+        text = f"no verdict after {failed_row.attempt} attempts, the last ended with {failure.reason}: {failure.message}"
         last = Failure(reason=_EXHAUSTED, message=text)
         row = _move(connection, where, now, SubmissionState.FAILED, fault_count=faults.column, failure=records.to_text(last))
     else:
@@ -294,11 +442,11 @@ def give_up(
     return None if row is None else records.submission(row)
 
 
-def release(connection: sa.Connection, now: datetime, held: Lease, counted: bool, failure: Failure) -> Submission:
+def release(connection: sa.Connection, now: datetime, worker_lease: Lease, counted: bool, failure: Failure) -> Submission:
     """Give a lease back."""
-    given_back = give_up(connection, now, statements.fenced(held), Fault.FAILURE if counted else None, failure)
+    given_back = give_up(connection, now, statements.fenced(worker_lease), Fault.FAILURE if counted else None, failure)
     if given_back is None:
-        raise LeaseLost(held.submission.submission_id, held.attempt)
+        raise LeaseLost(worker_lease.submission.submission_id, worker_lease.attempt)
     return given_back
 
 
@@ -310,11 +458,11 @@ def reclaim(connection: sa.Connection, now: datetime, expired_only: bool, failur
     if expired_only:
         lost = sa.and_(lost, submissions.c.lease_expire_time < now)
     # Locked: a heartbeat or a settlement that comes now finds the lease gone; the worker that holds the row is alive, and is left alone.
-    found = sa.select(submissions.c.number).where(lost).order_by(submissions.c.number).with_for_update(skip_locked=True)
-    numbers = connection.execute(found).scalars().all()
+    query = sa.select(submissions.c.number).where(lost).order_by(submissions.c.number).with_for_update(skip_locked=True)
+    numbers = connection.execute(query).scalars().all()
     of_number = (sa.and_(submissions.c.number == number, lost) for number in numbers)
     given_up = (give_up(connection, now, where, Fault.LOST_LEASE, failure) for where in of_number)
-    return [one for one in given_up if one is not None]
+    return [submission for submission in given_up if submission is not None]
 
 
 def cancel(connection: sa.Connection, now: datetime, submission_id: str) -> Submission:

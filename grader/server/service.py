@@ -121,7 +121,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         more = (which.verdicts, which.id_prefix)
         asked = (problem_id, states, competition_id, request.user, *([request.tag] if request.tag else []), *([more] if any(more) else []))
         before = paging.decode(request.page_token, int, *asked)
-        found, following = await self._ledger.page(size=size, before=before, problem_id=problem_id, states=states, which=which)
+        found, following = await self._ledger.page(size=size, before=before, problem_id=problem_id, states=states, submission_filter=which)
         return api.ListSubmissionsResponse(
             submissions=[await self._shown(one) for one in found], next_page_token=paging.encode(following, *asked)
         )

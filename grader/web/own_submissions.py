@@ -39,7 +39,7 @@ class OwnSubmissions:
         if verdict in VERDICTS:
             which = replace(which, verdicts=(Verdict[verdict],))
         before = whole_number(query.get("before", ""))
-        found, following = await site.ledger.page(size=PAGE_SIZE, before=before, problem_id=problem_id, which=which)
+        found, following = await site.ledger.page(size=PAGE_SIZE, before=before, problem_id=problem_id, submission_filter=which)
         rows = await self._rows(found)
         chosen = {
             "problem": problem_id,

@@ -75,7 +75,9 @@ class ProblemPages:
             ]
         found: list[Submission] = []
         for which in lists:
-            listed, _ = await ledger.page(size=LISTED, problem_id=problem.problem_id, states=(SubmissionState.SUCCEEDED,), which=which)
+            listed, _ = await ledger.page(
+                size=LISTED, problem_id=problem.problem_id, states=(SubmissionState.SUCCEEDED,), submission_filter=which
+            )
             found += listed
         newest = sorted((one for one in found if one.new.mode in TIMED), key=lambda one: one.create_time, reverse=True)[:REPORTS]
         shown = []

@@ -7,8 +7,8 @@ import pytest
 
 from grader.errors import QueueFull
 from grader.ledger import checks
-from grader.ledger.reuse import REUSED_FOR
 from grader.ledger.submission_filter import SubmissionFilter
+from grader.ledger.transactions import REUSED_FOR
 from grader.model import SubmissionState
 from grader.rules.rejudge import RejudgeOrder
 from sandbox.protocol import wire
@@ -43,7 +43,7 @@ async def test_it_ends_at_once_with_that_result_and_says_whose_it_is(ledger, clo
     assert await ledger.lease("w1", ttl_s=30) is None and await ledger.queued_count() == 0
     assert len((await ledger.queue()).recent) == 1, "of how long a grading takes it says nothing"
     assert all(one.ok for one in await ledger._database.read(checks.contents))
-    assert (await ledger.page(size=9, which=SubmissionFilter(tag="a")))[0][0].submission_id == made.submission_id
+    assert (await ledger.page(size=9, submission_filter=SubmissionFilter(tag="a")))[0][0].submission_id == made.submission_id
 
 
 async def test_without_leave_it_is_graded(ledger):

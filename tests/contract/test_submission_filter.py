@@ -6,7 +6,7 @@ from tests import fakes
 
 
 async def ids(ledger, **fields):
-    return [one.submission_id for one in (await ledger.page(size=9, which=SubmissionFilter(**fields)))[0]]
+    return [one.submission_id for one in (await ledger.page(size=9, submission_filter=SubmissionFilter(**fields)))[0]]
 
 
 async def test_a_prefix_is_compared_as_it_is_written(ledger):

@@ -15,7 +15,7 @@ async def submit(ledger, *, request_id="", **fields):
 
 
 async def listed(ledger, tag, **fields):
-    found, _ = await ledger.page(size=9, which=SubmissionFilter(tag=tag, **fields))
+    found, _ = await ledger.page(size=9, submission_filter=SubmissionFilter(tag=tag, **fields))
     return [one.submission_id for one in found]
 
 

@@ -11,7 +11,7 @@ from grader.dispatch.dispatcher import Dispatcher
 from grader.dispatch.host_breaker import IDLE_S, PROBE_MOST_S, PROBE_S, SPOILED_LIMIT, UNPROVEN, HostBreaker
 from grader.errors import JudgeBroken, ProblemBroken, SandboxBroken
 from grader.ledger import Ledger
-from grader.ledger.fault_count import FAILURE_LIMIT
+from grader.ledger.transactions import FAILURE_LIMIT
 from grader.model import SubmissionState
 from tests import fakes
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from grader.ledger.fair_share import HALF_LIFE_S, added
+from grader.ledger.transactions import HALF_LIFE_S, added
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

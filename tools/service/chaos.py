@@ -33,7 +33,7 @@ from pathlib import Path
 
 from grader.api.client import GraderClient
 from grader.errors import InternalFault, LedgerBusy, QueueFull, ServerUnreachable, ShuttingDown
-from grader.ledger.fault_count import FAILURE_LIMIT
+from grader.ledger.transactions import FAILURE_LIMIT
 from grader.v1 import report_pb2, submission_pb2
 from tools.service import host, host_faults, losses
 from tools.service.losses import Kill, Loss

@@ -1,4 +1,4 @@
-"""What Alembic runs: our connection, our tables, the caller's transaction."""
+"""Environment of Alembic: our connection, our tables, the caller's transaction."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One file a version, oldest first."""
+"""A file for each version, oldest first."""

@@ -1,4 +1,4 @@
-"""What identical submissions have in common."""
+"""Digest that identical submissions have in common."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a failed test is not followed by the sanitizer."""
+"""Flag: whether a failed test is not followed by the sanitizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What organisers do while a competition runs: withdrawals, bans, announcements, and a record of them."""
+"""Actions of organisers while a competition runs: withdrawals, bans, announcements, and a record of them."""
 
 from __future__ import annotations
 
