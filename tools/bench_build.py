@@ -6,7 +6,7 @@ ours   `python -m sandbox.builder.build`, as it runs in a build box: from the jo
 plain  one command with the same flags; torch's own headers, object only (`-c`). A raw CUDA source is linked too (`-shared`).
 load   what ninja runs for the object in the file that `cpp_extension.load` writes; CUDA only, and not its link.
 
-They take turns for every source, so that a busy machine is busy for all. Then the artifact cache is measured, by `bench_cache.py`.
+They take turns for every source, so that a busy machine is busy for all.
 """
 
 from __future__ import annotations
@@ -98,7 +98,6 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="three sources")
     parser.add_argument("--rounds", type=int, default=1, help="medians of so many")
     parser.add_argument("--json", type=Path, help="write what was measured to this file")
-    parser.add_argument("--no-cache", action="store_true", help="leave out the artifact cache")
     given = parser.parse_args()
     sources = [read(ROOT / path) for path in (QUICK if given.quick else SOURCES)]
     devices = ("emulated", "nvcc") if given.device == "both" else (given.device,)
@@ -110,8 +109,6 @@ def main() -> int:
     show(took)
     if given.json is not None:
         given.json.write_text(json.dumps([{**row(key), **cell(results)} for key, results in took.items()], indent=1) + "\n", "utf-8")
-    if not given.no_cache:
-        measure_cache()
     return int(any(one[OURS].failed and not one[PLAIN].failed for one in took.values()))
 
 
@@ -304,12 +301,6 @@ def row(key: Key) -> dict[str, str]:
 def cell(results: dict[str, Took]) -> dict[str, object]:
     """For the file: times in seconds, null where it failed."""
     return {"headers": results[OURS].headers, **{f"{name}_s": None if took.failed else took.time_s for name, took in results.items()}}
-
-
-def measure_cache() -> None:
-    """The same source again: by the artifact cache, in the pipeline."""
-    say("\nthe same source again, through the artifact cache:")
-    subprocess.run([sys.executable, "-m", "tools.bench_cache"], cwd=ROOT, check=False, timeout=TIMEOUT_S)
 
 
 def say(line: str) -> None:
