@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,6 +49,18 @@ def table_lines(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> li
 def outcome(holds: bool | None) -> str:
     """How a claim came out; None: it was not shown, which fails no run."""
     return _WORDS[holds]
+
+
+def words_of(choices: Iterable[str]) -> Callable[[str], list[str]]:
+    """Return a parser of words with commas between, for argparse."""
+
+    def parse(text: str) -> list[str]:
+        words = [word.strip() for word in text.split(",") if word.strip()]
+        if not words or not {*words} <= {*choices}:
+            raise argparse.ArgumentTypeError(f"choose from {', '.join(choices)}, with commas")
+        return words
+
+    return parse
 
 
 def facts(command: str) -> dict[str, str]:
