@@ -242,12 +242,6 @@ class Lanes:
             lane.cordoned = one.name in names
         self._assign_waiting()
 
-    def recheck(self, names: Collection[str]) -> None:
-        """Look at the devices of those of these lanes that are quarantined now, and not when their time comes; see `now` for the names."""
-        for lane, one in zip(self._lanes, self.now, strict=True):
-            if one.name in names:
-                self._look_again(lane)
-
     async def quarantine(self, name: str, illness: str) -> None:
         """Give nothing more to the lane of this name, once its device was checked, until a later
         look finds it well."""

@@ -124,10 +124,6 @@ class LocalFleet:
         """Give nothing more to the lanes of these names, as `lanes` has them, and to all others again."""
         self._lanes.cordon(names)
 
-    def recheck(self, names: Collection[str]) -> None:
-        """Look at the devices of those of these lanes that are quarantined now."""
-        self._lanes.recheck(names)
-
     async def quarantine(self, name: str, illness: str) -> None:
         """Give nothing more to the lane of this name until a later look finds it well."""
         await self._lanes.quarantine(name, illness)

@@ -158,14 +158,6 @@ class RemoteWorker(WorkerStream):
             self._lanes_cordoned = lanes
             self._say(cordon=fleet_pb2.Cordon(lanes=lanes))
 
-    def recheck(self, names: Collection[str]) -> None:
-        """Have it look at its quarantined lanes now: at those of these names, or at all where its own name is among them, or its node's."""
-        whole = self.node in names or self.node.partition("/")[0] in names
-        ill = [lane.name for lane in self.standing.lanes if LaneState[lane.state] is LaneState.QUARANTINED]
-        lanes = [name for name in ill if whole or f"{self.node}/{name}" in names]
-        if lanes:
-            self._say(recheck=fleet_pb2.Recheck(lanes=lanes))
-
     def _lost(self) -> None:
         for attempt in self._attempts.values():
             attempt.cancelled = True
@@ -312,11 +304,6 @@ class RemoteFleet:
         self._cordoned = frozenset(names)
         for stream in self._streams():
             stream.cordon(self._cordoned)
-
-    def recheck(self, names: Collection[str]) -> None:
-        """Have these workers, or those of these lanes, look at what is quarantined there now. A name is as `cordon` has it."""
-        for worker in self._workers.values():
-            worker.recheck(names)
 
     def close(self) -> None:
         """End every stream."""

@@ -44,7 +44,6 @@ class Grading:
     safe: bool  # whether strangers' kernels may be run
     lanes: Callable[[], Sequence[LaneNow]] = tuple
     cordon: Callable[[Collection[str]], None] = lambda _: None  # which lanes, and which workers, get nothing more from now on
-    recheck: Callable[[Collection[str]], None] = lambda _: None  # look at those of these lanes that are quarantined now
     fault: Callable[[], str] = str  # why nothing can be graded now; "" where it can
     proved: Callable[[], Awaitable[str]] | None = None  # the same, once the host has tried to grade a kernel of its own; None: it does not
     observe: Callable[[Observer], None] = lambda _: None  # tell it of boxes from now on

@@ -68,7 +68,6 @@ async def joined(settings: Settings) -> AsyncIterator[Grading]:
             safe=settings.sandbox != "process",
             lanes=fleet.lanes,
             cordon=fleet.cordon,
-            recheck=fleet.recheck,
             builders=fleet.builders,
         )
 
@@ -132,7 +131,6 @@ async def _wired(settings: Settings, boxes: BoxSettings, *, with_devices: bool, 
                 safe=isolation.SAFE,
                 lanes=fleet.lanes,
                 cordon=fleet.cordon,
-                recheck=fleet.recheck,
                 fault=lambda: breaker.fault,
                 proved=breaker.proved if proving else None,
                 observe=observed.observe,

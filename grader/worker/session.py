@@ -89,9 +89,6 @@ class FleetSession:
                         self._grading.cordon(frozenset(answer.cordon.lanes))
                         cordoned = True
                         await self._outbox.put(fleet_pb2.AttachRequest(standing=self._standing()))
-                    case "recheck":
-                        log.info("lanes_rechecked", lanes=list(answer.recheck.lanes))
-                        self._grading.recheck(frozenset(answer.recheck.lanes))
         finally:
             telling.cancel()
             if builds is not None:

@@ -225,22 +225,6 @@ async def test_a_device_that_comes_back_is_used_again(make, judges) -> None:
     assert judges.log("0")[-2:] != ["Check unwell", "Check unwell"]
 
 
-async def test_an_operator_has_a_quarantined_device_looked_at_now(make, judges) -> None:
-    """Its time would come in minutes. Other lanes are left alone, and a device that is still unwell stays in quarantine."""
-    fleet = make(gpus=FOUR[:2])
-    judges.order("0", "well", *["unwell"] * 4, "well")
-    assert (await judged(fleet))[0] == 0
-    await settled(fleet)
-    fleet.recheck({"cuda:1", "emulated:0"})
-    assert [one.state.name for one in fleet.lanes()][1:] == ["QUARANTINED", "FREE"]
-    for state in ("QUARANTINED", "FREE"):
-        fleet.recheck({"cuda:0"})
-        assert fleet.lanes()[1].state.name == "LOOKED_AFTER"
-        await settled(fleet)
-        assert fleet.lanes()[1].state.name == state
-    assert (await judged(fleet, "cuda:0"))[0] == 0
-
-
 async def test_a_judge_that_lost_its_device_is_started_anew(make, judges) -> None:
     """It gets no second context in the same process; the next job has a fresh one and is right."""
     fleet = make(gpus=FOUR[:1])

@@ -25,7 +25,7 @@ class AttachRequest(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., fact: _Optional[_Union[Fact, _Mapping]] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ..., file_piece: _Optional[_Union[FilePiece, _Mapping]] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., build_request: _Optional[_Union[BuildRequest, _Mapping]] = ..., build_piece: _Optional[_Union[BuildPiece, _Mapping]] = ...) -> None: ...
 
 class AttachResponse(_message.Message):
-    __slots__ = ("welcome", "grade", "cancel", "cordon", "build", "cancel_build", "build_piece", "recheck")
+    __slots__ = ("welcome", "grade", "cancel", "cordon", "build", "cancel_build", "build_piece")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     GRADE_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
@@ -33,7 +33,6 @@ class AttachResponse(_message.Message):
     BUILD_FIELD_NUMBER: _ClassVar[int]
     CANCEL_BUILD_FIELD_NUMBER: _ClassVar[int]
     BUILD_PIECE_FIELD_NUMBER: _ClassVar[int]
-    RECHECK_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     grade: Grade
     cancel: Cancel
@@ -41,8 +40,7 @@ class AttachResponse(_message.Message):
     build: Build
     cancel_build: CancelBuild
     build_piece: BuildPiece
-    recheck: Recheck
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., grade: _Optional[_Union[Grade, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., cordon: _Optional[_Union[Cordon, _Mapping]] = ..., build: _Optional[_Union[Build, _Mapping]] = ..., cancel_build: _Optional[_Union[CancelBuild, _Mapping]] = ..., build_piece: _Optional[_Union[BuildPiece, _Mapping]] = ..., recheck: _Optional[_Union[Recheck, _Mapping]] = ...) -> None: ...
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., grade: _Optional[_Union[Grade, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., cordon: _Optional[_Union[Cordon, _Mapping]] = ..., build: _Optional[_Union[Build, _Mapping]] = ..., cancel_build: _Optional[_Union[CancelBuild, _Mapping]] = ..., build_piece: _Optional[_Union[BuildPiece, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol", "version", "isolation", "safe", "standing", "instance")
@@ -155,12 +153,6 @@ class BuildPiece(_message.Message):
     def __init__(self, number: _Optional[int] = ..., content: _Optional[bytes] = ..., last: _Optional[bool] = ..., build: _Optional[bytes] = ..., lasting: _Optional[bool] = ...) -> None: ...
 
 class Cordon(_message.Message):
-    __slots__ = ("lanes",)
-    LANES_FIELD_NUMBER: _ClassVar[int]
-    lanes: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, lanes: _Optional[_Iterable[str]] = ...) -> None: ...
-
-class Recheck(_message.Message):
     __slots__ = ("lanes",)
     LANES_FIELD_NUMBER: _ClassVar[int]
     lanes: _containers.RepeatedScalarFieldContainer[str]
