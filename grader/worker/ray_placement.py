@@ -24,10 +24,10 @@ import grpc
 
 from grader import devices
 from grader.errors import SettingsInvalid
-from grader.worker.lane_demand import LANE_LIMIT
 
 NAMESPACE, PREFIX = "grader", "grader-lane-"
 BUILDER = "builder"
+LANE_LIMIT = 1024
 LANE_BUILDERS = 2
 TYPE_LABEL = "ray.io/accelerator-type"
 RESTART_S, RESTART_MOST_S = 1.0, 30.0
