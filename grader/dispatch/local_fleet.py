@@ -6,14 +6,14 @@ import asyncio
 import secrets
 import shutil
 import tomllib
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from grader import devices
-from grader.artifacts import ArtifactCache, Made
+from grader.artifacts import ArtifactCache
 from grader.artifacts.files import SubmissionFiles
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import JudgeProcess
@@ -21,8 +21,7 @@ from grader.dispatch.lanes import LOOK_AGAIN_S, DeviceLane, Lanes
 from grader.dispatch.turns import Turns
 from grader.dispatch.warm_boxes import WarmBoxes, WarmPlace
 from grader.grading import pipeline
-from grader.grading.build import build_for_another
-from grader.grading.ports import BuildElsewhere, LaneReservation, Profile, Workspace
+from grader.grading.ports import LaneReservation, Profile, Workspace
 from grader.grading.run_box import RunBox
 from grader.isolation import BoxSpec, GpuAccess, Isolation, Limits
 from grader.isolation.directories import box_output, run_directory
@@ -49,7 +48,6 @@ class LocalFleet:
     gpus: one lane each. lane_count: how many emulated devices there are next to them.
     warm_count: how many run boxes may wait for a job.
     default: the device of a submission that names none; None: any GPU, or the emulated device where there is no GPU.
-    Without a lane it grades nothing, and builds for other hosts.
     """
 
     def __init__(
@@ -71,7 +69,6 @@ class LocalFleet:
         self.isolation = isolation
         self.profile = profile or read_profile(PROFILES / "limits.toml")
         self.cache, self.files = cache, files
-        self.build_elsewhere: BuildElsewhere | None = None
         self._settings = settings
         self._looking: asyncio.Task[str] | None = None
         self._preparing: asyncio.Task[None] | None = None
@@ -181,16 +178,6 @@ class LocalFleet:
     @contextmanager
     def workspace(self, lease: Lease) -> Iterator[Workspace]:
         """Make an attempt's directories below the server's own, under a name that nobody guesses."""
-        with self._workspace(f"{lease.submission.submission_id}-{lease.attempt}") as work:
-            yield work
-
-    async def build(self, job: wire.BuildJob, files: Mapping[str, bytes], user: str) -> Made:
-        """Build for another host. files: by their paths below the directory of sources."""
-        with self._workspace(f"built-{secrets.token_hex(8)}") as work:
-            return await build_for_another(job, files, user, self, work)
-
-    @contextmanager
-    def _workspace(self, box_id: str) -> Iterator[Workspace]:
         root = run_directory(self._settings) / secrets.token_hex(8)
         root.mkdir(mode=0o711)
         root.chmod(0o711)
@@ -206,7 +193,7 @@ class LocalFleet:
                     link_dir=root / "link",
                     artifact_path=root / "artifact",
                     slot=slot,
-                    box_id=box_id,
+                    box_id=f"{lease.submission.submission_id}-{lease.attempt}",
                     make_output=make_output,
                 )
         finally:

@@ -29,17 +29,6 @@ class LaneNow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuilderNow:
-    """A worker that builds for others. capacity: how many builds it takes at once; building: how many it has; takes: whether it is given
-    more."""
-
-    name: str
-    capacity: int
-    building: int
-    takes: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WarmNow:
     """Run boxes that wait for a job, and how many jobs so far got one of those and how many a new one."""
 

@@ -155,7 +155,6 @@ class ServerTelemetry:
             log.warning("queue_not_read", error=str(error))
         self._metrics.set_written(self._ledger.written)
         self._metrics.set_lanes(self._grading.lanes())
-        self._metrics.set_builders(self._grading.builders())
         self._metrics.set_warm(self._grading.warm())
         exposed: bytes = self._metrics.exposed()
         return exposed

@@ -12,7 +12,7 @@ from typing import Any
 
 from grader.errors import SettingsInvalid
 from grader.worker import ray_placement
-from grader.worker.ray_placement import BUILDER, LaneCount
+from grader.worker.ray_placement import LaneCount
 
 MISUSED = 2
 
@@ -37,14 +37,10 @@ def _done(words: argparse.Namespace) -> dict[str, dict[str, Any]]:
     if words.remove:
         removed = ray_placement.remove(words.ray, words.remove)
         return {name: {"removed": name in removed} for name in words.remove}
-    if not (words.lanes or words.builders) or not words.join:
+    if not words.lanes or not words.join:
         raise SettingsInvalid("lanes", "name the lanes and the server, such as --lanes H200=4 --join SERVER:50552")
     own = ["--join", words.join, *(["--certificate", words.certificate] if words.certificate else []), *words.options]
     lanes = [LaneCount.parsed(one) for one in words.lanes]
-    if words.builders < 0:
-        raise SettingsInvalid("builders", "give a number of builders, 1 or more")
-    if words.builders:
-        lanes.append(LaneCount.parsed(f"{BUILDER}={words.builders}"))
     return {name: {"placed": True} for name in ray_placement.place(words.ray, lanes, shlex.split(words.prefix), own)}
 
 
@@ -59,7 +55,6 @@ def parser() -> argparse.ArgumentParser:
     add("--ray", metavar="ADDRESS", default="auto", help="the cluster, as ray.init takes it (auto: the one on this host)")
     text = "a type of GPU as Ray's label has it, or emulated: H200=4 emulated=2"
     add("--lanes", metavar="KIND=COUNT", nargs="+", default=[], help=text)
-    add("--builders", type=int, metavar="N", default=0, help="workers that only build, for all others: one core each, on any node (0)")
     add("--join", metavar="ADDRESS", help="the server's --fleet-listen, as the nodes reach it")
     add("--certificate", metavar="FILE", help="the worker's file, at the same path on every node")
     add("--prefix", metavar="WORDS", default="", help="before the worker's command: 'sudo -n -u grader', so that it is not Ray's user")

@@ -80,7 +80,7 @@ def test_placed_workers_grade_and_a_lost_node_is_replaced(cluster, server, cli, 
     node that dies gives its lane to another node."""
     if shutil.which("bwrap") is None and os.environ.get("GRADER_REQUIRE_BUBBLEWRAP") != "1":
         pytest.skip("bubblewrap is not installed")
-    process, address, join = server
+    _, address, join = server
     given = ["--lanes", "emulated=2", "--join", join, "--", "--sandbox", "bubblewrap", "--no-resident-toolchain"]
     for _ in range(2):
         assert place.main(words(cluster, *given)) == 0
@@ -107,9 +107,6 @@ def test_placed_workers_grade_and_a_lost_node_is_replaced(cluster, server, cli, 
     capsys.readouterr()
     assert placed(cluster, capsys) == {}
     assert place.main(words(cluster, "--remove", "grader-lane-emulated-0")) == 2
-    assert place.main(words(cluster, "--builders", "1", "--join", join, "--", "--sandbox", "bubblewrap", "--no-resident-toolchain")) == 0
-    assert process.until("builder_joined")["build_capacity"] == 1
-    assert place.main(words(cluster, "--remove", "grader-lane-builder-0")) == 0
 
 
 def until_lanes(cluster, capsys, count, *, unlike=None):
@@ -158,8 +155,6 @@ def test_a_gpu_is_asked_for_by_its_label() -> None:
     wanted = ray_placement.options(LaneCount.parsed("H200=4"), 3)
     assert wanted["num_gpus"] == 1 and wanted["label_selector"] == {"ray.io/accelerator-type": "H200"} and wanted["max_task_retries"] == 0
     assert ray_placement.options(LaneCount.parsed("emulated=1"), 0)["num_cpus"] == 1
-    builder = ray_placement.options(LaneCount.parsed("builder=2"), 1)
-    assert (builder["name"], builder["num_cpus"], "num_gpus" in builder) == ("grader-lane-builder-1", 1, False)
 
 
 def test_the_server_imports_no_ray() -> None:
