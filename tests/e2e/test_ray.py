@@ -18,8 +18,8 @@ from grader.worker import place, ray_placement
 from grader.worker.ray_placement import Keeper, LaneCount, clean_environment
 from tests.e2e.conftest import EXAMPLES
 from tests.harness.programs import program
+from tests.harness.ray_cluster import RayCluster
 from tests.run_files import cache_directory
-from tools.service.ray_cluster import RayCluster
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
