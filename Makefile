@@ -77,7 +77,7 @@ size: setup-dev ## Count lines, modules, words and pronoun names by folder, next
 bench-build: setup-dev ## Time builds: ours, the plain compiler's and cpp_extension's; 45 minutes (BENCH_ARGS=--quick: six)
 	@$(BIN)/python -m tools.bench_build $(BENCH_ARGS)
 
-bench-latency: setup-dev ## From Submit to verdict: p50 and p95 of each step, of a warm server (BENCH_ARGS='--isolations bubblewrap --rounds 3'; '--variants 50': a search's round)
+bench-latency: setup-dev ## From Submit to verdict: p50 and p95 of each step, of a warm server (BENCH_ARGS='--isolations bubblewrap --rounds 3')
 	@$(BIN)/python -m tools.bench_latency $(BENCH_ARGS)
 
 attack: setup-dev ## Attack the grader with every kernel of tests/exploits, ask that those of tests/honest pass, and print the table (ATTACK_ARGS='--only attacks'); the same files on a GPU: make gpu GPU_ARGS='-k "test_exploits or test_honest_set"'
