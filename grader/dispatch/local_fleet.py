@@ -109,7 +109,7 @@ class LocalFleet:
 
     @property
     def device_kinds(self) -> tuple[str, ...]:
-        """What a submission may ask for."""
+        """Return the devices that a submission may request."""
         return self._lanes.offers
 
     @property
@@ -121,9 +121,9 @@ class LocalFleet:
         """Give nothing more to the lanes of these names, as `lanes` has them, and to all others again."""
         self._lanes.cordon(names)
 
-    async def quarantine(self, name: str, illness: str) -> None:
+    async def quarantine(self, name: str, fault: str) -> None:
         """Give nothing more to the lane of this name until a later look finds it well."""
-        await self._lanes.quarantine(name, illness)
+        await self._lanes.quarantine(name, fault)
 
     def prepare(self, problems: Sequence[wire.ProblemSpec]) -> None:
         """Compile and time, in the background, the baselines of as many of these problems as a judge keeps, so that the first submission
@@ -131,7 +131,7 @@ class LocalFleet:
         self._preparing = asyncio.create_task(self._lanes.prepare(problems[: wire.KEPT_PROBLEM_COUNT]))
 
     def lanes(self) -> tuple[LaneNow, ...]:
-        """What each lane is doing now."""
+        """Return the state of each lane."""
         return self._lanes.now
 
     def warm(self) -> WarmNow:
@@ -143,9 +143,9 @@ class LocalFleet:
         return pipeline.grade(lease, self)
 
     async def environment(self, device_kind: str) -> wire.Environment:
-        """What a device of that kind says of itself."""
-        with self.seat(device_kind) as seat:
-            return await seat.environment()
+        """Return the environment of a device of that kind."""
+        with self.seat(device_kind) as reservation:
+            return await reservation.environment()
 
     # -- what the pipeline needs of a host -------------------------------------------------------------------------------
 
@@ -159,7 +159,7 @@ class LocalFleet:
 
     @contextmanager
     def _warm_place(self) -> Iterator[WarmPlace]:
-        """What a box needs that is started before there is a job for it."""
+        """Make the directory and slot of a box that is started before there is a job for it."""
         root = run_directory(self._settings) / secrets.token_hex(8)
         root.mkdir(mode=0o711)
         root.chmod(0o711)
@@ -172,8 +172,8 @@ class LocalFleet:
             shutil.rmtree(root, ignore_errors=True)
 
     def seat(self, device_kind: str) -> AbstractContextManager[LaneReservation]:
-        """Sit down at a lane of that kind, where the fewest sit."""
-        return self._lanes.seat(device_kind)
+        """Reserve the lane of that kind with the fewest reservations."""
+        return self._lanes.reserve(device_kind)
 
     @contextmanager
     def workspace(self, lease: Lease) -> Iterator[Workspace]:

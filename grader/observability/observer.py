@@ -15,7 +15,7 @@ class LaneState(StrEnum):
 
     FREE = "free"
     TAKEN = "taken"
-    LOOKED_AFTER = "looked_after"  # its device is being checked after a job
+    CHECKING = "checking"  # its device is being checked after a job
     QUARANTINED = "quarantined"
     CORDONED = "cordoned"  # an operator lets it end what it has, and gives it nothing more
 

@@ -22,7 +22,7 @@ def edit(path: Path, old: str, new: str) -> None:
 
 
 def add_program(suite: Path) -> None:
-    (suite / "new.cu").write_text('__global__ void k() {}\n')
+    (suite / "new.cu").write_text("__global__ void k() {}\n")
     (suite / "new.expected").write_text("")
 
 
