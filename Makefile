@@ -29,7 +29,7 @@ export PYTHONUNBUFFERED := 1
 # Whatever the caller says: here hundreds of processes start, each a third sooner with its modules' bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all test-alone test-parallel check lint examples seeds formats public reports attack containment gpu size bench-build bench-latency proto clean setup setup-dev headers hooks
+.PHONY: help demo test test-all test-alone test-parallel check lint examples seeds formats public attack containment gpu size bench-build bench-latency proto clean setup setup-dev headers hooks
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,7 +71,7 @@ size: setup-dev ## Count lines, modules, words and pronoun names by folder, next
 bench-build: setup-dev ## Time builds: ours, the plain compiler's and cpp_extension's; 45 minutes (BENCH_ARGS=--quick: six)
 	@$(BIN)/python -m tools.bench_build $(BENCH_ARGS)
 
-bench-latency: setup-dev ## From Submit to verdict: p50 and p95 of each step, of a warm server (BENCH_ARGS='--isolations bubblewrap --rounds 3'; '--variants 50': a search's round)
+bench-latency: setup-dev ## From Submit to verdict: p50 and p95 of each step, of a warm server (BENCH_ARGS='--isolations bubblewrap --rounds 3')
 	@$(BIN)/python -m tools.bench_latency $(BENCH_ARGS)
 
 attack: setup-dev ## Attack the grader with every kernel of tests/exploits, ask that those of tests/honest pass, and print the table (ATTACK_ARGS='--only attacks'); the same files on a GPU: make gpu GPU_ARGS='-k "test_exploits or test_honest_set"'
@@ -94,9 +94,6 @@ formats: setup-dev ## Import, check and submit fixtures of every problem format,
 
 public: setup-dev ## Import and grade public repositories that lie in a directory, unchanged (PUBLIC=DIR; PUBLIC_ARGS=--help lists the options)
 	@$(BIN)/python -m tools.verdicts tools/manifests/public.toml $(PUBLIC) $(PUBLIC_ARGS)
-
-reports: setup-dev ## Grade an accepted, a wrong and a cheating kernel on the emulated device, and write their HTML reports to build/reports
-	@$(BIN)/python -m tools.report_fixtures $(REPORTS_ARGS)
 
 proto: setup-dev ## Generate grader/v1 and grader/fleet/v1 from proto/
 	$(BIN)/python tools/generate_proto.py

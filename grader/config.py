@@ -18,7 +18,7 @@ DEFAULT_ADDRESS = "127.0.0.1:50551"
 DEFAULT_FLEET_ADDRESS = "127.0.0.1:50552"
 LEDGER_NAME, LOCK_NAME, SOCKET_NAME, CACHE_NAME = "ledger.sqlite3", "server.lock", "server.sock", "artifacts"
 IMPORTED_NAME, FILES_NAME, FLEET_NAME, CORDONS_NAME = "problems", "submission-files", "fleet", "cordoned.json"
-RECHECKS_NAME, SNAPSHOT_NAME = "rechecks.json", "server.json"
+SNAPSHOT_NAME = "server.json"
 
 
 def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
@@ -178,11 +178,6 @@ class Settings(BaseModel):
     def cordons_path(self) -> Path:
         """The list of lanes and workers that get no work for now."""
         return self.state_dir / CORDONS_NAME
-
-    @property
-    def rechecks_path(self) -> Path:
-        """Which quarantined lanes an operator wants to be looked at now."""
-        return self.state_dir / RECHECKS_NAME
 
     @property
     def snapshot_path(self) -> Path:

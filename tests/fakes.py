@@ -229,11 +229,10 @@ def wiring(
     device_kinds: Sequence[str] = ("emulated",),
     lanes=tuple,
     cordon=lambda _: None,
-    recheck=lambda _: None,
     fault=str,
 ):
     """A wiring that grades with a fake. lanes: what its lanes are said to be doing. cordon: takes the names of those that are cordoned.
-    recheck: takes the names of those that are to be looked at. fault: why nothing can be graded."""
+    fault: why nothing can be graded."""
 
     @asynccontextmanager
     async def wired(settings: Settings) -> AsyncIterator[Grading]:
@@ -246,7 +245,6 @@ def wiring(
             safe=safe,
             lanes=lanes,
             cordon=cordon,
-            recheck=recheck,
             fault=fault,
         )
 

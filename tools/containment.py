@@ -1,16 +1,17 @@
 """Runs the containment suite, twice by default, and compares what is on the machine before it and after each run.
 
-    python -m tools.containment [--repeat 2] [--isolation docker,bubblewrap] [--beside] [--json FILE] [--out FILE] [PATH ...]
+    python -m tools.containment [--repeat 2] [--isolation docker,bubblewrap] [--beside] [--json FILE] [PATH ...]
 
-Containers, volumes, mounts, cgroups, processes, leases of slots, shared memory, semaphores, queues and files. As root, and while nobody
-else grades on this host: what others leave meanwhile would be counted. Progress goes to stderr, the table to stdout. Exit code 1 where a
-test failed or something stayed, each thing by its name; 2 where somebody else holds a slot.
+Containers, volumes, mounts, cgroups, processes, leases of slots, shared memory, semaphores, queues and files. Run it as root,
+and while nobody else grades on this host: their leftovers would be counted. Progress goes to stderr, the table to stdout. The
+exit code is 1 if a test failed or something stayed, each thing by its name, and 2 if another program holds a slot.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import fcntl
 import fnmatch
 import json
 import os
@@ -22,15 +23,19 @@ import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import docker
+
 from grader.isolation.directories import remove_tree
+from grader.isolation.processes import STATE_VARIABLE
 from grader.isolation.select import make
 from grader.isolation.settings import BoxSettings
-from tools.machine import Machine
-from tools.page import ROOT, Table, facts, table_lines
+from grader.isolation.slots import FIRST_UID, SLOT_COUNT, shared_slot_directory
+from tools.page import ROOT, Table, facts, table_lines, words_of
 
 SUITE = "tests/containment"
 CAGES = ("docker", "bubblewrap")
@@ -38,11 +43,139 @@ MARK_VARIABLE = "GRADER_CONTAINMENT_RUN"
 # For what is taken down after a container is gone: the engine clears the files of its network namespaces once a minute.
 SETTLE_S, BESIDE_S, LOOK_AGAIN_S = 90.0, 180.0, 0.5
 SHOWN_COUNT = 40
+BOX_UIDS = range(FIRST_UID, FIRST_UID + 2 * SLOT_COUNT)
+SOCKET = Path("/var/run/docker.sock")
+CGROUPS = Path("/sys/fs/cgroup")
+# Where any user of this host may leave something; what is called grader* is listed with all that is in it.
+SHARED_PLACES = tuple(map(Path, ("/dev/shm", "/dev/mqueue", "/tmp", "/var/tmp", "/run")))
+OURS, DEPTH = "grader", 4
+# What an engine keeps of a container while there is one: below its root directory, and below /run.
+ENGINE_PLACES = ("containers", "overlay2", "overlay2/l", "volumes")
+ENGINE_RUN_PLACES = (
+    "docker/containerd",
+    "docker/containerd/daemon/io.containerd.runtime.v2.task/moby",
+    "containerd/io.containerd.runtime.v2.task/moby",
+    "docker/runtime-runc/moby",
+    "docker/netns",
+)
+SHIM = "containerd-shim"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Where to look. mark: "NAME=value", a variable that a run's processes inherit; those of boxes are known by uid and label."""
+
+    mark: str
+    places: Sequence[Path] = SHARED_PLACES
+    slots: Path = field(default_factory=shared_slot_directory)
+    cgroups: Path = CGROUPS
+    socket: Path = SOCKET
+
+    def look(self) -> frozenset[str]:
+        """Everything that is there now, each line with its kind first."""
+        with engine_at(self.socket) as engine:
+            made = [*containers(engine), *mounts(), *cgroups(self.cgroups), *processes(self.mark)]
+        return frozenset([*made, *leases(self.slots), *system_v(), *files(self.places, self.slots)])
+
+
+@contextmanager
+def engine_at(socket: Path) -> Iterator[docker.APIClient | None]:
+    """The engine; None where there is none."""
+    if not socket.exists():
+        yield None
+        return
+    client = docker.APIClient(base_url=f"unix://{socket}", version="auto")
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def containers(engine: docker.APIClient | None) -> Iterator[str]:
+    """Every container, running or not, every volume, and the engine's files of them."""
+    if engine is None:
+        return
+    yield from (f"container {one['Id'][:12]} {' '.join(one['Names'])}" for one in engine.containers(all=True))
+    yield from (f"volume {one['Name']}" for one in engine.volumes()["Volumes"] or ())
+    root = Path(engine.info()["DockerRootDir"])
+    for place in (*(root / name for name in ENGINE_PLACES), *(Path("/run", name) for name in ENGINE_RUN_PLACES)):
+        yield from (f"file {path}" for path in _listed(place))
+
+
+def mounts() -> Iterator[str]:
+    """Those of our own namespace, with their numbers: two may lie over each other."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        words = line.split()
+        yield f"mount {words[4]} number {words[0]} of {words[words.index('-') + 1]}"
+
+
+def cgroups(root: Path) -> Iterator[str]:
+    """In every hierarchy."""
+    for directory, names, _ in os.walk(root):
+        yield from (f"cgroup {Path(directory, name).relative_to(root)}" for name in names)
+
+
+def processes(mark: str) -> Iterator[str]:
+    """Processes with the uid of a box, or with its label or our mark in the environment, zombies included; and the engine's shims."""
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            name, uid = (directory / "comm").read_text().strip(), directory.stat().st_uid
+        except OSError:
+            continue  # it has ended meanwhile
+        if int(directory.name) == os.getpid():
+            continue
+        if uid in BOX_UIDS or name == SHIM or _is_marked(directory, mark):
+            yield f"process {directory.name} of uid {uid}: {name}"
+
+
+def _is_marked(directory: Path, mark: str) -> bool:
+    try:
+        words = (directory / "environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return False  # dead processes have none
+    return any(word == mark or word.startswith(f"{STATE_VARIABLE}=") for word in words)
+
+
+def leases(slots: Path) -> Iterator[str]:
+    """Slots whose lock somebody holds. The lock files themselves stay for ever: a slot is the same file for every server."""
+    for path in _listed(slots):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield f"lease {path}"
+        finally:
+            os.close(descriptor)
+
+
+def system_v() -> Iterator[str]:
+    """Shared memory, semaphores and queues that have no path."""
+    for kind in ("shm", "sem", "msg"):
+        heading, *rows = Path("/proc/sysvipc", kind).read_text().splitlines()
+        column = heading.split().index("uid")
+        yield from (f"{kind} {row.split()[1]} of uid {row.split()[column]}" for row in rows)
+
+
+def files(places: Iterable[Path], slots: Path) -> Iterator[str]:
+    """What lies in the places, and what is below what is named as ours; not in every depth, for a box may nest them by thousands."""
+    for path in (path for place in places for path in _listed(place) if path != slots):
+        yield f"file {path}"
+        level = [path] if path.name.startswith(OURS) else []
+        for _ in range(DEPTH):
+            level = [below for one in level if one.is_dir() and not one.is_symlink() for below in _listed(one)]
+            yield from (f"file {below}" for below in level)
+
+
+def _listed(place: Path) -> list[Path]:
+    try:
+        return sorted(place.iterdir())
+    except OSError:
+        return []  # not there, or not ours to see
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What pytest said. counts: "docker passed" and the like, each with how often."""
+    """Results of pytest. counts: "docker passed" and the like."""
 
     counts: dict[str, int]
     failed: tuple[str, ...] = ()
@@ -51,7 +184,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of the suite, and what was there after it that had not been there before the first."""
+    """One run of the suite. left: what was not there before the first run and is there after this one."""
 
     outcome: Outcome
     seconds: float
@@ -59,45 +192,11 @@ class Run:
 
     @property
     def clean(self) -> bool:
-        """Whether every test passed, some did, and nothing stayed."""
+        """Return whether every test passed, some did, and nothing stayed."""
         return not self.outcome.failed and not self.left and any(name.endswith(" passed") for name in self.outcome.counts)
 
 
 Look = Callable[[], frozenset[str]]
-
-
-def main(arguments: Sequence[str] | None = None, machine: Callable[[str], Look] = lambda mark: Machine(mark=mark).look) -> int:
-    """Run, compare, print, and say by the exit code whether everything held. machine: given a mark, how to look around."""
-    given = _parser().parse_args(arguments)
-    mark = secrets.token_hex(8)
-    look = machine(f"{MARK_VARIABLE}={mark}")
-    with tempfile.TemporaryDirectory(prefix="containment-") as name:
-        place = Path(name)
-        usable = {cage: asyncio.run(_check(cage, place)) for cage in given.isolation}
-        before = look()
-        held = sorted(line for line in before if line.startswith("lease "))
-        if held and not given.beside:
-            sys.stderr.write(f"somebody else grades on this host; try again when it is idle, or see --beside: {', '.join(held)}\n")
-            return 2
-        settle_s = given.settle_s if given.settle_s is not None else BESIDE_S if given.beside else SETTLE_S
-        runs = repeat(given.repeat, lambda: _suite(given, place, mark), look, before, ignored=given.ignore, settle_s=settle_s)
-    known = {
-        **facts(f"python -m tools.containment {' '.join(sys.argv[1:] if arguments is None else arguments)}"),
-        "kernel": platform.release(),
-        **usable,
-        "before": _kinds(before),
-        "others at the start": ", ".join(held) or "nobody",
-        "not counted": ", ".join(given.ignore) or "nothing",
-    }
-    text = "\n".join(_lines(known, runs)) + "\n"
-    sys.stdout.write(text)
-    if given.out is not None:
-        given.out.write_text(f"# What the containment suite leaves\n\n{text}", "utf-8")
-    if given.json is not None:
-        given.json.write_text(
-            json.dumps({**known, "runs": [{**asdict(run), "clean": run.clean} for run in runs]}, indent=1) + "\n", "utf-8"
-        )
-    return int(not (runs and all(run.clean for run in runs)))
 
 
 def repeat(
@@ -106,21 +205,21 @@ def repeat(
     """Run the suite so often; every run is compared with what was there before the first."""
     runs = []
     for _ in range(count):
-        begun = time.monotonic()
+        start_s = time.monotonic()
         outcome = suite()
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - start_s
         runs.append(Run(outcome=outcome, seconds=seconds, left=left(before, look, ignored, settle_s)))
     return runs
 
 
 def left(before: frozenset[str], look: Look, ignored: Sequence[str] = (), settle_s: float = SETTLE_S) -> tuple[str, ...]:
-    """What was not there before and is there now, and whenever we look again until the time is over: what goes away has not stayed."""
-    until = time.monotonic() + settle_s
-    found = frozenset(line for line in look() - before if not any(fnmatch.fnmatch(line, pattern) for pattern in ignored))
-    while found and time.monotonic() < until:
+    """Return what was not there before and is there at every look until the time is over."""
+    deadline_s = time.monotonic() + settle_s
+    lines = frozenset(line for line in look() - before if not any(fnmatch.fnmatch(line, pattern) for pattern in ignored))
+    while lines and time.monotonic() < deadline_s:
         time.sleep(LOOK_AGAIN_S)
-        found &= look()
-    return tuple(sorted(found))
+        lines &= look()
+    return tuple(sorted(lines))
 
 
 def counted(xml: str) -> Outcome:
@@ -143,19 +242,20 @@ def counted(xml: str) -> Outcome:
     return Outcome(counts=dict(counts), failed=tuple(dict.fromkeys(failed)), skipped=tuple(skipped))
 
 
-def _suite(given: argparse.Namespace, place: Path, mark: str) -> Outcome:
+def _suite(options: argparse.Namespace, place: Path, mark: str) -> Outcome:
+    """Run the tests once."""
     result = place / f"result-{secrets.token_hex(4)}.xml"
     scratch = place / f"pytest-{secrets.token_hex(4)}"
     scratch.mkdir(mode=0o700)
     try:
         words = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"--basetemp={scratch}/tests", f"--junitxml={result}"]
-        if all(Path(path).resolve().is_relative_to(ROOT / "tests") for path in given.paths):
+        if all(Path(path).resolve().is_relative_to(ROOT / "tests") for path in options.paths):
             words.append("--all-cases")
-        if set(given.isolation) != set(CAGES):
-            words += ["-k", " or ".join(given.isolation)]
-        command = [sys.executable, "-m", "pytest", *words, *given.paths]
+        if set(options.isolation) != set(CAGES):
+            words += ["-k", " or ".join(options.isolation)]
+        command = [sys.executable, "-m", "pytest", *words, *options.paths]
         sys.stderr.write(f"{' '.join(command[1:])}\n")
-        environment = {**os.environ, MARK_VARIABLE: mark, **{f"GRADER_REQUIRE_{cage.upper()}": "1" for cage in given.isolation}}
+        environment = {**os.environ, MARK_VARIABLE: mark, **{f"GRADER_REQUIRE_{cage.upper()}": "1" for cage in options.isolation}}
         subprocess.run(command, cwd=ROOT, env=environment, stdout=sys.stderr, check=False)
     finally:
         remove_tree(scratch)
@@ -163,7 +263,7 @@ def _suite(given: argparse.Namespace, place: Path, mark: str) -> Outcome:
 
 
 async def _check(cage: str, place: Path) -> str:
-    """Try the isolation, so that what it makes once and keeps, the empty image, is there before we look."""
+    """Try the isolation, so that the empty image, which it makes once and keeps, is there before the first look."""
     isolation = make(cage, BoxSettings(state_id="containment", runtime_dir=place / cage))
     try:
         return (await isolation.check()).detail
@@ -171,50 +271,57 @@ async def _check(cage: str, place: Path) -> str:
         await isolation.close()
 
 
-def _kinds(lines: frozenset[str]) -> str:
-    return ", ".join(f"{count} {kind}" for kind, count in sorted(Counter(line.split()[0] for line in lines).items()))
-
-
-def _lines(known: dict[str, str], runs: Sequence[Run]) -> list[str]:
+def _page(head: dict[str, str], runs: Sequence[Run]) -> list[str]:
     table = Table(headings=("run", "seconds", *(f"{cage}: passed, skipped, failed" for cage in (*CAGES, "other")), "left"))
+    lines = []
     for number, run in enumerate(runs, 1):
         counts = (
-            ", ".join(str(run.outcome.counts.get(f"{cage} {how}", 0)) for how in ("passed", "skipped", "failed"))
+            ", ".join(str(run.outcome.counts.get(f"{cage} {result}", 0)) for result in ("passed", "skipped", "failed"))
             for cage in (*CAGES, "other")
         )
         table.add(number, f"{run.seconds:.0f}", *counts, len(run.left) or "nothing")
-    lines = [*table_lines(("what", "which"), known.items()), "", *table.lines()]
-    for what in ("left", "failed", "skipped"):
-        for number, run in enumerate(runs, 1):
-            found = run.left if what == "left" else getattr(run.outcome, what)
-            lines += [] if not found else ["", f"Run {number}, {what}:", "", *(f"- `{one}`" for one in found[:SHOWN_COUNT])]
-            lines += [f"- and {len(found) - SHOWN_COUNT} more"] if len(found) > SHOWN_COUNT else []
-    return lines
+        for title, names in (("left", run.left), ("failed", run.outcome.failed), ("skipped", run.outcome.skipped)):
+            lines += ["", f"Run {number}, {title}:", "", *(f"- `{name}`" for name in names[:SHOWN_COUNT])] if names else []
+            lines += [f"- and {len(names) - SHOWN_COUNT} more"] if len(names) > SHOWN_COUNT else []
+    return [*table_lines(("fact", "value"), head.items()), "", *table.lines(), *lines]
 
 
-def _isolations(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names or any(name not in CAGES for name in names):
-        raise argparse.ArgumentTypeError(f"choose from {', '.join(CAGES)}, with commas")
-    return names
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.containment", description=__doc__.splitlines()[0], epilog=__doc__.split("\n\n")[2]
-    )
-    parser.add_argument("paths", nargs="*", default=[SUITE], metavar="PATH", help=f"tests to run (default {SUITE})")
-    parser.add_argument("--repeat", type=int, default=2, help="how often, one after the other (default 2)")
-    parser.add_argument("--isolation", type=_isolations, default=list(CAGES), help="docker, bubblewrap, or both, which is the default")
-    parser.add_argument(
-        "--ignore", action="append", default=[], metavar="PATTERN", help="do not count lines such as 'file /tmp/mine*'; may be repeated"
-    )
-    parser.add_argument("--beside", action="store_true", help="go on while others grade here: their boxes come and go, what we leave stays")
-    settle = f"how long something may take to go away (default {SETTLE_S:.0f}; {BESIDE_S:.0f} with --beside)"
-    parser.add_argument("--settle-s", type=float, help=settle)
+def main(arguments: Sequence[str] | None = None, machine: Callable[[str], Look] = lambda mark: Machine(mark=mark).look) -> int:
+    """Run, compare and print; 1 if a run is not clean. machine: makes the look around from a mark."""
+    parser = argparse.ArgumentParser(prog="python -m tools.containment", description=__doc__.splitlines()[0])
+    parser.add_argument("paths", nargs="*", default=[SUITE], metavar="PATH", help=f"tests to run ({SUITE})")
+    parser.add_argument("--repeat", type=int, default=2, help="how often, one after the other (2)")
+    parser.add_argument("--isolation", type=words_of(CAGES), default=list(CAGES), help="docker, bubblewrap, or both (both)")
+    parser.add_argument("--ignore", action="append", default=[], metavar="PATTERN", help="do not count lines such as 'file /tmp/mine*'")
+    parser.add_argument("--beside", action="store_true", help="run while others grade here: their boxes come and go, our leftovers stay")
+    parser.add_argument("--settle-s", type=float, help=f"time for something to go away ({SETTLE_S:.0f}; {BESIDE_S:.0f} with --beside)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write facts, counts and what stayed as JSON")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="also write the table as a page")
-    return parser
+    options = parser.parse_args(arguments)
+    mark = secrets.token_hex(8)
+    look = machine(f"{MARK_VARIABLE}={mark}")
+    with tempfile.TemporaryDirectory(prefix="containment-") as name:
+        place = Path(name)
+        usable = {cage: asyncio.run(_check(cage, place)) for cage in options.isolation}
+        before = look()
+        held = sorted(line for line in before if line.startswith("lease "))
+        if held and not options.beside:
+            sys.stderr.write(f"another program grades on this host; try again when it is idle, or see --beside: {', '.join(held)}\n")
+            return 2
+        settle_s = options.settle_s if options.settle_s is not None else BESIDE_S if options.beside else SETTLE_S
+        runs = repeat(options.repeat, lambda: _suite(options, place, mark), look, before, ignored=options.ignore, settle_s=settle_s)
+    head = {
+        **facts("python -m tools.containment", sys.argv[1:] if arguments is None else arguments),
+        "kernel": platform.release(),
+        **usable,
+        "before": ", ".join(f"{count} {kind}" for kind, count in sorted(Counter(line.split()[0] for line in before).items())),
+        "others at the start": ", ".join(held) or "nobody",
+        "not counted": ", ".join(options.ignore) or "nothing",
+    }
+    sys.stdout.write("\n".join(_page(head, runs)) + "\n")
+    if options.json is not None:
+        rows = [{**asdict(run), "clean": run.clean} for run in runs]
+        options.json.write_text(json.dumps({**head, "runs": rows}, indent=1) + "\n", "utf-8")
+    return int(not (runs and all(run.clean for run in runs)))
 
 
 if __name__ == "__main__":

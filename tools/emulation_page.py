@@ -1,23 +1,32 @@
-"""Writes docs/reference/emulated-device.md: the CUDA features of the emulated device, its PTX, its headers, and what it refuses."""
+"""Writes docs/reference/emulated-device.md: the CUDA features of the emulated device, its PTX, its headers, and what it refuses.
+
+The tables are tests/conformance/features.toml and unsupported.toml. Messages come from the code that refuses a source.
+"""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from sandbox.compilers import asm_statement, emulation, emulation_libraries, inline_ptx, ptx_memory_emitters
-from sandbox.compilers.cuda_tokens import parse
+from sandbox.compilers import asm_statement, emulation, emulation_libraries, emulation_limits, ptx_instructions, ptx_memory_emitters
+from sandbox.compilers import ptx_warp_emitters as warp
 from sandbox.compilers.ptx_instructions import NARROW, RULES, SPECIAL, TYPES
-from sandbox.compilers.ptx_translation import EMITTERS, rule_of
-from sandbox.compilers.ptx_tree import Block, Instruction, Item
-from tools.emulation_features import CONFORMANCE, Feature, FeatureTable, features, library_refusals, refusals, types_only_headers
-from tools.page import table_lines
+from sandbox.compilers.ptx_translation import EMITTERS
+from tools.page import ROOT, table_lines
 
+CONFORMANCE = ROOT / "tests" / "conformance"
+FEATURES, UNSUPPORTED = "features.toml", "unsupported.toml"
+PTX_SOURCE = '__device__ void f(unsigned r, void* p, float x) {{ asm volatile("{}" : "+r"(r), "+l"(p), "+f"(x)); }}'
+UNDECLARED = "kernel.cu:1:1: error: ‘{}’ was not declared in this scope\n"
+TYPES_ONLY = "// Types of "
 TREE = "../../tests/conformance"
-NOT_RUN = "-"
-# The libraries that headers belong to, by the beginning of their names; the first that fits.
+NONE = "-"
+# The libraries of headers, by the beginning of their names; the first that fits.
 LIBRARIES = (
     ("cooperative_groups", "Cooperative groups"),
     ("cub/", "CUB"),
@@ -40,148 +49,185 @@ CUB_CLASS = re.compile(r"^(?:struct|class) ((?:Block|Warp|Device)\w+)\b(?!;)", r
 WITHOUT_EFFECT = (ptx_memory_emitters.nothing, ptx_memory_emitters.policy)
 
 
+class FeatureTableError(Exception):
+    """A table of the conformance suite does not fit its programs or the code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Sources that get one message."""
+
+    feature: str
+    sources: tuple[str, ...]
+    message: str
+
+
+def features(directory: Path = CONFORMANCE) -> dict[str, Any]:
+    """Read the table of features; FeatureTableError if it does not fit the programs and tests of the directory."""
+    table = tomllib.loads((directory / FEATURES).read_text())
+    entries = [entry for group in table["group"] for entry in group["features"]]
+    if bare := [entry["name"] for entry in entries if not entry.get("programs") and not entry.get("tests")]:
+        raise FeatureTableError(f"the feature '{bare[0]}' of {FEATURES} names neither programs nor tests")
+    printed = [program for programs in table["printed_by"].values() for program in programs]
+    existing = {path.stem for path in directory.glob("*.cu")}
+    for names, complaint in (
+        ({program for entry in entries for program in entry.get("programs", ())}, "is in no feature"),
+        (set(printed), "is not under [printed_by]"),
+        ({path.stem for path in directory.glob("*.expected")}, "has no .expected"),
+    ):
+        for program in sorted(existing ^ names):
+            text = (
+                f"{complaint} (tests/conformance/{FEATURES})" if program in existing else "does not exist, but tests/conformance names it"
+            )
+            raise FeatureTableError(f"{program}.cu {text}")
+    if len(printed) != len(existing):
+        raise FeatureTableError(f"{FEATURES} names a program twice under [printed_by]")
+    for test in (test for entry in entries for test in entry.get("tests", ())):
+        file, _, name = test.partition("::")
+        if not (directory / file).is_file() or f"def {name}" not in (directory / file).read_text():
+            raise FeatureTableError(f"{FEATURES} names the test {test}, which does not exist")
+    return table
+
+
+def refusals(directory: Path = CONFORMANCE) -> list[Refusal]:
+    """Have every source of the table refused; FeatureTableError for one that is not, and for a refusal that no source gets."""
+    result = []
+    for feature in tomllib.loads((directory / UNSUPPORTED).read_text())["feature"]:
+        by_message: dict[str, list[str]] = {}
+        for source, message in _refused(feature):
+            by_message.setdefault(message, []).append(source.strip())
+        result += [Refusal(feature=feature["name"], sources=tuple(texts), message=message) for message, texts in by_message.items()]
+    if missing := sorted(_unshown(result)):
+        raise FeatureTableError(f"no source of tests/conformance/{UNSUPPORTED} shows: {'; '.join(missing)}")
+    return result
+
+
+def library_refusals(directory: Path = CONFORMANCE) -> list[Refusal]:
+    """Return the message for a call of each header that declares types only; FeatureTableError where the table has no call."""
+    result = []
+    for entry in tomllib.loads((directory / UNSUPPORTED).read_text())["library"]:
+        message = _message(f"#include <{entry['header']}>\nvoid f() {{ {entry['call']}(); }}")
+        result.append(Refusal(feature=entry["header"], sources=(f"{entry['call']}(...)",), message=message))
+    if differing := {refusal.feature for refusal in result} ^ types_only_headers():
+        text = ", ".join(sorted(differing))
+        raise FeatureTableError(f"[[library]] of {UNSUPPORTED} and the headers that declare types only differ in {text}")
+    for library in emulation_libraries.HOST_LIBRARIES.values():
+        if not any(library in refusal.message for refusal in result):
+            raise FeatureTableError(f"no call of {UNSUPPORTED} is one of {library}")
+    return result
+
+
+def types_only_headers() -> set[str]:
+    """Return the emulated device's headers of libraries that need a GPU."""
+    return {path.name for path in emulation.NATIVE.iterdir() if path.is_file() and path.read_text().startswith(TYPES_ONLY)}
+
+
+def _refused(feature: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the sources of a feature, and the message for each."""
+    unknown = feature.keys() - {"name", "code", "ptx", "names", "toolkit_headers"}
+    if unknown:
+        raise FeatureTableError(f"{UNSUPPORTED}: unknown key '{min(unknown)}' in '{feature['name']}'")
+    yield from ((source, _message(source)) for source in feature.get("code", ()))
+    yield from ((template, _message(PTX_SOURCE.format(template))) for template in feature.get("ptx", ()))
+    messages = {
+        name: emulation_libraries.unknown_name(UNDECLARED.format(name), f"void f() {{ {name}(); }}") for name in feature.get("names", ())
+    }
+    headers = {name: emulation_libraries.missing_header(name, in_toolkit=lambda _: False) for name in feature.get("toolkit_headers", ())}
+    for name, message in {**messages, **headers}.items():
+        if message is None:
+            raise FeatureTableError(f"the emulated device does not refuse {name}, which {UNSUPPORTED} names")
+        yield f"{name}(...)" if name in messages else f"#include <{name}>", message
+
+
+def _message(source: str) -> str:
+    try:
+        emulation.translate(source, "kernel.cu")
+    except emulation.Unsupported as refusal:
+        return refusal.sentence
+    raise FeatureTableError(f"the emulated device does not refuse this source of {UNSUPPORTED}: {source}")
+
+
+def _unshown(table: list[Refusal]) -> Iterator[str]:
+    """Yield the names and sentences by which the code refuses a source, and which no source of the table has."""
+    shown = {refusal.message for refusal in table}
+    limits = vars(emulation_limits).items()
+    sentences = [value for name, value in limits if name.isupper() and isinstance(value, str) and name != "ELSEWHERE"]
+    yield from ({*sentences, asm_statement.CONDITIONAL, warp.BLOCK_SCALED, warp.VOLTA} - shown)
+    prefixes = dict.fromkeys((*emulation_limits.LIBRARIES, *emulation_libraries.CUTLASS, *emulation_libraries.WITHOUT_YIELD), "")
+    for name, sentence in {**emulation_limits.NAMES, **emulation_limits.HEADERS, **ptx_instructions.REFUSED, **prefixes}.items():
+        word = re.compile(rf"(?<![\w.]){re.escape(name)}" + (r"(?!\w)" if name[-1].isalnum() else ""))
+        if not any(sentence in (refusal.message, "") and any(map(word.search, refusal.sources)) for refusal in table):
+            yield name
+
+
 def page(written_by: str, directory: Path = CONFORMANCE) -> str:
-    """The whole page; written_by: the sentence at its head."""
+    """Return the whole page; written_by: the sentence at its head."""
     table = features(directory)
     lines = [
         *("# The emulated device", "", written_by, ""),
         "The emulated device executes CUDA C++ on a CPU ([how](../architecture.md#the-emulated-device)). A source that uses an",
         "unsupported feature gets COMPILE_ERROR UNSUPPORTED, with the line and [a message](#unsupported).",
-        "",
-        *("## CUDA features", "", *_features(table)),
-        *("## Inline PTX", "", *_inline_ptx(directory)),
-        *("## Headers", "", *_headers(directory)),
-        *("## Unsupported", "", *_unsupported(directory)),
+        *("", "## CUDA features", ""),
+        f"A program of [the conformance suite]({TREE}) prints the same lines on the emulated device as on a GPU. *Printed by* is the",
+        "GPU and the CUDA toolkit that printed the expected lines. Where none has printed them yet, the column states it, and the lines",
+        "follow from the documentation.",
+        "`-`: a test in Python, whose expectation was not printed by a GPU.",
     ]
-    return "\n".join(lines)
-
-
-def _features(table: FeatureTable) -> Iterator[str]:
-    yield f"A program of [the conformance suite]({TREE}) prints the same lines on the emulated device as on a GPU. *Printed by* is the"
-    yield "GPU and the CUDA toolkit that printed the expected lines. Where none has printed them yet, the column states it, and the lines"
-    yield "follow from the documentation."
-    yield "`-`: a test in Python, whose expectation was not printed by a GPU."
-    for name, group in table.groups.items():
-        yield from ("", f"### {name}", "")
-        yield from table_lines(("feature", "tested by", "printed by"), (_feature_row(feature, table.printed_by) for feature in group))
-    yield ""
-
-
-def _feature_row(feature: Feature, printed_by: Mapping[str, str]) -> tuple[str, str, str]:
-    tests = (f"[{one.partition('::')[2] or one}]({TREE}/{one.partition('::')[0]})" for one in feature.tests)
-    printers = sorted({printed_by[program] for program in feature.programs} | ({NOT_RUN} if not feature.programs else set()))
-    return feature.name, ", ".join((*map(_program, feature.programs), *tests)), "; ".join(printers)
-
-
-def _program(name: str) -> str:
-    return f"[{name}]({TREE}/{name}.cu)"
-
-
-def _programs(names: Iterable[str]) -> str:
-    return ", ".join(map(_program, sorted(names))) or NOT_RUN
-
-
-def _codes(words: Iterable[str]) -> str:
-    return ", ".join(f"`{word}`" for word in words) or NOT_RUN
-
-
-def _inline_ptx(directory: Path) -> Iterator[str]:
-    run = dict(sorted(opcodes(directory).items()))
-    yield from (
-        "Instructions that are known, and the programs that run them (`-`: no program does). Templates must be string literals.",
-        "",
-    )
-    yield "`T` is the type in the opcode, `W` the type of twice its width; other words in a form are types. "
-    yield from (
-        f"All types: {_codes((*TYPES, *NARROW))}.",
-        "",
-        *table_lines(("instruction", "form", "types", "modifiers", "run by"), _rule_rows(run)),
-    )
+    printers = {program: printer for printer, programs in table["printed_by"].items() for program in programs}
+    for group in table["group"]:
+        rows = [_feature_row(entry, printers) for entry in group["features"]]
+        lines += ["", f"### {group['name']}", "", *table_lines(("feature", "tested by", "printed by"), rows)]
+    rules = [
+        (f"`{name}`", f"`{rule.form}`", _codes(word for word in TYPES if word in rule.types), _codes(sorted(rule.modifiers)))
+        for name, rule in RULES.items()
+    ]
     without = [name for name, emitter in EMITTERS.items() if emitter in WITHOUT_EFFECT]
-    yield from (
-        "",
-        f"Memory, matrices, warps, conversions and control flow, with the forms that programs run. Without effect: {_codes(without)}.",
-        "",
-    )
-    yield from (*table_lines(("instruction", "forms", "run by"), _emitter_rows(run)), "")
-    yield from (f"Special registers: {_codes(name if name.isupper() else f'%{name}' for name in SPECIAL)}.", "")
+    lines += [
+        *("", "## Inline PTX", "", "Templates must be string literals. `T` is the type in the opcode, `W` the type of twice its width;"),
+        f"other words in a form are types. All types: {_codes((*TYPES, *NARROW))}.",
+        *("", *table_lines(("instruction", "form", "types", "modifiers"), rules), ""),
+        f"Memory, matrices, warps, conversions and control flow: {_codes(EMITTERS)}. Without effect: {_codes(without)}.",
+        *("", f"Special registers: {_codes(name if name.isupper() else f'%{name}' for name in SPECIAL)}.", ""),
+        *("## Headers", "", *_headers(directory), "## Unsupported", ""),
+        *("The log of the build is the file and the line, as in `kernel.cu:12: error: `, and the message. PTX is shown without `asm`.", ""),
+    ]
+    rejected = ((entry.feature, "<br>".join(map(_source, entry.sources)), _code(entry.message)) for entry in refusals(directory))
+    return "\n".join([*lines, *table_lines(("feature", "source", "message"), rejected)])
 
 
-def _rule_rows(run: Mapping[str, set[str]]) -> Iterator[tuple[str, str, str, str, str]]:
-    names = {id(rule): name for name, rule in RULES.items()}
-    programs = defaultdict[str, set[str]](set)
-    for opcode, users in run.items():
-        rule = rule_of(Instruction(opcode, (), 0))
-        if rule is not None:
-            programs[names[id(rule)]] |= users
-    for name, rule in RULES.items():
-        types = _codes(one for one in TYPES if one in rule.types)
-        yield f"`{name}`", f"`{rule.form}`", types, _codes(sorted(rule.modifiers)), _programs(programs[name])
-
-
-def _emitter_rows(run: Mapping[str, set[str]]) -> Iterator[tuple[str, str, str]]:
-    for name in EMITTERS:
-        forms = [opcode for opcode in run if opcode.split(".")[0] == name]
-        yield f"`{name}`", _codes(forms), _programs({user for form in forms for user in run[form]})
-
-
-def opcodes(directory: Path) -> dict[str, set[str]]:
-    """The opcodes of the asm statements of all programs, and which programs have each."""
-    found = defaultdict[str, set[str]](set)
-    for path in directory.glob("*.cu"):
-        code = path.read_bytes()
-        for token in parse(code):
-            if token.text in emulation.ASM and (token.in_function or token.in_macro):
-                statement = asm_statement.read(code, token.start, token.end)
-                operands = tuple(operand.name for operand in (*statement.outputs, *statement.inputs))
-                for opcode in _opcodes(inline_ptx.parse(statement.template, operands)):
-                    found[opcode].add(path.stem)
-    return dict(found)
-
-
-def _opcodes(items: Iterable[Item]) -> Iterator[str]:
-    for item in items:
-        if isinstance(item, Block):
-            yield from _opcodes(item.items)
-        elif isinstance(item, Instruction):
-            yield item.opcode
+def _feature_row(entry: Mapping[str, Any], printers: Mapping[str, str]) -> tuple[str, str, str]:
+    programs = entry.get("programs", ())
+    links = [f"[{name}]({TREE}/{name}.cu)" for name in programs]
+    links += [f"[{test.partition('::')[2] or test}]({TREE}/{test.partition('::')[0]})" for test in entry.get("tests", ())]
+    return entry["name"], ", ".join(links), "; ".join(sorted({printers[program] for program in programs} or {NONE}))
 
 
 def _headers(directory: Path) -> Iterator[str]:
     by_library = defaultdict[str, list[str]](list)
-    for header in _public_headers():
-        by_library[next(library for start, library in LIBRARIES if header.startswith(start))].append(header)
-    yield from ("These headers are the emulated device's own:", "")
-    yield from (*table_lines(("library", "headers"), ((name, _codes(by_library[name])) for name in sorted(by_library, key=str.lower))), "")
-    classes = {name for path in (emulation.NATIVE / "cub").rglob("*.h") for name in CUB_CLASS.findall(path.read_text())}
-    yield from (f"CUB has {_codes(sorted(classes))}.", "")
-    taken = _codes(f"{start}*" for start in (*emulation_libraries.FROM_TOOLKIT, "cuda/"))
-    yield f"Other headers {taken} come from an installed CUDA toolkit (`CUDA_HOME`, nvcc's, or `/usr/local/cuda`), less those"
-    yield from ("that are [unsupported](#unsupported).", "")
-    yield from ("These headers declare types, so that a source may include them. A call is refused by its name:", "")
-    rows = ((f"`{one.feature}`", _codes(one.sources), _message(one.message)) for one in library_refusals(directory))
-    yield from (*table_lines(("header", "a call", "message"), rows), "")
-
-
-def _public_headers() -> Iterator[str]:
-    """Those that a kernel includes, less those that declare types only."""
     for path in sorted(emulation.NATIVE.rglob("*")):
         name = path.relative_to(emulation.NATIVE).as_posix()
         internal = name.startswith(("emu/", "thrust/system/detail/")) or (name.startswith("cub/") and path.suffix != ".cuh")
         if path.is_file() and not internal and name not in types_only_headers():
-            yield name
+            by_library[next(library for start, library in LIBRARIES if name.startswith(start))].append(name)
+    yield from ("These headers are the emulated device's own:", "")
+    yield from (*table_lines(("library", "headers"), ((name, _codes(by_library[name])) for name in sorted(by_library, key=str.lower))), "")
+    classes = {name for path in (emulation.NATIVE / "cub").rglob("*.h") for name in CUB_CLASS.findall(path.read_text())}
+    yield from (f"CUB has {_codes(sorted(classes))}.", "")
+    toolkit = _codes(f"{start}*" for start in (*emulation_libraries.FROM_TOOLKIT, "cuda/"))
+    yield f"Other headers {toolkit} come from an installed CUDA toolkit (`CUDA_HOME`, nvcc's, or `/usr/local/cuda`), less those"
+    yield from ("that are [unsupported](#unsupported).", "")
+    yield from ("These headers declare types, so that a source may include them. A call is refused by its name:", "")
+    rows = ((f"`{entry.feature}`", _codes(entry.sources), _code(entry.message)) for entry in library_refusals(directory))
+    yield from (*table_lines(("header", "a call", "message"), rows), "")
 
 
-def _unsupported(directory: Path) -> Iterator[str]:
-    yield "The log of the build is the file and the line, as in `kernel.cu:12: error: `, and the message. PTX is shown without `asm`."
-    yield ""
-    rows = ((one.feature, "<br>".join(map(_source, one.sources)), _message(one.message)) for one in refusals(directory))
-    yield from table_lines(("feature", "source", "message"), rows)
+def _codes(words: Iterable[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words) or NONE
 
 
 def _source(text: str) -> str:
     return "<br>".join(f"`{line.strip()}`" for line in text.splitlines())
 
 
-def _message(text: str) -> str:
+def _code(text: str) -> str:
     return f"`` {text} ``" if "`" in text else f"`{text}`"

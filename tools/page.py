@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import re
+import shlex
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 COMMAND_S = 20.0
@@ -50,9 +53,41 @@ def outcome(holds: bool | None) -> str:
     return _WORDS[holds]
 
 
-def facts(command: str) -> dict[str, str]:
-    """The first rows of a page's first table."""
-    return {"date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "commit": commit(), "command": command.strip()}
+def words_of(choices: Iterable[str]) -> Callable[[str], list[str]]:
+    """Return a parser of words with commas between, for argparse."""
+
+    def parse(text: str) -> list[str]:
+        words = [word.strip() for word in text.split(",") if word.strip()]
+        if not words or not {*words} <= {*choices}:
+            raise argparse.ArgumentTypeError(f"choose from {', '.join(choices)}, with commas")
+        return words
+
+    return parse
+
+
+def arguments_of(
+    module: str, doc: str | None, arguments: Sequence[str] | None, options: Mapping[str, tuple[Any, ...]], *positional: str
+) -> argparse.Namespace:
+    """Parse the command line of a program, whose docstring starts with its description.
+
+    options: by name a default, a help text, and what else argparse takes. The default's type is the option's; False is a switch.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=(doc or "").split("\n\n", maxsplit=1)[0])
+    for name in positional:
+        parser.add_argument(name, type=Path, metavar=name.upper())
+    for name, (default, text, *more) in options.items():
+        settings = {"default": default, "help": text if default in (None, False, "") else f"{text} ({default})", **dict(*more)}
+        if default is False:
+            settings["action"] = "store_true"
+        elif isinstance(default, int | float):
+            settings.setdefault("type", type(default))
+        parser.add_argument(f"--{name}", **settings)
+    return parser.parse_args(arguments)
+
+
+def facts(command: str, words: Sequence[str] = ()) -> dict[str, str]:
+    """Return the first rows of a page's first table: the time, the commit and the command."""
+    return {"date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "commit": commit(), "command": f"{command} {shlex.join(words)}".strip()}
 
 
 def commit() -> str:

@@ -28,7 +28,6 @@ from grader.views.formatting import FLAGS
 from grader.worker import main as worker
 from grader.worker import place
 from tools import emulation_page
-from tools.emulation_features import FeatureTableError
 from tools.generate_proto import proto_arguments, public_sources
 
 ROOT = Path(__file__).parents[1]
@@ -191,7 +190,7 @@ def main() -> int:
     check = parser.parse_args().check
     try:
         return _compare() if check else _write()
-    except FeatureTableError as error:
+    except emulation_page.FeatureTableError as error:
         sys.stderr.write(f"{error}\n")
         return 1
 

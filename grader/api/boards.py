@@ -9,8 +9,6 @@ from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_
 from grader.rules.leaderboard import Board, Entry
 from grader.v1 import competition_pb2
 
-GPU_NAME_LENGTH = 8  # a UUID's last characters: enough to tell a fleet's GPUs from each other; boards never show more of it
-
 
 def board_to_proto(board: Board, first: int, size: int, next_page_token: str = "") -> competition_pb2.Leaderboard:
     """One page of a board: size entries from the first on, which counts from 0."""
@@ -27,25 +25,10 @@ def board_to_proto(board: Board, first: int, size: int, next_page_token: str = "
         next_page_token=next_page_token,
         rule=board.rule,
         other_rule_count=board.other_rule_count,
-        device_differences=device_differences_to_proto(board),
     )
     if board.before is not None:
         message.freeze_time.FromDatetime(board.before)
     return message
-
-
-def device_differences_to_proto(board: Board) -> list[competition_pb2.DeviceDifference]:
-    """The board's unlike GPUs, by short names."""
-    return [
-        competition_pb2.DeviceDifference(
-            device=board.device,
-            slower_gpu=one.slower_uuid[-GPU_NAME_LENGTH:],
-            faster_gpu=one.faster_uuid[-GPU_NAME_LENGTH:],
-            ratio=one.ratio,
-            noise=one.noise,
-        )
-        for one in board.device_differences
-    ]
 
 
 def _entry(entry: Entry) -> competition_pb2.LeaderboardEntry:

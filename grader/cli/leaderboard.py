@@ -21,7 +21,7 @@ from grader.cli.session import Need, Target, connect
 from grader.cli.text import one_line, plain
 from grader.cli.written_files import STDOUT, write_text
 from grader.v1 import competition_pb2, report_pb2
-from grader.views import device_differences, formatting
+from grader.views import formatting
 
 PAGE_SIZE = 1000  # where all of it is wanted
 _COLUMNS = ("rank", "user", "score", "score_low", "score_high", "submission", "create_time", "problem_count", "flags")
@@ -70,8 +70,6 @@ def render(board: competition_pb2.Leaderboard) -> Iterator[RenderableType]:
         yield plain(f"frozen: what was handed in since {frozen} UTC shows when the competition has ended", "yellow")
     if board.entries and not board.official:
         yield plain(formatting.PRACTICE, "yellow")
-    if unlike := device_differences.sentence(board.device_differences):
-        yield plain(unlike, "yellow")
     if not board.entries:
         yield plain("\nno entries yet" + ("" if board.problem else "; --problem shows the board of one problem"))
         return

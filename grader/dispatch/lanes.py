@@ -1,7 +1,7 @@
-"""Whose turn it is at which lane, and which lanes are still good.
+"""Schedules jobs on lanes and quarantines unhealthy devices.
 
-A lane is free, taken, looked after (its device is being checked when a job's box is gone), or quarantined until a later look finds it well.
-An operator may cordon a lane: it ends the job that it has, and gets no other. An operator may also have a quarantined lane looked at now.
+A lane is free, taken, checking (its device is checked when a job's box is gone), or quarantined until a later check finds it well.
+An operator may cordon a lane: it ends the job that it has, and gets no other.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from grader.observability.observer import LaneNow, LaneState
 from sandbox.protocol import wire
 
 LOOK_AGAIN_S = 300.0
-FAITHFUL_S = 60.0  # so long a seat waits for its own lane where others wait for the one that is free
-LOOKS = 2  # at a device whose job is over; between them its judge is started anew
+AFFINITY_TIMEOUT_S = 60.0  # how long a reservation waits for its own lane where others wait for the free one
+CHECK_COUNT = 2  # at a device whose job is over; between them its judge is started anew
 PREPARE_AFTER_S = 60.0  # since a submission used the lane: another one by the same person would wait for what is compiled
 PREPARE_LOOK_S = 1.0  # from one look at that to the next
 CHECK_PATIENCE_S = 2.0  # longer than a look takes, shorter than a judge takes to start
@@ -35,67 +35,67 @@ log = structlog.get_logger()
 
 
 class LaneStatus(Enum):
-    """What may be done with a lane."""
+    """State of a lane."""
 
     FREE = auto()
     TAKEN = auto()
-    LOOKED_AFTER = auto()
+    CHECKING = auto()
     QUARANTINED = auto()
 
 
 class DeviceLane:
-    """One device and its judge. gpu: None on the emulated device."""
+    """A device and its judge. gpu: None on the emulated device."""
 
     def __init__(self, kind: str, judge: JudgeProcess, gpu: GpuAccess | None = None) -> None:
         self.kind, self.gpu, self._process = kind, gpu, judge
-        self.standing = LaneStatus.FREE
-        self.seated = 0
-        self.used_s = -math.inf  # when a seat was last left
-        self.illness = ""
+        self.status = LaneStatus.FREE
+        self.reservation_count = 0
+        self.used_s = -math.inf  # when a reservation was last released
+        self.fault = ""
         self.cordoned = False
-        self.carer: asyncio.Task[None] | None = None  # the task that looks after it now
+        self.health_check_task: asyncio.Task[None] | None = None
         self.next_look: asyncio.TimerHandle | None = None  # at a quarantined device
         self._job_id = ""
         self._known: wire.Environment | None = None
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """Return its name for people."""
         return f"the {self.kind} device" if self.gpu is None else f"GPU {self.gpu.index} ({self.gpu.name})"
 
     @property
     def environment(self) -> wire.Environment:
-        """What the judge said last; there is something as soon as the lane is somebody's."""
+        """Return the last environment of the judge; there is one as soon as the lane is taken."""
         assert self._known is not None
         return self._known
 
     @property
     def usable(self) -> bool:
-        """Whether another job may be given to it, now or later."""
-        return self.standing is not LaneStatus.QUARANTINED and not self.cordoned
+        """Return whether another job may be given to it, now or later."""
+        return self.status is not LaneStatus.QUARANTINED and not self.cordoned
 
     @property
     def idle_s(self) -> float:
         """For how many seconds nobody has used it; 0 while somebody does, or may not."""
-        return 0.0 if self.seated or self.cordoned or self.standing is not LaneStatus.FREE else time.monotonic() - self.used_s
+        return 0.0 if self.reservation_count or self.cordoned or self.status is not LaneStatus.FREE else time.monotonic() - self.used_s
 
     def refusal(self) -> DeviceQuarantined:
         """Why it is not usable."""
-        return DeviceQuarantined.cordoned(self.title) if self.cordoned else DeviceQuarantined(self.title, self.illness)
+        return DeviceQuarantined.cordoned(self.title) if self.cordoned else DeviceQuarantined(self.title, self.fault)
 
     @property
     def known(self) -> bool:
-        """Whether the judge has ever said what it is on."""
+        """Return whether the judge has ever reported its environment."""
         return self._known is not None
 
     @property
     def load(self) -> tuple[int, bool]:
         """The less, the sooner it has time; of two that have the same, the one whose judge is warm."""
-        return self.seated + (self.standing is LaneStatus.LOOKED_AFTER), not self._process.running
+        return self.reservation_count + (self.status is LaneStatus.CHECKING), not self._process.running
 
-    def is_like(self, other: DeviceLane) -> bool:
-        """Whether what is built for one runs on the other."""
-        return self.kind == other.kind and (self.gpu and self.gpu.name) == (other.gpu and other.gpu.name)
+    def is_like(self, peer: DeviceLane) -> bool:
+        """Return whether an artifact for this lane runs on the peer."""
+        return self.kind == peer.kind and (self.gpu and self.gpu.name) == (peer.gpu and peer.gpu.name)
 
     def judge(self, job: wire.Job) -> AsyncIterator[wire.Fact]:
         """The judge's facts of this job."""
@@ -108,35 +108,30 @@ class DeviceLane:
         await self._process.prepare(self._job_id, problem)
 
     async def look_up(self) -> wire.Environment:
-        """What the judge says of the device; starts it if it is not running."""
+        """Return the judge's environment; start the judge if it is not running."""
         self._known = await self._process.environment()
         return self._known
 
-    async def settle(self, job_id: str) -> str:
-        """See whether the device is as it was before; "" where it is, else what is wrong even with a fresh judge."""
-        illness = ""
-        for look in range(LOOKS):
-            try:
-                health = await self._process.check(job_id)
-                if health.healthy:
-                    return ""
-                illness = health.detail or "its judge found it unwell"
-            except JudgeBroken as error:
-                illness = error.detail
-            log.warning("device_unwell", lane=self.title, job=job_id, look=look + 1, illness=illness)
-            await self._process.close()
-        return illness
-
     async def health_check(self) -> None:
-        """Settle the last job, and decide what may be done with the lane from then on."""
+        """Check the device after the last job, a second time by a fresh judge, and quarantine it where it is unwell."""
+        self.fault = ""
         try:
-            self.illness = await self.settle(self._job_id)
+            for look in range(CHECK_COUNT):
+                try:
+                    health = await self._process.check(self._job_id)
+                    self.fault = "" if health.healthy else health.detail or "its judge found it unwell"
+                except JudgeBroken as error:
+                    self.fault = error.detail
+                if not self.fault:
+                    break
+                log.warning("device_unwell", lane=self.title, job=self._job_id, look=look + 1, illness=self.fault)
+                await self._process.close()
         except Exception as error:
             log.exception("settling_broke", lane=self.title)
-            self.illness = f"{type(error).__name__} while it was checked; the server's log has more"
-        self.standing = LaneStatus.QUARANTINED if self.illness else LaneStatus.FREE
-        if self.illness:
-            log.error("lane_quarantined", lane=self.title, reason=self.illness)
+            self.fault = f"{type(error).__name__} while it was checked; the server's log has more"
+        self.status = LaneStatus.QUARANTINED if self.fault else LaneStatus.FREE
+        if self.fault:
+            log.error("lane_quarantined", lane=self.title, reason=self.fault)
 
     async def close(self) -> None:
         """End the judge."""
@@ -144,77 +139,77 @@ class DeviceLane:
 
 
 class QueuedReservation:
-    """One attempt's place at a lane; see `grader.grading.ports.LaneReservation`."""
+    """An attempt's place at a lane; see `grader.grading.ports.LaneReservation`."""
 
     def __init__(self, lanes: Lanes, choice: str, lane: DeviceLane) -> None:
-        self.choice, self.here = choice, lane
+        self.choice, self.current = choice, lane
         self._lanes = lanes
         self._idle = False
 
     @property
     def gpu(self) -> GpuAccess | None:
-        """The GPU of the lane where this seat is now."""
-        return self.here.gpu
+        """Return the GPU of the current lane."""
+        return self.current.gpu
 
     @property
     def kind(self) -> str:
-        """The kind of device of that lane."""
-        return self.here.kind
+        """Return the kind of device of the current lane."""
+        return self.current.kind
 
     @property
     def idle(self) -> bool:
-        """Whether the lane was free when its environment was asked for."""
+        """Return whether the lane was free when its environment was requested."""
         return self._idle
 
     @property
     def contended(self) -> bool:
-        """Whether another attempt needs this lane, now or once its kernel is built."""
-        return self._lanes.contended(self.here)
+        """Return whether another attempt needs this lane, now or once its kernel is built."""
+        return self._lanes.contended(self.current)
 
     async def environment(self) -> wire.Environment:
-        """What the lane's judge says of its device."""
-        if self.here.carer is not None and self.here.seated == 1:
-            await asyncio.wait([self.here.carer], timeout=CHECK_PATIENCE_S)
-        if self.here.standing is LaneStatus.FREE:
+        """Return the environment of the lane's judge."""
+        if self.current.health_check_task is not None and self.current.reservation_count == 1:
+            await asyncio.wait([self.current.health_check_task], timeout=CHECK_PATIENCE_S)
+        if self.current.status is LaneStatus.FREE:
             self._idle = True
-        elif self.here.known:  # somebody else's untrusted code may run there: no judge is started next to it
-            return self.here.environment
+        elif self.current.known:  # somebody else's untrusted code may run there: no judge is started next to it
+            return self.current.environment
         try:
-            return await self.here.look_up()
+            return await self.current.look_up()
         except JudgeBroken:
-            if self.here.standing is LaneStatus.FREE:
-                self._lanes.health_check(self.here)
+            if self.current.status is LaneStatus.FREE:
+                self._lanes.health_check(self.current)
             raise
 
     @asynccontextmanager
     async def lane(self) -> AsyncIterator[DeviceLane]:
-        """Wait for the lane or for another like it; when it is left, its device is looked after before the next one gets it."""
-        self.move(await self._lanes.take(self))
+        """Wait for the lane or for another like it; when it is left, its device is checked before the next attempt gets it."""
+        self.reassign(await self._lanes.take(self))
         try:
-            await self.here.look_up()
-            yield self.here
+            await self.current.look_up()
+            yield self.current
         finally:
-            self._lanes.health_check(self.here)
+            self._lanes.health_check(self.current)
 
-    def move(self, lane: DeviceLane) -> None:
-        """Sit at another lane from now on."""
-        self.here.seated -= 1
-        lane.seated += 1
-        self.here = lane
+    def reassign(self, lane: DeviceLane) -> None:
+        """Change the current lane."""
+        self.current.reservation_count -= 1
+        lane.reservation_count += 1
+        self.current = lane
 
-    def leave(self) -> None:
-        """Leave the lane to others."""
-        self.here.seated -= 1
-        self.here.used_s = time.monotonic()
+    def release(self) -> None:
+        """Give the lane back."""
+        self.current.reservation_count -= 1
+        self.current.used_s = time.monotonic()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LaneRequest:
-    """A seat that waits for its turn, since when by the loop's clock."""
+    """A reservation that waits for a lane, since start_s of the loop's clock."""
 
-    seat: QueuedReservation
-    turn: asyncio.Future[DeviceLane]
-    since: float
+    reservation: QueuedReservation
+    assigned: asyncio.Future[DeviceLane]
+    start_s: float
 
 
 class Lanes:
@@ -223,12 +218,12 @@ class Lanes:
     def __init__(self, lanes: Sequence[DeviceLane], default: str, look_again_s: float = LOOK_AGAIN_S) -> None:
         self._lanes, self._default, self._look_again_s = tuple(lanes), default, look_again_s
         self._waiting: list[_LaneRequest] = []
-        self._carers: set[asyncio.Task[None]] = set()
+        self._health_checks: set[asyncio.Task[None]] = set()
         self._closed = False
 
     @property
     def offers(self) -> tuple[str, ...]:
-        """What may be chosen."""
+        """Return the devices that may be chosen."""
         return devices.offered((lane.gpu.index, lane.gpu.name) for lane in self._lanes if lane.gpu is not None)
 
     @property
@@ -238,92 +233,86 @@ class Lanes:
 
     def cordon(self, names: Collection[str]) -> None:
         """Give nothing more to the lanes of these names, as `now` has them, and to all others again."""
-        for lane, one in zip(self._lanes, self.now, strict=True):
-            lane.cordoned = one.name in names
+        for lane, shown in zip(self._lanes, self.now, strict=True):
+            lane.cordoned = shown.name in names
         self._assign_waiting()
 
-    def recheck(self, names: Collection[str]) -> None:
-        """Look at the devices of those of these lanes that are quarantined now, and not when their time comes; see `now` for the names."""
-        for lane, one in zip(self._lanes, self.now, strict=True):
-            if one.name in names:
-                self._look_again(lane)
-
-    async def quarantine(self, name: str, illness: str) -> None:
+    async def quarantine(self, name: str, fault: str) -> None:
         """Give nothing more to the lane of this name, once its device was checked, until a later
         look finds it well."""
-        lane = next(lane for lane, one in zip(self._lanes, self.now, strict=True) if one.name == name)
-        if lane.carer is not None:
-            await asyncio.wait([lane.carer])
-        if lane.standing is LaneStatus.FREE:
-            log.error("lane_quarantined", lane=lane.title, reason=illness)
-            lane.standing, lane.illness = LaneStatus.QUARANTINED, illness
+        lane = next(lane for lane, shown in zip(self._lanes, self.now, strict=True) if shown.name == name)
+        if lane.health_check_task is not None:
+            await asyncio.wait([lane.health_check_task])
+        if lane.status is LaneStatus.FREE:
+            log.error("lane_quarantined", lane=lane.title, reason=fault)
+            lane.status, lane.fault = LaneStatus.QUARANTINED, fault
             self._look_later(lane)
             self._assign_waiting()
 
     @property
     def now(self) -> tuple[LaneNow, ...]:
-        """What each lane is doing; emulated ones are counted from 0."""
+        """Return the state of each lane; emulated ones are counted from 0."""
         numbers = itertools.count()
         indexes = (next(numbers) if lane.gpu is None else lane.gpu.index for lane in self._lanes)
-        found = zip(self._lanes, indexes, strict=True)
-        return tuple(LaneNow(name=f"{lane.kind}:{index}", state=_state(lane)) for lane, index in found)
+        return tuple(LaneNow(name=f"{lane.kind}:{index}", state=_state(lane)) for lane, index in zip(self._lanes, indexes, strict=True))
 
     @contextmanager
-    def seat(self, choice: str) -> Iterator[QueuedReservation]:
-        """A seat where the fewest sit; NoSuchDevice, or DeviceQuarantined where no such lane is left."""
-        lane = min(self._usable(choice or self._default), key=lambda one: one.load)
-        seat = QueuedReservation(self, choice or self._default, lane)
-        lane.seated += 1
+    def reserve(self, choice: str) -> Iterator[QueuedReservation]:
+        """Reserve the lane with the fewest reservations; NoSuchDevice, or DeviceQuarantined where no such lane is left."""
+        lane = min(self._usable(choice or self._default), key=lambda lane: lane.load)
+        reservation = QueuedReservation(self, choice or self._default, lane)
+        lane.reservation_count += 1
         try:
-            yield seat
+            yield reservation
         finally:
-            seat.leave()
+            reservation.release()
             self._assign_waiting()
 
     def contended(self, lane: DeviceLane) -> bool:
-        """Whether more attempts sit at usable lanes like this one than there are."""
-        alike = [one for one in self._lanes if one.usable and one.is_like(lane)]
-        return sum(one.seated for one in alike) > len(alike)
+        """Return whether usable lanes like this one have more reservations than there are lanes."""
+        alike = [peer for peer in self._lanes if peer.usable and peer.is_like(lane)]
+        return sum(peer.reservation_count for peer in alike) > len(alike)
 
     def _look_later(self, lane: DeviceLane) -> None:
-        lane.next_look = asyncio.get_running_loop().call_later(self._look_again_s, self._look_again, lane)
+        """Check a quarantined device again after a while: it may have come back."""
 
-    def _look_again(self, lane: DeviceLane) -> None:
-        """A device may have come back since."""
-        if lane.standing is LaneStatus.QUARANTINED and not self._closed:
-            self.health_check(lane)
+        def look_again() -> None:
+            if lane.status is LaneStatus.QUARANTINED and not self._closed:
+                self.health_check(lane)
 
-    async def take(self, seat: QueuedReservation) -> DeviceLane:
-        """Wait for the seat's lane, or for one like it that is free before; see `_assign_waiting`."""
+        lane.next_look = asyncio.get_running_loop().call_later(self._look_again_s, look_again)
+
+    async def take(self, reservation: QueuedReservation) -> DeviceLane:
+        """Wait for the reservation's lane, or for one like it that is free before; see `_assign_waiting`."""
         loop = asyncio.get_running_loop()
-        turn: asyncio.Future[DeviceLane] = loop.create_future()
-        self._waiting.append(_LaneRequest(seat=seat, turn=turn, since=loop.time()))
+        assigned: asyncio.Future[DeviceLane] = loop.create_future()
+        self._waiting.append(_LaneRequest(reservation=reservation, assigned=assigned, start_s=loop.time()))
         self._assign_waiting()
         try:
-            return await turn
+            return await assigned
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:  # it came in the same moment
-                turn.result().standing = LaneStatus.FREE
+            if assigned.done() and not assigned.cancelled() and assigned.exception() is None:  # it came in the same moment
+                assigned.result().status = LaneStatus.FREE
                 self._assign_waiting()
             raise
 
     def health_check(self, lane: DeviceLane) -> None:
         """Check the lane's device in a task of its own, for the verdict does not wait for it; the lane's next user does."""
 
-        async def care() -> None:
+        async def check() -> None:
             await lane.health_check()
-            lane.carer = None
-            if lane.standing is LaneStatus.QUARANTINED:
+            lane.health_check_task = None
+            if lane.status is LaneStatus.QUARANTINED:
                 self._look_later(lane)
             self._assign_waiting()
 
         if lane.next_look is not None:
             lane.next_look.cancel()
             lane.next_look = None
-        lane.standing = LaneStatus.LOOKED_AFTER
-        lane.carer = carer = asyncio.create_task(care())
-        self._carers.add(carer)
-        carer.add_done_callback(self._carers.discard)
+        lane.status = LaneStatus.CHECKING
+        lane.health_check_task = task = asyncio.create_task(check())
+        self._health_checks.add(task)
+        task.add_done_callback(self._health_checks.discard)
 
     async def prepare(self, problems: Sequence[wire.ProblemSpec]) -> None:
         """Have the judge of each GPU compile and time the baselines of these problems, a workload at a time, while nobody uses its lane."""
@@ -340,82 +329,83 @@ class Lanes:
                     break
 
     async def _prepared(self, lane: DeviceLane, problem: wire.ProblemSpec) -> bool:
-        """Whether the judge of a free lane has done it. Where it has not, a submission to this problem will find out why."""
-        lane.standing = LaneStatus.TAKEN
+        """Return whether the judge of a free lane prepared it. Where it did not, a submission to this problem will find out why."""
+        lane.status = LaneStatus.TAKEN
         try:
             await lane.prepare(problem)
         except JudgeBroken as error:
             log.warning("baselines_not_prepared", lane=lane.title, problem=problem.problem_id, error=error.detail)
             self.health_check(lane)
             return False
-        lane.standing = LaneStatus.FREE
+        lane.status = LaneStatus.FREE
         self._assign_waiting()
         return True
 
     async def close(self) -> None:
-        """Stop looking after anything, and end the judges."""
+        """Stop all checks, and end the judges."""
         self._closed = True
-        carers = tuple(self._carers)
-        for carer in carers:
-            carer.cancel()
-        await asyncio.gather(*carers, return_exceptions=True)
+        tasks = tuple(self._health_checks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for lane in self._lanes:
             await lane.close()
 
     def _assign_waiting(self) -> None:
         """Give free lanes to those who wait, in order; tell those for whom there is none any more.
 
-        Who sits at a lane has a box for its GPU: it is dealt to before others, but for those who have waited for long.
+        A reservation at a free lane has a box for its GPU: it comes before others, except those that have waited for long.
         """
-        self._waiting = [one for one in self._waiting if self._still_waits(one)]
-        long_ago = asyncio.get_running_loop().time() - FAITHFUL_S
-        for one in self._waiting:
-            if one.since <= long_ago:
-                self._give(one, self._free_for(one))
-        for one in self._waiting:
-            if not one.turn.done() and one.seat.here.standing is LaneStatus.FREE:
-                self._give(one, one.seat.here)
-        for one in self._waiting:
-            if not one.turn.done():
-                self._give(one, self._free_for(one))
-        self._waiting = [one for one in self._waiting if not one.turn.done()]
+        self._waiting = [request for request in self._waiting if self._still_waits(request)]
+        long_ago = asyncio.get_running_loop().time() - AFFINITY_TIMEOUT_S
+        for request in self._waiting:
+            if request.start_s <= long_ago:
+                self._give(request, self._free_for(request))
+        for request in self._waiting:
+            if not request.assigned.done() and request.reservation.current.status is LaneStatus.FREE:
+                self._give(request, request.reservation.current)
+        for request in self._waiting:
+            if not request.assigned.done():
+                self._give(request, self._free_for(request))
+        self._waiting = [request for request in self._waiting if not request.assigned.done()]
 
-    def _still_waits(self, one: _LaneRequest) -> bool:
-        """Whether there is a lane that it may get some time; where there is none, it gets the error."""
-        if one.turn.done():
+    def _still_waits(self, request: _LaneRequest) -> bool:
+        """Return whether there is a lane that it may get some time; where there is none, it gets the error."""
+        if request.assigned.done():
             return False
         try:
-            if any(lane.is_like(one.seat.here) for lane in self._usable(one.seat.choice)):
+            if any(lane.is_like(request.reservation.current) for lane in self._usable(request.reservation.choice)):
                 return True
             # What was built for the one that is quarantined does not run on the others; the next attempt is made on those.
-            one.turn.set_exception(one.seat.here.refusal())
+            request.assigned.set_exception(request.reservation.current.refusal())
         except DeviceQuarantined as error:
-            one.turn.set_exception(error)
+            request.assigned.set_exception(error)
         return False
 
-    def _free_for(self, one: _LaneRequest) -> DeviceLane | None:
-        alike = (lane for lane in self._usable(one.seat.choice) if lane.is_like(one.seat.here) and lane.standing is LaneStatus.FREE)
-        return min(alike, key=lambda lane: (lane is not one.seat.here, lane.load), default=None)
+    def _free_for(self, request: _LaneRequest) -> DeviceLane | None:
+        current = request.reservation.current
+        alike = (lane for lane in self._usable(request.reservation.choice) if lane.is_like(current) and lane.status is LaneStatus.FREE)
+        return min(alike, key=lambda lane: (lane is not current, lane.load), default=None)
 
     @staticmethod
-    def _give(one: _LaneRequest, lane: DeviceLane | None) -> None:
+    def _give(request: _LaneRequest, lane: DeviceLane | None) -> None:
         if lane is not None:
-            lane.standing = LaneStatus.TAKEN
-            one.turn.set_result(lane)
+            lane.status = LaneStatus.TAKEN
+            request.assigned.set_result(lane)
 
     def _usable(self, choice: str) -> list[DeviceLane]:
-        found = [lane for lane in self._lanes if _is_meant(lane, choice)]
-        if not found:
+        matches = [lane for lane in self._lanes if _is_meant(lane, choice)]
+        if not matches:
             raise NoSuchDevice(choice, self.offers)
-        usable = [lane for lane in found if lane.usable]
+        usable = [lane for lane in matches if lane.usable]
         if not usable:
-            raise found[0].refusal()
+            raise matches[0].refusal()
         return usable
 
 
 def _state(lane: DeviceLane) -> LaneState:
-    """What is shown of it: that it is cordoned once its last job is over."""
-    return LaneState.CORDONED if lane.cordoned and lane.standing is LaneStatus.FREE else LaneState[lane.standing.name]
+    """Return the state to show: cordoned once its last job is over."""
+    return LaneState.CORDONED if lane.cordoned and lane.status is LaneStatus.FREE else LaneState[lane.status.name]
 
 
 def _is_meant(lane: DeviceLane, choice: str) -> bool:

@@ -6,14 +6,14 @@ import asyncio
 import secrets
 import shutil
 import tomllib
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from grader import devices
-from grader.artifacts import ArtifactCache, Made
+from grader.artifacts import ArtifactCache
 from grader.artifacts.files import SubmissionFiles
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import JudgeProcess
@@ -21,8 +21,7 @@ from grader.dispatch.lanes import LOOK_AGAIN_S, DeviceLane, Lanes
 from grader.dispatch.turns import Turns
 from grader.dispatch.warm_boxes import WarmBoxes, WarmPlace
 from grader.grading import pipeline
-from grader.grading.build import build_for_another
-from grader.grading.ports import BuildElsewhere, LaneReservation, Profile, Workspace
+from grader.grading.ports import LaneReservation, Profile, Workspace
 from grader.grading.run_box import RunBox
 from grader.isolation import BoxSpec, GpuAccess, Isolation, Limits
 from grader.isolation.directories import box_output, run_directory
@@ -49,7 +48,6 @@ class LocalFleet:
     gpus: one lane each. lane_count: how many emulated devices there are next to them.
     warm_count: how many run boxes may wait for a job.
     default: the device of a submission that names none; None: any GPU, or the emulated device where there is no GPU.
-    Without a lane it grades nothing, and builds for other hosts.
     """
 
     def __init__(
@@ -71,7 +69,6 @@ class LocalFleet:
         self.isolation = isolation
         self.profile = profile or read_profile(PROFILES / "limits.toml")
         self.cache, self.files = cache, files
-        self.build_elsewhere: BuildElsewhere | None = None
         self._settings = settings
         self._looking: asyncio.Task[str] | None = None
         self._preparing: asyncio.Task[None] | None = None
@@ -112,7 +109,7 @@ class LocalFleet:
 
     @property
     def device_kinds(self) -> tuple[str, ...]:
-        """What a submission may ask for."""
+        """Return the devices that a submission may request."""
         return self._lanes.offers
 
     @property
@@ -124,13 +121,9 @@ class LocalFleet:
         """Give nothing more to the lanes of these names, as `lanes` has them, and to all others again."""
         self._lanes.cordon(names)
 
-    def recheck(self, names: Collection[str]) -> None:
-        """Look at the devices of those of these lanes that are quarantined now."""
-        self._lanes.recheck(names)
-
-    async def quarantine(self, name: str, illness: str) -> None:
+    async def quarantine(self, name: str, fault: str) -> None:
         """Give nothing more to the lane of this name until a later look finds it well."""
-        await self._lanes.quarantine(name, illness)
+        await self._lanes.quarantine(name, fault)
 
     def prepare(self, problems: Sequence[wire.ProblemSpec]) -> None:
         """Compile and time, in the background, the baselines of as many of these problems as a judge keeps, so that the first submission
@@ -138,7 +131,7 @@ class LocalFleet:
         self._preparing = asyncio.create_task(self._lanes.prepare(problems[: wire.KEPT_PROBLEM_COUNT]))
 
     def lanes(self) -> tuple[LaneNow, ...]:
-        """What each lane is doing now."""
+        """Return the state of each lane."""
         return self._lanes.now
 
     def warm(self) -> WarmNow:
@@ -150,9 +143,9 @@ class LocalFleet:
         return pipeline.grade(lease, self)
 
     async def environment(self, device_kind: str) -> wire.Environment:
-        """What a device of that kind says of itself."""
-        with self.seat(device_kind) as seat:
-            return await seat.environment()
+        """Return the environment of a device of that kind."""
+        with self.seat(device_kind) as reservation:
+            return await reservation.environment()
 
     # -- what the pipeline needs of a host -------------------------------------------------------------------------------
 
@@ -166,7 +159,7 @@ class LocalFleet:
 
     @contextmanager
     def _warm_place(self) -> Iterator[WarmPlace]:
-        """What a box needs that is started before there is a job for it."""
+        """Make the directory and slot of a box that is started before there is a job for it."""
         root = run_directory(self._settings) / secrets.token_hex(8)
         root.mkdir(mode=0o711)
         root.chmod(0o711)
@@ -179,22 +172,12 @@ class LocalFleet:
             shutil.rmtree(root, ignore_errors=True)
 
     def seat(self, device_kind: str) -> AbstractContextManager[LaneReservation]:
-        """Sit down at a lane of that kind, where the fewest sit."""
-        return self._lanes.seat(device_kind)
+        """Reserve the lane of that kind with the fewest reservations."""
+        return self._lanes.reserve(device_kind)
 
     @contextmanager
     def workspace(self, lease: Lease) -> Iterator[Workspace]:
         """Make an attempt's directories below the server's own, under a name that nobody guesses."""
-        with self._workspace(f"{lease.submission.submission_id}-{lease.attempt}") as work:
-            yield work
-
-    async def build(self, job: wire.BuildJob, files: Mapping[str, bytes], user: str) -> Made:
-        """Build for another host. files: by their paths below the directory of sources."""
-        with self._workspace(f"built-{secrets.token_hex(8)}") as work:
-            return await build_for_another(job, files, user, self, work)
-
-    @contextmanager
-    def _workspace(self, box_id: str) -> Iterator[Workspace]:
         root = run_directory(self._settings) / secrets.token_hex(8)
         root.mkdir(mode=0o711)
         root.chmod(0o711)
@@ -210,7 +193,7 @@ class LocalFleet:
                     link_dir=root / "link",
                     artifact_path=root / "artifact",
                     slot=slot,
-                    box_id=box_id,
+                    box_id=f"{lease.submission.submission_id}-{lease.attempt}",
                     make_output=make_output,
                 )
         finally:

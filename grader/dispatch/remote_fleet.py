@@ -22,15 +22,13 @@ import structlog
 from grader import devices
 from grader.artifacts.files import FILE_COUNT_LIMIT, SUBMISSION_LIMIT_BYTES, SubmissionFiles
 from grader.artifacts.store import write_whole
-from grader.dispatch.build_messages import build_pieces
 from grader.dispatch.lease_messages import LEASE_LIMIT_BYTES, lease_to_bytes
-from grader.dispatch.remote_builders import RemoteBuilder, RemoteBuilders
 from grader.dispatch.worker_stream import NAME_LIMIT_CHARS, ProtocolViolation, WorkerStream, admit, dismiss
-from grader.errors import DeviceQuarantined, HostBroken, JudgeBroken, NoSuchDevice, ProblemBroken, WorkerFault, WorkerLost
+from grader.errors import DeviceQuarantined, HostBroken, NoSuchDevice, ProblemBroken, WorkerFault, WorkerLost
 from grader.fleet.v1 import fleet_pb2
 from grader.isolation.cancellation import finish_despite_cancel
 from grader.model import Lease
-from grader.observability.observer import BuilderNow, LaneNow, LaneState
+from grader.observability.observer import LaneNow, LaneState
 from sandbox.protocol import wire
 from sandbox.protocol.output import FILE_LIMIT_BYTES
 
@@ -47,9 +45,7 @@ log = structlog.get_logger()
 class _RemoteAttempt:
     """An attempt at a worker."""
 
-    def __init__(self, lease: Lease) -> None:
-        self.lease = lease
-        self.build: asyncio.Task[None] | None = None  # of its kernel, at another worker
+    def __init__(self) -> None:
         self.items: asyncio.Queue[wire.Fact | fleet_pb2.Ended | None] = asyncio.Queue()
         self.taken = asyncio.Event()
         self.ended = asyncio.Event()
@@ -73,11 +69,9 @@ class _RemoteAttempt:
 class RemoteWorker(WorkerStream):
     """The server's half of the stream of a worker that grades."""
 
-    def __init__(
-        self, node: str, standing: fleet_pb2.Standing, changed: asyncio.Event, files: SubmissionFiles | None, builders: RemoteBuilders
-    ) -> None:
+    def __init__(self, node: str, standing: fleet_pb2.Standing, changed: asyncio.Event, files: SubmissionFiles | None) -> None:
         super().__init__(node, standing, changed)
-        self._files, self._builders = files, builders
+        self._files = files
         self._lanes_cordoned: list[str] = []
         self._attempts: dict[int, _RemoteAttempt] = {}
         self._numbers = itertools.count(1)
@@ -108,7 +102,7 @@ class RemoteWorker(WorkerStream):
             raise ProblemBroken(
                 f"the problem and the sources are {len(content)} bytes, more than a worker can be sent; make the problem smaller"
             )
-        number, attempt = next(self._numbers), _RemoteAttempt(lease)
+        number, attempt = next(self._numbers), _RemoteAttempt()
         self._attempts[number] = attempt
         self._say(grade=fleet_pb2.Grade(attempt=number, lease=content))
         try:
@@ -125,8 +119,6 @@ class RemoteWorker(WorkerStream):
         finally:
             attempt.cancelled = True
             attempt.taken.set()
-            if attempt.build is not None:
-                attempt.build.cancel()
             if not attempt.ended.is_set() and not self.gone:
                 self._say(cancel=fleet_pb2.Cancel(attempt=number))
                 await finish_despite_cancel(self._ended(attempt))
@@ -144,8 +136,6 @@ class RemoteWorker(WorkerStream):
                 attempt.items.put_nowait(message.ended)
             case "file_piece":
                 await self._piece(message.file_piece)
-            case "build_request":
-                self._build_request(message.build_request)
             case _:
                 await super().hear(message)
 
@@ -157,14 +147,6 @@ class RemoteWorker(WorkerStream):
         if lanes != self._lanes_cordoned:
             self._lanes_cordoned = lanes
             self._say(cordon=fleet_pb2.Cordon(lanes=lanes))
-
-    def recheck(self, names: Collection[str]) -> None:
-        """Have it look at its quarantined lanes now: at those of these names, or at all where its own name is among them, or its node's."""
-        whole = self.node in names or self.node.partition("/")[0] in names
-        ill = [lane.name for lane in self.standing.lanes if LaneState[lane.state] is LaneState.QUARANTINED]
-        lanes = [name for name in ill if whole or f"{self.node}/{name}" in names]
-        if lanes:
-            self._say(recheck=fleet_pb2.Recheck(lanes=lanes))
 
     def _lost(self) -> None:
         for attempt in self._attempts.values():
@@ -206,27 +188,6 @@ class RemoteWorker(WorkerStream):
             if fact.digest not in attempt.kept:
                 return
         await attempt.put(fact)
-
-    def _build_request(self, request: fleet_pb2.BuildRequest) -> None:
-        attempt = self._attempt(request.attempt)
-        if attempt.build is not None and not attempt.build.done():
-            raise ProtocolViolation("asked for two builds of an attempt at once")
-        try:
-            environment = wire.decode(request.environment)
-        except wire.WireError as error:
-            raise ProtocolViolation(f"sent a line that is no environment: {error}") from None
-        if not isinstance(environment, wire.Environment):
-            raise ProtocolViolation(f"sent a {type(environment).__name__}, which is no environment")
-        attempt.build = asyncio.create_task(self._build(request, attempt.lease, environment))
-
-    async def _build(self, request: fleet_pb2.BuildRequest, lease: Lease, environment: wire.Environment) -> None:
-        try:
-            made = await self._builders.build(lease, environment, request.toolchain)
-        except JudgeBroken as error:
-            self.lose(f"asked for a build of what can't be built: {error}", violated=True)
-            return
-        for piece in build_pieces(request.attempt, made):
-            self._say(build_piece=piece)
 
     async def _piece(self, piece: fleet_pb2.FilePiece) -> None:
         attempt = self._attempt(piece.attempt)
@@ -275,7 +236,6 @@ class RemoteFleet:
     def __init__(self, memory: Path, files: SubmissionFiles | None) -> None:
         self._memory, self._files = memory, files
         self._workers: dict[str, RemoteWorker] = {}
-        self._builders = RemoteBuilders()
         self._known = _remembered(memory)
         self._changed = asyncio.Event()
         self._losses: OrderedDict[str, int] = OrderedDict()
@@ -283,23 +243,16 @@ class RemoteFleet:
 
     def join(self, node: str, standing: fleet_pb2.Standing) -> WorkerStream:
         """A worker is in; an older stream of the same node is ended. ProtocolViolation."""
-        stream: RemoteWorker | RemoteBuilder
-        if standing.build_capacity > 0:
-            self._builders.join(stream := RemoteBuilder(node, standing, self._changed))
-            log.info("builder_joined", node=node, build_capacity=standing.build_capacity, toolchain=standing.toolchain)
-        else:
-            admit(self._workers, stream := RemoteWorker(node, standing, self._changed, self._files, self._builders))
-            self._remember(stream)
-            log.info("worker_joined", node=node, capacity=standing.capacity, device_kinds=list(standing.device_kinds))
-        stream.cordon(self._cordoned)
-        return stream
+        admit(self._workers, worker := RemoteWorker(node, standing, self._changed, self._files))
+        self._remember(worker)
+        log.info("worker_joined", node=node, capacity=standing.capacity, device_kinds=list(standing.device_kinds))
+        worker.cordon(self._cordoned)
+        return worker
 
     def leave(self, stream: WorkerStream) -> None:
         """Its stream is over."""
         stream.lose("closed its connection")
-        if isinstance(stream, RemoteBuilder):
-            self._builders.leave(stream)
-        elif isinstance(stream, RemoteWorker):
+        if isinstance(stream, RemoteWorker):
             dismiss(self._workers, stream)
         log.info("worker_left", node=stream.node, why=stream.gone)
         self._changed.set()
@@ -310,17 +263,12 @@ class RemoteFleet:
         A name is a worker's, its node's, or a lane's as `lanes` has it.
         """
         self._cordoned = frozenset(names)
-        for stream in self._streams():
+        for stream in list(self._workers.values()):
             stream.cordon(self._cordoned)
-
-    def recheck(self, names: Collection[str]) -> None:
-        """Have these workers, or those of these lanes, look at what is quarantined there now. A name is as `cordon` has it."""
-        for worker in self._workers.values():
-            worker.recheck(names)
 
     def close(self) -> None:
         """End every stream."""
-        for stream in self._streams():
+        for stream in list(self._workers.values()):
             stream.lose("was sent away: the server stops")
 
     def capacity(self) -> int:
@@ -343,19 +291,9 @@ class RemoteFleet:
             for lane in worker.standing.lanes
         )
 
-    def builders(self) -> tuple[BuilderNow, ...]:
-        """The workers that build for others, and what each has to do."""
-        return tuple(
-            BuilderNow(name=one.node, capacity=one.standing.build_capacity, building=one.building, takes=one.open)
-            for one in self._builders.all()
-        )
-
     def has(self, node: str) -> bool:
         """Whether a worker of this name is connected."""
-        return any(stream.node == node and not stream.gone for stream in self._streams())
-
-    def _streams(self) -> list[WorkerStream]:
-        return [*self._workers.values(), *self._builders.all()]
+        return any(stream.node == node and not stream.gone for stream in list(self._workers.values()))
 
     async def grade(self, lease: Lease) -> AsyncIterator[wire.Fact]:
         """Have the worker grade it that has most room; wait where none has. WorkerLost, which counts no attempt."""

@@ -39,10 +39,7 @@ class WorkerStream:
         """Take what the worker says; ProtocolViolation."""
         if message.WhichOneof("message") != "standing":
             raise ProtocolViolation(f"sent {message.WhichOneof('message') or 'nothing'} where that is not in order")
-        standing = checked_standing(message.standing)
-        if (standing.build_capacity > 0) is not (self.standing.build_capacity > 0):
-            raise ProtocolViolation("grades first and builds for others then, or the reverse")
-        self.standing = standing
+        self.standing = checked_standing(message.standing)
         self._changed.set()
 
     def cordon(self, names: Collection[str]) -> None:
@@ -82,17 +79,12 @@ def dismiss(streams: dict[str, S], stream: S) -> None:
 def checked_standing(standing: fleet_pb2.Standing) -> fleet_pb2.Standing:
     """The same, if it makes sense; ProtocolViolation."""
     names = [*standing.device_kinds, *(lane.name for lane in standing.lanes)]
-    counts = (standing.capacity, standing.build_capacity)
-    if not all(0 <= count <= CAPACITY_LIMIT for count in counts) or len(standing.device_kinds) > KIND_LIMIT:
+    if not 0 <= standing.capacity <= CAPACITY_LIMIT or len(standing.device_kinds) > KIND_LIMIT:
         raise ProtocolViolation("says that it can do more than any worker can")
     if len(standing.lanes) > LANE_LIMIT:
         raise ProtocolViolation("says that it has more lanes than any worker has")
-    if standing.build_capacity and (standing.capacity or standing.device_kinds or standing.lanes):
-        raise ProtocolViolation("says that it builds for others, and that it grades")
     if not all(0 < len(name) <= NAME_LIMIT_CHARS and name.isprintable() for name in names):
         raise ProtocolViolation("has a device without a plain name")
-    if len(standing.toolchain) > NAME_LIMIT_CHARS or not standing.toolchain.isprintable():
-        raise ProtocolViolation("has a toolchain without a plain name")
     if not all(devices.well_formed(kind) for kind in standing.device_kinds):
         raise ProtocolViolation("has a kind of device that there is not")
     if not all(lane.state in LaneState.__members__ for lane in standing.lanes):

@@ -17,7 +17,7 @@ import structlog
 
 from grader.artifacts import Made, artifact_key
 from grader.errors import JudgeBroken, SandboxBroken
-from grader.grading.ports import BuildHost, Host, Workspace
+from grader.grading.ports import Host, Workspace
 from grader.grading.step_clock import StepClock
 from grader.isolation import BoxExit, BoxSpec, IsolationBroken, Purpose
 from grader.isolation.pickup import Refusal, pick_up
@@ -58,16 +58,16 @@ BUILD_ENVIRONMENT = (("SOURCE_DATE_EPOCH", "0"),)
 async def build_artifact(
     lease: Lease, host: Host, work: Workspace, environment: wire.Environment, steps: StepClock, *, sanitize: bool = False
 ) -> wire.Build:
-    """Leave the artifact at `work.artifact_path`, and say how it was come by. sanitize: it is for the emulated device's sanitizer, and
-    built here."""
+    """Leave the artifact at `work.artifact_path`, and say how it was come by. sanitize: it is for the emulated device's sanitizer."""
     begun_ns = time.monotonic_ns()
     job, files = build_input(lease, environment)
     job = replace(job, sanitize=sanitize)
 
     async def built() -> Made:
-        steps.enter(Step.COMPILE)
-        found = None if sanitize or host.build_elsewhere is None else await host.build_elsewhere(lease, environment)
-        return found or await _build_here(job, files, host, work, steps)
+        steps.enter(Step.BUILDER)
+        async with host.builder(), host.turn(secret=False):
+            write_sources(job, files, work)
+            return await _build(job.language, host, work, steps)
 
     steps.enter(Step.ARTIFACT)
     made = await _fetch(job, lease.submission.new.user, files, host, built)
@@ -75,18 +75,6 @@ async def build_artifact(
         work.artifact_path.write_bytes(made.artifact)
     build = replace(made.build, duration_ns=time.monotonic_ns() - begun_ns) if made.build.cached else made.build
     return _with_declaration(build, lease)
-
-
-async def build_for_another(job: wire.BuildJob, files: Mapping[str, bytes], user: str, host: BuildHost, work: Workspace) -> Made:
-    """What a host makes of another host's `build_input`: found in its own cache, or built here."""
-    return await _fetch(job, user, files, host, lambda: _build_here(job, files, host, work, StepClock()))
-
-
-async def _build_here(job: wire.BuildJob, files: Mapping[str, bytes], host: BuildHost, work: Workspace, steps: StepClock) -> Made:
-    steps.enter(Step.BUILDER)
-    async with host.builder(), host.turn(secret=False):
-        write_sources(job, files, work)
-        return await _build(job.language, host, work, steps)
 
 
 def build_input(lease: Lease, environment: wire.Environment) -> tuple[wire.BuildJob, dict[str, bytes]]:
@@ -102,7 +90,7 @@ def _with_declaration(build: wire.Build, lease: Lease) -> wire.Build:
     return replace(build, remarks=(*build.remarks, f"the problem asks for `{declared}`")) if declared else build
 
 
-async def _fetch(job: wire.BuildJob, user: str, files: Mapping[str, bytes], host: BuildHost, build: Callable[[], Awaitable[Made]]) -> Made:
+async def _fetch(job: wire.BuildJob, user: str, files: Mapping[str, bytes], host: Host, build: Callable[[], Awaitable[Made]]) -> Made:
     """Ask the cache, if there is one. A key names the toolchain too, so what is built while that changes is handed to nobody else."""
     if host.cache is None:
         return await build()
@@ -128,7 +116,7 @@ async def _fetch(job: wire.BuildJob, user: str, files: Mapping[str, bytes], host
     return made
 
 
-async def _build(language: str, host: BuildHost, work: Workspace, steps: StepClock) -> Made:
+async def _build(language: str, host: Host, work: Workspace, steps: StepClock) -> Made:
     """Build in a box and take the artifact out of it; the box is gone before anything that it left is touched."""
     limits = host.profile.build
     spec = BoxSpec(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from grader.artifacts import ArtifactCache, Made
+from grader.artifacts import ArtifactCache
 from grader.artifacts.files import SubmissionFiles
 from grader.grading.run_box import RunBox
 from grader.isolation import BoxSpec, GpuAccess, Isolation, Limits
@@ -119,19 +119,13 @@ class MeasurementSettings:
         return cls(measure_s=measure_s, precision=precision or (profile.ranked_precision if ranked else profile.precision))
 
 
-class BuildElsewhere(Protocol):
-    """Has another host build an attempt's kernel."""
-
-    def __call__(self, lease: Lease, environment: wire.Environment, /) -> Awaitable[Made | None]:
-        """What it made, or None where it has to be built here."""
-
-
-class BuildHost(Protocol):
-    """What building needs of the machine that it is done on."""
+class Host(Protocol):
+    """What grading needs of the machine that it runs on."""
 
     isolation: Isolation
     profile: Profile
     cache: ArtifactCache | None  # None: everything is built
+    files: SubmissionFiles | None  # None: no file of a submission is kept
 
     def builder(self) -> AbstractAsyncContextManager[None]:
         """Wait for a core to build on."""
@@ -139,13 +133,6 @@ class BuildHost(Protocol):
     def turn(self, *, secret: bool) -> AbstractAsyncContextManager[None]:
         """Wait until a box may run code of submissions here. secret: whether it meets secret workloads of a competition; such boxes and
         all others are never alive at the same time. Ends when the box is gone; a task holds one turn at most."""
-
-
-class Host(BuildHost, Protocol):
-    """What grading needs of the machine that it runs on."""
-
-    files: SubmissionFiles | None  # None: no file of a submission is kept
-    build_elsewhere: BuildElsewhere | None  # asked before this host builds; None: it builds everything
 
     def workspace(self, lease: Lease) -> AbstractContextManager[Workspace]:
         """Make an attempt's directories."""

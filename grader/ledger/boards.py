@@ -1,31 +1,22 @@
-"""Sources of boards: the submissions to a competition that may count, and what their reports say of GPUs.  Reads only."""
+"""Sources of boards: the submissions to a competition that may count.  Reads only."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 import sqlalchemy as sa
 
 from grader.ledger import transactions
 from grader.ledger.database import Database
-from grader.ledger.tables import bans, judgements, submissions
+from grader.ledger.tables import bans, submissions
 from grader.model import Competition, Score, SubmissionState, Verdict
-from grader.rules.leaderboard import Board, Standing
-from grader.verdict.device_differences import BaselineMedians, DeviceDifference, device_differences
+from grader.rules.leaderboard import Standing
 from sandbox.protocol import wire
 from sandbox.protocol.rule import rule_of
 
-REPORT_LIMIT = 200  # the newest of a board that its GPUs are compared by: a report is some 200 kB
-_KNOWN_LIMIT = 4096  # what is kept of a report is 1 or 2 kB
 _OWN = ("submission_id", "user_name", "problem_id", "create_time")
 _JUDGED = ("device", "clock", "score", "score_low", "score_high", "flags", "problem_digest")
-
-# A submission's number, and which of its judgements counts. A judgement is never changed.
-Judged = tuple[int, int | None]
 
 
 class Boards:
@@ -33,8 +24,6 @@ class Boards:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._times: dict[Judged, BaselineMedians] = {}  # of reports that were read before
-        self._reading = asyncio.Lock()  # so that callers who come together read a report once
 
     async def standings(self, competition: Competition, *, problem_id: str = "", before: datetime | None = None) -> list[Standing]:
         """Every submission that may count, of one problem or of all, in no order; before: only those made until then, exclusive."""
@@ -47,24 +36,6 @@ class Boards:
             submissions.c.submission_id.in_([submission_id for submission_id in submission_ids if submission_id])
         )
         return await self._database.read(lambda connection: {row.submission_id: row.language for row in connection.execute(query)})
-
-    async def device_differences(self, competition: Competition, board: Board) -> tuple[DeviceDifference, ...]:
-        """The GPUs of a board that are not equally fast, by the newest reports of what counts on it; none on a board for practice."""
-        if not board.official:
-            return ()
-        async with self._reading:
-            known = dict(self._times)
-            found = await self._database.read(lambda connection: baseline_medians(connection, competition, board, known))
-            self._keep(found)
-        return device_differences(found.values())
-
-    def _keep(self, found: Mapping[Judged, BaselineMedians]) -> None:
-        """Return what was asked for last stays longest."""
-        for key, times in found.items():
-            self._times.pop(key, None)
-            self._times[key] = times
-        for key in list(self._times)[: max(len(self._times) - _KNOWN_LIMIT, 0)]:
-            del self._times[key]
 
 
 def standings(
@@ -95,46 +66,6 @@ def standings(
         )
         for submission_id, user, problem, create_time, device, clock, value, low, high, flags, digest in rows
     ]
-
-
-def baseline_medians(
-    connection: sa.Connection, competition: Competition, board: Board, known: Mapping[Judged, BaselineMedians]
-) -> dict[Judged, BaselineMedians]:
-    """Times of the competition's baseline in the newest reports of a board, at most REPORT_LIMIT. known: of these the report is not read.
-
-    Secret workloads are among them: only an aggregate may leave the server.
-    """
-    # All of it from indices: a report lies in its submission's row, and only those that are not known are worth reading.
-    sequence = sa.select(sa.func.max(judgements.c.sequence)).where(judgements.c.number == submissions.c.number).scalar_subquery()
-    newest = (
-        sa.select(submissions.c.number, sequence.label("sequence"), submissions.c.problem_digest)
-        .where(
-            *_counted(competition, board.problem_id, board.before),
-            submissions.c.device == board.device,
-            submissions.c.clock == wire.Clock.DEVICE_EVENTS,
-        )
-        .order_by(submissions.c.create_time.desc(), submissions.c.submission_id)
-        .limit(REPORT_LIMIT)
-    )
-    found: dict[Judged, BaselineMedians] = {}
-    for number, judgement, digest in connection.execute(newest).all():
-        times = known.get((number, judgement))
-        if times is None:
-            report = connection.execute(sa.select(submissions.c.report).where(submissions.c.number == number)).scalar_one()
-            times = _baseline_medians(report, digest, competition.ranking.baseline)
-        found[number, judgement] = times
-    return found
-
-
-def _baseline_medians(report: str | None, problem_digest: str, baseline: str) -> BaselineMedians:
-    """Read as plain data: to build a report with all of its samples takes many times as long."""
-    data = json.loads(report or "{}")
-    samples = {one["workload_id"]: (one.get("baselines") or {}).get(baseline) for one in data.get("measurements") or ()}
-    return BaselineMedians(
-        device_uuid=(data.get("environment") or {}).get("device_uuid") or "",
-        problem_digest=problem_digest,
-        medians_ns={name: statistics.median(one["durations_ns"]) for name, one in samples.items() if one and one["durations_ns"]},
-    )
 
 
 def _counted(

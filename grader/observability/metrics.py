@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from grader import devices
 from grader.model import DeviceDemand, Failure, Lease, QueueDepth, Report, WriteTotals
-from grader.observability.observer import BuilderNow, Ended, LaneNow, LaneState, Observer, Stopped, WarmNow
+from grader.observability.observer import Ended, LaneNow, LaneState, Observer, Stopped, WarmNow
 from sandbox.protocol import wire
 
 REASON_LIMIT, REASON_CHARS = 64, 48  # reasons come from judges and builders: what is more, or looks otherwise, is OTHER
@@ -83,9 +83,6 @@ class Metrics(Observer):
 
     def _host_metrics(self) -> None:
         self._lanes = self._gauge("grader_lane_state", "1 for the state that a lane is in.", "lane", "state")
-        self._builders = self._gauge(
-            "grader_builder_places", "How many builds a worker does that builds for others, and how many more it takes.", "builder", "state"
-        )
         self._warm_waiting = self._gauge("grader_warm_boxes", "Run boxes that wait for a job.")
         self._run_boxes = self._counter("grader_run_boxes", "Run boxes that jobs were given: one that waited, or a new one.", "box")
         self._warm_before = WarmNow()
@@ -135,14 +132,6 @@ class Metrics(Observer):
         for lane in lanes:
             for state in LaneState:
                 self._lanes.labels(lane.name, state).set(lane.state is state)
-
-    def set_builders(self, builders: Sequence[BuilderNow]) -> None:
-        """What those workers do now that build for others."""
-        self._builders.clear()
-        for one in builders:
-            free = max(0, one.capacity - one.building) if one.takes else 0
-            for state, count in (("building", one.building), ("free", free)):
-                self._builders.labels(one.name, state).set(count)
 
     def set_warm(self, now: WarmNow) -> None:
         """What waits now, and what was given out since the last time."""

@@ -15,7 +15,7 @@ class LaneState(StrEnum):
 
     FREE = "free"
     TAKEN = "taken"
-    LOOKED_AFTER = "looked_after"  # its device is being checked after a job
+    CHECKING = "checking"  # its device is being checked after a job
     QUARANTINED = "quarantined"
     CORDONED = "cordoned"  # an operator lets it end what it has, and gives it nothing more
 
@@ -26,17 +26,6 @@ class LaneNow:
 
     name: str
     state: LaneState
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuilderNow:
-    """A worker that builds for others. capacity: how many builds it takes at once; building: how many it has; takes: whether it is given
-    more."""
-
-    name: str
-    capacity: int
-    building: int
-    takes: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

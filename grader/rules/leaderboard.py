@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from grader.model import Competition, Phase, Score, ScoreKind, TieRule
-from grader.verdict.device_differences import DeviceDifference
 from grader.verdict.scores import Estimate, averaged
 from sandbox.protocol import wire
 
@@ -67,7 +66,6 @@ class Board:
     before: datetime | None = None
     rule: str = ""
     other_rule_count: int = 0
-    device_differences: tuple[DeviceDifference, ...] = ()  # of the board's device
 
 
 def counted_before(competition: Competition, now: datetime, *, admin: bool) -> datetime | None:

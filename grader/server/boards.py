@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from grader.api.boards import board_to_proto
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, parse
 from grader.errors import ProblemNotFound
@@ -34,7 +32,6 @@ async def page(
     competition = competitions.get(parse(COMPETITIONS, request.competition, "competition"))
     problem_id = parse(PROBLEMS, request.problem, "problem") if request.problem else ""
     found = await board(ledger, competition, problem_id=problem_id, device=request.device, admin=admin)
-    found = replace(found, device_differences=await ledger.boards.device_differences(competition, found))
     # A token is of a place, not of a state: who pages while the board moves may see an entry twice, or not.
     asked = (competition.competition_id, problem_id, request.device)
     first = paging.decode(request.page_token, int, *asked) or 0

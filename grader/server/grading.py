@@ -6,29 +6,14 @@ state directory ran is left; when it is left, nothing is running.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from grader.artifacts import Made
 from grader.config import Settings
 from grader.dispatch.dispatcher import Grade
-from grader.grading.ports import BuildElsewhere
-from grader.observability.observer import BuilderNow, LaneNow, Observer, WarmNow
+from grader.observability.observer import LaneNow, Observer, WarmNow
 from sandbox.protocol import wire
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Builds:
-    """How a host builds for others, and has others build for it.
-
-    toolchain: what it builds with, a digest: an artifact of another host is as good as its own where theirs is the same.
-    """
-
-    toolchain: str
-    count: int  # at once
-    build: Callable[[wire.BuildJob, Mapping[str, bytes], str], Awaitable[Made]]
-    have_built: Callable[[BuildElsewhere | None], None]  # by whom from now on; None: by nobody else
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +29,11 @@ class Grading:
     safe: bool  # whether strangers' kernels may be run
     lanes: Callable[[], Sequence[LaneNow]] = tuple
     cordon: Callable[[Collection[str]], None] = lambda _: None  # which lanes, and which workers, get nothing more from now on
-    recheck: Callable[[Collection[str]], None] = lambda _: None  # look at those of these lanes that are quarantined now
     fault: Callable[[], str] = str  # why nothing can be graded now; "" where it can
     proved: Callable[[], Awaitable[str]] | None = None  # the same, once the host has tried to grade a kernel of its own; None: it does not
     observe: Callable[[Observer], None] = lambda _: None  # tell it of boxes from now on
-    builders: Callable[[], Sequence[BuilderNow]] = tuple  # the workers that build for others
     warm: Callable[[], WarmNow] = WarmNow
     prepare: Callable[[Sequence[wire.ProblemSpec]], None] = lambda _: None  # have baselines of these problems ready, in the background
-    builds: Builds | None = None  # None where workers do all that
 
 
 Wiring = Callable[[Settings], AbstractAsyncContextManager[Grading]]

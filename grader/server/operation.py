@@ -27,7 +27,6 @@ from grader.server.connections import web_limits
 from grader.server.cordons import EVERY_LANE, Cordons
 from grader.server.grading import Grading
 from grader.server.installed_version import installed_version
-from grader.server.recheck_requests import RecheckRequests
 from grader.server.retention import Periods, retain
 from grader.server.server_snapshot import SnapshotWriter
 
@@ -65,7 +64,6 @@ class ServerTelemetry:
         self._proof = (-PROOF_S, "")  # when the ledger was last written to see whether it can be, and why it could not be
         self._proving = asyncio.Lock()
         self._cordons = Cordons(settings.cordons_path)
-        self._rechecks = RecheckRequests(settings.rechecks_path)
         self._snapshots = SnapshotWriter(settings.snapshot_path)
 
     @asynccontextmanager
@@ -156,7 +154,6 @@ class ServerTelemetry:
             log.warning("queue_not_read", error=str(error))
         self._metrics.set_written(self._ledger.written)
         self._metrics.set_lanes(self._grading.lanes())
-        self._metrics.set_builders(self._grading.builders())
         self._metrics.set_warm(self._grading.warm())
         exposed: bytes = self._metrics.exposed()
         return exposed
@@ -175,9 +172,6 @@ class ServerTelemetry:
         while True:
             await asyncio.sleep(LOOK_S)
             self._follow_cordons()
-            if names := self._rechecks.new():
-                log.info("recheck_requested", names=sorted(names))
-                self._grading.recheck(names)
             if self._health is not None:
                 await self._look_once()
 

@@ -7,7 +7,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -26,15 +26,13 @@ from grader.dispatch.local_fleet import LocalFleet
 from grader.dispatch.own_kernel import grade_own
 from grader.dispatch.remote_fleet import RemoteFleet
 from grader.errors import SettingsInvalid
-from grader.isolation import Isolation
 from grader.isolation.directories import leave_runtime
 from grader.isolation.metered import ObservedIsolation
 from grader.isolation.resident import ResidentCopyImpossible, resident
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
-from grader.isolation.toolchain_versions import toolchain_versions
 from grader.server.builder_count import build_resources, builder_count
-from grader.server.grading import Builds, Grading
+from grader.server.grading import Grading
 
 WARM_MORE = 2  # boxes that wait, next to one for each lane: a queue has several languages
 
@@ -68,31 +66,20 @@ async def joined(settings: Settings) -> AsyncIterator[Grading]:
             safe=settings.sandbox != "process",
             lanes=fleet.lanes,
             cordon=fleet.cordon,
-            recheck=fleet.recheck,
-            builders=fleet.builders,
         )
 
 
-def local(settings: Settings, *, proving: bool = True) -> AbstractAsyncContextManager[Grading]:
+@asynccontextmanager
+async def local(settings: Settings, *, proving: bool = True) -> AsyncIterator[Grading]:
     """This host's isolation and devices; boxes of an earlier server are swept on the way in.
     proving: nothing is taken before every lane has graded a kernel of the grader's own."""
-    return _on_this_host(settings, with_devices=True, proving=proving)
-
-
-def builder(settings: Settings) -> AbstractAsyncContextManager[Grading]:
-    """This host's isolation and compilers, to build for others; the same without a device."""
-    return _on_this_host(settings, with_devices=False, proving=False)
-
-
-@asynccontextmanager
-async def _on_this_host(settings: Settings, *, with_devices: bool, proving: bool) -> AsyncIterator[Grading]:
     boxes = box_settings(settings)
     try:
         # A process shares the host's files anyhow: only of boxes anything is claimed.
         wanted = False if settings.sandbox == "process" else settings.resident_toolchain
         async with (
             resident(boxes, wanted=wanted) as directory,
-            _wired(settings, replace(boxes, resident_dir=directory), with_devices=with_devices, proving=proving) as grading,
+            _wired(settings, replace(boxes, resident_dir=directory), proving=proving) as grading,
         ):
             yield grading
     except ResidentCopyImpossible as error:
@@ -100,7 +87,7 @@ async def _on_this_host(settings: Settings, *, with_devices: bool, proving: bool
 
 
 @asynccontextmanager
-async def _wired(settings: Settings, boxes: BoxSettings, *, with_devices: bool, proving: bool) -> AsyncIterator[Grading]:
+async def _wired(settings: Settings, boxes: BoxSettings, *, proving: bool) -> AsyncIterator[Grading]:
     cache = ArtifactCache(settings.cache_path, settings.cache_bytes) if settings.cache_bytes else None
     isolation, found = await choose(settings.sandbox, boxes)
     observed = ObservedIsolation(isolation)
@@ -108,17 +95,16 @@ async def _wired(settings: Settings, boxes: BoxSettings, *, with_devices: bool, 
         log.info("isolation_chosen", isolation=isolation.NAME, detail=found.detail, warnings=found.warnings)
         if boxes.resident_dir is not None:
             await isolation.fingerprint()  # of what has just been copied
-        gpus, lane_count = (chosen_gpus(settings.device), settings.lanes) if with_devices else ((), 0)
-        log.info("devices_found", gpus=[f"{gpu.index}: {gpu.name}" for gpu in gpus], emulated_count=lane_count)
-        builders = _builders(settings, len(gpus), lane_count)
+        gpus = chosen_gpus(settings.device)
+        log.info("devices_found", gpus=[f"{gpu.index}: {gpu.name}" for gpu in gpus], emulated_count=settings.lanes)
         fleet = LocalFleet(
             isolation=observed,
             settings=boxes,
             gpus=gpus,
             default=None if settings.device == "auto" else settings.device,
-            lane_count=lane_count,
-            builder_count=builders,
-            warm_count=_warm_count(settings.warm_boxes, lane_count, len(gpus)),
+            lane_count=settings.lanes,
+            builder_count=_builders(settings, len(gpus)),
+            warm_count=_warm_count(settings.warm_boxes, settings.lanes, len(gpus)),
             cache=cache,
             files=SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes),
         )
@@ -132,18 +118,11 @@ async def _wired(settings: Settings, boxes: BoxSettings, *, with_devices: bool, 
                 safe=isolation.SAFE,
                 lanes=fleet.lanes,
                 cordon=fleet.cordon,
-                recheck=fleet.recheck,
                 fault=lambda: breaker.fault,
                 proved=breaker.proved if proving else None,
                 observe=observed.observe,
                 warm=fleet.warm,
                 prepare=fleet.prepare,
-                builds=Builds(
-                    toolchain=await _toolchain(isolation, boxes),
-                    count=builders,
-                    build=fleet.build,
-                    have_built=partial(setattr, fleet, "build_elsewhere"),
-                ),
             )
     finally:
         await isolation.close()
@@ -160,10 +139,10 @@ def host_breaker(fleet: LocalFleet, *, proving: bool) -> HostBreaker:
     return HostBreaker(fleet.grade, check, partial(grade_own, fleet) if proving else None)
 
 
-def _builders(settings: Settings, gpu_count: int, emulated_count: int) -> int:
+def _builders(settings: Settings, gpu_count: int) -> int:
     """How many builds are done at once, as asked for, or as this host can."""
     resources = build_resources()
-    count = settings.builders or builder_count(resources, gpu_count=gpu_count, emulated_count=emulated_count)
+    count = settings.builders or builder_count(resources, gpu_count=gpu_count, emulated_count=settings.lanes)
     log.info("builders_chosen", count=count, computed=settings.builders is None, cores=resources.cores, memory_bytes=resources.memory_bytes)
     return count
 
@@ -173,12 +152,6 @@ def _warm_count(asked: int | None, lane_count: int, gpu_count: int) -> int:
     if lane_count + gpu_count == 0:
         return 0
     return lane_count + gpu_count + WARM_MORE if asked is None else asked
-
-
-async def _toolchain(isolation: Isolation, boxes: BoxSettings) -> str:
-    """What this host's boxes build with, as other hosts can compare it. What keeps nobody in builds for its like only."""
-    own = await (isolation.fingerprint() if boxes.image is not None else asyncio.to_thread(toolchain_versions))
-    return hashlib.sha256(f"{'safe' if isolation.SAFE else 'unsafe'} {own}".encode()).hexdigest()
 
 
 def box_settings(settings: Settings) -> BoxSettings:

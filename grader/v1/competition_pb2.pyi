@@ -154,7 +154,7 @@ class CompetitionKeyChange(_message.Message):
     def __init__(self, key: _Optional[str] = ..., before: _Optional[str] = ..., after: _Optional[str] = ...) -> None: ...
 
 class Leaderboard(_message.Message):
-    __slots__ = ("competition", "problem", "device", "devices", "entries", "entry_count", "freeze_time", "official", "score_kind", "baseline", "next_page_token", "rule", "other_rule_count", "device_differences")
+    __slots__ = ("competition", "problem", "device", "devices", "entries", "entry_count", "freeze_time", "official", "score_kind", "baseline", "next_page_token", "rule", "other_rule_count")
     COMPETITION_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
@@ -168,7 +168,6 @@ class Leaderboard(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
     OTHER_RULE_COUNT_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
     competition: str
     problem: str
     device: str
@@ -182,22 +181,7 @@ class Leaderboard(_message.Message):
     next_page_token: str
     rule: str
     other_rule_count: int
-    device_differences: _containers.RepeatedCompositeFieldContainer[DeviceDifference]
-    def __init__(self, competition: _Optional[str] = ..., problem: _Optional[str] = ..., device: _Optional[str] = ..., devices: _Optional[_Iterable[str]] = ..., entries: _Optional[_Iterable[_Union[LeaderboardEntry, _Mapping]]] = ..., entry_count: _Optional[int] = ..., freeze_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., official: _Optional[bool] = ..., score_kind: _Optional[_Union[_report_pb2.ScoreKind, str]] = ..., baseline: _Optional[str] = ..., next_page_token: _Optional[str] = ..., rule: _Optional[str] = ..., other_rule_count: _Optional[int] = ..., device_differences: _Optional[_Iterable[_Union[DeviceDifference, _Mapping]]] = ...) -> None: ...
-
-class DeviceDifference(_message.Message):
-    __slots__ = ("device", "slower_gpu", "faster_gpu", "ratio", "noise")
-    DEVICE_FIELD_NUMBER: _ClassVar[int]
-    SLOWER_GPU_FIELD_NUMBER: _ClassVar[int]
-    FASTER_GPU_FIELD_NUMBER: _ClassVar[int]
-    RATIO_FIELD_NUMBER: _ClassVar[int]
-    NOISE_FIELD_NUMBER: _ClassVar[int]
-    device: str
-    slower_gpu: str
-    faster_gpu: str
-    ratio: float
-    noise: float
-    def __init__(self, device: _Optional[str] = ..., slower_gpu: _Optional[str] = ..., faster_gpu: _Optional[str] = ..., ratio: _Optional[float] = ..., noise: _Optional[float] = ...) -> None: ...
+    def __init__(self, competition: _Optional[str] = ..., problem: _Optional[str] = ..., device: _Optional[str] = ..., devices: _Optional[_Iterable[str]] = ..., entries: _Optional[_Iterable[_Union[LeaderboardEntry, _Mapping]]] = ..., entry_count: _Optional[int] = ..., freeze_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., official: _Optional[bool] = ..., score_kind: _Optional[_Union[_report_pb2.ScoreKind, str]] = ..., baseline: _Optional[str] = ..., next_page_token: _Optional[str] = ..., rule: _Optional[str] = ..., other_rule_count: _Optional[int] = ...) -> None: ...
 
 class LeaderboardEntry(_message.Message):
     __slots__ = ("rank", "user", "submission", "score", "score_low", "score_high", "create_time", "problem_count", "flags", "language", "submission_count")

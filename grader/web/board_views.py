@@ -9,12 +9,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from grader.api.boards import device_differences_to_proto
 from grader.html_report.content import flags, when
 from grader.model import Competition, ScoreKind, TieRule, Visibility
 from grader.plots.bars import interval_bar, interval_positions
 from grader.rules.leaderboard import Board
-from grader.views import device_differences
 from grader.web.views import PagePosition, competition_head
 
 PAR = (1.0, 1.0, 1.0)  # as fast as the baseline
@@ -59,7 +57,6 @@ def board(
         "baseline": found.baseline,
         "rule": found.rule,
         "other_rule_count": found.other_rule_count,
-        "unlike_gpus": device_differences.sentence(device_differences_to_proto(found)),
         "entries": [
             {
                 "rank": one.rank,

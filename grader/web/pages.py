@@ -187,12 +187,6 @@ class Pages:
             (competition.competition_id, problem_id), lambda: self._site.ledger.boards.standings(competition, problem_id=problem_id)
         )
         found = await asyncio.to_thread(leaderboard.board, competition, standings, problem_id=problem_id, device=device, before=before)
-        if found.official:
-            unlike = await self._site.recent(
-                (competition.competition_id, found.problem_id, found.device, before),
-                lambda: self._site.ledger.boards.device_differences(competition, found),
-            )
-            found = replace(found, device_differences=unlike)
         titles = {one: self._site.title(one) for one in competition.problem_ids}
         linked, page = self._site.sees_competition(request, competition.competition_id), page_number(request)
         if shown := [one.submission_id for one in found.entries[PagePosition(page, len(found.entries)).shown] if one.submission_id]:

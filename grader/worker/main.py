@@ -13,7 +13,7 @@ from typing import Any
 from grader.server.main import add_grading_options, add_process_options
 
 PLACE = "place"
-NOT_SETTINGS = ("join", "certificate", "name", "until_stdin_closes", "builds_only")
+NOT_SETTINGS = ("join", "certificate", "name", "until_stdin_closes")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line. What is left out is left to `grader.config.Settings`, which checks the rest too."""
     made = argparse.ArgumentParser(
         prog="grader-worker",
-        description="Joins a server that runs with --fleet remote, and grades or builds on this host what it is given. Stop it with "
+        description="Joins a server that runs with --fleet remote, and grades on this host what it is given. Stop it with "
         "SIGTERM: it drains first.",
         epilog="The server's host makes the certificate: grader-server admin workers add NODE. No key of the server's is needed here. "
         "Also: grader-worker place --help, which has Ray run workers.",
@@ -50,7 +50,6 @@ def parser() -> argparse.ArgumentParser:
     add("--join", metavar="ADDRESS", required=True, help="the server's --fleet-listen: HOST:PORT, or unix:/PATH on one host")
     add("--certificate", metavar="FILE", type=Path, help="this host's key and certificate; not needed on a unix socket")
     add("--name", metavar="NAME", default="", help="of several workers on this host, which: such as gpu-0 (the only one)")
-    add("--builds-only", action="store_true", help="grade nothing, and build for the other workers, --builders at once; needs no GPU")
     add("--until-stdin-closes", action="store_true", help="drain and stop when standard input ends, for a program that supervises this one")
     add("--state-dir", metavar="DIR", help="this worker's own directory; one worker at a time ('worker' in the user's state directory)")
     add("--cache-dir", metavar="DIR", help="where built artifacts are kept (in the state directory)")

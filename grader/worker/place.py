@@ -1,24 +1,18 @@
-"""`grader-worker place`: has Ray run workers on its nodes, lists and removes them, or follows a queue.  Runs next to Ray's head."""
+"""`grader-worker place`: has Ray run workers on its nodes, lists and removes them.  Runs next to Ray's head."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import shlex
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from importlib import import_module
-from importlib.util import find_spec
-from typing import Any, get_args
+from typing import Any
 
 from grader.errors import SettingsInvalid
-from grader.observability import log as log_setup
 from grader.worker import ray_placement
-from grader.worker.lane_demand import LaneRange
-from grader.worker.ray_placement import BUILDER, LaneCount
+from grader.worker.ray_placement import LaneCount
 
 MISUSED = 2
 
@@ -27,8 +21,6 @@ def main(arguments: Sequence[str]) -> int:
     """Do what the words say; the exit code."""
     words = parser().parse_args(arguments)
     try:
-        if words.follow:
-            return _follow(words)
         with redirect_stdout(sys.stderr):  # Ray prints to it what becomes of nodes
             found = _done(words)
     except SettingsInvalid as error:
@@ -45,41 +37,11 @@ def _done(words: argparse.Namespace) -> dict[str, dict[str, Any]]:
     if words.remove:
         removed = ray_placement.remove(words.ray, words.remove)
         return {name: {"removed": name in removed} for name in words.remove}
-    own = [*_joining(words, "H200=4"), *words.options]
+    if not words.lanes or not words.join:
+        raise SettingsInvalid("lanes", "name the lanes and the server, such as --lanes H200=4 --join SERVER:50552")
+    own = ["--join", words.join, *(["--certificate", words.certificate] if words.certificate else []), *words.options]
     lanes = [LaneCount.parsed(one) for one in words.lanes]
-    if words.builders < 0:
-        raise SettingsInvalid("builders", "give a number of builders, 1 or more")
-    if words.builders:
-        lanes.append(LaneCount.parsed(f"{BUILDER}={words.builders}"))
     return {name: {"placed": True} for name in ray_placement.place(words.ray, lanes, shlex.split(words.prefix), own)}
-
-
-def _joining(words: argparse.Namespace, example: str) -> list[str]:
-    if not (words.lanes or words.builders) or not words.join:
-        raise SettingsInvalid("lanes", f"name the lanes and the server, such as --lanes {example} --join SERVER:50552")
-    return ["--join", words.join, *(["--certificate", words.certificate] if words.certificate else [])]
-
-
-def _follow(words: argparse.Namespace) -> int:
-    """Keep lanes for what waits until SIGTERM; the exit code."""
-    if find_spec("prometheus_client") is None:
-        raise SettingsInvalid("follow", "it needs packages that are not installed: pip install '.[server,ray]' in a clone")
-    lane_follower = import_module("grader.worker.lane_follower")
-    if words.builders:
-        raise SettingsInvalid("builders", "builders do not follow the queue; place them first, without --follow")
-    joining = _joining(words, "H200=1:8")
-    if words.quiet_s < 0 or words.poll_s <= 0:
-        raise SettingsInvalid("poll_s", "give --poll-s more than 0 seconds, and --quiet-s 0 or more")
-    ranges = [LaneRange.parsed(one) for one in words.lanes]
-    if len({one.kind for one in ranges}) != len(ranges):
-        raise SettingsInvalid("lanes", "name each kind once")
-    log_setup.configure(words.log_format)
-    placement = lane_follower.PlaceCommands(words.ray, [*joining, f"--prefix={words.prefix}"], words.options)
-    follower = lane_follower.LaneFollower(
-        ranges, lane_follower.MetricsReader(words.follow), placement, quiet_s=words.quiet_s, clock=time.monotonic
-    )
-    asyncio.run(lane_follower.follow(follower, words.poll_s))
-    return 0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -91,18 +53,13 @@ def parser() -> argparse.ArgumentParser:
     )
     add: Any = made.add_argument
     add("--ray", metavar="ADDRESS", default="auto", help="the cluster, as ray.init takes it (auto: the one on this host)")
-    text = "a type of GPU as Ray's label has it, or emulated: H200=4 emulated=2; with --follow MIN:MAX, such as H200=1:8"
+    text = "a type of GPU as Ray's label has it, or emulated: H200=4 emulated=2"
     add("--lanes", metavar="KIND=COUNT", nargs="+", default=[], help=text)
-    add("--builders", type=int, metavar="N", default=0, help="workers that only build, for all others: one core each, on any node (0)")
     add("--join", metavar="ADDRESS", help="the server's --fleet-listen, as the nodes reach it")
     add("--certificate", metavar="FILE", help="the worker's file, at the same path on every node")
     add("--prefix", metavar="WORDS", default="", help="before the worker's command: 'sudo -n -u grader', so that it is not Ray's user")
     add("--list", action="store_true", help="show the lanes that are placed")
     add("--remove", metavar="NAME", nargs="+", default=[], help="drain these lanes, and end them")
-    add("--follow", metavar="URL", help="stay, and keep as many lanes as the server's queue asks for: http://SERVER:8080/metrics")
-    add("--quiet-s", type=float, metavar="S", default=120.0, help="with --follow: a lane too many leaves after so long (120)")
-    add("--poll-s", type=float, metavar="S", default=5.0, help="with --follow: how often the queue is looked at (5)")
-    add("--log-format", choices=get_args(log_setup.LogFormat), default="console", help="with --follow: of its log (console)")
     add("--json", action="store_true", help="print JSON")
     add("options", nargs="*", metavar="-- OPTIONS", help="of grader-worker, for every worker")
     return made

@@ -24,10 +24,9 @@ import grpc
 
 from grader import devices
 from grader.errors import SettingsInvalid
-from grader.worker.lane_demand import LANE_LIMIT
 
 NAMESPACE, PREFIX = "grader", "grader-lane-"
-BUILDER = "builder"
+LANE_LIMIT = 1024
 LANE_BUILDERS = 2
 TYPE_LABEL = "ray.io/accelerator-type"
 RESTART_S, RESTART_MOST_S = 1.0, 30.0
@@ -40,7 +39,7 @@ NOT_PASSED_ON = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneCount:
-    """So many lanes of a kind: `emulated`, or a type of GPU as Ray's label has it, such as H200; or so many builders: `builder`."""
+    """So many lanes of a kind: `emulated`, or a type of GPU as Ray's label has it, such as H200."""
 
     kind: str
     count: int
@@ -59,11 +58,11 @@ class Keeper:
 
     def __init__(self, name: str, prefix: Sequence[str], words: Sequence[str], *, kind: str) -> None:
         self.restart_count = 0
-        what = ["--builds-only", "--builders", "1"] if kind == BUILDER else ["--device", _device(kind, os.environ)]
         worker = (sys.executable, "-m", "grader.worker.main")  # of this node's own Python
         # Each worker of a node would count all of its cores as its own.
-        builders = () if kind == BUILDER else ("--builders", str(LANE_BUILDERS))
-        self._command = [*prefix, *worker, *builders, *words, "--name", name, "--until-stdin-closes", *what]
+        builders = ("--builders", str(LANE_BUILDERS))
+        self._command = [*prefix, *worker, *builders, *words, "--name", name, "--until-stdin-closes"]
+        self._command += ["--device", _device(kind, os.environ)]
         self._child: asyncio.subprocess.Process | None = None
         self._leaving = asyncio.Event()
         self._keeping = asyncio.get_running_loop().create_task(self._keep())
@@ -121,7 +120,7 @@ def options(lane: LaneCount, number: int) -> dict[str, Any]:
         "max_restarts": -1,  # on another node where this one is lost; no grading is run again, for Ray has none
         "max_task_retries": 0,
     }
-    if lane.kind in (devices.EMULATED, BUILDER):  # a core
+    if lane.kind == devices.EMULATED:  # a core
         return {**made, "num_cpus": 1}
     return {**made, "num_cpus": 0, "num_gpus": 1, "label_selector": {TYPE_LABEL: lane.kind}}
 

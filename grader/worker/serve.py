@@ -29,7 +29,7 @@ from grader.server.host_findings import HostFinding
 from grader.server.lock import state_lock
 from grader.server.resources import raise_descriptor_limit
 from grader.server.settings_given import FAILED, MISUSED, settings_given
-from grader.server.wiring import builder, chosen_gpus, local
+from grader.server.wiring import chosen_gpus, local
 from grader.state_dir import writable_directory
 from grader.worker.session import FleetSession
 
@@ -41,14 +41,12 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joining:
-    """Which server is joined, and how. name: of several workers on this host, which. until_stdin_closes: its end is a SIGTERM.
-    builds_only: it grades nothing, and builds for other workers."""
+    """Which server is joined, and how. name: of several workers on this host, which. until_stdin_closes: its end is a SIGTERM."""
 
     address: str
     certificate: Path | None = None
     name: str = ""
     until_stdin_closes: bool = False
-    builds_only: bool = False
 
 
 Examine = Callable[[Settings, Joining], Awaitable[None]]
@@ -57,12 +55,6 @@ Examine = Callable[[Settings, Joining], Awaitable[None]]
 async def examine(settings: Settings, joining: Joining) -> None:
     """Look at this host as `grader-cli doctor` does, and log what is found. HostUnfit where it can't do what it would join for."""
     isolations = await host_findings.isolations()
-    if joining.builds_only:
-        compilers = await host_findings.compilers()
-        _log_findings(found := [*compilers, *isolations])
-        if not any(one.usable for one in isolations) or not all(one.usable for one in found if one.required):
-            raise _unfit("build", [one for one in found if not one.usable])
-        return
     found = [*await host_findings.compilers(), *host_findings.devices(), *isolations]
     chosen = chosen_gpus(settings.device)
     gpus = await host_findings.gpus(isolations, lambda: chosen) if chosen else []  # others may be in use
@@ -72,7 +64,7 @@ async def examine(settings: Settings, joining: Joining) -> None:
         missing += gpus
     if missing or not host_findings.can_grade([*found, *gpus]):
         missing = missing or [one for one in found if not one.usable]
-        raise _unfit("grade", missing)
+        raise HostUnfit(f"this host can't grade: {'. '.join(f'{one.name}: {one.detail}; {one.remedy}' for one in missing)}")
 
 
 def _log_findings(found: Sequence[HostFinding]) -> None:
@@ -81,12 +73,8 @@ def _log_findings(found: Sequence[HostFinding]) -> None:
         say("host_examined", kind=one.kind, name=one.name, usable=one.usable, detail=one.detail, remedy=one.remedy, warnings=one.warnings)
 
 
-def _unfit(doing: str, missing: Sequence[HostFinding]) -> HostUnfit:
-    return HostUnfit(f"this host can't {doing}: {'. '.join(f'{one.name}: {one.detail}; {one.remedy}' for one in missing)}")
-
-
 def run(joining: Joining, given: Mapping[str, Any], wiring: Wiring | None = None, examine: Examine = examine) -> int:
-    """Grade for this server, or build for its workers, until SIGTERM or SIGINT; the exit code.
+    """Grade for this server until SIGTERM or SIGINT; the exit code.
 
     examine: looks at this host before it joins.
     """
@@ -99,8 +87,7 @@ def run(joining: Joining, given: Mapping[str, Any], wiring: Wiring | None = None
         credentials = channel_credentials(joining.address, joining.certificate)
         with writable_directory(settings.state_dir):
             pass
-        wiring = wiring or (builder if joining.builds_only else local)
-        asyncio.run(_work(joining, credentials, settings, wiring, examine))
+        asyncio.run(_work(joining, credentials, settings, wiring or local, examine))
     except (GraderError, IsolationBroken) as error:
         sys.stderr.write(f"grader-worker: {error}\n")
         return MISUSED if isinstance(error, (SettingsInvalid, FleetRefused)) else FAILED
@@ -162,7 +149,7 @@ async def _join(
     retry_s = RETRY_S
     while not signalled.is_set():
         address = joining.address
-        session = FleetSession(grading, files, joining.name, builds_only=joining.builds_only)
+        session = FleetSession(grading, files, joining.name)
         try:
             await _attached(address, credentials, session, signalled, drain_s)
         except grpc.aio.AioRpcError as error:

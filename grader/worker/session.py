@@ -13,9 +13,7 @@ from typing import Any, cast
 
 import structlog
 
-from grader.artifacts import Made
 from grader.artifacts.files import SubmissionFiles, chunks
-from grader.dispatch.build_messages import BuildReceived, build_asked, build_pieces
 from grader.dispatch.lease_messages import lease_from_bytes
 from grader.errors import CallRefused, GraderFault, HostBroken, WorkerLost
 from grader.fleet.v1 import fleet_pb2
@@ -33,15 +31,12 @@ log = structlog.get_logger()
 
 
 class FleetSession:
-    """One stream. leave() drains it. builds_only: this worker grades nothing, and builds for others."""
+    """One stream. leave() drains it."""
 
-    def __init__(self, grading: Grading, files: SubmissionFiles, instance: str = "", *, builds_only: bool = False) -> None:
+    def __init__(self, grading: Grading, files: SubmissionFiles, instance: str = "") -> None:
         self._grading, self._files, self._instance = grading, files, instance
-        self._builds_only = builds_only
         self._outbox: asyncio.Queue[fleet_pb2.AttachRequest | None] = asyncio.Queue(WAITING)
-        self._attempts: dict[int, asyncio.Task[None]] = {}  # and builds for others: a worker has one kind
-        self._numbers: dict[tuple[str, int], int] = {}  # of attempts, by submission and attempt
-        self._awaited: dict[int, tuple[BuildReceived, asyncio.Event]] = {}  # builds by others, by the number of the attempt
+        self._attempts: dict[int, asyncio.Task[None]] = {}
         self._leaving = asyncio.Event()
         self.node = ""
 
@@ -65,9 +60,7 @@ class FleetSession:
 
     async def run(self, answers: AsyncIterator[fleet_pb2.AttachResponse]) -> None:
         """Do what the server says until its stream ends, or until this leaves. No box is left behind."""
-        telling, cordoned, builds = asyncio.create_task(self._tell_standing()), False, self._grading.builds
-        if builds is not None and not self._builds_only:
-            builds.have_built(self._have_built)
+        telling, cordoned = asyncio.create_task(self._tell_standing()), False
         try:
             async for answer in answers:
                 match answer.WhichOneof("message"):
@@ -76,26 +69,15 @@ class FleetSession:
                         log.info("joined", node=self.node)
                     case "grade":
                         self._begin(answer.grade.attempt, self._attempt(answer.grade.attempt, answer.grade.lease))
-                    case "build":
-                        self._begin(answer.build.number, self._build(answer.build))
                     case "cancel":
                         self._cancel(answer.cancel.attempt)
-                    case "cancel_build":
-                        self._cancel(answer.cancel_build.number)
-                    case "build_piece":
-                        self._take_piece(answer.build_piece)
                     case "cordon":
                         log.info("lanes_cordoned", lanes=list(answer.cordon.lanes))
                         self._grading.cordon(frozenset(answer.cordon.lanes))
                         cordoned = True
                         await self._outbox.put(fleet_pb2.AttachRequest(standing=self._standing()))
-                    case "recheck":
-                        log.info("lanes_rechecked", lanes=list(answer.recheck.lanes))
-                        self._grading.recheck(frozenset(answer.recheck.lanes))
         finally:
             telling.cancel()
-            if builds is not None:
-                builds.have_built(None)
             await self._stop()
             if cordoned:  # it may be undone before this worker joins again
                 self._grading.cordon(frozenset())
@@ -127,11 +109,7 @@ class FleetSession:
         try:
             lease = lease_from_bytes(content)
             with structlog.contextvars.bound_contextvars(submission=lease.submission.submission_id, attempt=lease.attempt):
-                self._numbers[_key(lease)] = number
-                try:
-                    await self._grade(number, lease)
-                finally:
-                    del self._numbers[_key(lease)]
+                await self._grade(number, lease)
         except asyncio.CancelledError:
             ended = fleet_pb2.Ended(attempt=number, reason=WorkerLost.reason, message="stopped")
         except (GraderFault, CallRefused) as error:
@@ -156,51 +134,6 @@ class FleetSession:
                 message = fleet_pb2.Fact(attempt=number, number=count, line=wire.encode(fact))
                 count += 1
                 await self._outbox.put(fleet_pb2.AttachRequest(fact=message))
-
-    async def _build(self, asked: fleet_pb2.Build) -> None:
-        """Build for another worker, and send what came of it."""
-        made, builds = None, self._grading.builds
-        try:
-            if builds is None:
-                raise ValueError("this worker can't build")
-            job, files = build_asked(asked)
-            made = await builds.build(job, files, asked.user)
-        except asyncio.CancelledError:
-            log.info("build_stopped", number=asked.number)
-        except (GraderFault, CallRefused, ValueError) as error:
-            log.error("build_failed", number=asked.number, detail=str(error))
-        except Exception:
-            log.exception("build_broke", number=asked.number)
-        with suppress(TimeoutError):
-            for piece in build_pieces(asked.number, made):
-                async with asyncio.timeout(END_S):
-                    await self._outbox.put(fleet_pb2.AttachRequest(build_piece=piece))
-
-    async def _have_built(self, lease: Lease, environment: wire.Environment) -> Made | None:
-        """Have another worker build this attempt's kernel; None where none does."""
-        number, builds = self._numbers.get(_key(lease)), self._grading.builds
-        if number is None or builds is None:
-            return None
-        received, ended = self._awaited[number] = (BuildReceived(), asyncio.Event())
-        asked = fleet_pb2.BuildRequest(attempt=number, environment=wire.encode(environment), toolchain=builds.toolchain)
-        try:
-            await self._outbox.put(fleet_pb2.AttachRequest(build_request=asked))
-            await ended.wait()
-        finally:
-            del self._awaited[number]
-        return received.made
-
-    def _take_piece(self, piece: fleet_pb2.BuildPiece) -> None:
-        if (awaited := self._awaited.get(piece.number)) is None:  # it was stopped meanwhile
-            return
-        received, ended = awaited
-        try:
-            last = received.add(piece)
-        except ValueError as error:
-            log.error("build_not_received", detail=str(error))
-            last = True
-        if last:
-            ended.set()
 
     async def _send_file(self, number: int, digest: str) -> bool:
         content = await asyncio.to_thread(self._files.read, digest)
@@ -228,16 +161,9 @@ class FleetSession:
                 await self._outbox.put(fleet_pb2.AttachRequest(standing=now))
 
     def _standing(self) -> fleet_pb2.Standing:
-        if self._builds_only and self._grading.builds is not None:
-            builds = self._grading.builds
-            return fleet_pb2.Standing(build_capacity=builds.count, toolchain=builds.toolchain, leaving=self._leaving.is_set())
         return fleet_pb2.Standing(
             capacity=self._grading.capacity(),
             device_kinds=(self._grading.ready_kinds or self._grading.device_kinds)(),
             lanes=[fleet_pb2.Lane(name=lane.name, state=lane.state.name) for lane in self._grading.lanes()],
             leaving=self._leaving.is_set(),
         )
-
-
-def _key(lease: Lease) -> tuple[str, int]:
-    return lease.submission.submission_id, lease.attempt

@@ -12,7 +12,7 @@ import pytest
 
 from grader.isolation.directories import remove_tree
 from grader.isolation.slots import hold_slot
-from tools import containment, machine
+from tools import containment
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 MARK = f"GRADER_TEST_MARK={secrets.token_hex(8)}"
@@ -29,7 +29,7 @@ def test_a_file_is_named_and_what_is_below_a_directory_of_ours_too(tmp_path):
     for name in ("grader-x/below", "other/below", "slots/0.lock"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).touch()
-    found = set(machine.files([tmp_path], slots))
+    found = set(containment.files([tmp_path], slots))
     assert found == {f"file {tmp_path / name}" for name in ("grader-x", "grader-x/below", "other")}
 
 
@@ -38,7 +38,7 @@ def test_directories_without_end_do_not_stop_the_look(tmp_path):
     deep = tmp_path / "grader-x" / Path(*("d" * 1500))
     for directory in reversed([deep, *deep.parents][:1501]):
         directory.mkdir(exist_ok=True)
-    assert len(list(machine.files([tmp_path], tmp_path / "slots"))) == 1 + machine.DEPTH
+    assert len(list(containment.files([tmp_path], tmp_path / "slots"))) == 1 + containment.DEPTH
     remove_tree(tmp_path / "grader-x")  # pytest itself cannot
 
 
@@ -47,21 +47,21 @@ def test_a_process_that_outlives_its_run_is_named():
     for environment, known in ((MARK, True), ("GRADER_TEST_MARK=another", False)):
         name, _, value = environment.partition("=")
         with subprocess.Popen(["/bin/sleep", "60"], env={**os.environ, name: value}) as sleeper:
-            assert bool(listed(machine.processes(MARK), f"process {sleeper.pid} of uid ")) is known
+            assert bool(listed(containment.processes(MARK), f"process {sleeper.pid} of uid ")) is known
             sleeper.kill()
-    assert not listed(machine.processes(MARK), f"process {sleeper.pid} of uid ")
+    assert not listed(containment.processes(MARK), f"process {sleeper.pid} of uid ")
 
 
 def test_a_process_of_a_boxs_uid_is_named_whatever_its_environment(root_only):
     """And whoever is dead but was never reaped: its number is not free."""
-    uid = machine.BOX_UIDS[-1]
+    uid = containment.BOX_UIDS[-1]
     with subprocess.Popen(["/bin/sleep", "60"], env={}, user=uid, group=uid, extra_groups=[]) as sleeper:
         wanted = f"process {sleeper.pid} of uid {uid}: sleep"
-        assert wanted in machine.processes(MARK)
+        assert wanted in containment.processes(MARK)
         sleeper.kill()
         os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
-        assert wanted in machine.processes(MARK)
-    assert wanted not in machine.processes(MARK)
+        assert wanted in containment.processes(MARK)
+    assert wanted not in containment.processes(MARK)
 
 
 def test_system_v_memory_is_named():
@@ -69,18 +69,18 @@ def test_system_v_memory_is_named():
     assert number >= 0
     wanted = f"shm {number} of uid {os.geteuid()}"
     try:
-        assert wanted in machine.system_v()
+        assert wanted in containment.system_v()
     finally:
         LIBC.shmctl(number, 0, None)
-    assert wanted not in machine.system_v()
+    assert wanted not in containment.system_v()
 
 
 def test_a_lease_is_named_while_it_is_held(tmp_path):
     """Afterwards the lock file is there and says nothing."""
     with hold_slot(tmp_path):
-        assert list(machine.leases(tmp_path)) == [f"lease {tmp_path / '0.lock'}"]
+        assert list(containment.leases(tmp_path)) == [f"lease {tmp_path / '0.lock'}"]
     assert list(tmp_path.iterdir()) == [tmp_path / "0.lock"]
-    assert list(machine.leases(tmp_path)) == []
+    assert list(containment.leases(tmp_path)) == []
 
 
 def test_a_mount_and_a_cgroup_are_named(tmp_path, root_only):
@@ -90,13 +90,13 @@ def test_a_mount_and_a_cgroup_are_named(tmp_path, root_only):
         if done.returncode:
             pytest.skip("may not mount here")
     try:
-        assert len(listed(machine.mounts(), f"mount {tmp_path} number ")) == 2
+        assert len(listed(containment.mounts(), f"mount {tmp_path} number ")) == 2
     finally:
         subprocess.run(["umount", tmp_path], check=True)
         subprocess.run(["umount", tmp_path], check=True)
-    assert not listed(machine.mounts(), str(tmp_path))
+    assert not listed(containment.mounts(), str(tmp_path))
     (tmp_path / "memory" / "left").mkdir(parents=True)  # as the kernel shows one: a directory
-    assert set(machine.cgroups(tmp_path)) == {"cgroup memory", "cgroup memory/left"}
+    assert set(containment.cgroups(tmp_path)) == {"cgroup memory", "cgroup memory/left"}
 
 
 class Engine:
@@ -119,15 +119,15 @@ class Engine:
 def test_a_container_a_volume_and_a_layer_are_named(tmp_path):
     """Of an engine in a fake; below is a real one."""
     (tmp_path / "overlay2" / "layer").mkdir(parents=True)
-    found = [line for line in machine.containers(Engine(tmp_path)) if not line.startswith("file /run/")]
+    found = [line for line in containment.containers(Engine(tmp_path)) if not line.startswith("file /run/")]
     assert found == ["container c0ffeec0ffee /grader-left", "volume v", f"file {tmp_path / 'overlay2' / 'layer'}"]
-    assert list(machine.containers(None)) == []
+    assert list(containment.containers(None)) == []
 
 
 @pytest.mark.docker
 async def test_a_container_and_all_that_the_engine_keeps_of_it_are_named(docker_cage):
     """What a live box is made of; of a box that is gone, not a line."""
-    look = machine.Machine(mark=MARK).look
+    look = containment.Machine(mark=MARK).look
     async with docker_cage.live("time.sleep(60)") as box:
         seen = look()
         (container,) = [line.split()[1] for line in seen if line.startswith("container ") and docker_cage.settings.run_id in line]
@@ -143,7 +143,7 @@ class Shelf:
         self.place, self.mark = place, mark
 
     def look(self):
-        return frozenset([*machine.files([self.place], self.place / "slots"), *machine.leases(self.place / "slots")])
+        return frozenset([*containment.files([self.place], self.place / "slots"), *containment.leases(self.place / "slots")])
 
 
 def shelf(place, mark):

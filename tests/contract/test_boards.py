@@ -9,14 +9,14 @@ import sqlalchemy as sa
 
 from grader.api.boards import board_to_proto
 from grader.ledger import Ledger
-from grader.ledger.boards import REPORT_LIMIT, baseline_medians, standings
-from grader.ledger.tables import judgements, submissions
+from grader.ledger.boards import standings
+from grader.ledger.tables import submissions
 from grader.model import Competition, Report, Score, TieRule, Verdict
 from grader.rules import leaderboard
 from sandbox.protocol import wire
 from sandbox.protocol.rule import rule_of
 from tests import fakes
-from tests.board_rows import FAST_GPU, SLOW_GPU, START, filled, rows, rows_on_gpus
+from tests.board_rows import START, filled, rows
 from tests.clock import Clock
 
 HOUR = timedelta(hours=1)
@@ -202,103 +202,3 @@ async def test_a_board_is_read_without_the_rows(tmp_path):
         of_submissions = [line for line in plan if " submissions " in line]
         assert of_submissions and all("USING COVERING INDEX ix_submissions_board" in line for line in of_submissions), plan
         assert all("COVERING INDEX" in line for line in plan if line.startswith(("SEARCH", "SCAN"))), plan
-
-
-async def differing(ledger, competition=COMPETITION, *, problem_id="sum", device="", before=None):
-    """The GPUs of a board that are not equally fast."""
-    found = leaderboard.board(
-        competition,
-        await ledger.boards.standings(competition, problem_id=problem_id, before=before),
-        problem_id=problem_id,
-        device=device,
-        before=before,
-    )
-    return [(one.slower_uuid, one.faster_uuid, round(one.ratio, 2)) for one in await ledger.boards.device_differences(competition, found)]
-
-
-DIFFERENT = [(SLOW_GPU, FAST_GPU, 1.08)]
-
-
-async def test_gpus_that_differ_are_found_in_the_reports(location):
-    """By the baseline of the competition, over public and secret workloads; of one problem, and of the board over all."""
-    async with Ledger.open(location) as ledger:
-        await filled(ledger, rows_on_gpus({SLOW_GPU: 1.08, FAST_GPU: 1.0}))
-        assert await differing(ledger) == await differing(ledger, problem_id="") == DIFFERENT
-        other = replace(COMPETITION, ranking=replace(COMPETITION.ranking, baseline="compile"))
-        async with Ledger.open(location) as unread:
-            assert await differing(unread, other) == []
-
-
-@pytest.mark.parametrize(
-    ("slowdowns", "count", "fields"),
-    [
-        ({SLOW_GPU: 1.0, FAST_GPU: 1.0}, 8, {}),
-        ({SLOW_GPU: 1.08, FAST_GPU: 1.0}, 4, {}),
-        ({SLOW_GPU: 1.08}, 8, {}),
-        ({"": 1.08, FAST_GPU: 1.0}, 8, {}),
-        ({SLOW_GPU: 1.08, FAST_GPU: 1.0}, 8, {"clock": "host"}),
-        ({SLOW_GPU: 1.08, FAST_GPU: 1.0}, 8, {"verdict": "WRONG_ANSWER"}),
-    ],
-    ids=["equal", "few", "one GPU", "no UUID", "emulated", "wrong"],
-)
-async def test_where_nothing_differs_nothing_is_found(ledger, slowdowns, count, fields):
-    """Each lacks what the case above has. An emulated device's times are for practice."""
-    await filled(ledger, rows_on_gpus(slowdowns, count=count, **fields))
-    assert await differing(ledger) == []
-
-
-async def test_a_frozen_board_does_not_use_later_reports(ledger):
-    """Submissions since the freeze change nothing that is shown."""
-    await filled(ledger, rows_on_gpus({SLOW_GPU: 1.08, FAST_GPU: 1.0}, start=COMPETITION.freeze_time))
-    assert await differing(ledger) == DIFFERENT
-    assert await differing(ledger, device="NVIDIA H100", before=COMPETITION.freeze_time) == []
-
-
-async def test_a_report_is_read_once_and_only_the_newest_are(ledger):
-    """The next call reads no report that it knows, for reports are long."""
-    made = rows_on_gpus({SLOW_GPU: 1.08, FAST_GPU: 1.0}, count=REPORT_LIMIT)
-    for number, row in enumerate(made):
-        row["create_time"] = START + timedelta(seconds=number)
-    await filled(ledger, made)
-    found = leaderboard.board(COMPETITION, await ledger.boards.standings(COMPETITION))
-    read = await ledger._database.read(lambda connection: baseline_medians(connection, COMPETITION, found, {}))
-    assert len(read) == REPORT_LIMIT and min(number for number, _ in read) == REPORT_LIMIT + 1
-    assert await differing(ledger) == DIFFERENT
-    await ledger._database.write(lambda connection: connection.execute(sa.update(submissions).values(report="no longer JSON")))
-    assert await differing(ledger) == DIFFERENT
-
-
-async def test_a_report_is_read_again_when_it_was_judged_again(ledger):
-    """By the number of the judgement that counts."""
-    await filled(ledger, rows_on_gpus({SLOW_GPU: 1.08, FAST_GPU: 1.0}))
-    found = leaderboard.board(COMPETITION, await ledger.boards.standings(COMPETITION))
-    known = await ledger._database.read(lambda connection: baseline_medians(connection, COMPETITION, found, {}))
-    judged = {**dict.fromkeys(("reason", "summary", "report"), ""), "verdict": "ACCEPTED", "problem_digest": "d", "create_time": START}
-    judged |= {"number": 1, "sequence": 2, "source_number": 1, "attempt": 1}
-    empty = sa.update(submissions).where(submissions.c.number == 1).values(report="{}")
-
-    def judge_again(connection):
-        connection.execute(sa.insert(judgements).values(judged))
-        connection.execute(empty)
-
-    await ledger._database.write(judge_again)
-    again = await ledger._database.read(lambda connection: baseline_medians(connection, COMPETITION, found, known))
-    assert (1, 2) in again and again[1, 2].medians_ns == {} and {**again, (1, None): known[1, None]} == {**known, (1, 2): again[1, 2]}
-
-
-async def test_which_reports_to_read_comes_from_indices(tmp_path):
-    """SQLite would walk through a report of 200 kB to what lies behind it in its row."""
-    async with Ledger.open(tmp_path / "l") as ledger:
-        await filled(ledger, rows_on_gpus({SLOW_GPU: 1.08, FAST_GPU: 1.0}))
-        found = leaderboard.board(COMPETITION, await ledger.boards.standings(COMPETITION))
-        known = await ledger._database.read(lambda connection: baseline_medians(connection, COMPETITION, found, {}))
-        seen = []
-
-        def watched(connection):
-            sa.event.listen(connection, "before_cursor_execute", lambda *call: seen.append(call[2:4]))
-            baseline_medians(connection, COMPETITION, found, known)
-            ((statement, parameters),) = seen
-            return [row[-1] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()]
-
-        plan = [line for line in await ledger._database.read(watched) if line.startswith(("SEARCH", "SCAN"))]
-        assert len(plan) == 3 and all("USING COVERING INDEX" in line for line in plan), plan

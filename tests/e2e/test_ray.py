@@ -4,7 +4,6 @@ import asyncio
 import builtins
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -14,15 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from grader.api.client import GraderClient
 from grader.config import Settings
-from grader.v1 import submission_pb2
 from grader.worker import place, ray_placement
 from grader.worker.ray_placement import Keeper, LaneCount, clean_environment
 from tests.e2e.conftest import EXAMPLES
 from tests.harness.programs import program
+from tests.harness.ray_cluster import RayCluster
 from tests.run_files import cache_directory
-from tools.service.ray_cluster import RayCluster
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
@@ -83,7 +80,7 @@ def test_placed_workers_grade_and_a_lost_node_is_replaced(cluster, server, cli, 
     node that dies gives its lane to another node."""
     if shutil.which("bwrap") is None and os.environ.get("GRADER_REQUIRE_BUBBLEWRAP") != "1":
         pytest.skip("bubblewrap is not installed")
-    process, address, join = server
+    _, address, join = server
     given = ["--lanes", "emulated=2", "--join", join, "--", "--sandbox", "bubblewrap", "--no-resident-toolchain"]
     for _ in range(2):
         assert place.main(words(cluster, *given)) == 0
@@ -110,34 +107,6 @@ def test_placed_workers_grade_and_a_lost_node_is_replaced(cluster, server, cli, 
     capsys.readouterr()
     assert placed(cluster, capsys) == {}
     assert place.main(words(cluster, "--remove", "grader-lane-emulated-0")) == 2
-    assert place.main(words(cluster, "--builders", "1", "--join", join, "--", "--sandbox", "bubblewrap", "--no-resident-toolchain")) == 0
-    assert process.until("builder_joined")["build_capacity"] == 1
-    assert place.main(words(cluster, "--remove", "grader-lane-builder-0")) == 0
-
-
-async def test_lanes_follow_the_queue(cluster, tmp_path, capsys) -> None:
-    """A second lane for what waits, and one again when nothing does; when the follower ends, that one stays. Kernels are stubs."""
-    join, address_of = f"unix:{tmp_path}/fleet", ["--listen", "127.0.0.1:0", "--web", "127.0.0.1:0"]
-    serving = [*address_of, "--fleet", "remote", "--fleet-listen", join, "--problems", EXAMPLES, "--state-dir", tmp_path / "server"]
-    stub = ["env", f"PYTHONPATH={ROOT}", f"TMPDIR={tmp_path}", sys.executable, "-m", "tools.service.stub_worker", "instant", "1500"]
-    source = submission_pb2.SourceFile(path="kernel.cu", content=(EXAMPLES / "vector_add" / "grid_stride.cu").read_text())
-    made = submission_pb2.Submission(problem="problems/vector_add", sources=[source], mode=submission_pb2.MODE_TEST)
-    with program("grader.server.main", *serving, "--sandbox", "process", "--drain-s", "5") as server:
-        following = ["--follow", f"http://{server.until('web_serving')['address']}/metrics", "--quiet-s", "1", "--poll-s", "0.3"]
-        lanes = ["--lanes", "emulated=1:2", "--join", join, "--prefix", shlex.join(stub)]
-        with program("grader.worker.place", "--ray", cluster.address, *following, *lanes) as follower:
-            follower.until("following")
-            server.until("worker_joined")
-            async with GraderClient(server.until("serving")["address"]) as client:
-                for _ in range(6):
-                    await client.submit(made)
-            await asyncio.to_thread(until_lanes, cluster, capsys, 2)
-            assert await asyncio.to_thread(follower.until, "lane_removed")
-        assert place.main(words(cluster, "--list")) == 0
-        left = json.loads(capsys.readouterr().out)
-        assert len(left) == 1
-        assert place.main(words(cluster, "--remove", *left)) == 0
-        capsys.readouterr()
 
 
 def until_lanes(cluster, capsys, count, *, unlike=None):
@@ -186,8 +155,6 @@ def test_a_gpu_is_asked_for_by_its_label() -> None:
     wanted = ray_placement.options(LaneCount.parsed("H200=4"), 3)
     assert wanted["num_gpus"] == 1 and wanted["label_selector"] == {"ray.io/accelerator-type": "H200"} and wanted["max_task_retries"] == 0
     assert ray_placement.options(LaneCount.parsed("emulated=1"), 0)["num_cpus"] == 1
-    builder = ray_placement.options(LaneCount.parsed("builder=2"), 1)
-    assert (builder["name"], builder["num_cpus"], "num_gpus" in builder) == ("grader-lane-builder-1", 1, False)
 
 
 def test_the_server_imports_no_ray() -> None:

@@ -237,24 +237,3 @@ async def _verifying(address: str, name: str) -> None:
         async for event in client.watch(name):
             if event.HasField("progress") and event.progress.stage == submission_pb2.STAGE_VERIFYING:
                 return
-
-
-def test_a_builder_builds_for_a_worker(fleet, cli, tmp_path) -> None:
-    """In its own box, with its own compiler; the worker that grades builds itself again once the builder is gone."""
-    made = fleet(nodes=())
-    made.join_node("builds", "--builds-only")
-    made.join_node("grades", "--cache-bytes", "0")
-    kernel = EXAMPLES / "tril_matmul" / "correct_2d.cu"
-    first = cli("submit", kernel, "--server", made.api, "--mode", "test", "--json").json
-    assert first["report"]["verdict"] == "VERDICT_ACCEPTED"
-    elsewhere = made.server.until("built_elsewhere")
-    assert (elsewhere["node"], elsewhere["outcome"]) == ("builds", "built")
-    assert len(elsewhere["digest"]) == 64
-    broken = tmp_path / "broken.cu"
-    broken.write_text(kernel.read_text() + "int missing_semicolon()\n")
-    rejected = cli("submit", broken, "--problem", "tril_matmul", "--server", made.api, "--mode", "test", "--json").json
-    assert rejected["report"]["verdict"] == "VERDICT_COMPILE_ERROR" and rejected["report"]["build"]["log"]
-    made.stop("builds")
-    again = cli("submit", kernel, "--server", made.api, "--mode", "test", "--json").json
-    assert again["report"]["verdict"] == "VERDICT_ACCEPTED" and not again["report"]["build"].get("cached")
-    assert made.server.log.read_text().count('"built_elsewhere"') == 2

@@ -1,4 +1,4 @@
-"""How much is tried: a little and always the same here; more, and other things each time, by `tools/fuzz.py`."""
+"""How much is tried: a few examples, the same in every run; more and random ones with GRADER_FUZZ_EXAMPLES=N."""
 
 import os
 import tempfile

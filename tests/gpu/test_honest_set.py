@@ -61,7 +61,7 @@ async def test_an_honest_kernel_is_accepted(
 
 
 def show(section: Section, kernel: Kernel, graded: Graded, expected: Verdict) -> None:
-    """Add a row, which `python -m tools.attack --gpu` reads too."""
+    """Add a row."""
     row = {
         "kernel": kernel.name,
         "language": kernel.language,

@@ -28,7 +28,6 @@ from tests.gpu.report import Report, Section
 from tests.gpu.test_examples import Example, all_examples
 from tests.gpu.test_exploits import complaints, problem_of
 from tests.harness.grading import Conditions, Graded, Grading, grader, usable_gpus
-from tools.bench_latency import lane_spans
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
@@ -282,6 +281,12 @@ async def _until(host: Host, name: str, state: LaneState) -> float:
         while next(one.state for one in host.grading.fleet.lanes() if one.name == name) is not state:
             await asyncio.sleep(0.2)
     return time.monotonic() - begun
+
+
+def lane_spans(spans: Sequence[wire.Span], device_step: wire.Step) -> Sequence[wire.Span]:
+    """The steps of a timeline after the last time that it had the device; none where it never had it."""
+    start = max((index for index, span in enumerate(spans) if span.step == device_step), default=len(spans))
+    return spans[start + 1 :]
 
 
 def _seconds(spans: Sequence[Sequence[wire.Span]], steps: Sequence[wire.Step]) -> float:

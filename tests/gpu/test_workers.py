@@ -111,7 +111,7 @@ def started_here(devices: Sequence[str], gpus: Sequence[Gpu], place: Path, join:
 def placed_by_ray(devices: Sequence[str], gpus: Sequence[Gpu], place: Path, join: str, sandbox: Sequence[str]) -> Iterator[str]:
     """An actor for each, on a node that has all GPUs; the first one's name."""
     from grader.worker.ray_placement import TYPE_LABEL
-    from tools.service.ray_cluster import RayCluster
+    from tests.harness.ray_cluster import RayCluster
 
     kind = gpus[0].name.split()[1] if gpus else "emulated"
     os.environ["GRADER_STATE_DIR"] = str(place / "workers")

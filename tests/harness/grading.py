@@ -247,7 +247,6 @@ class _ConditionedHost:
         self.profile = conditions.applied(fleet.profile)
         self.cache = fleet.cache if conditions.cached else None
         self.files = fleet.files
-        self.build_elsewhere = None
 
     def workspace(self, lease: Lease) -> AbstractContextManager[Workspace]:
         return self._fleet.workspace(lease)

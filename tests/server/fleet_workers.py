@@ -107,13 +107,13 @@ async def graded(fleet, given):
 
 
 @asynccontextmanager
-async def working(address, grade, files, *, drain_s=0.0, capacity=2, builds=None, builds_only=False, room=None):
+async def working(address, grade, files, *, drain_s=0.0, capacity=2, room=None):
     """A real worker with a fake grade; the event that stops it. room: its capacity, where that
     changes."""
     async with fakes.wiring(grade, capacity=capacity)(Settings()) as grading:
         signalled = asyncio.Event()
-        grading = replace(grading, builds=builds, capacity=room or grading.capacity)
-        session = FleetSession(grading, files, builds_only=builds_only)
+        grading = replace(grading, capacity=room or grading.capacity)
+        session = FleetSession(grading, files)
         task = asyncio.create_task(_attached(address, None, session, signalled, drain_s))
         async with asyncio.timeout(300):
             while not session.node:

@@ -4,16 +4,91 @@ import html
 import json
 import random
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 
+from grader.config import Settings
+from grader.ledger import Ledger
 from grader.model import Score, SourceFile
-from grader.problems.competition_store import problem_for
+from grader.problems.competition_store import Competitions, problem_for
+from grader.problems.store import Problems
+from grader.server.auth import Authenticator
+from grader.server.submission_watch import SubmissionWatch
+from grader.web import pages
+from grader.web.serving import application, web_serving
 from sandbox.protocol import wire
 from tests import fakes
 from tests.server.signed_in import reader
-from tools.website.page_site import END, FREEZE, START, TIMES, PageSite, page_site
 
-__all__ = ["END", "FREEZE", "START", "Site", "read_site", "site", "timed"]
+START = datetime(2026, 5, 1, tzinfo=UTC)
+FREEZE, END = START + timedelta(hours=47), START + timedelta(hours=48)
+# Of every competition here: what else it has goes before and after this.
+TIMES = """
+start = 2026-05-01T00:00:00Z
+end = 2026-05-03T00:00:00Z
+freeze = 2026-05-02T23:00:00Z
+secret_seed = "00112233445566778899aabbccddeeff"
+"""
+
+
+class MovableClock:
+    """A time that stands still until it is set."""
+
+    def __init__(self):
+        self.now = START
+
+    def __call__(self):
+        """The time."""
+        return self.now
+
+
+@dataclass(kw_only=True)
+class PageSite:
+    """gate: None where no keys are asked for."""
+
+    ledger: Ledger
+    problems: Problems
+    competitions: Competitions
+    clock: MovableClock
+    watch: SubmissionWatch
+    gate: Authenticator | None
+    address: str = ""
+
+    def url(self, path=""):
+        """The address of a path."""
+        return f"http://{self.address}{path}"
+
+
+@asynccontextmanager
+async def page_site(kind, place, competition, *, open_server=False, web="127.0.0.1:0", **options):
+    """A site of a kind, its files below place, where problems lie in `problems`; the clock stands at START. competition: a
+    competition.toml; options: of the pages' routes."""
+    (place / "competition.toml").write_text(competition)
+    problems = Problems.load((place / "problems",), place / "imported")
+    competitions = Competitions.load((place / "competition.toml",), problems)
+    clock = MovableClock()
+    async with Ledger.open(Settings(state_dir=place / "state").ledger_path, now=clock) as ledger:
+        here = kind(
+            ledger=ledger,
+            problems=problems,
+            competitions=competitions,
+            clock=clock,
+            watch=SubmissionWatch(ledger, competitions),
+            gate=None if open_server else Authenticator(ledger.keys),
+        )
+        usual = {"standings_s": 0, "events": here.watch, "gate": here.gate, **options}
+        routes = pages.routes(ledger, problems, competitions, open_server=open_server, **usual)
+        async with web_serving(web, application(scrape=_scrape, unready=_unready, routes=routes)) as here.address:
+            yield here
+
+
+async def _scrape():
+    return b""
+
+
+async def _unready():
+    return ()
+
 
 COMPETITION = """
 name = "spring"

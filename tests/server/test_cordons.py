@@ -10,7 +10,6 @@ from grader.observability.observer import LaneNow, LaneState
 from grader.server import operation
 from grader.server.commands import admin_lanes, admin_servers
 from grader.server.cordons import Cordons
-from grader.server.recheck_requests import RecheckRequests
 from grader.server.running import serving
 from tests import fakes
 
@@ -109,33 +108,6 @@ async def test_a_name_that_no_lane_has_is_cordoned_with_a_warning(settings, comm
         for name, unknown in (("local/gpu-0/cuda:0", False), ("local/gpu-0", False), ("local/gpu-1", True), ("local/gpu", True)):
             code, said = await asyncio.to_thread(command, "cordon", name)
             assert code == 0 and ("No lane has this name now" in said) is unknown
-
-
-async def test_a_running_server_looks_at_a_quarantined_lane_once_for_each_request(settings, command, monkeypatch) -> None:
-    """Requests of an earlier server are not its own. The command refuses what is not there or not quarantined."""
-    monkeypatch.setattr(operation, "LOOK_S", 0.02)
-    RecheckRequests(settings.rechecks_path).add("cuda:0")
-    lanes = (LaneNow(name="cuda:0", state=LaneState.FREE), LaneNow(name="gpu-1/cuda:0", state=LaneState.QUARANTINED))
-    asked: list[frozenset[str]] = []
-    async with serving(settings, fakes.wiring(None, lanes=lambda: lanes, recheck=asked.append)):
-        for name, text in (
-            ("cuda:0", "cuda:0 is not quarantined"),
-            ("gpu-2", "there is no lane or worker gpu-2"),
-            ("A B", "can't be the name"),
-        ):
-            code, said = await asyncio.to_thread(command, "recheck", name)
-            assert code == 2 and text in said
-        for count, name in enumerate(("gpu-1/cuda:0", "gpu-1", "gpu-1"), 1):
-            assert await asyncio.to_thread(command, "recheck", name) == (
-                0,
-                "the server looks at gpu-1/cuda:0 within seconds. What it finds is shown by: grader-server admin lanes list\n",
-            )
-            async with asyncio.timeout(300):
-                while len(asked) < count:
-                    await asyncio.sleep(0.01)
-    assert asked == [{"gpu-1/cuda:0"}, {"gpu-1"}, {"gpu-1"}]
-    code, said = command("recheck", "cuda:0")
-    assert code == 2 and "no server runs on" in said
 
 
 async def test_the_server_of_a_state_directory_is_listed(settings, capsys) -> None:

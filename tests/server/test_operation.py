@@ -174,7 +174,7 @@ async def test_a_quarantined_lane_does_not_serve_and_the_server_does(operated, l
         lanes.states["emulated:0"] = LaneState.QUARANTINED
         assert [(await server.read(path))[0] for path in ("/readyz", "/healthz")] == [503, 200]
         assert "quarantined" in (await server.read("/readyz"))[1]
-        lanes.states["cuda:0"] = LaneState.LOOKED_AFTER
+        lanes.states["cuda:0"] = LaneState.CHECKING
         await until(lambda: server.health("grader.v1.lane/cuda:0"), SERVING)
 
 

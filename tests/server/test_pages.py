@@ -22,7 +22,6 @@ from grader.web import board_views, views
 from grader.web.visibility import asked_from_here, viewer
 from sandbox.protocol import wire
 from tests import fakes
-from tests.board_rows import FAST_GPU, SLOW_GPU, filled, rows_on_gpus
 from tests.server.site import END, FREEZE, START, read_site
 
 BOARD = "/competitions/spring"
@@ -142,25 +141,6 @@ async def test_a_board_shows_how_its_scores_came_about(open_site):
         assert "<h2>Over time</h2>" in text and "first and last: ann: 2 to 3." in text
         assert "ann: 2 times the baseline" in text and "ann: 3 times the baseline" in text and "1.5 times" not in text
         assert "Over time" not in overall
-
-
-async def test_a_board_says_which_gpus_differ(open_site):
-    """Escaped, and by short names only; the control has equal GPUs."""
-    async with open_site() as here:
-        await filled(here.ledger, rows_on_gpus({SLOW_GPU: 1.08, FAST_GPU: 1.0}, start=START, device="<b>H100"))
-        _, text = await here.get(f"{BOARD}?problem=sum")
-        _, overall = await here.get(BOARD)
-        for page in (text, overall):
-            assert "2 GPUs of type &lt;b&gt;H100 differ: …1a2b3c4d is 8." in page and "…99ff00aa" in page and "<b>H100" not in page
-            assert SLOW_GPU not in page and FAST_GPU[:20] not in page
-
-
-async def test_a_board_of_equal_gpus_says_nothing_of_them(open_site):
-    """The control of the sentence above."""
-    async with open_site() as here:
-        await filled(here.ledger, rows_on_gpus({SLOW_GPU: 1.0, FAST_GPU: 1.0}, start=START))
-        _, text = await here.get(f"{BOARD}?problem=sum")
-        assert "H100" in text and "differ" not in text
 
 
 def test_boards_have_pages():

@@ -588,19 +588,3 @@ async def test_a_lane_is_cordoned_at_the_worker(fleet, address, place, files) ->
         stop.set()
         await working
         assert cordoned[1:] == [set()]  # uncordoned while it is away, it would never hear of it
-
-
-async def test_a_worker_is_told_which_quarantined_lanes_to_look_at(fleet, address, place, files) -> None:
-    """By a lane's name, or by its own for all; of lanes that are well, and of other workers, it hears nothing."""
-    rechecked, lanes = [], [LaneNow(name=f"cuda:{index}", state=LaneState.QUARANTINED) for index in (0, 1)]
-    lanes.append(LaneNow(name="cuda:2", state=LaneState.FREE))
-    async with fakes.wiring(None, lanes=lambda: tuple(lanes), recheck=rechecked.append)(Settings(state_dir=place)) as faked:
-        session, stop = FleetSession(faked, files), asyncio.Event()
-        working = asyncio.create_task(_attached(address, None, session, stop, 1.0))
-        await until(lambda: len(fleet.lanes()) == 3)
-        for names in ({"local-1/cuda:2", "local-2"}, {"local-1/cuda:1"}, {"local-1"}):
-            fleet.recheck(names)
-        await until(lambda: len(rechecked) == 2)
-        assert rechecked == [{"cuda:1"}, {"cuda:0", "cuda:1"}]
-        stop.set()
-        await working

@@ -19,7 +19,6 @@ MEMINFO = "MemTotal: 1000000 kB\nMemFree: 1 kB\nMemAvailable: 1 kB\n"
         (2, 0, 1, 2),
         (8, 0, 1, 7),
         (8, 0, 4, 4),
-        (8, 0, 0, 8),  # --builds-only
         (128, 0, 1, MOST),
         (2, 1, 1, 1),
         (16, 1, 1, 6),

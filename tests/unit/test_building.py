@@ -1,7 +1,6 @@
 """What is made of a build box's end and of what it leaves, and when a box is not needed at all."""
 
 import asyncio
-import hashlib
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.artifacts import ArtifactCache, Made
+from grader.artifacts import ArtifactCache
 from grader.dispatch.local_fleet import PROFILES, read_profile
 from grader.errors import JudgeBroken, SandboxBroken
 from grader.grading import build
@@ -20,8 +19,6 @@ from grader.grading.build import (
     NOTE_LIMIT_BYTES,
     _build_outcome,
     build_artifact,
-    build_for_another,
-    build_input,
     cut,
     read_note,
 )
@@ -185,7 +182,6 @@ class FakeHost:
         self.isolation = FakeIsolation()
         self.profile = read_profile(PROFILES / "limits.toml")
         self.cache = cache
-        self.build_elsewhere = None
         self.cores = asyncio.Semaphore(1)
         self._place, self._count = place, 0
 
@@ -448,40 +444,3 @@ async def test_a_servers_umask_does_not_keep_the_box_from_its_sources(host: Fake
         os.umask(before)
     modes = {path.relative_to(work.source_dir).as_posix(): path.stat().st_mode & 0o777 for path in work.source_dir.rglob("*")}
     assert modes == {"files": 0o755, "files/kernel.cu": 0o644, "job.json": 0o644}
-
-
-# -- builds at other hosts -----------------------------------------------------------------------------------------------
-
-
-async def test_another_host_is_asked_before_a_box_is_started_and_its_artifact_is_kept(host: FakeHost) -> None:
-    """Under this host's own key: the second time nobody is asked."""
-    asked = []
-    digest = hashlib.sha256(b"of there").hexdigest()
-    there = Made(build=wire.Build(outcome=BuildOutcome.BUILT, artifact_digest=digest, log="there"), artifact=b"of there", lasting=True)
-
-    async def elsewhere(wanted: Lease, environment: wire.Environment) -> Made | None:
-        asked.append((wanted, environment.architecture))
-        return there
-
-    host.build_elsewhere = elsewhere
-    (first, artifact), (second, same) = await built(host, architecture="sm_90"), await built(host, architecture="sm_90")
-    assert (first.log, artifact, second.cached, same) == ("there", b"of there", True, b"of there")
-    assert asked == [(asked[0][0], "sm_90")] and host.isolation.count == 0
-
-
-async def test_where_nobody_else_builds_this_host_does(host: FakeHost) -> None:
-    """The control."""
-
-    async def elsewhere(_lease: Lease, _environment: wire.Environment) -> Made | None:
-        return None
-
-    host.build_elsewhere = elsewhere
-    build, artifact = await built(host)
-    assert artifact == b"artifact of int x;" and host.isolation.count == 1 and not build.cached
-
-
-async def test_a_builder_has_a_cache_of_its_own_in_which_each_user_has_entries(host: FakeHost) -> None:
-    """As a host that grades has: what one user had built, no other learns of."""
-    job, files = build_input(lease(), fakes.ENVIRONMENT)
-    found = [(await build_for_another(job, files, user, host, host.work())).build.cached for user in ("ada", "bob", "ada")]
-    assert found == [False, False, True] and host.isolation.count == 2

@@ -15,8 +15,7 @@ import yaml
 from grader.config import Settings
 from grader.worker import main as worker
 from grader.worker import place
-from grader.worker.lane_demand import LaneRange
-from grader.worker.ray_placement import TYPE_LABEL
+from grader.worker.ray_placement import TYPE_LABEL, LaneCount
 from tests.unit.test_deploy import composed, settings_of  # noqa: F401
 
 ROOT = Path(__file__).parents[2]
@@ -32,11 +31,11 @@ def worker_settings(words: list[str]) -> tuple[dict[str, Any], Settings]:
     return found, Settings(**given)
 
 
-def following(text: str) -> Any:
+def placing(text: str) -> Any:
     """The options of the `grader-worker place` in this text."""
-    (command,) = re.findall(r"grader-worker place (--follow(?:[^\\\n]|\\\n)*)", text)
+    (command,) = re.findall(r"grader-worker place (--lanes(?:[^\\\n]|\\\n)*)", text)
     words = place.parser().parse_args(shlex.split(re.sub(r"\\\n#?", " ", command)))
-    assert words.join and words.certificate == "/etc/grader/worker.pem" and words.follow.endswith(":8080/metrics")
+    assert words.join and words.certificate == "/etc/grader/worker.pem"
     return words
 
 
@@ -145,10 +144,10 @@ def test_the_head_of_the_cluster_survives_a_restart(cluster) -> None:
     assert int(environment["RAY_gcs_rpc_server_reconnect_timeout_s"]) > 60 and not [one for one in environment if "gcs_storage" in one]
 
 
-def test_the_cluster_says_how_to_follow_the_queue() -> None:
+def test_the_cluster_says_how_to_place_lanes() -> None:
     """With options that there are, and workers of another user."""
-    words = following(CLUSTER.read_text())
-    assert [LaneRange.parsed(one) for one in words.lanes] and words.prefix == "sudo -n -u grader"
+    words = placing(CLUSTER.read_text())
+    assert [LaneCount.parsed(one) for one in words.lanes] and words.prefix == "sudo -n -u grader"
 
 
 # -- Kubernetes ---------------------------------------------------------------------------------------------------------------
@@ -166,7 +165,7 @@ def test_the_kubernetes_cluster_has_the_version_of_ray_that_is_installed(objects
     head = spec["headGroupSpec"]
     assert head["rayStartParams"]["num-cpus"] == "0" and head["rayStartParams"]["include-dashboard"] == "false"
     assert head["enableIngress"] is False and [port["name"] for port in containers(head)[0]["ports"]] == ["gcs"]
-    pods = [head, *spec["workerGroupSpecs"], objects["Deployment", "grader-follower"]["spec"]]
+    pods = [head, *spec["workerGroupSpecs"], objects["Job", "grader-place"]["spec"]]
     assert len({container["image"] for pod in pods for container in containers(pod)}) == 1
 
 
@@ -175,7 +174,7 @@ def variables(group: dict[str, Any]) -> dict[str, str]:
 
 
 def test_the_head_pod_survives_a_restart(objects) -> None:
-    """What it knows is in a volume of its own; the pods of workers and the follower wait for it."""
+    """What it knows is in a volume of its own; the pods of workers and the job wait for it."""
     spec = objects["RayCluster", "grader"]["spec"]
     environment = variables(head := spec["headGroupSpec"])
     assert environment["RAY_gcs_storage"] == "rocksdb"
@@ -183,7 +182,7 @@ def test_the_head_pod_survives_a_restart(objects) -> None:
     (volume,) = head["template"]["spec"]["volumes"]
     assert environment["RAY_gcs_storage_path"].startswith(f"{mount['mountPath']}/") and mount["name"] == volume["name"]
     assert objects["PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"]]["spec"]["accessModes"] == ["ReadWriteOnce"]
-    for group in (*spec["workerGroupSpecs"], objects["Deployment", "grader-follower"]["spec"]):
+    for group in (*spec["workerGroupSpecs"], objects["Job", "grader-place"]["spec"]):
         assert int(variables(group)["RAY_gcs_rpc_server_reconnect_timeout_s"]) > 60
 
 
@@ -192,13 +191,13 @@ def containers(group: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_worker_group_for_each_type_of_gpu_is_what_the_follower_asks_for(objects) -> None:
+def test_a_worker_group_for_each_type_of_gpu_is_what_the_job_asks_for(objects) -> None:
     """The labels are the kinds of lanes; a pod has one GPU, the certificate, and time to drain."""
-    follower = objects["Deployment", "grader-follower"]["spec"]
-    words = following(containers(follower)[0]["args"][0])
-    ranges = {one.kind: (one.minimum, one.maximum) for one in map(LaneRange.parsed, words.lanes)}
+    job = objects["Job", "grader-place"]["spec"]
+    words = placing(containers(job)[0]["args"][0])
+    counts = {one.kind: one.count for one in map(LaneCount.parsed, words.lanes)}
     groups = objects["RayCluster", "grader"]["spec"]["workerGroupSpecs"]
-    assert {one["labels"][TYPE_LABEL]: (one["minReplicas"], one["maxReplicas"]) for one in groups} == ranges
+    assert {one["labels"][TYPE_LABEL]: one["maxReplicas"] for one in groups} == counts
     _, settings = worker_settings(["--join", words.join, *words.options])
     for group in groups:
         (container,) = containers(group)
@@ -211,19 +210,19 @@ def test_a_worker_group_for_each_type_of_gpu_is_what_the_follower_asks_for(objec
 
 
 def test_only_pods_of_the_cluster_reach_rays_ports(objects) -> None:
-    """And the follower, which is a node of Ray without a core."""
+    """And the job, which is a node of Ray without a core."""
     assert {kind for kind, _ in objects} == {
         "RayCluster",
         "NetworkPolicy",
-        "Deployment",
+        "Job",
         "PersistentVolumeClaim",
     }  # no service of ours, and no secret in the file
     spec = objects["NetworkPolicy", "grader-ray"]["spec"]
-    own, follower = {"ray.io/cluster": "grader"}, objects["Deployment", "grader-follower"]["spec"]["selector"]["matchLabels"]
+    own, job = {"ray.io/cluster": "grader"}, objects["Job", "grader-place"]["spec"]["template"]["metadata"]["labels"]
     assert spec["podSelector"]["matchLabels"] == own and spec["policyTypes"] == ["Ingress"]
     (rule,) = spec["ingress"]
-    assert [one["podSelector"]["matchLabels"] for one in rule["from"]] == [own, follower]
-    assert "--num-cpus=0 --num-gpus=0" in containers(objects["Deployment", "grader-follower"]["spec"])[0]["args"][0]
+    assert [one["podSelector"]["matchLabels"] for one in rule["from"]] == [own, job]
+    assert "--num-cpus=0 --num-gpus=0" in containers(objects["Job", "grader-place"]["spec"])[0]["args"][0]
 
 
 def test_the_image_of_workers_has_ray_and_starts_a_worker() -> None:

@@ -56,8 +56,8 @@ async def make(tmp_path: Path, judges: fakes.Judges) -> AsyncIterator[Callable[.
 async def settled(fleet: LocalFleet) -> None:
     """Every lane has been looked after."""
     lanes: Lanes = fleet._lanes
-    while lanes._carers:
-        await asyncio.wait(lanes._carers)
+    while lanes._health_checks:
+        await asyncio.wait(lanes._health_checks)
 
 
 async def judged(fleet: LocalFleet, choice: str = "") -> tuple[int | None, list[str]]:
@@ -167,7 +167,7 @@ async def test_a_job_takes_the_lane_that_is_free_first(make) -> None:
 @pytest.mark.parametrize(("patience_s", "first_served"), [(3600.0, 1), (0.0, 0)])
 async def test_who_sits_at_a_lane_has_it_before_others(make, monkeypatch, patience_s, first_served) -> None:
     """Its box is for that GPU, and the other's would have to be replaced; a job that has waited for long takes what there is."""
-    monkeypatch.setattr(lanes, "FAITHFUL_S", patience_s)
+    monkeypatch.setattr(lanes, "AFFINITY_TIMEOUT_S", patience_s)
     fleet = make(gpus=FOUR[:2])
     with fleet.seat("cuda:0") as first, fleet.seat("cuda:1") as second, fleet.seat("cuda") as early, fleet.seat("cuda") as late:
         async with first.lane():
@@ -223,22 +223,6 @@ async def test_a_device_that_comes_back_is_used_again(make, judges) -> None:
     await settled(fleet)
     assert (await judged(fleet, "cuda:0"))[0] == 0
     assert judges.log("0")[-2:] != ["Check unwell", "Check unwell"]
-
-
-async def test_an_operator_has_a_quarantined_device_looked_at_now(make, judges) -> None:
-    """Its time would come in minutes. Other lanes are left alone, and a device that is still unwell stays in quarantine."""
-    fleet = make(gpus=FOUR[:2])
-    judges.order("0", "well", *["unwell"] * 4, "well")
-    assert (await judged(fleet))[0] == 0
-    await settled(fleet)
-    fleet.recheck({"cuda:1", "emulated:0"})
-    assert [one.state.name for one in fleet.lanes()][1:] == ["QUARANTINED", "FREE"]
-    for state in ("QUARANTINED", "FREE"):
-        fleet.recheck({"cuda:0"})
-        assert fleet.lanes()[1].state.name == "LOOKED_AFTER"
-        await settled(fleet)
-        assert fleet.lanes()[1].state.name == state
-    assert (await judged(fleet, "cuda:0"))[0] == 0
 
 
 async def test_a_judge_that_lost_its_device_is_started_anew(make, judges) -> None:

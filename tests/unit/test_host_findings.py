@@ -99,19 +99,6 @@ async def test_a_host_that_lacks_something_may_not(host, found, device, reason) 
         await serve.examine(Settings(device=device), JOINING)
 
 
-async def test_a_host_without_a_device_may_build_for_others(host) -> None:
-    """It needs a compiler and an isolation."""
-    joining = replace(JOINING, builds_only=True)
-    host(GXX, ISOLATION)
-    await serve.examine(Settings(), joining)
-    with pytest.raises(HostUnfit, match="can't grade"):
-        await serve.examine(Settings(), JOINING)
-    for found in ((replace(GXX, usable=False, detail="not found"), ISOLATION), (GXX, replace(ISOLATION, usable=False, detail="not found"))):
-        host(*found)
-        with pytest.raises(HostUnfit, match=r"this host can.t build: .*not found"):
-            await serve.examine(Settings(), joining)
-
-
 def wiring(fault: str = "", error: Exception | None = None):
     """A host on which a kernel of the grader's own is graded, or not."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from grader.model import DeviceDemand, Failure, Lease, QueueDepth, Submission, SubmissionState, WriteTotals
 from grader.observability.metrics import DEVICE_LIMIT, OTHER, REASON_LIMIT, Metrics
-from grader.observability.observer import BuilderNow, LaneNow, LaneState, Stopped, WarmNow
+from grader.observability.observer import LaneNow, LaneState, Stopped, WarmNow
 from sandbox.protocol import wire
 from tests import fakes
 
@@ -159,15 +159,6 @@ def test_jobs_are_counted_by_whether_their_box_waited(metrics):
         metrics.set_warm(now)
         assert value(metrics, "grader_warm_boxes") == expected[0]
         assert tuple(value(metrics, "grader_run_boxes_total", box=box) for box in ("warm", "new")) == expected[1:]
-
-
-def test_a_builders_places_are_taken_or_free(metrics):
-    """One that leaves or is cordoned has none that are free; one that has gone is not shown."""
-    one = BuilderNow(name="b", capacity=3, building=1, takes=True)
-    for builders, expected in (((one,), (1, 2)), ((dataclasses.replace(one, takes=False),), (1, 0)), ((), (None, None))):
-        metrics.set_builders(builders)
-        found = tuple(value(metrics, "grader_builder_places", builder="b", state=state) for state in ("building", "free"))
-        assert found == expected
 
 
 def test_demand_is_counted_by_the_device_that_is_meant(metrics):

@@ -1,11 +1,9 @@
-"""What becomes of submissions while their server's host fails: its engine, descriptors, disk or
-ledger.
+"""Lets the host of a stub server fail while submissions wait: its engine, descriptors, disk or ledger.
 
     python -m tools.service.chaos --fault engine|descriptors|disk|ledger
 
-Nothing that was acknowledged may fail or vanish, and /readyz has to say that the host fails. engine
-starts a Docker engine of its own and grades real kernels on it; the other servers are stubs. engine
-and disk need root.
+No acknowledged submission may fail or vanish, and /readyz has to report the fault. engine starts a Docker engine of its
+own and grades real kernels on it; the other servers are stubs. engine and disk need root.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +25,7 @@ from grader.api.client import GraderClient
 from grader.config import LEDGER_NAME
 from grader.errors import GraderError
 from grader.v1 import submission_pb2
+from tools.page import ROOT
 from tools.service import host
 
 WAITING_COUNT = 40
@@ -37,16 +36,15 @@ AWAY_S = 6.0
 PATIENCE_S = 500.0
 POLL_S = 0.1
 JUDGE_MS = 200
-EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
+EXAMPLES = ROOT / "kernels_examples"
 KERNEL = EXAMPLES / "vector_add" / "grid_stride.cu"
-GOING_ON = (submission_pb2.SUBMISSION_STATE_QUEUED, submission_pb2.SUBMISSION_STATE_RUNNING)
+UNFINISHED = (submission_pb2.SUBMISSION_STATE_QUEUED, submission_pb2.SUBMISSION_STATE_RUNNING)
 
 
 @dataclass(kw_only=True)
 class FaultOutcome:
-    """What became of it. unready: what /readyz said, and when: "" where it was ready all the time.
-    recovered_s: from the end of the fault until it was ready again; graded_s: until all was
-    graded."""
+    """Figures of a run. unready: the text of /readyz, "" where it was ready all the time.
+    recovered_s: from the end of the fault until it was ready; graded_s: until all was graded."""
 
     fault: str
     acknowledged: list[str] = field(default_factory=list)
@@ -59,17 +57,17 @@ class FaultOutcome:
     errors: list[str] = field(default_factory=list)
 
     def faults(self) -> list[str]:
-        """What must not be."""
-        found = list(self.errors)
+        """Return a sentence for each fault."""
+        faults = list(self.errors)
         if self.states != {"SUBMISSION_STATE_SUCCEEDED": len(self.acknowledged)}:
-            found.append(f"of {len(self.acknowledged)} that were acknowledged came: {self.states}")
+            faults.append(f"{len(self.acknowledged)} submissions were acknowledged, and their states are {self.states}")
         if not self.unready and self.fault != "descriptors":  # there nothing fails
-            found.append("/readyz did not say it")
-        return found
+            faults.append("/readyz did not report it")
+        return faults
 
 
 class FaultedServer(host.Process):
-    """A server with a web port, and what it is to do. descriptors: how many files it may open."""
+    """A server with a web port. descriptors: how many files it may open."""
 
     def __init__(self, outcome: FaultOutcome, directory: Path, module: str, words: Sequence[str], *, descriptors: int = 4096) -> None:
         self.outcome = outcome
@@ -79,11 +77,11 @@ class FaultedServer(host.Process):
         self._command = ["prlimit", f"--nofile={descriptors}:{descriptors}", *self._command]
 
     def client(self) -> GraderClient:
-        """A client that says soon what is wrong."""
+        """Return a client that reports errors soon."""
         return GraderClient(self.address, deadline_s=15.0, patience_s=1.0)
 
     def unready(self) -> str:
-        """Why it is not ready, as it says; "" where it is."""
+        """Return the text of /readyz; "" where it is ready."""
         try:
             with urllib.request.urlopen(f"http://{self.web}/readyz", timeout=10):
                 return ""
@@ -93,57 +91,58 @@ class FaultedServer(host.Process):
             return f"no answer: {error}"
 
     async def until(self, *, ready: bool) -> float:
-        """Wait until it is ready, or is not; how long that took."""
-        begun_s = time.monotonic()
+        """Wait until it is ready, or is not; return the seconds."""
+        start_s = time.monotonic()
         async with asyncio.timeout(PATIENCE_S):
             while bool(reason := await asyncio.to_thread(self.unready)) is ready:
                 await asyncio.sleep(POLL_S)
+        seconds = time.monotonic() - start_s
         if not ready:
-            self.outcome.unready, self.outcome.unready_after_s = reason, time.monotonic() - begun_s
-        return time.monotonic() - begun_s
+            self.outcome.unready, self.outcome.unready_after_s = reason, seconds
+        return seconds
 
-    async def submit(self, count: int, wanted: Callable[[int], submission_pb2.Submission]) -> None:
-        """Hand in, and note what was acknowledged and why the others were refused."""
+    async def submit(self, count: int, kernel: submission_pb2.Submission | None = None) -> None:
+        """Submit kernels one after the other."""
         async with self.client() as client:
             for number in range(count):
-                await self.submit_with(client, wanted(number))
+                await self.submit_with(client, kernel or host.submission(f"{number} {time.monotonic_ns()}"))
 
-    async def submit_with(self, client: GraderClient, wanted: submission_pb2.Submission) -> None:
-        """Hand in one."""
+    async def submit_with(self, client: GraderClient, kernel: submission_pb2.Submission) -> None:
+        """Submit a kernel, and note whether it was acknowledged or why it was refused."""
         try:
-            self.outcome.acknowledged.append((await client.submit(wanted)).name)
+            self.outcome.acknowledged.append((await client.submit(kernel)).name)
         except GraderError as error:
             self.outcome.refused = dict(Counter(self.outcome.refused) + Counter([str(error)[:200]]))
 
-    async def until_graded(self) -> float:
-        """Wait until all has ended; how long that took, and what became of each is noted."""
-        begun_s = time.monotonic()
+    async def until_graded(self) -> None:
+        """Wait until all submissions have ended; note their states."""
+        start_s = time.monotonic()
+        states: Counter[str] = Counter()
         async with self.client() as client, asyncio.timeout(PATIENCE_S):
-            while (await client.list_submissions(page_size=1, states=GOING_ON)).submissions:
+            while (await client.list_submissions(page_size=1, states=UNFINISHED)).submissions:
                 await asyncio.sleep(POLL_S)
-            states: Counter[str] = Counter()
             for name in self.outcome.acknowledged:
                 try:
-                    found = await client.get_submission(name)
+                    submission = await client.get_submission(name)
                 except GraderError as error:
                     self.outcome.errors.append(f"{name}: {error}")
                     continue
-                states[submission_pb2.SubmissionState.Name(found.state)] += 1
-                if found.error.message:
-                    self.outcome.errors.append(f"{name}: {found.error.message}")
+                states[submission_pb2.SubmissionState.Name(submission.state)] += 1
+                if submission.error.message:
+                    self.outcome.errors.append(f"{name}: {submission.error.message}")
         self.outcome.states = dict(states)
-        return time.monotonic() - begun_s
+        self.outcome.graded_s = self.outcome.recovered_s + time.monotonic() - start_s
 
 
 async def run(fault: str, directory: Path) -> FaultOutcome:
-    """Let the host fail so."""
+    """Run one of FAULTS."""
     outcome = FaultOutcome(fault=fault)
     await FAULTS[fault](outcome, directory)
     return outcome
 
 
 async def engine(outcome: FaultOutcome, directory: Path) -> None:
-    """The Docker engine is killed under a queue, and started again after some seconds."""
+    """Kill the Docker engine under a queue, and start it again after some seconds."""
     socket, docker = directory / "docker.sock", directory / "docker"
     docker.mkdir()
     os.environ["DOCKER_HOST"] = f"unix://{socket}"
@@ -155,25 +154,19 @@ async def engine(outcome: FaultOutcome, directory: Path) -> None:
             environment = {**os.environ, host.MARK: str(directory)}
             return subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
 
-    def kill(running: subprocess.Popen[bytes]) -> None:
-        os.killpg(running.pid, signal.SIGKILL)
-        running.wait()
-
-    content = KERNEL.read_text("utf-8")
-    source = submission_pb2.SourceFile(path=KERNEL.name, content=content)
-    wanted = submission_pb2.Submission(problem="problems/vector_add", sources=[source], mode=submission_pb2.MODE_TEST)
-    words = ["--sandbox", "docker", "--device", "emulated", "--no-resident-toolchain", "--problems", str(EXAMPLES)]
-
     def stop() -> None:
-        running.terminate()
-        running.wait()
+        process.terminate()
+        process.wait()
         host.left_behind(directory, 0.0)  # what watched a box when the engine was killed
         for mount in reversed(Path("/proc/mounts").read_text("utf-8").splitlines()):  # of boxes that the kill left
             if (place := mount.split()[1]).startswith(str(docker)):
                 subprocess.run(["umount", "--lazy", place], check=True)
 
+    source = submission_pb2.SourceFile(path=KERNEL.name, content=KERNEL.read_text("utf-8"))
+    kernel = submission_pb2.Submission(problem="problems/vector_add", sources=[source], mode=submission_pb2.MODE_TEST)
+    words = ["--sandbox", "docker", "--device", "emulated", "--no-resident-toolchain", "--problems", str(EXAMPLES)]
     async with AsyncExitStack() as stack:
-        running = start()
+        process = start()
         stack.callback(stop)
         async with asyncio.timeout(PATIENCE_S):
             while not socket.exists():
@@ -182,86 +175,76 @@ async def engine(outcome: FaultOutcome, directory: Path) -> None:
         stack.callback(server.stop)
         server.start()
         await server.until(ready=True)
-        await server.submit(WAITING_COUNT, lambda _: wanted)
-        kill(running)
+        await server.submit(WAITING_COUNT, kernel)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
         await server.until(ready=False)
         await asyncio.sleep(AWAY_S)
-        running = start()
+        process = start()
         outcome.recovered_s = await server.until(ready=True)
-        outcome.graded_s = outcome.recovered_s + await server.until_graded()
+        await server.until_graded()
 
 
 async def descriptors(outcome: FaultOutcome, directory: Path) -> None:
-    """A server that may open few files meets many callers."""
+    """Connect many callers to a server that may open few files."""
     with _stub(outcome, directory, descriptors=DESCRIPTORS) as server:
         await server.until(ready=True)
-        clients = [server.client() for _ in range(CLIENT_COUNT)]
         async with AsyncExitStack() as stack:
-            for client in clients:
-                await stack.enter_async_context(client)
+            clients = [await stack.enter_async_context(server.client()) for _ in range(CLIENT_COUNT)]
             await asyncio.gather(*(server.submit_with(client, host.submission(f"{number}")) for number, client in enumerate(clients)))
-        outcome.graded_s = await server.until_graded()
+        await server.until_graded()
 
 
 async def disk(outcome: FaultOutcome, directory: Path) -> None:
-    """The disk of the state directory is full for a while."""
+    """Fill the disk of the state directory for a while."""
     state = directory / "state"
     state.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(state)], check=True)
     try:
         with _stub(outcome, directory) as server:
             await server.until(ready=True)
-            await server.submit(WAITING_COUNT, _numbered)
-            with (state / "filler").open("wb", buffering=0) as filler:
-                try:
-                    while True:
-                        filler.write(bytes(4096))
-                except OSError:
-                    pass
+            await server.submit(WAITING_COUNT)
+            with (state / "filler").open("wb", buffering=0) as filler, suppress(OSError):
+                while True:
+                    filler.write(bytes(4096))
             await server.until(ready=False)
-            await server.submit(2, _numbered)
+            await server.submit(2)
             await asyncio.sleep(AWAY_S)
             (state / "filler").unlink()
             outcome.recovered_s = await server.until(ready=True)
-            await server.submit(2, _numbered)
-            outcome.graded_s = outcome.recovered_s + await server.until_graded()
+            await server.submit(2)
+            await server.until_graded()
     finally:
         subprocess.run(["umount", "--lazy", str(state)], check=True)
 
 
 async def ledger(outcome: FaultOutcome, directory: Path) -> None:
-    """The ledger's files are moved away for a while; then the server is killed."""
+    """Move the ledger's files away for a while, then kill the server."""
     with _stub(outcome, directory) as server:
         await server.until(ready=True)
-        await server.submit(WAITING_COUNT, _numbered)
+        await server.submit(WAITING_COUNT)
         state, away = directory / "state", directory / "away"
         away.mkdir()
         for path in state.glob(f"{LEDGER_NAME}*"):
             path.rename(away / path.name)
         await server.until(ready=False)
-        await server.submit(2, _numbered)
+        await server.submit(2)
         await asyncio.sleep(AWAY_S)
         for path in away.iterdir():
             path.rename(state / path.name)
         outcome.recovered_s = await server.until(ready=True)
-        await server.submit(2, _numbered)
+        await server.submit(2)
         server.kill()
         server.start()
         await server.until(ready=True)
-        outcome.graded_s = outcome.recovered_s + await server.until_graded()
-
-
-def _numbered(number: int) -> submission_pb2.Submission:
-    return host.submission(f"{number} {time.monotonic_ns()}")
+        await server.until_graded()
 
 
 @contextmanager
 def _stub(outcome: FaultOutcome, directory: Path, **limits: int) -> Iterator[FaultedServer]:
-    """A running stub server."""
-    problems = host.write_problem(directory)
-    server = FaultedServer(
-        outcome, directory, "tools.service.stub_server", ["processes", str(JUDGE_MS), "--problems", str(problems)], **limits
-    )
+    """Run a stub server."""
+    words = ["processes", str(JUDGE_MS), "--problems", str(host.write_problem(directory))]
+    server = FaultedServer(outcome, directory, "tools.service.stub_server", words, **limits)
     server.start()
     try:
         yield server

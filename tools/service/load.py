@@ -1,9 +1,9 @@
-"""How long Submit takes under load, with open watches, and what the server's memory does.
+"""Measures Submit under load with open watches, and the server's memory.
 
     python -m tools.service.load [--seconds 600] [--rate 200] [--watches 1000] [--database URL] [--json]
 
-One stub server on this host, asked by this process over loopback: submissions come at fixed times, whatever became of those before
-(an open loop: a slow answer is counted as slow, and does not make the next one late). Exit code 1 where a figure is over its limit.
+One stub server on this host, called by this process over loopback. Submissions come at fixed times, whatever became of
+earlier ones: a slow answer counts as slow, and does not delay the next call. The exit code is 1 if a figure is over its limit.
 """
 
 from __future__ import annotations
@@ -11,116 +11,101 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import os
 import random
 import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from grader.api.client import GraderClient
 from grader.errors import GraderError
 from grader.v1 import submission_pb2
+from tools.page import arguments_of
 from tools.service import host
 from tools.service.stub_server import HOLD
 
 P99_LIMIT_MS = 50.0
-WATCHES_A_CHANNEL = 100  # streams that one connection may have; gRPC's own limit
-LOOK_S = 5.0
+WATCHES_PER_CHANNEL = 100  # gRPC's own limit of streams
+SAMPLE_S = 5.0
 SETTLED_SHARE = 1 / 3  # of the time, after which memory must not grow
 GROWTH_LIMIT = 0.05
 CHANNELS = 4
-HELD = 50  # submissions that run all the time and are watched; no server has more under way than its lanes and builders take
+HELD = 50  # submissions that run all the time and are watched
+WATCHED_SHARE = 50  # of so many submissions one is watched to its end
+SUCCEEDED = submission_pb2.SUBMISSION_STATE_SUCCEEDED
 
 
 @dataclass(kw_only=True)
 class Figures:
-    """What was seen."""
+    """Figures of a run."""
 
-    seconds: float = 0.0
-    asked_per_s: float = 0.0
+    seconds: float
+    rate: float
     accepted: int = 0
     refused: dict[str, int] = field(default_factory=dict)
     graded: int = 0
     submit_p50_ms: float = 0.0
     submit_p99_ms: float = 0.0
-    submit_most_ms: float = 0.0
+    submit_max_ms: float = 0.0
     watches_open: int = 0
     watches_broken: int = 0
-    watch_news_p50_ms: float = 0.0
-    watch_news_p99_ms: float = 0.0
+    watch_delay_p50_ms: float = 0.0
+    watch_delay_p99_ms: float = 0.0
     server_cores: float = 0.0
     memory_settled_mib: float = 0.0
     memory_end_mib: float = 0.0
     memory_growth: float = 0.0
 
     def faults(self) -> list[str]:
-        """Which figures are over their limits."""
-        found = []
-        if self.submit_p99_ms > P99_LIMIT_MS:
-            found.append(f"Submit p99 {self.submit_p99_ms:.1f} ms is over {P99_LIMIT_MS:.0f} ms")
-        if self.refused:
-            found.append(f"refused: {self.refused}")
-        if self.watches_broken:
-            found.append(f"{self.watches_broken} watches broke")
-        if self.memory_growth > GROWTH_LIMIT:
-            found.append(f"memory grew by {self.memory_growth:.1%}")
-        if self.graded < self.accepted:
-            found.append(f"{self.accepted - self.graded} were not graded in the end")
-        return found
+        """Return a sentence for each figure over its limit."""
+        limits = {
+            f"Submit p99 {self.submit_p99_ms:.1f} ms is over {P99_LIMIT_MS:.0f} ms": self.submit_p99_ms > P99_LIMIT_MS,
+            f"refused: {self.refused}": bool(self.refused),
+            f"{self.watches_broken} watches broke": self.watches_broken > 0,
+            f"memory grew by {self.memory_growth:.1%}": self.memory_growth > GROWTH_LIMIT,
+            f"{self.accepted - self.graded} were not graded in the end": self.graded < self.accepted,
+        }
+        return [text for text, over in limits.items() if over]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, print, and say by the exit code whether all limits held."""
-    given = _parser().parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="grader-load-") as directory:
-        figures = asyncio.run(_run(given, Path(directory)))
-    return host.show("load", figures, figures.faults(), as_json=given.json)
-
-
-async def _run(given: argparse.Namespace, directory: Path) -> Figures:
+async def run(options: argparse.Namespace, directory: Path) -> Figures:
+    """Start a server, load it, and count what it graded."""
     words = ["--queue-limit", "1000000", "--log-level", "warning"]
-    words += ["--database", given.database] if given.database else []
+    words += ["--database", options.database] if options.database else []
     server = host.Server("instant", 1.0, directory / "state", host.write_problem(directory), words)
     server.start()
-    figures = Figures(asked_per_s=given.rate, seconds=given.seconds)
+    figures = Figures(rate=options.rate, seconds=options.seconds)
+    channel_count = CHANNELS + -(-options.watches // WATCHES_PER_CHANNEL)
     try:
-        async with GraderClient(server.address) as client:
-            await host.until_answering(server, client)
-            await _press(given, server, figures)
+        async with AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(GraderClient(server.address)) for _ in range(channel_count)]
+            await server.until_answering(clients[0])
+            held = [(await clients[0].submit(host.submission(f"{HOLD} {index}"))).name for index in range(min(HELD, options.watches))]
+            opened = [asyncio.Event() for _ in range(options.watches)]
+            watches = [
+                asyncio.create_task(_watch(clients[CHANNELS + index // WATCHES_PER_CHANNEL], held[index % HELD], event))
+                for index, event in enumerate(opened)
+            ]
+            async with asyncio.timeout(120):
+                await asyncio.gather(*(event.wait() for event in opened))
+            figures.watches_open = len(watches)
+            gc.collect()
+            gc.freeze()  # our own pauses are not the server's
+            await _submit_all(server.pid, clients[:CHANNELS], figures)
+            figures.watches_broken = sum(watch.done() for watch in watches)
+            for watch in watches:
+                watch.cancel()
+            await asyncio.gather(*watches, return_exceptions=True)
+            figures.graded = await _graded_count(clients[0], figures.accepted)
     finally:
         server.stop()
     return figures
-
-
-async def _press(given: argparse.Namespace, server: host.Server, figures: Figures) -> None:
-    watching = [GraderClient(server.address) for _ in range(-(-given.watches // WATCHES_A_CHANNEL))]
-    asking = [GraderClient(server.address) for _ in range(CHANNELS)]
-    for client in (*watching, *asking):
-        await client.__aenter__()
-    try:
-        _say(f"opening {given.watches} watches")
-        opened = [asyncio.Event() for _ in range(given.watches)]
-        watches = []
-        held = [(await asking[0].submit(host.submission(f"{HOLD} {index}"))).name for index in range(min(HELD, given.watches))]
-        for index, event in enumerate(opened):
-            watches.append(asyncio.create_task(_watch(watching[index // WATCHES_A_CHANNEL], held[index % HELD], event)))
-        async with asyncio.timeout(120):
-            await asyncio.gather(*(event.wait() for event in opened))
-        figures.watches_open = len(watches)
-        gc.collect()
-        gc.freeze()  # our own pauses are not the server's
-        await _ask(given, server, asking, figures)
-        figures.watches_broken = sum(watch.done() for watch in watches)
-        for watch in watches:
-            watch.cancel()
-        await asyncio.gather(*watches, return_exceptions=True)
-        figures.graded = await _graded(asking[0], figures.accepted)
-    finally:
-        for client in (*watching, *asking):
-            await client.__aexit__(None, None, None)
 
 
 async def _watch(client: GraderClient, name: str, opened: asyncio.Event) -> None:
@@ -129,89 +114,96 @@ async def _watch(client: GraderClient, name: str, opened: asyncio.Event) -> None
             opened.set()
 
 
-async def _ask(given: argparse.Namespace, server: host.Server, clients: list[GraderClient], figures: Figures) -> None:
-    """Submit at fixed times; measure from the time that it was due."""
-    took_ms: list[float] = []
-    memory: list[tuple[float, int]] = []
-    news_ms: list[float] = []
+async def _submit_all(pid: int, clients: Sequence[GraderClient], figures: Figures) -> None:
+    """Submit at fixed times, and measure from the time at which each call was due."""
+    latencies_ms, delays_ms, memory = list[float](), list[float](), list[tuple[float, int]]()
     loop = asyncio.get_running_loop()
-    begun, busy = loop.time(), host.cpu_s(server.pid)
+    start_s, start_cpu_s = loop.time(), _cpu_s(pid)
 
-    async def one(index: int, due: float) -> None:
+    async def submit(index: int, due_s: float) -> None:
         client = clients[index % CHANNELS]
         try:
-            made = await client.submit(host.submission(f"{index} {random.random()}"))
-            took_ms.append((loop.time() - due) * 1000)
-            figures.accepted += 1
+            submission = await client.submit(host.submission(f"{index} {random.random()}"))
         except GraderError as error:
-            reason = type(error).__name__
-            figures.refused[reason] = figures.refused.get(reason, 0) + 1
+            figures.refused = dict(Counter(figures.refused) + Counter([type(error).__name__]))
             return
-        if index % 50 == 0:
-            async for event in client.watch(made.name):
+        latencies_ms.append((loop.time() - due_s) * 1000)
+        figures.accepted += 1
+        if index % WATCHED_SHARE == 0:
+            async for event in client.watch(submission.name):
                 if event.HasField("submission"):
-                    news_ms.append((time.time_ns() - event.event_time.ToNanoseconds()) / 1e6)
+                    delays_ms.append((time.time_ns() - event.event_time.ToNanoseconds()) / 1e6)
 
-    async def look() -> None:
+    async def sample() -> None:
         while True:
-            memory.append((loop.time() - begun, host.resident_bytes(server.pid)))
-            if not given.json:
-                p99 = percentile(took_ms[-2000:], 99)
-                _say(f"{loop.time() - begun:5.0f} s: {figures.accepted} accepted, p99 of the last {p99:.1f} ms, {memory[-1][1] >> 20} MiB")
-            await asyncio.sleep(LOOK_S)
+            resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            memory.append((loop.time() - start_s, resident))
+            sys.stderr.write(f"{loop.time() - start_s:5.0f} s: {figures.accepted} accepted, ")
+            sys.stderr.write(f"p99 of the last {percentile(latencies_ms[-2000:], 99):.1f} ms, {resident >> 20} MiB\n")
+            await asyncio.sleep(SAMPLE_S)
 
-    looking = asyncio.create_task(look())
+    sampling = asyncio.create_task(sample())
     async with asyncio.TaskGroup() as group:
-        for index in range(int(given.seconds * given.rate)):
-            due = begun + index / given.rate
-            await asyncio.sleep(max(0.0, due - loop.time()))
-            group.create_task(one(index, due))
-        took = loop.time() - begun
-    looking.cancel()
-    figures.server_cores = (host.cpu_s(server.pid) - busy) / took
-    figures.submit_p50_ms, figures.submit_p99_ms = percentile(took_ms, 50), percentile(took_ms, 99)
-    figures.submit_most_ms = max(took_ms, default=0.0)
-    figures.watch_news_p50_ms, figures.watch_news_p99_ms = percentile(news_ms, 50), percentile(news_ms, 99)
-    settled = [size for at, size in memory if at >= given.seconds * SETTLED_SHARE] or [memory[-1][1]]
+        for index in range(int(figures.seconds * figures.rate)):
+            due_s = start_s + index / figures.rate
+            await asyncio.sleep(max(0.0, due_s - loop.time()))
+            group.create_task(submit(index, due_s))
+        seconds = loop.time() - start_s
+    sampling.cancel()
+    figures.server_cores = (_cpu_s(pid) - start_cpu_s) / seconds
+    figures.submit_p50_ms, figures.submit_p99_ms = percentile(latencies_ms, 50), percentile(latencies_ms, 99)
+    figures.submit_max_ms = max(latencies_ms, default=0.0)
+    figures.watch_delay_p50_ms, figures.watch_delay_p99_ms = percentile(delays_ms, 50), percentile(delays_ms, 99)
+    settled = [size for at_s, size in memory if at_s >= figures.seconds * SETTLED_SHARE] or [memory[-1][1]]
     figures.memory_settled_mib, figures.memory_end_mib = settled[0] / 2**20, settled[-1] / 2**20
     figures.memory_growth = settled[-1] / settled[0] - 1
 
 
-async def _graded(client: GraderClient, wanted: int) -> int:
-    """How many are done once nothing is queued any more, or after two minutes."""
-    pending = [submission_pb2.SUBMISSION_STATE_QUEUED]
-    for _ in range(240):
-        if not (await client.list_submissions(page_size=1, states=pending)).submissions:
-            break
-        await asyncio.sleep(0.5)
-    count, token = 0, ""
+def _cpu_s(pid: int) -> float:
+    """Return the CPU time of a process since it began."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def _graded_count(client: GraderClient, accepted: int) -> int:
+    """Return how many are graded once all are, or after two minutes."""
+    deadline_s = time.monotonic() + 120
     while True:
-        page = await client.list_submissions(page_size=1000, page_token=token, states=[submission_pb2.SUBMISSION_STATE_SUCCEEDED])
-        count += len(page.submissions)
-        token = page.next_page_token
-        if not token or count >= wanted:
+        count, token = 0, ""
+        while True:
+            page = await client.list_submissions(page_size=1000, page_token=token, states=[SUCCEEDED])
+            count += len(page.submissions)
+            if not (token := page.next_page_token):
+                break
+        if count >= accepted or time.monotonic() > deadline_s:
             return count
+        await asyncio.sleep(1.0)
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """The value below which so many percent of them lie; 0 of none."""
+    """Return the value below which so many percent of them lie; 0 of none."""
     if len(values) < 2:
         return values[0] if values else 0.0
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
-def _say(line: str) -> None:
-    sys.stderr.write(line + "\n")
-
-
-def _parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="python -m tools.service.load", description=(__doc__ or "").split("\n\n")[0])
-    made.add_argument("--seconds", type=float, default=600.0, metavar="S", help="how long (600)")
-    made.add_argument("--rate", type=float, default=200.0, metavar="N", help="submissions a second (200)")
-    made.add_argument("--watches", type=int, default=1000, metavar="N", help="watches that stay open meanwhile (1000)")
-    made.add_argument("--database", default="", metavar="URL", help="a PostgreSQL to use; without it SQLite in a directory of its own")
-    made.add_argument("--json", action="store_true", help="print one JSON object")
-    return made
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, print, and return 1 if a figure is over its limit."""
+    options = arguments_of(
+        "tools.service.load",
+        __doc__,
+        arguments,
+        {
+            "seconds": (600.0, "how long"),
+            "rate": (200.0, "submissions a second"),
+            "watches": (1000, "watches that stay open meanwhile"),
+            "database": ("", "URL of a PostgreSQL; without it SQLite in a directory of its own"),
+            "json": (False, "print one JSON object"),
+        },
+    )
+    with tempfile.TemporaryDirectory(prefix="grader-load-") as directory:
+        figures = asyncio.run(run(options, Path(directory)))
+    return host.show("load", figures, figures.faults(), as_json=options.json)
 
 
 if __name__ == "__main__":

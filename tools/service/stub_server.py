@@ -13,7 +13,6 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from grader.dispatch.judge_process import JudgeProcess
 from grader.dispatch.local_fleet import LocalFleet
 from grader.isolation import Availability, Box, BoxCause, BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.model import Lease
-from grader.server.grading import Builds, Grading, Wiring
+from grader.server.grading import Grading, Wiring
 from grader.server.main import parser
 from grader.server.serve import run
 from grader.server.wiring import box_settings, host_breaker, joined
@@ -66,8 +65,8 @@ def instant(wait_s: float, lane_count: int = 0) -> Wiring:
     return wired
 
 
-def processes(wait_s: float, *, builds_only: bool = False) -> Wiring:
-    """The real fleet, with a judge and boxes that do nothing. builds_only: it has no lane."""
+def processes(wait_s: float) -> Wiring:
+    """The real fleet, with a judge and boxes that do nothing."""
 
     def judge(kind: str, gpu: GpuAccess | None, cache_dir: Path | None, /) -> JudgeProcess:
         return JudgeProcess(kind, gpu, cache_dir, command=(sys.executable, "-m", JUDGE_MODULE, str(wait_s * 1000)))
@@ -75,17 +74,15 @@ def processes(wait_s: float, *, builds_only: bool = False) -> Wiring:
     @asynccontextmanager
     async def wired(settings: Settings) -> AsyncIterator[Grading]:
         boxes = StubBoxes()
-        lane_count, builder_count = 0 if builds_only else settings.lanes, settings.builders or BUILDER_COUNT
         fleet = LocalFleet(
             isolation=boxes,
             settings=box_settings(settings),
-            lane_count=lane_count,
-            builder_count=builder_count,
+            lane_count=settings.lanes,
+            builder_count=settings.builders or BUILDER_COUNT,
             warm_count=POOL_COUNT if settings.warm_boxes is None else settings.warm_boxes,
             make_judge=judge,
         )
-        have_built = partial(setattr, fleet, "build_elsewhere")
-        async with fleet, host_breaker(fleet, proving=not builds_only) as breaker:
+        async with fleet, host_breaker(fleet, proving=True) as breaker:
             yield Grading(
                 grade=breaker.grade,
                 capacity=lambda: 0 if breaker.fault else fleet.capacity,
@@ -95,7 +92,6 @@ def processes(wait_s: float, *, builds_only: bool = False) -> Wiring:
                 isolation=boxes.NAME,
                 safe=True,
                 lanes=fleet.lanes,
-                builds=Builds(toolchain="stub", count=builder_count, build=fleet.build, have_built=have_built),
             )
 
     return wired

@@ -27,8 +27,7 @@ def main() -> int:
     given: dict[str, Any] = vars(parser().parse_args(words[words.index(WORKER) + 1 :] if WORKER in words else words))
     given["state_dir"] = given["state_dir"] or tempfile.mkdtemp(prefix="worker-")
     wait_s = float(wait_ms) / 1000
-    builds_only = given["builds_only"]
-    wiring = processes(wait_s, builds_only=builds_only) if kind == "processes" else instant(wait_s, given["lanes"] or 1)
+    wiring = processes(wait_s) if kind == "processes" else instant(wait_s, given["lanes"] or 1)
     return start(given, wiring=wiring, examine=_nothing)
 
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bgrader/fleet/v1/fleet.proto\x12\x0fgrader.fleet.v1\"\xe0\x02\n\rAttachRequest\x12\'\n\x05hello\x18\x01 \x01(\x0b\x32\x16.grader.fleet.v1.HelloH\x00\x12%\n\x04\x66\x61\x63t\x18\x02 \x01(\x0b\x32\x15.grader.fleet.v1.FactH\x00\x12\'\n\x05\x65nded\x18\x03 \x01(\x0b\x32\x16.grader.fleet.v1.EndedH\x00\x12\x30\n\nfile_piece\x18\x04 \x01(\x0b\x32\x1a.grader.fleet.v1.FilePieceH\x00\x12-\n\x08standing\x18\x05 \x01(\x0b\x32\x19.grader.fleet.v1.StandingH\x00\x12\x36\n\rbuild_request\x18\x06 \x01(\x0b\x32\x1d.grader.fleet.v1.BuildRequestH\x00\x12\x32\n\x0b\x62uild_piece\x18\x07 \x01(\x0b\x32\x1b.grader.fleet.v1.BuildPieceH\x00\x42\t\n\x07message\"\x87\x03\n\x0e\x41ttachResponse\x12+\n\x07welcome\x18\x01 \x01(\x0b\x32\x18.grader.fleet.v1.WelcomeH\x00\x12\'\n\x05grade\x18\x02 \x01(\x0b\x32\x16.grader.fleet.v1.GradeH\x00\x12)\n\x06\x63\x61ncel\x18\x03 \x01(\x0b\x32\x17.grader.fleet.v1.CancelH\x00\x12)\n\x06\x63ordon\x18\x04 \x01(\x0b\x32\x17.grader.fleet.v1.CordonH\x00\x12\'\n\x05\x62uild\x18\x05 \x01(\x0b\x32\x16.grader.fleet.v1.BuildH\x00\x12\x34\n\x0c\x63\x61ncel_build\x18\x06 \x01(\x0b\x32\x1c.grader.fleet.v1.CancelBuildH\x00\x12\x32\n\x0b\x62uild_piece\x18\x07 \x01(\x0b\x32\x1b.grader.fleet.v1.BuildPieceH\x00\x12+\n\x07recheck\x18\x08 \x01(\x0b\x32\x18.grader.fleet.v1.RecheckH\x00\x42\t\n\x07message\"\x8a\x01\n\x05Hello\x12\x10\n\x08protocol\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x11\n\tisolation\x18\x03 \x01(\t\x12\x0c\n\x04safe\x18\x04 \x01(\x08\x12+\n\x08standing\x18\x05 \x01(\x0b\x32\x19.grader.fleet.v1.Standing\x12\x10\n\x08instance\x18\x06 \x01(\t\"\x94\x01\n\x08Standing\x12\x10\n\x08\x63\x61pacity\x18\x01 \x01(\x05\x12\x14\n\x0c\x64\x65vice_kinds\x18\x02 \x03(\t\x12$\n\x05lanes\x18\x03 \x03(\x0b\x32\x15.grader.fleet.v1.Lane\x12\x0f\n\x07leaving\x18\x04 \x01(\x08\x12\x16\n\x0e\x62uild_capacity\x18\x05 \x01(\x05\x12\x11\n\ttoolchain\x18\x06 \x01(\t\"#\n\x04Lane\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\"\x17\n\x07Welcome\x12\x0c\n\x04node\x18\x01 \x01(\t\"\'\n\x05Grade\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\x03\x12\r\n\x05lease\x18\x02 \x01(\x0c\"\x19\n\x06\x43\x61ncel\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\x03\"G\n\x0c\x42uildRequest\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\x03\x12\x13\n\x0b\x65nvironment\x18\x02 \x01(\x0c\x12\x11\n\ttoolchain\x18\x03 \x01(\t\"_\n\x05\x42uild\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\x0b\n\x03job\x18\x02 \x01(\x0c\x12+\n\x06inputs\x18\x03 \x03(\x0b\x32\x1b.grader.fleet.v1.BuildInput\x12\x0c\n\x04user\x18\x04 \x01(\t\"+\n\nBuildInput\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\"\x1d\n\x0b\x43\x61ncelBuild\x12\x0e\n\x06number\x18\x01 \x01(\x03\"[\n\nBuildPiece\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\x12\x0c\n\x04last\x18\x03 \x01(\x08\x12\r\n\x05\x62uild\x18\x04 \x01(\x0c\x12\x0f\n\x07lasting\x18\x05 \x01(\x08\"\x17\n\x06\x43ordon\x12\r\n\x05lanes\x18\x01 \x03(\t\"\x18\n\x07Recheck\x12\r\n\x05lanes\x18\x01 \x03(\t\"5\n\x04\x46\x61\x63t\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\x03\x12\x0e\n\x06number\x18\x02 \x01(\x03\x12\x0c\n\x04line\x18\x03 \x01(\x0c\"H\n\x05\x45nded\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\x03\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\r\n\x05\x66inal\x18\x04 \x01(\x08\"K\n\tFilePiece\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\x0c\x12\x0c\n\x04last\x18\x04 \x01(\x08\x32]\n\x0c\x46leetService\x12M\n\x06\x41ttach\x12\x1e.grader.fleet.v1.AttachRequest\x1a\x1f.grader.fleet.v1.AttachResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bgrader/fleet/v1/fleet.proto\x12\x0fgrader.fleet.v1\"\x9c\x02\n\rAttachRequest\x12\'\n\x05hello\x18\x01 \x01(\x0b\x32\x16.grader.fleet.v1.HelloH\x00\x12%\n\x04\x66\x61\x63t\x18\x02 \x01(\x0b\x32\x15.grader.fleet.v1.FactH\x00\x12\'\n\x05\x65nded\x18\x03 \x01(\x0b\x32\x16.grader.fleet.v1.EndedH\x00\x12\x30\n\nfile_piece\x18\x04 \x01(\x0b\x32\x1a.grader.fleet.v1.FilePieceH\x00\x12-\n\x08standing\x18\x05 \x01(\x0b\x32\x19.grader.fleet.v1.StandingH\x00\x42\t\n\x07messageJ\x04\x08\x06\x10\x07J\x04\x08\x07\x10\x08R\rbuild_requestR\x0b\x62uild_piece\"\xf8\x01\n\x0e\x41ttachResponse\x12+\n\x07welcome\x18\x01 \x01(\x0b\x32\x18.grader.fleet.v1.WelcomeH\x00\x12\'\n\x05grade\x18\x02 \x01(\x0b\x32\x16.grader.fleet.v1.GradeH\x00\x12)\n\x06\x63\x61ncel\x18\x03 \x01(\x0b\x32\x17.grader.fleet.v1.CancelH\x00\x12)\n\x06\x63ordon\x18\x04 \x01(\x0b\x32\x17.grader.fleet.v1.CordonH\x00\x42\t\n\x07messageJ\x04\x08\x05\x10\tR\x05\x62uildR\x0c\x63\x61ncel_buildR\x0b\x62uild_pieceR\x07recheck\"\x8a\x01\n\x05Hello\x12\x10\n\x08protocol\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x11\n\tisolation\x18\x03 \x01(\t\x12\x0c\n\x04safe\x18\x04 \x01(\x08\x12+\n\x08standing\x18\x05 \x01(\x0b\x32\x19.grader.fleet.v1.Standing\x12\x10\n\x08instance\x18\x06 \x01(\t\"\x90\x01\n\x08Standing\x12\x10\n\x08\x63\x61pacity\x18\x01 \x01(\x05\x12\x14\n\x0c\x64\x65vice_kinds\x18\x02 \x03(\t\x12$\n\x05lanes\x18\x03 \x03(\x0b\x32\x15.grader.fleet.v1.Lane\x12\x0f\n\x07leaving\x18\x04 \x01(\x08J\x04\x08\x05\x10\x06J\x04\x08\x06\x10\x07R\x0e\x62uild_capacityR\ttoolchain\"#\n\x04Lane\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\"\x17\n\x07Welcome\x12\x0c\n\x04node\x18\x01 \x01(\t\"\'\n\x05Grade\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\x03\x12\r\n\x05lease\x18\x02 \x01(\x0c\"\x19\n\x06\x43\x61ncel\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\x03\"\x17\n\x06\x43ordon\x12\r\n\x05lanes\x18\x01 \x03(\t\"5\n\x04\x46\x61\x63t\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\x03\x12\x0e\n\x06number\x18\x02 \x01(\x03\x12\x0c\n\x04line\x18\x03 \x01(\x0c\"H\n\x05\x45nded\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\x03\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\r\n\x05\x66inal\x18\x04 \x01(\x08\"K\n\tFilePiece\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\x0c\x12\x0c\n\x04last\x18\x04 \x01(\x08\x32]\n\x0c\x46leetService\x12M\n\x06\x41ttach\x12\x1e.grader.fleet.v1.AttachRequest\x1a\x1f.grader.fleet.v1.AttachResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,41 +32,29 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'grader.fleet.v1.fleet_pb2',
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ATTACHREQUEST']._serialized_start=49
-  _globals['_ATTACHREQUEST']._serialized_end=401
-  _globals['_ATTACHRESPONSE']._serialized_start=404
-  _globals['_ATTACHRESPONSE']._serialized_end=795
-  _globals['_HELLO']._serialized_start=798
-  _globals['_HELLO']._serialized_end=936
-  _globals['_STANDING']._serialized_start=939
-  _globals['_STANDING']._serialized_end=1087
-  _globals['_LANE']._serialized_start=1089
-  _globals['_LANE']._serialized_end=1124
-  _globals['_WELCOME']._serialized_start=1126
-  _globals['_WELCOME']._serialized_end=1149
-  _globals['_GRADE']._serialized_start=1151
-  _globals['_GRADE']._serialized_end=1190
-  _globals['_CANCEL']._serialized_start=1192
-  _globals['_CANCEL']._serialized_end=1217
-  _globals['_BUILDREQUEST']._serialized_start=1219
-  _globals['_BUILDREQUEST']._serialized_end=1290
-  _globals['_BUILD']._serialized_start=1292
-  _globals['_BUILD']._serialized_end=1387
-  _globals['_BUILDINPUT']._serialized_start=1389
-  _globals['_BUILDINPUT']._serialized_end=1432
-  _globals['_CANCELBUILD']._serialized_start=1434
-  _globals['_CANCELBUILD']._serialized_end=1463
-  _globals['_BUILDPIECE']._serialized_start=1465
-  _globals['_BUILDPIECE']._serialized_end=1556
-  _globals['_CORDON']._serialized_start=1558
-  _globals['_CORDON']._serialized_end=1581
-  _globals['_RECHECK']._serialized_start=1583
-  _globals['_RECHECK']._serialized_end=1607
-  _globals['_FACT']._serialized_start=1609
-  _globals['_FACT']._serialized_end=1662
-  _globals['_ENDED']._serialized_start=1664
-  _globals['_ENDED']._serialized_end=1736
-  _globals['_FILEPIECE']._serialized_start=1738
-  _globals['_FILEPIECE']._serialized_end=1813
-  _globals['_FLEETSERVICE']._serialized_start=1815
-  _globals['_FLEETSERVICE']._serialized_end=1908
+  _globals['_ATTACHREQUEST']._serialized_end=333
+  _globals['_ATTACHRESPONSE']._serialized_start=336
+  _globals['_ATTACHRESPONSE']._serialized_end=584
+  _globals['_HELLO']._serialized_start=587
+  _globals['_HELLO']._serialized_end=725
+  _globals['_STANDING']._serialized_start=728
+  _globals['_STANDING']._serialized_end=872
+  _globals['_LANE']._serialized_start=874
+  _globals['_LANE']._serialized_end=909
+  _globals['_WELCOME']._serialized_start=911
+  _globals['_WELCOME']._serialized_end=934
+  _globals['_GRADE']._serialized_start=936
+  _globals['_GRADE']._serialized_end=975
+  _globals['_CANCEL']._serialized_start=977
+  _globals['_CANCEL']._serialized_end=1002
+  _globals['_CORDON']._serialized_start=1004
+  _globals['_CORDON']._serialized_end=1027
+  _globals['_FACT']._serialized_start=1029
+  _globals['_FACT']._serialized_end=1082
+  _globals['_ENDED']._serialized_start=1084
+  _globals['_ENDED']._serialized_end=1156
+  _globals['_FILEPIECE']._serialized_start=1158
+  _globals['_FILEPIECE']._serialized_end=1233
+  _globals['_FLEETSERVICE']._serialized_start=1235
+  _globals['_FLEETSERVICE']._serialized_end=1328
 # @@protoc_insertion_point(module_scope)

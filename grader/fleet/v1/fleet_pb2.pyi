@@ -7,42 +7,30 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AttachRequest(_message.Message):
-    __slots__ = ("hello", "fact", "ended", "file_piece", "standing", "build_request", "build_piece")
+    __slots__ = ("hello", "fact", "ended", "file_piece", "standing")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     FACT_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     FILE_PIECE_FIELD_NUMBER: _ClassVar[int]
     STANDING_FIELD_NUMBER: _ClassVar[int]
-    BUILD_REQUEST_FIELD_NUMBER: _ClassVar[int]
-    BUILD_PIECE_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     fact: Fact
     ended: Ended
     file_piece: FilePiece
     standing: Standing
-    build_request: BuildRequest
-    build_piece: BuildPiece
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., fact: _Optional[_Union[Fact, _Mapping]] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ..., file_piece: _Optional[_Union[FilePiece, _Mapping]] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., build_request: _Optional[_Union[BuildRequest, _Mapping]] = ..., build_piece: _Optional[_Union[BuildPiece, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., fact: _Optional[_Union[Fact, _Mapping]] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ..., file_piece: _Optional[_Union[FilePiece, _Mapping]] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ...) -> None: ...
 
 class AttachResponse(_message.Message):
-    __slots__ = ("welcome", "grade", "cancel", "cordon", "build", "cancel_build", "build_piece", "recheck")
+    __slots__ = ("welcome", "grade", "cancel", "cordon")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     GRADE_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     CORDON_FIELD_NUMBER: _ClassVar[int]
-    BUILD_FIELD_NUMBER: _ClassVar[int]
-    CANCEL_BUILD_FIELD_NUMBER: _ClassVar[int]
-    BUILD_PIECE_FIELD_NUMBER: _ClassVar[int]
-    RECHECK_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     grade: Grade
     cancel: Cancel
     cordon: Cordon
-    build: Build
-    cancel_build: CancelBuild
-    build_piece: BuildPiece
-    recheck: Recheck
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., grade: _Optional[_Union[Grade, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., cordon: _Optional[_Union[Cordon, _Mapping]] = ..., build: _Optional[_Union[Build, _Mapping]] = ..., cancel_build: _Optional[_Union[CancelBuild, _Mapping]] = ..., build_piece: _Optional[_Union[BuildPiece, _Mapping]] = ..., recheck: _Optional[_Union[Recheck, _Mapping]] = ...) -> None: ...
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., grade: _Optional[_Union[Grade, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., cordon: _Optional[_Union[Cordon, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol", "version", "isolation", "safe", "standing", "instance")
@@ -61,20 +49,16 @@ class Hello(_message.Message):
     def __init__(self, protocol: _Optional[str] = ..., version: _Optional[str] = ..., isolation: _Optional[str] = ..., safe: _Optional[bool] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., instance: _Optional[str] = ...) -> None: ...
 
 class Standing(_message.Message):
-    __slots__ = ("capacity", "device_kinds", "lanes", "leaving", "build_capacity", "toolchain")
+    __slots__ = ("capacity", "device_kinds", "lanes", "leaving")
     CAPACITY_FIELD_NUMBER: _ClassVar[int]
     DEVICE_KINDS_FIELD_NUMBER: _ClassVar[int]
     LANES_FIELD_NUMBER: _ClassVar[int]
     LEAVING_FIELD_NUMBER: _ClassVar[int]
-    BUILD_CAPACITY_FIELD_NUMBER: _ClassVar[int]
-    TOOLCHAIN_FIELD_NUMBER: _ClassVar[int]
     capacity: int
     device_kinds: _containers.RepeatedScalarFieldContainer[str]
     lanes: _containers.RepeatedCompositeFieldContainer[Lane]
     leaving: bool
-    build_capacity: int
-    toolchain: str
-    def __init__(self, capacity: _Optional[int] = ..., device_kinds: _Optional[_Iterable[str]] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping]]] = ..., leaving: _Optional[bool] = ..., build_capacity: _Optional[int] = ..., toolchain: _Optional[str] = ...) -> None: ...
+    def __init__(self, capacity: _Optional[int] = ..., device_kinds: _Optional[_Iterable[str]] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping]]] = ..., leaving: _Optional[bool] = ...) -> None: ...
 
 class Lane(_message.Message):
     __slots__ = ("name", "state")
@@ -104,63 +88,7 @@ class Cancel(_message.Message):
     attempt: int
     def __init__(self, attempt: _Optional[int] = ...) -> None: ...
 
-class BuildRequest(_message.Message):
-    __slots__ = ("attempt", "environment", "toolchain")
-    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
-    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
-    TOOLCHAIN_FIELD_NUMBER: _ClassVar[int]
-    attempt: int
-    environment: bytes
-    toolchain: str
-    def __init__(self, attempt: _Optional[int] = ..., environment: _Optional[bytes] = ..., toolchain: _Optional[str] = ...) -> None: ...
-
-class Build(_message.Message):
-    __slots__ = ("number", "job", "inputs", "user")
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
-    JOB_FIELD_NUMBER: _ClassVar[int]
-    INPUTS_FIELD_NUMBER: _ClassVar[int]
-    USER_FIELD_NUMBER: _ClassVar[int]
-    number: int
-    job: bytes
-    inputs: _containers.RepeatedCompositeFieldContainer[BuildInput]
-    user: str
-    def __init__(self, number: _Optional[int] = ..., job: _Optional[bytes] = ..., inputs: _Optional[_Iterable[_Union[BuildInput, _Mapping]]] = ..., user: _Optional[str] = ...) -> None: ...
-
-class BuildInput(_message.Message):
-    __slots__ = ("path", "content")
-    PATH_FIELD_NUMBER: _ClassVar[int]
-    CONTENT_FIELD_NUMBER: _ClassVar[int]
-    path: str
-    content: bytes
-    def __init__(self, path: _Optional[str] = ..., content: _Optional[bytes] = ...) -> None: ...
-
-class CancelBuild(_message.Message):
-    __slots__ = ("number",)
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
-    number: int
-    def __init__(self, number: _Optional[int] = ...) -> None: ...
-
-class BuildPiece(_message.Message):
-    __slots__ = ("number", "content", "last", "build", "lasting")
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
-    CONTENT_FIELD_NUMBER: _ClassVar[int]
-    LAST_FIELD_NUMBER: _ClassVar[int]
-    BUILD_FIELD_NUMBER: _ClassVar[int]
-    LASTING_FIELD_NUMBER: _ClassVar[int]
-    number: int
-    content: bytes
-    last: bool
-    build: bytes
-    lasting: bool
-    def __init__(self, number: _Optional[int] = ..., content: _Optional[bytes] = ..., last: _Optional[bool] = ..., build: _Optional[bytes] = ..., lasting: _Optional[bool] = ...) -> None: ...
-
 class Cordon(_message.Message):
-    __slots__ = ("lanes",)
-    LANES_FIELD_NUMBER: _ClassVar[int]
-    lanes: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, lanes: _Optional[_Iterable[str]] = ...) -> None: ...
-
-class Recheck(_message.Message):
     __slots__ = ("lanes",)
     LANES_FIELD_NUMBER: _ClassVar[int]
     lanes: _containers.RepeatedScalarFieldContainer[str]

@@ -1,4 +1,4 @@
-"""`grader-server admin lanes`: shows lanes, takes them or workers out of service and back, and has quarantined ones looked at again."""
+"""`grader-server admin lanes`: shows lanes, and takes lanes and workers out of service and back."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import json
 from collections.abc import Sequence
 
 from grader.config import Settings, state_directory
-from grader.observability.observer import LaneNow, LaneState
 from grader.server.commands.ledger_options import state_dir_option
 from grader.server.commands.text_table import aligned
 from grader.server.cordons import NAME, Cordons
-from grader.server.recheck_requests import RecheckRequests
-from grader.server.server_snapshot import ServerSnapshot, running_server
+from grader.server.server_snapshot import running_server
 from grader.server.settings_given import misused, say
 
 PROGRAM = "grader-server admin lanes"
@@ -33,13 +31,11 @@ def main(arguments: Sequence[str]) -> int:
             PROGRAM, f"{words.name!r} can't be the name of a lane or a worker; `{PROGRAM} list` shows names, such as gpu-1/cuda:0"
         )
     try:
-        if words.word == "recheck":
-            return _recheck(settings, words.name)
         if words.word == "cordon":
             cordons.add(words.name)
             say(f"{words.name} ends what it has and gets nothing more. Undo it with: {PROGRAM} uncordon {words.name}")
             running = running_server(settings)
-            if running is not None and not _named(running, words.name):
+            if running is not None and not any(f"{lane.name}/".startswith(f"{words.name}/") for lane in running.lanes):
                 say(f"No lane has this name now, and no worker with a lane. It holds for one that joins later; {PROGRAM} list shows names")
             return 0
         if not cordons.remove(words.name):
@@ -64,26 +60,6 @@ def _list(settings: Settings, cordoned: Sequence[str], *, as_json: bool) -> None
     say(f"cordoned: {', '.join(cordoned)}" if cordoned else "nothing is cordoned")
 
 
-def _recheck(settings: Settings, name: str) -> int:
-    running = running_server(settings)
-    if running is None:
-        return misused(PROGRAM, f"no server runs on {settings.state_dir}; a server that starts quarantines nothing before it has looked")
-    found = _named(running, name)
-    if not found:
-        return misused(PROGRAM, f"there is no lane or worker {name} now; `{PROGRAM} list` shows which there are")
-    ill = [one.name for one in found if one.state is LaneState.QUARANTINED]
-    if not ill:
-        return misused(PROGRAM, f"{name} is not quarantined, so there is nothing to look at; `{PROGRAM} list` shows what each lane does")
-    RecheckRequests(settings.rechecks_path).add(name)
-    say(f"the server looks at {', '.join(ill)} within seconds. What it finds is shown by: {PROGRAM} list")
-    return 0
-
-
-def _named(running: ServerSnapshot, name: str) -> list[LaneNow]:
-    """The lane of this name, or the lanes of the worker of this name."""
-    return [one for one in running.lanes if name == one.name or one.name.startswith(f"{name}/")]
-
-
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(
@@ -99,10 +75,6 @@ def parser() -> argparse.ArgumentParser:
     cordon.add_argument("name", metavar="NAME", help="a lane or a worker")
     uncordon = words.add_parser("uncordon", parents=[where], help="give it work again")
     uncordon.add_argument("name", metavar="NAME")
-    recheck = words.add_parser(
-        "recheck", parents=[where], help="look at its quarantined device now, and not after five minutes; a device that is well works again"
-    )
-    recheck.add_argument("name", metavar="NAME", help="a lane or a worker")
     list_ = words.add_parser("list", parents=[where], help="list every lane of the running server with its state, and what is cordoned")
     list_.add_argument("--json", action="store_true", help="print JSON, and nothing else, on stdout")
     return made

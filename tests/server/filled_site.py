@@ -19,11 +19,10 @@ from grader.model import Caller, Lease, NewSubmission, Report, Scope, SourceFile
 from grader.problems.competition_store import problem_for
 from grader.v1 import grader_service_pb2 as api
 from sandbox.protocol import wire
-from tools.page import ROOT
-from tools.website import reports
-from tools.website.page_site import START, TIMES, PageSite, page_site
+from tests.server import made_up_reports as reports
+from tests.server.site import START, TIMES, PageSite, page_site
 
-EXAMPLES = ROOT / "kernels_examples"
+EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
 OWNER, PROBLEM, OTHER_PROBLEM, COMPETITION = "team-003", "row_softmax", "vector_add", "spring"
 COMPETITION_TOML = f"""
 name = "spring"

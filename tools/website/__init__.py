@@ -1,1 +1,0 @@
-"""The web pages of a filled site: their weight, their times and their pictures."""
