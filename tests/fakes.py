@@ -369,8 +369,6 @@ with (place / "log").open("a") as log:
                 say(wire.Trial(workload_id=one.workload_id, phase=wire.TrialPhase.VERIFY, index=0, outcome=outcome))
                 if outcome is not wire.TrialOutcome.PASSED:
                     break
-            if message.mode is wire.Mode.PROFILE:
-                say(wire.OrderSwap(kernel_first=True, pytorch_first=False))
             if todo == "restart" and message.kept_times:
                 say(wire.Restart(job_id=message.job_id, cause=wire.RestartCause.NOT_TIMED))
             else:

@@ -14,7 +14,7 @@ from typing import cast
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from grader.api.profiles import order_swap_to_proto, profile_to_proto
+from grader.api.profiles import profile_to_proto
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, full_name
 from grader.api.statuses import failure_to_status
 from grader.model import (
@@ -349,7 +349,6 @@ def _trial(trial: wire.Trial, redactor: Redactor) -> report_pb2.Trial:
         symptom=shown.symptom or "",
         cuda_error=shown.cuda_error,
         error_map=_error_map(shown),
-        order_swap=order_swap_to_proto(shown.order_swap),
     )
     if exposure < Exposure.HIDDEN:
         message.run_duration.CopyFrom(_duration(shown.duration_ns))

@@ -95,9 +95,6 @@ def _graded(report: report_pb2.Report, score: str, submission_id: str) -> Iterat
             if trial.HasField("error_map") and trial.error_map.rows * trial.error_map.columns > 1:
                 yield Text()
                 yield CharacterMap(trial.error_map)
-    if swapped := formatting.order_swap(report):
-        yield Text()
-        yield plain(swapped)
     if report.measurements:
         yield Text()
         yield from times.render(report.measurements, report.environment.ceilings)

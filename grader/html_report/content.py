@@ -103,7 +103,6 @@ def _report(report: report_pb2.Report, budget: charts.ChartBudget) -> dict[str, 
             for one in trial.wrong_elements
         ][:ROWS],
         "maps": error_maps(report.trials),
-        "order_swap": formatting.order_swap(report),
         "times": measured(report, budget),
         "roofline": charts.roofline_chart([one for one in report.measurements if not one.hidden], report.environment.ceilings),
         "build": _build(report) if report.HasField("build") else None,

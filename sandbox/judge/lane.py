@@ -22,9 +22,8 @@ import torch
 from sandbox.devices import Device
 from sandbox.devices.ceilings import LAUNCH, physical_floor_ns
 from sandbox.judge.baseline import Baseline, runner_job, unsubmitted
-from sandbox.judge.explain import COMPARED, explain
+from sandbox.judge.explain import explain
 from sandbox.judge.library_use import LibraryUse
-from sandbox.judge.order_swap import order_swap
 from sandbox.judge.references import ReferenceFailed, Task, load_task
 from sandbox.judge.run.placement import byte_count, memory_bytes, rounded
 from sandbox.judge.run.runner_link import NoRunner, RunnerLink, Silence, accept, connect
@@ -255,8 +254,6 @@ def _profile(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
     done = run(subject, bench, RunOptions())
     if isinstance(done.reply, Answer) and done.reply.status is Status.OK:
         subject.call(Call(operation=Operation.PROFILE), PROFILE_S + PROFILE_FACTOR * job.problem.trial_s)
-        if (found := order_swap(subject, bench)) is not None:
-            yield found
 
 
 @contextmanager
@@ -308,8 +305,6 @@ def _verify(
         trial = judge_run(done, bench, wire.TrialPhase.VERIFY, index)
         if not workload.hidden:
             trial = explain(trial, done, bench, earlier)
-            if trial.outcome in COMPARED and job.mode is not wire.Mode.SWEEP:  # whose process goes on with another size
-                trial = replace(trial, order_swap=order_swap(subject, bench))
         yield trial
         earlier = done.outputs
 

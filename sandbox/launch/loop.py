@@ -10,14 +10,12 @@ import random
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from sandbox.devices import Arena, Device, DeviceFault
 from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
 from sandbox.protocol.gate import FINE, Answer, Call, Gate, Operation, Status
 
 ITEM_BYTES = (2, 4, 8)
-REUSE_COUNT, REUSE_LIMIT_BYTES = 16, 256 << 20
 OBSERVED = (Operation.OBSERVE, Operation.OBSERVE_KERNELS)
 TIMED = (Operation.CALL, Operation.NULL, Operation.FLOOR, *OBSERVED)  # inside the judge's clock
 Observe = Callable[[Callable[[], object], bool], str]
@@ -31,7 +29,6 @@ class _Placed:
     kernel: Loaded
     call: Call
     bound: list[Bound]
-    before_launch: Callable[[], None] | None = None
 
     @property
     def verifying(self) -> bool:
@@ -70,7 +67,7 @@ def serve(
                         placed = None  # first: what it holds may lie where the next is to be
                         gc.collect(0)
                         call = gate.call()
-                        placed = _place(call, kernels, device, arena)
+                        placed = _place(call, kernels, device)
                         if call.seed:
                             random.seed(call.seed)
                             sizes = tuple(math.prod(slot.shape) * width for slot in call.outputs for width in ITEM_BYTES)
@@ -118,12 +115,11 @@ def failure(error: Exception, device: Device) -> Answer:
     return Answer(status=Status.OUT_OF_MEMORY if type(error).__name__ == "OutOfMemoryError" else Status.RAISED, message=message)
 
 
-def _place(call: Call, kernels: Mapping[int, Loaded], device: Device, arena: Arena) -> _Placed:
+def _place(call: Call, kernels: Mapping[int, Loaded], device: Device) -> _Placed:
     kernel = kernels[call.variant]
     if kernel.uses_torch and not device.STIR_POISONS:
         _poison_allocations(call.poison and kernel.fills)
-    before = partial(_leave_in_free_memory, call, arena) if call.reuse and kernel.uses_torch else None
-    return _Placed(kernel, call, [] if call.late_scalars else _bound(kernel, call), before)
+    return _Placed(kernel, call, [] if call.late_scalars else _bound(kernel, call))
 
 
 def _bound(kernel: Loaded, call: Call) -> list[Bound]:
@@ -183,27 +179,12 @@ def _flush() -> None:
 
 
 def _run(placed: _Placed, device: Device) -> None:
-    if placed.before_launch is not None:
-        placed.before_launch()
     results = [one.launch() for one in placed.bound]
     if placed.verifying:  # a fault is the kernel's, not the copy's
         device.synchronize()
     for one, result in zip(placed.bound, results, strict=True):
         if one.finish is not None:
             one.finish(result)
-
-
-def _leave_in_free_memory(call: Call, arena: Arena) -> None:
-    """Let torch's allocator have free blocks of each output's size, with the bytes that lie at the output's place."""
-    import torch
-
-    sizes = [(slot.offset, math.prod(slot.shape) * slot.item_bytes) for slot in call.outputs]
-    places = [arena.tensor(offset, "uint8", (size,)) for offset, size in sizes]
-    for _ in range(2):  # malloc gives the first large block back to the system, and keeps the next one of that size
-        # More than one: free blocks of that size that hold something else are taken, too.
-        counts = [max(1, min(REUSE_COUNT, REUSE_LIMIT_BYTES // max(size, 1))) for _, size in sizes]
-        blocks = [torch.empty_like(place).copy_(place) for place, count in zip(places, counts, strict=True) for _ in range(count)]
-        del blocks
 
 
 def _run_nothing(placed: _Placed, device: Device) -> None:

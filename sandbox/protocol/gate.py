@@ -68,7 +68,6 @@ class _SlotLayout(ctypes.Structure):
         ("strided", ctypes.c_uint32),
         ("shape", ctypes.c_int64 * RANK_LIMIT),
         ("scalar", ctypes.c_double),
-        ("item_bytes", ctypes.c_uint64),
         ("strides", ctypes.c_int64 * RANK_LIMIT),
     ]
 
@@ -89,7 +88,6 @@ class _Page(ctypes.Structure):
         ("count", ctypes.c_uint32),
         ("template_index", ctypes.c_uint32),
         ("late_scalars", ctypes.c_uint32),
-        ("reuse", ctypes.c_uint32),
         ("stride_bytes", ctypes.c_uint64),
         ("seed", ctypes.c_uint64),
         ("budget_ns", ctypes.c_uint64),
@@ -110,13 +108,12 @@ assert ctypes.sizeof(_Page) <= GATE_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """Where a tensor lies in the arena; scalar instead where shape is (). item_bytes: of an output's element, in a call with reuse.
-    strides: in elements, of an input that is not contiguous; of an output, which is, those that a returned tensor may have; else ()."""
+    """Where a tensor lies in the arena; scalar instead where shape is (). strides: in elements, of an input that is not contiguous; of an
+    output, which is, those that a returned tensor may have; else ()."""
 
     offset: int
     shape: tuple[int, ...]
     scalar: float = 0.0
-    item_bytes: int = 0
     strides: tuple[int, ...] = ()
 
     @property
@@ -135,8 +132,7 @@ def span(shape: Sequence[int], strides: Sequence[int] = ()) -> int:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One request to a runner. count, stride_bytes: so many placements, each so far behind the one before. late_scalars: the values of the
-    inputs without a shape come with each `go`, and not with PLACE, so that nothing is computed from them before the clock runs. reuse:
-    before each launch, free memory of torch's allocator gets what lies in the outputs, as an earlier call leaves its answer there. seed: of
+    inputs without a shape come with each `go`, and not with PLACE, so that nothing is computed from them before the clock runs. seed: of
     PLACE, for what is allocated, filled with NaN and freed; 0: nothing is."""
 
     operation: Operation
@@ -152,7 +148,6 @@ class Call:
     seed: int = 0
     budget_ns: int = 0
     late_scalars: bool = False
-    reuse: bool = False
 
     def with_scalars(self, values: Sequence[float]) -> Call:
         """The same call, with these values for the inputs without a shape; one for each input, and those of tensors are ignored."""
@@ -200,13 +195,13 @@ class Gate:
         ctypes.memset(ctypes.addressof(page) + _Page.operation.offset, 0, _Page.samples_ns.offset - _Page.operation.offset)
         page.operation, page.poison, page.seed, page.budget_ns = call.operation, call.poison, call.seed, call.budget_ns
         page.variant, page.copy_out, page.count, page.stride_bytes = call.variant, call.copy_out, call.count, call.stride_bytes
-        page.template_index, page.late_scalars, page.reuse = call.template, call.late_scalars, call.reuse
+        page.template_index, page.late_scalars = call.template, call.late_scalars
         page.input_count, page.output_count, page.axis_count = len(call.inputs), len(call.outputs), len(call.axes)
         for index, axis in enumerate(call.axes):
             page.axes[index] = axis
         for index, slot in enumerate((*call.inputs, *call.outputs)):
             page.slots[index].offset, page.slots[index].rank, page.slots[index].scalar = slot.offset, len(slot.shape), slot.scalar
-            page.slots[index].item_bytes, page.slots[index].strided = slot.item_bytes, bool(slot.strides)
+            page.slots[index].strided = bool(slot.strides)
             for axis, size in enumerate(slot.shape):
                 page.slots[index].shape[axis] = size
             for axis, stride in enumerate(slot.strides):
@@ -302,7 +297,6 @@ class Gate:
                 offset=slot.offset,
                 shape=tuple(slot.shape[: slot.rank]),
                 scalar=slot.scalar,
-                item_bytes=slot.item_bytes,
                 strides=tuple(slot.strides[: slot.rank]) if slot.strided else (),
             )
             for slot in page.slots[: page.input_count + page.output_count]
@@ -318,7 +312,6 @@ class Gate:
             count=page.count,
             template=page.template_index,
             late_scalars=bool(page.late_scalars),
-            reuse=bool(page.reuse),
             stride_bytes=page.stride_bytes,
             seed=page.seed,
             budget_ns=page.budget_ns,

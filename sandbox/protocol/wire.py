@@ -546,15 +546,6 @@ class ErrorMap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrderSwap:
-    """Whether a harness that compares inside the kernel's process would accept it, with the kernel called first and with PyTorch called
-    first. What the judge saw of memory arranged in these two ways; shown only."""
-
-    kernel_first: bool
-    pytorch_first: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """One run of the kernel on fresh inputs, compared with the reference."""
 
@@ -578,7 +569,6 @@ class Trial:
     symptom: Symptom | None = None
     cuda_error: str = ""  # what the CUDA runtime said after the call, such as a failed launch; a claim, untrusted text
     error_map: ErrorMap | None = None  # of the first output with wrong elements
-    order_swap: OrderSwap | None = None  # where an answer on a public workload is wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -777,7 +767,6 @@ class KernelProfile:
     remarks: tuple[str, ...] = ()
     findings: tuple[SanitizerFinding, ...] = ()  # the likeliest cause first
     access_counts: AccessCounts | None = None  # None where nothing was counted
-    order_swap: OrderSwap | None = None  # of the workload that was run; the judge's, and no claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -924,7 +913,6 @@ Fact = (
     | Measurement
     | Evidence
     | KernelProfile
-    | OrderSwap
     | ArtifactFile
     | Violation
     | RunEnd
@@ -953,7 +941,6 @@ MESSAGES: dict[str, type[Any]] = {
         Measurement,
         Evidence,
         KernelProfile,
-        OrderSwap,
         ProfileNote,
         ArtifactFile,
         Violation,
@@ -1036,7 +1023,11 @@ def _build(cls: type[Any], data: dict[str, Any]) -> Any:
         raise WireError(str(error)) from None
 
 
-RETIRED = {Measurement: frozenset({"waited_ns", "done_early"})}  # fields of facts that a ledger may still hold; they are left out
+RETIRED = {  # fields of facts that a ledger may still hold; they are left out
+    Measurement: frozenset({"waited_ns", "done_early"}),
+    Trial: frozenset({"order_swap"}),
+    KernelProfile: frozenset({"order_swap"}),
+}
 _HINTS: dict[type[Any], dict[str, Any]] = {}  # evaluating annotations takes longer than all else here
 
 

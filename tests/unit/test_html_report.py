@@ -51,7 +51,6 @@ def graded(text="plain"):
     trial = report_pb2.Trial(
         workload_id=text, outcome=report_pb2.TRIAL_OUTCOME_MISMATCHED, message=text, element_count=9, mismatched_count=3,
         wrong_elements=[report_pb2.WrongElement(output=text, index=[0, 3], expected=1, actual=2)],
-        order_swap=report_pb2.OrderSwap(kernel_first=False, pytorch_first=True),
         error_map=report_pb2.ErrorMap(
             output=text, shape=[4, 4], rows=2, columns=2, block_rows=2, block_columns=2, wrong_count=3, unwritten_count=1,
             wrong_shares=bytes([0, 255, 128, 0]), unwritten_shares=bytes([0, 64, 0, 0]), description=text, likely_cause=text,
@@ -109,7 +108,6 @@ def test_a_report_holds_all_that_a_reader_asks_for():
     for shown in (
         "ACCEPTED", "plain", "2x (1.9 to 2.1)", "1.01 ms", "1.00 ms to 1.02 ms", "396 GB/s", "10 % of memory bandwidth",
         "79 % of FP32 units, 10 % of TF32 tensor cores", "FP32 units", "warning #1: plain", "sm_90", "docker",
-        "wrong with the kernel first, and right with PyTorch first",
         "75 % at 128 and 256 and 512 threads (registers)", "compile 6",
     ):  # fmt: skip
         assert shown in words, shown

@@ -129,7 +129,6 @@ def mismatched() -> Report:
             wire.WrongElement(output="y", index=(0, 128 + at), expected=0.01, actual=0.02, allowed_error=1e-5) for at in range(5)
         ),
         error_map=error_map,
-        order_swap=wire.OrderSwap(kernel_first=False, pytorch_first=True),
     )
     return Report(
         verdict=Verdict.WRONG_ANSWER,

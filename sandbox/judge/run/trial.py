@@ -91,9 +91,6 @@ class Run:
     out_of_bounds: bool = False
 
 
-LeftOver = Callable[[list[torch.Tensor]], list[torch.Tensor]]  # from the inputs, one for each output; one element stands for all
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """How a run is to be done. warm_count: launches of a WARM before it (`sandbox/protocol/gate.py`; also variant and copy_out, which are
@@ -107,7 +104,6 @@ class RunOptions:
     variant: int = 0
     copy_out: bool = False
     count: int = 1
-    left_over: LeftOver | None = None  # what the memory for its outputs holds before; None: poison. Then nothing is inspected
     inspect: bool = True  # look for what was not written, or where it should not be; of the trusted runner that is known
     draw_next: WorkloadContext | None = None  # draw the inputs of its next run while this one runs: on the host's cores one is free
 
@@ -126,8 +122,6 @@ def run_batch(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
     known = bench.spent if how.operation in ON_NOTHING and how.count == 1 else None
     scenes = [_scene(runner, bench, placement, index * placement.span, guarded=how.inspect, known=known) for index in range(how.count)]
     scenes = [scene.with_scalars_of(scenes[0]) for scene in scenes]  # a batch is one call, and scalars go with the call
-    if how.left_over is not None:
-        scenes = [replace(scene, left_over=how.left_over(scene.drawn)) for scene in scenes]
     with _drawing(how.draw_next, device):
         snapshots = [[torch.empty_like(target) for target in scene.targets] for scene in scenes]
         poisoned: list[_RunBuffers] = []
@@ -153,7 +147,7 @@ def run_batch(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
         taken = runner.take_turn(how.operation, limit_s, publish, read, _scalars(bench, scenes[0].drawn))
         reply = runner.reply()
     runs = (scene.collect_result(reply, taken, outputs) for scene, outputs in zip(scenes, snapshots, strict=True))
-    return [scene.inspected(one) if how.inspect and how.left_over is None else one for scene, one in zip(scenes, runs, strict=True)]
+    return [scene.inspected(one) if how.inspect else one for scene, one in zip(scenes, runs, strict=True)]
 
 
 @contextmanager
@@ -204,7 +198,6 @@ class _RunBuffers:
     guard: torch.Tensor
     scratch: tuple[int, ...] = ()  # numbers of the inputs that a kernel may write to
     poison_bits: tuple[int, ...] = ()
-    left_over: list[torch.Tensor] | None = None  # what is to lie in the outputs; None: poison
 
     def with_scalars_of(self, first: _RunBuffers) -> _RunBuffers:
         """The same, but for what goes by value."""
@@ -218,10 +211,6 @@ class _RunBuffers:
 
     def poisoned(self, outputs: list[torch.Tensor]) -> _RunBuffers:
         """Write what is to lie in the outputs into private ones."""
-        if self.left_over is not None:
-            for output, content in zip(outputs, self.left_over, strict=True):
-                output.copy_(content)
-            return self
         return replace(self, poison_bits=tuple(poison.fill(output) for output in outputs))
 
     def publish(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -296,14 +285,10 @@ def _call(placement: Placement, drawn: list[torch.Tensor], bench: WorkloadContex
         slot if tensor.shape else type(slot)(offset=0, shape=(), scalar=0.0 if late else float(value))
         for slot, tensor, value in zip(placement.inputs, problem.inputs, drawn, strict=True)
     )
-    outputs = placement.outputs
-    if how.left_over is not None:
-        widths = [getattr(torch, tensor.dtype).itemsize for tensor in problem.outputs]
-        outputs = tuple(replace(slot, item_bytes=width) for slot, width in zip(outputs, widths, strict=True))
     return Call(
         operation=Operation.PLACE,
         inputs=slots,
-        outputs=outputs,
+        outputs=placement.outputs,
         axes=tuple(bench.workload.axes[name] for name in problem.axes),
         poison=how.poison_allocations,
         variant=how.variant,
@@ -313,5 +298,4 @@ def _call(placement: Placement, drawn: list[torch.Tensor], bench: WorkloadContex
         stride_bytes=placement.span,
         late_scalars=late,
         seed=secrets.randbits(63) | 1 if how.stir else 0,
-        reuse=how.left_over is not None,
     )
