@@ -54,7 +54,7 @@ TABLE: Mapping[type, Mapping[str, Row]] = {
         **dict.fromkeys(("index", "run_count"), _NOT_SECRET),
         **dict.fromkeys(("key", "element_count", "mismatched_count", "unwritten_count", "nonfinite_count"), _NOT_HIDDEN),
         **dict.fromkeys(("message", "max_absolute_error", "max_relative_error", "budget_ratio", "duration_ns"), _FIRST),
-        **dict.fromkeys(("wrong_elements", "symptom", "cuda_error", "error_map"), _FIRST),
+        **dict.fromkeys(("wrong_elements", "symptom", "cuda_error", "wrong_pattern"), _FIRST),
     },
     wire.Measurement: {  # of a secret workload there is none at all: it is nothing but times
         "workload_id": (_SHOWN, _SHOWN, _RENAMED, _OMITTED),

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import torch
 
-from sandbox.judge.compare.error_map import error_map
 from sandbox.judge.compare.symptoms import symptom
 from sandbox.judge.compare.wrong_elements import MOST, comparable, first_wrong
+from sandbox.judge.compare.wrong_pattern import WrongCounts, find_pattern
 from sandbox.judge.references import ReferenceFailed
 from sandbox.judge.run import poison
 from sandbox.judge.run.trial import Run, WorkloadContext
@@ -42,7 +42,7 @@ def explain(trial: wire.Trial, done: Run, bench: WorkloadContext, earlier: Tenso
     with suppress(ReferenceFailed, torch.OutOfMemoryError):
         right = expected(bench.reference, done.inputs, bench.problem)
         trial = replace(trial, wrong_elements=_wrong_elements(done, right, bench))
-        trial = replace(trial, error_map=_error_map(done, right, bench))
+        trial = replace(trial, wrong_pattern=_wrong_pattern(done, right, bench))
         trial = replace(trial, symptom=_symptom(trial, done, right, bench, earlier))
     return trial
 
@@ -55,10 +55,12 @@ def _wrong_elements(done: Run, right: Tensors, bench: WorkloadContext) -> tuple[
     return tuple(found)
 
 
-def _error_map(done: Run, right: Tensors, bench: WorkloadContext) -> wire.ErrorMap | None:
+def _wrong_pattern(done: Run, right: Tensors, bench: WorkloadContext) -> wire.WrongPattern | None:
     """Of the first output with wrong elements."""
-    maps = (error_map(name, out, ref, missing, bench.tolerance) for name, (out, ref, missing) in _outputs(done, right, bench))
-    return next((one for one in maps if one is not None), None)
+    for name, (out, ref, missing) in _outputs(done, right, bench):
+        if (counts := WrongCounts.of(out, ref, missing, bench.tolerance)) is not None:
+            return find_pattern(name, counts)
+    return None
 
 
 def _outputs(done: Run, right: Tensors, bench: WorkloadContext) -> Iterator[tuple[str, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]]:

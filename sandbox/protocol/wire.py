@@ -6,7 +6,6 @@ what it means is decided in `grader/verdict/fold.py`.
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import json
 import math
@@ -28,7 +27,6 @@ Count = Annotated[int, (0, 2**63 - 1)]
 SmallCount = Annotated[int, (0, 10**9)]  # the API has it in 32 bits, and may add to it
 Int32 = Annotated[int, (-(2**31), 2**31 - 1)]
 AnyFloat = Annotated[float, None]  # may be infinite or NaN
-Base64 = Annotated[str, None]
 
 
 class WireError(ValueError):
@@ -518,31 +516,14 @@ class IndexRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongPattern:
-    """What the wrong elements of an output have in common. unwritten: it is said of those that were never written."""
-
-    kind: PatternKind
-    unwritten: bool = False
-    ranges: tuple[IndexRange, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorMap:
-    """Where an output is wrong: its last two axes that are longer than 1, in blocks; the axes before them are summed up.
-
-    wrong_shares, unwritten_shares: a byte a block, row by row, in base64: 0 for none, 255 for all. What is unwritten is wrong, too.
-    """
+    """Common place of the wrong elements of an output. count: how many they are. unwritten: only those that were never written count."""
 
     output: str
     shape: tuple[Count, ...]
-    rows: SmallCount  # of blocks
-    columns: SmallCount
-    block_rows: Count  # elements that a block has in a column; fewer in the last one
-    block_columns: Count
-    wrong_count: Count
-    unwritten_count: Count
-    wrong_shares: Base64
-    unwritten_shares: Base64 = ""  # "": none is unwritten
-    pattern: WrongPattern | None = None
+    kind: PatternKind
+    count: Count
+    unwritten: bool = False
+    ranges: tuple[IndexRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -568,7 +549,7 @@ class Trial:
     wrong_elements: tuple[WrongElement, ...] = ()  # the first ones, where an answer was compared and is wrong
     symptom: Symptom | None = None
     cuda_error: str = ""  # what the CUDA runtime said after the call, such as a failed launch; a claim, untrusted text
-    error_map: ErrorMap | None = None  # of the first output with wrong elements
+    wrong_pattern: WrongPattern | None = None  # of the first output with wrong elements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1025,7 +1006,7 @@ def _build(cls: type[Any], data: dict[str, Any]) -> Any:
 
 RETIRED = {  # fields of facts that a ledger may still hold; they are left out
     Measurement: frozenset({"waited_ns", "done_early"}),
-    Trial: frozenset({"order_swap"}),
+    Trial: frozenset({"order_swap", "error_map"}),
     KernelProfile: frozenset({"order_swap"}),
 }
 _HINTS: dict[type[Any], dict[str, Any]] = {}  # evaluating annotations takes longer than all else here
@@ -1035,8 +1016,6 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return _union(arguments, value, where)
-    if hint == Base64 and isinstance(value, str):
-        return _base64(value, where)
     if origin is Annotated:
         return _number(arguments[0], arguments[1], value, where)
     if hint in (int, float):
@@ -1080,14 +1059,6 @@ def _text(value: str, where: str) -> str:
         value.encode()
     except UnicodeEncodeError:
         raise WireError(f"{where} holds half of a surrogate pair") from None
-    return value
-
-
-def _base64(value: str, where: str) -> str:
-    try:
-        base64.b64decode(value)
-    except ValueError:
-        raise WireError(f"{where} is not base64") from None
     return value
 
 

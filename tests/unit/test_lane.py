@@ -322,7 +322,7 @@ def test_hidden_workloads_are_timed_last_while_nobody_else_is_there(tmp_path: Pa
 
 @pytest.mark.parametrize("hidden", [False, True])
 def test_only_a_public_wrong_answer_is_explained(tmp_path: Path, hidden: bool) -> None:
-    """Elements, map and sentence: the size is in each of them. The control is the same wrong answer of a public workload."""
+    """Elements, pattern and sentence: the size is in each of them. The control is the same wrong answer of a public workload."""
 
     def leaves_out_the_last(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
         outputs[0][:32] = (inputs[0] * 2 + inputs[1])[:32]
@@ -331,7 +331,7 @@ def test_only_a_public_wrong_answer_is_explained(tmp_path: Path, hidden: bool) -
     facts = judged(tmp_path, leaves_out_the_last, problem=replace(PROBLEM, workloads=(workload,)))
     (trial,) = (fact for fact in facts if isinstance(fact, wire.Trial))
     assert trial.outcome is wire.TrialOutcome.UNWRITTEN and trial.hidden is hidden
-    assert (trial.error_map is None and trial.wrong_elements == ()) is hidden
+    assert (trial.wrong_pattern is None and trial.wrong_elements == ()) is hidden
     assert ("the last 5 of 37 elements, from element 32 on" in trial_failed(trial, None)[2]) is not hidden
 
 

@@ -1,5 +1,6 @@
-"""What the wrong elements of an output have in common, such as the last rows or every fourth column.  For people; decides nothing.
+"""Finds what the wrong elements of an output have in common, such as the last rows or every fourth column.  For people; decides nothing.
 
+The wrong elements are looked for a second time, in chunks that the caches hold, because the comparison keeps no mask of a right answer.
 A pattern is named only where every wrong element is in it, and much of what it covers is wrong: a phrase that is not certain is not said.
 """
 
@@ -11,7 +12,11 @@ from dataclasses import dataclass
 
 import torch
 
-from sandbox.protocol.wire import IndexRange, PatternKind, WrongPattern
+from sandbox.judge.compare.wrong_elements import wrong_mask
+from sandbox.protocol.wire import IndexRange, PatternKind, Tolerance, WrongPattern
+
+BLOCKS = 64  # of an axis at most
+HOST_CHUNK, DEVICE_CHUNK = 1 << 18, 1 << 24  # elements looked at together: what a core's cache holds; what keeps a GPU busy
 
 FEWEST = 4  # fewer elements that were written wrongly have nothing in common
 FILLED, MOSTLY_FILLED, NEARLY_FILLED, EXACT = (
@@ -37,24 +42,86 @@ Found = tuple[PatternKind, tuple[IndexRange, ...], int]  # and how many elements
 
 @dataclass(frozen=True, slots=True)
 class WrongCounts:
-    """The wrong elements of an output, counted. nonzero_count: how many elements are not zero in the reference; right_nonzero_count: how
-    many of those are right; None where zeros are as telling as others, because what was not written is counted."""
+    """The wrong elements of an output, or those that were never written, counted. nonzero_count: how many elements are not zero in the
+    reference; right_nonzero_count: how many of those are right; None where zeros are as telling as others, because what was not written is
+    counted. Sizes of blocks are powers of two, so that they fit the tiles of kernels."""
 
-    mask: torch.Tensor  # of shape (..., rows, columns)
-    axes: tuple[int | None, ...]  # which axes of the output these are
+    shape: tuple[int, ...]
+    mask: torch.Tensor  # of shape (..., rows, columns): the axes that are longer than 1
+    axes: tuple[int | None, ...]  # which axes of the output these are; None: no axis
     count: int
     along_last: torch.Tensor  # of each column
     blocks: torch.Tensor  # of each block of rows and columns, on the host
-    area: torch.Tensor  # how many elements each block has
+    area: torch.Tensor  # how many elements each block has, over all leading axes
     nonzero_count: int = 0
     right_nonzero_count: int | None = None
 
+    @classmethod
+    def of(cls, output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor, tolerance: Tolerance) -> WrongCounts | None:
+        """Count in one output; None where every element is right, as where only the error budget is exceeded, or where there is one only.
 
-def find_pattern(counts: WrongCounts, *, unwritten: bool) -> WrongPattern | None:
-    """The pattern of the wrong elements; None where they are few, or have nothing in common that is known here."""
+        output, reference, unwritten: of one shape, as `comparable` makes them.
+        """
+        if output.numel() < 2:
+            return None
+        mask, missing, nonzero_count, right_nonzero_count = _masks(
+            output.reshape(-1), reference.reshape(-1), unwritten.reshape(-1), tolerance
+        )
+        if not bool(mask.any()):
+            return None
+        zeros: tuple[int, int | None] = (nonzero_count, right_nonzero_count)
+        if bool(missing.any()):  # the verdict is about these
+            mask, zeros = missing, (0, None)
+        shape = tuple(output.shape)
+        long: list[tuple[int | None, int]] = [(axis, size) for axis, size in enumerate(shape) if size > 1]
+        long = long if len(long) > 1 else [(None, 1), *long]
+        axes, sizes = zip(*long, strict=True)
+        blocks, area, along_last = _count_blocks(mask.view(-1, *sizes[-2:]))
+        return cls(shape, mask.view(sizes), axes, int(mask.count_nonzero()), along_last, blocks, area, *zeros)
+
+
+def _masks(
+    output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor, tolerance: Tolerance
+) -> tuple[torch.Tensor, torch.Tensor, int, int]:
+    """The wrong elements, those of them that were not written, how many elements of the reference are not zero, how many of these are
+    right."""
+    wrong, missing = torch.empty_like(unwritten), torch.empty_like(unwritten)
+    nonzero, right_nonzero = (torch.zeros((), dtype=torch.int64, device=output.device) for _ in range(2))
+    size = HOST_CHUNK if output.device.type == "cpu" else DEVICE_CHUNK
+    for begin in range(0, output.numel(), size):
+        chunk = slice(begin, begin + size)
+        mask = wrong_mask(output[chunk], reference[chunk], unwritten[chunk], tolerance)
+        wrong[chunk] = mask
+        torch.logical_and(mask, unwritten[chunk], out=missing[chunk])
+        is_set = reference[chunk].to(torch.bool)
+        nonzero += is_set.count_nonzero()
+        right_nonzero += (is_set & ~mask).count_nonzero()
+    return wrong, missing, int(nonzero), int(right_nonzero)
+
+
+def _count_blocks(mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Elements of each block that are in the mask, and that there are, on the host; and those of each column in the mask."""
+    _, rows, columns = mask.shape
+    block_rows, block_columns = (1 << max(0, (-(-size // BLOCKS) - 1).bit_length()) for size in (rows, columns))
+    heights, widths = (
+        torch.tensor([min(block, size - begin) for begin in range(0, size, block)])
+        for size, block in ((rows, block_rows), (columns, block_columns))
+    )
+    along_last = torch.zeros(columns, dtype=torch.int64, device=mask.device)
+    counts = []
+    for begin in range(0, rows, block_rows):
+        in_columns = mask[:, begin : begin + block_rows].sum((0, 1), dtype=torch.int64)
+        along_last += in_columns
+        counts.append(torch.nn.functional.pad(in_columns, (0, len(widths) * block_columns - columns)).view(len(widths), -1).sum(1))
+    return torch.stack(counts).cpu(), heights[:, None] * widths * len(mask), along_last
+
+
+def find_pattern(name: str, counts: WrongCounts) -> WrongPattern | None:
+    """The pattern of the wrong elements of the output `name`; None where they are few, or have nothing in common that is known here."""
     for kind, ranges, covered in _candidates(counts):
         if kind in _PLACELESS or _stands_out(counts, covered):
-            return WrongPattern(kind=kind, unwritten=unwritten, ranges=ranges)
+            unwritten = counts.right_nonzero_count is None
+            return WrongPattern(output=name, shape=counts.shape, kind=kind, count=counts.count, unwritten=unwritten, ranges=ranges)
     return None
 
 
