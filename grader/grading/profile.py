@@ -23,7 +23,7 @@ from grader.grading.ports import Host, Lane, Workspace
 from grader.isolation import Box, BoxExit, BoxSpec, IsolationBroken, Purpose
 from grader.model import Lease
 from sandbox.protocol import wire
-from sandbox.protocol.output import (
+from sandbox.protocol.box_files import (
     COMPUTE_SANITIZER,
     EMULATED_SANITIZER,
     NCU,

@@ -17,7 +17,7 @@ from grader.model import Competition, Score, SubmissionState, Verdict
 from grader.rules.leaderboard import Board, Standing
 from grader.verdict.device_differences import BaselineMedians, DeviceDifference, device_differences
 from sandbox.protocol import wire
-from sandbox.protocol.rule import rule_of
+from sandbox.protocol.signatures import rule_of
 
 REPORT_LIMIT = 200  # the newest of a board that its GPUs are compared by: a report is some 200 kB
 _KNOWN_LIMIT = 4096  # what is kept of a report is 1 or 2 kB

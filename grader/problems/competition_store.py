@@ -28,7 +28,7 @@ from grader.problems.store import Problems
 from grader.problems.toml_locations import line_of
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind
-from sandbox.protocol.rule import rule_of
+from sandbox.protocol.signatures import rule_of
 
 FILE_NAME = "competition.toml"
 

@@ -16,7 +16,7 @@ from grader.config import Settings
 from grader.model import Lease
 from grader.server.grading import Grading, Wiring
 from sandbox.protocol import wire
-from sandbox.protocol.rule import rule_of
+from sandbox.protocol.signatures import rule_of
 
 STEP_S = 0.2  # so that somebody can watch a submission; the ledger is filled without it
 CAPACITY = 4

@@ -28,9 +28,8 @@ from sandbox.judge.timing.interleaved import EAGER, VARIANTS, WARMUP_COUNT
 from sandbox.judge.timing.kept_timings import KeptTimings
 from sandbox.launch.kernel import Bound, Loaded
 from sandbox.launch.loop import serve
-from sandbox.protocol import arena as link_protocol
 from sandbox.protocol import wire
-from sandbox.protocol.gate import Answer, Call, Gate, Status
+from sandbox.protocol.gate import Answer, Call, Gate, Status, receive_job
 from sandbox.protocol.languages import module_of
 from sandbox.protocol.version import VERSION
 
@@ -227,7 +226,7 @@ def main() -> None:
     link.sendall(b"r")
     while line := sys.stdin.buffer.readline():
         problem = wire.decode(line).problem
-        job, (gate_fd, arena_fd, artifact_fd, state_fd) = link_protocol.receive(link)
+        job, (gate_fd, arena_fd, artifact_fd, state_fd) = receive_job(link)
         gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
         kernels = {number: _load(reference, job, arena) for number, reference in references.of(problem, device).items()}
         first = gate.announce(VERSION)

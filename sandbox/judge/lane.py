@@ -38,7 +38,7 @@ from sandbox.judge.verify import judge_run
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, GateViolated, Operation, Status
 from sandbox.protocol.languages import languages
-from sandbox.protocol.rule import rule_of
+from sandbox.protocol.signatures import rule_of
 
 PASSED = wire.TrialOutcome.PASSED
 PROFILE_S, PROFILE_FACTOR = 60.0, 20  # for profilers themselves; a launch under one takes longer

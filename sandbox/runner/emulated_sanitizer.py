@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sandbox.launch.sanitizer_log import read_counts, read_log
 from sandbox.protocol import wire
-from sandbox.protocol.output import EMULATED_SANITIZER, PROFILE_NOTE, leave
+from sandbox.protocol.box_files import EMULATED_SANITIZER, PROFILE_NOTE, leave
 from sandbox.protocol.wire import ToolOutcome
 from sandbox.runner.sanitized import LIBRARY, LOG, PLACE
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.protocol import wire
-from sandbox.protocol.output import (
+from sandbox.protocol.box_files import (
     COMPUTE_SANITIZER,
     FILE_LIMIT_BYTES,
     NCU,

@@ -13,7 +13,7 @@ from typing import Any
 from sandbox.devices import Device
 from sandbox.launch.kernel import Loaded
 from sandbox.protocol import wire
-from sandbox.protocol.output import (
+from sandbox.protocol.box_files import (
     FILE_LIMIT_BYTES,
     PROFILE_NOTE,
     TORCH_PROFILER,

@@ -21,9 +21,8 @@ from sandbox.devices import Device
 from sandbox.languages.registry import implementation
 from sandbox.launch.kernel import Loaded
 from sandbox.launch.loop import Profile, failure, serve
-from sandbox.protocol import arena as link_protocol
-from sandbox.protocol.gate import Answer, Gate, Status
-from sandbox.protocol.job_pipes import GO, READY, WAIT
+from sandbox.protocol.box_files import GO, READY, WAIT
+from sandbox.protocol.gate import Answer, Gate, Status, Templates, receive_job, socket_address
 from sandbox.protocol.triton_key import fix_triton_key
 from sandbox.protocol.version import VERSION
 from sandbox.runner.observe import observe
@@ -41,8 +40,8 @@ def main(argv: list[str] | None = None) -> int:
     if WAIT in arguments and not wait_for_job(Path(arguments[arguments.index(WAIT) + 1])):
         return 0
     link = _connect(arguments[0])
-    job, (gate_fd, arena_fd, artifact_fd, state_fd) = link_protocol.receive(link)
-    job = replace(job, templates=link_protocol.Templates(link, job.templates))  # type: ignore[arg-type]  # as good as a tuple
+    job, (gate_fd, arena_fd, artifact_fd, state_fd) = receive_job(link)
+    job = replace(job, templates=Templates(link, job.templates))  # type: ignore[arg-type]  # as good as a tuple
     device = devices.open_device(job.device_kind)
     gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
     first = gate.announce(VERSION)  # until then nothing of the submission has run: what fails is our fault
@@ -109,7 +108,7 @@ def _connect(path: str) -> socket.socket:
     deadline = time.monotonic() + CONNECT_S
     while True:
         try:
-            with link_protocol.address(path) as address:
+            with socket_address(path) as address:
                 link.connect(address)
             return link
         except (FileNotFoundError, ConnectionRefusedError):

@@ -24,9 +24,8 @@ from sandbox.devices.emulated import EmulatedDevice
 from sandbox.languages import model_state
 from sandbox.launch.kernel import Bound, Loaded
 from sandbox.launch.loop import serve
-from sandbox.protocol import arena as link_protocol
 from sandbox.protocol import wire
-from sandbox.protocol.gate import Answer, Call, Gate, Status
+from sandbox.protocol.gate import Answer, Call, Gate, Status, receive_job
 from sandbox.protocol.signatures import without_model
 from sandbox.protocol.version import VERSION
 from tests.collection import AFTER_COLLECTION
@@ -112,7 +111,7 @@ def _run(path: str, entry: Callable[..., Any]) -> None:
             time.sleep(0.005)
     else:
         return  # the judge has refused the problem
-    job, (gate_fd, arena_fd, _, state_fd) = link_protocol.receive(link)
+    job, (gate_fd, arena_fd, _, state_fd) = receive_job(link)
     device, gate = EmulatedDevice(), Gate(gate_fd)
     arena = device.attach_arena(arena_fd, job.arena_bytes)
     state = Path(f"/proc/self/fd/{state_fd}").read_bytes()

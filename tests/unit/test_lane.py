@@ -28,9 +28,8 @@ from sandbox.devices.emulated import EmulatedDevice
 from sandbox.judge.run.runner_link import CLOSED_SUFFIX, RunnerLink, Silence
 from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
 from sandbox.launch.loop import serve
-from sandbox.protocol import arena as link_protocol
 from sandbox.protocol import wire
-from sandbox.protocol.gate import Answer, Call, Gate, Operation, Status
+from sandbox.protocol.gate import Answer, Call, Gate, Operation, Status, receive_job
 from sandbox.protocol.version import VERSION
 from tests.collection import AFTER_COLLECTION
 
@@ -127,7 +126,7 @@ def _run(path: str, kernel: Kernel, serve: Callable[..., None]) -> None:
             break
         except OSError:
             time.sleep(0.005)
-    job, (gate_fd, arena_fd, *_) = link_protocol.receive(link)
+    job, (gate_fd, arena_fd, *_) = receive_job(link)
     device, gate = EmulatedDevice(), Gate(gate_fd)
     arena = device.attach_arena(arena_fd, job.arena_bytes)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.judge.run.runner_link import accept
-from sandbox.protocol.arena import ADDRESS_BYTES, address
+from sandbox.protocol.gate import ADDRESS_BYTES, address
 from sandbox.runner.run import _connect
 
 

@@ -16,9 +16,21 @@ from pathlib import Path
 from sandbox.devices import Arena, Device, DeviceFault
 from sandbox.devices.clock import NativeClock, Pairs, Signals, TurnTime, WaitEnd
 from sandbox.judge.run.patience import run_queue_waits_of, wait_patiently
-from sandbox.protocol import arena as link_protocol
 from sandbox.protocol import wire
-from sandbox.protocol.gate import GATE_BYTES, Answer, Call, Gate, GateViolated, Operation, Status, create_sealed
+from sandbox.protocol.gate import (
+    GATE_BYTES,
+    Answer,
+    Call,
+    Gate,
+    GateViolated,
+    Operation,
+    Status,
+    create_sealed,
+    sealed_copy,
+    send_job,
+    send_templates,
+    socket_address,
+)
 from sandbox.protocol.version import VERSION
 
 ACCEPT_POLL_S = 0.05
@@ -102,7 +114,7 @@ class RunnerLink:
         if self.silence is not None:
             return
         try:
-            link_protocol.send_templates(self.link, templates, limit_s)
+            send_templates(self.link, templates, limit_s)
         except TimeoutError:
             self.silence = Silence.TIMED_OUT
         except (BrokenPipeError, ConnectionResetError):
@@ -134,7 +146,7 @@ def connect(
     is no memory, and then `before` is not done: nobody at the other end waits for a job that does not come. NoRunner where the runner does
     not announce itself: nothing of the submission has run by then."""
     arena = device.create_arena(job.arena_bytes)
-    gate_fd, artifact_fd, state_fd = create_sealed("gate", GATE_BYTES), *(link_protocol.sealed_copy(data) for data in (artifact, state))
+    gate_fd, artifact_fd, state_fd = create_sealed("gate", GATE_BYTES), *(sealed_copy(data) for data in (artifact, state))
     gate = Gate(gate_fd)
     try:
         first = int.from_bytes(os.urandom(7), "little") | 1
@@ -142,7 +154,7 @@ def connect(
         before()
         begun = time.monotonic()
         try:
-            link_protocol.send(link, job, (gate_fd, arena.fd, artifact_fd, state_fd), load_s)
+            send_job(link, job, (gate_fd, arena.fd, artifact_fd, state_fd), load_s)
             _check_announced(_await(gate, link, first, 0, load_s - (time.monotonic() - begun)) or gate.answer())
         except (TimeoutError, BrokenPipeError, ConnectionResetError, GateViolated) as error:
             raise NoRunner(f"the runner did not take its job ({type(error).__name__}); {REBUILD}") from None
@@ -165,7 +177,7 @@ def accept(path: str, uid: int | None, limit_s: float) -> Iterator[socket.socket
     deadline = time.monotonic() + limit_s
     with socket.socket(socket.AF_UNIX) as listener:
         # Bound under another name first: a runner that is early must not find a socket that it may not use yet.
-        with link_protocol.address(path + ".new") as address:
+        with socket_address(path + ".new") as address:
             listener.bind(address)
         Path(path + ".new").chmod(0o666)
         listener.listen(4)
