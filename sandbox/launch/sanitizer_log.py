@@ -1,20 +1,24 @@
 """Reads what the emulated device's sanitizer has written, and looks its addresses up in the library's line table.
 
-The log comes from the kernel's own process, so all of it is a claim: whatever it holds, what comes out is small and has the right types.
-No torch here.
+The log comes from the kernel's own process, and the library may be hostile, so all of it is a claim: whatever they hold, what comes out is
+small and has the right types. No torch here.
+
+Floating-point operations per source line are those in each basic block of the library, times how often that was run. Exact for scalar code
+as g++ compiles it for the sanitizer: an instruction counts for a block if every path through the block passes it. Additions, subtractions,
+multiplications and divisions of float and double in the user's own lines are one each, and fma is two. Not counted: half and bfloat16,
+matrix instructions, atomic operations, and functions of the mathematics library (rsqrtf is one division).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sandbox.launch.sanitizer_flops import flops_per_line
-from sandbox.launch.source_lines import NAME_LIMIT, NOWHERE, Place, own_lines, user_lines
 from sandbox.protocol.wire import AccessCounts, LineCounts, LineFlops, MemoryAccess, SanitizerFinding, SanitizerKind, SanitizerSeverity
 
 LOG_LIMIT_BYTES = 1 << 20
@@ -39,6 +43,24 @@ _KINDS = [
     SanitizerKind.RACE,
     SanitizerKind.UNINITIALISED_READ,
 ]
+INSTRUCTION_LIMIT = 8192  # that are looked up
+FUNCTION_LIMIT = 50_000  # instructions of one function
+BLOCK_HOOK = "<__sanitizer_cov_trace_pc"
+_LINE = re.compile(r" *([0-9a-f]+):\t(?:(?:notrack|bnd|data16) )*(\S+) *(.*)")
+_SCALAR = re.compile(r"v?(add|sub|mul|div)s[sd]")
+_PACKED = {"ps": 4, "pd": 2}
+_PACKED_NAME = re.compile(r"v?(?:add|sub|mul|div)(p[sd])")
+_FUSED = re.compile(r"<fmaf?(@plt)?>")
+# Inlined into the user's line they count as if they were written there. The files compute nothing, but g++ makes one instruction of an
+# operation and of a conversion of its result.
+_INTRINSIC = re.compile(r"__(f(add|sub|mul|div|maf|rcp)|d(add|sub|mul|div|rcp)|fma)_r[nzud]|(__)?fdividef|rsqrtf?")
+_WITHOUT_ARITHMETIC = re.compile(r"/sandbox/native/emulated/emu/(bits|vector_types|sanitizer/hooks)\.h:")
+_ENDS = ("ret", "ud2", "hlt", "retq")
+LOOK_UP_S = 60.0
+NAME_LIMIT = 120
+Place = tuple[str, int]  # path and line
+NOWHERE: Place = ("", 0)
+Frame = tuple[str, str]  # a function, and where it is in it, as addr2line says it
 
 
 def read_log(log: Path, library: Path) -> list[SanitizerFinding]:
@@ -218,3 +240,161 @@ def _finding(record: Mapping[str, Any], places: Sequence[Place]) -> SanitizerFin
         thread=record["thread"],
         count=record["count"],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _MachineInstruction:
+    name: str
+    operands: str
+    following: int  # the address behind it
+
+    def calls_hook(self) -> bool:
+        return self.name.startswith("call") and BLOCK_HOOK in self.operands
+
+    def next(self) -> list[int]:
+        """Where the thread may be after it, as far as it stays in its block."""
+        if self.calls_hook() or self.name in _ENDS:
+            return []
+        target = self.operands.partition(" ")[0]
+        to = [int(target, 16)] if re.fullmatch("[0-9a-f]+", target) else []
+        if self.name.startswith("jmp"):
+            return to
+        return [*to, self.following] if self.name.startswith("j") else [self.following]
+
+    def flops(self) -> int:
+        if _SCALAR.fullmatch(self.name):
+            return 1
+        if packed := _PACKED_NAME.fullmatch(self.name):
+            return _PACKED[packed[1]]
+        return 2 if self.name.startswith("call") and _FUSED.search(self.operands) else 0
+
+
+def flops_per_line(library: Path, runs: Mapping[int, int]) -> dict[Place, int]:
+    """How many were executed, of the basic blocks that began (behind their hook) at these addresses."""
+    executed: dict[int, int] = {}
+    for function in _functions(library) if runs else ():
+        for start in runs.keys() & function.keys():
+            for address, flops in _certain(function, start):
+                executed[address] = executed.get(address, 0) + flops * runs[start]
+    behind = sorted(address + 1 for address in executed)[:INSTRUCTION_LIMIT]
+    totals: dict[Place, int] = {}
+    for address, found in frames(library, behind).items():
+        place = _place(found)
+        if place != NOWHERE:
+            totals[place] = totals.get(place, 0) + executed[address - 1]
+    return totals
+
+
+def _place(found: Sequence[Frame]) -> Place:
+    """The user's line that the instruction is of, or NOWHERE if it is of a header that computes something."""
+    for function, place in found:
+        if not _INTRINSIC.fullmatch(function.partition("(")[0]) and not _WITHOUT_ARITHMETIC.search(place):
+            return users_place([(function, place)])
+    return NOWHERE
+
+
+def _functions(library: Path) -> Iterator[dict[int, _MachineInstruction]]:
+    """The instructions of each function, by address."""
+    command = ["objdump", "-d", "--no-show-raw-insn", "-j", ".text", str(library)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=LOOK_UP_S)
+    except (OSError, subprocess.SubprocessError):
+        return
+    for text in re.split(r"\n\n", done.stdout):
+        if BLOCK_HOOK not in text:
+            continue
+        read = [(int(match[1], 16), match[2], match[3]) for match in map(_LINE.match, text.splitlines()) if match]
+        following = [address for address, _, _ in read[1:]] + [0]
+        if len(read) <= FUNCTION_LIMIT:
+            pairs = zip(read, following, strict=True)
+            yield {address: _MachineInstruction(name, operands, after) for (address, name, operands), after in pairs}
+
+
+def _certain(function: Mapping[int, _MachineInstruction], start: int) -> list[tuple[int, int]]:
+    """The instructions that compute, and that all paths from `start` to the end of its block pass; nothing if there is a loop in it."""
+    order = _order(function, start)
+    if order is None or not any(function[address].flops() for address in order):
+        return []
+    # Paths to the end from each, then paths from the start to each.
+    after: dict[int, int] = {}
+    for address in reversed(order):
+        after[address] = sum(after.get(one, 1) for one in function[address].next()) or 1
+    before = dict.fromkeys(order, 0)
+    before[start] = 1
+    for address in order:
+        for one in function[address].next():
+            if one in before:
+                before[one] += before[address]
+    counted = ((address, function[address].flops()) for address in order if before[address] * after[address] == after[start])
+    return [(address, flops) for address, flops in counted if flops]
+
+
+def _order(function: Mapping[int, _MachineInstruction], start: int) -> list[int] | None:
+    """What the block reaches, each before those that follow it; None for a loop."""
+    order: list[int] = []
+    open_: set[int] = set()
+    done: set[int] = set()
+    waiting = [(start, False)]
+    while waiting:
+        address, left = waiting.pop()
+        if left:
+            open_.discard(address)
+            done.add(address)
+            order.append(address)
+        elif address in open_:
+            return None
+        elif address not in done:
+            open_.add(address)
+            waiting.append((address, True))
+            waiting += [(one, False) for one in function[address].next() if one in function]
+    return order[::-1]
+
+
+def user_lines(library: Path, addresses: Sequence[int]) -> dict[int, Place]:
+    """The user's innermost line at each address, which lies behind the instruction."""
+    return {address: users_place(found) for address, found in frames(library, addresses).items()}
+
+
+def own_lines(library: Path, addresses: Sequence[int]) -> dict[int, Place]:
+    """The line at each address that is the user's own, and not of a header inlined into it."""
+    return {address: users_place(found[:1]) for address, found in frames(library, addresses).items()}
+
+
+def frames(library: Path, addresses: Sequence[int]) -> dict[int, list[Frame]]:
+    """The function at each address and those that it is inlined into, the innermost first."""
+    if not addresses or not library.exists():
+        return {}
+    words = "\n".join(hex(max(address - 1, 0)) for address in addresses)
+    command = ["addr2line", "-a", "-i", "-f", "-C", "-e", str(library)]
+    try:
+        done = subprocess.run(command, input=words, capture_output=True, text=True, errors="replace", check=False, timeout=LOOK_UP_S)
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    found: dict[int, list[str]] = {}
+    current: list[str] = []
+    for line in done.stdout.splitlines():
+        if re.fullmatch("0x[0-9a-f]{16}", line):
+            current = found.setdefault(int(line, 16) + 1, [])
+        else:
+            current.append(line)
+    return {address: list(zip(lines[::2], lines[1::2], strict=False)) for address, lines in found.items()}
+
+
+def users_place(found: Sequence[Frame]) -> Place:
+    """The first place that is in none of the headers of device, compiler and libraries."""
+    for _, place in found:
+        path, _, line = place.partition(" (")[0].rpartition(":")
+        if line.isdigit() and int(line) > 0 and path and not path.startswith("??") and not _is_header(path):
+            return _submitted_name(path)[:NAME_LIMIT], int(line)
+    return NOWHERE
+
+
+def _is_header(path: str) -> bool:
+    return path.startswith("/usr/") or "/sandbox/native/emulated/" in path or "/site-packages/" in path or "/include/" in path
+
+
+def _submitted_name(path: str) -> str:
+    """As the submission names the file: g++ ran in its directory, of which the line table has the name, or a dot in its place."""
+    if not path.startswith("/"):
+        return path.removeprefix("./")
+    return path.rpartition("/files/")[2] if "/files/" in path else Path(path).name

@@ -25,9 +25,9 @@ from sandbox.protocol.box_files import GO, READY, WAIT
 from sandbox.protocol.gate import Answer, Gate, Status, Templates, receive_job, socket_address
 from sandbox.protocol.triton_key import fix_triton_key
 from sandbox.protocol.version import VERSION
+from sandbox.runner.emulated_sanitizer import keep_library, with_named_memory
 from sandbox.runner.observe import observe
 from sandbox.runner.profile import launch_in_range, profile
-from sandbox.runner.sanitized import keep_library, with_named_memory
 
 PROFILE, PROFILER_RANGE, SANITIZE = "--profile", "--profiler-range", "--sanitize"
 CONNECT_S = 3600.0  # the judge may have another job, or compile a baseline; the box's own limit is what ends a wait
