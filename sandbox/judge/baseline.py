@@ -19,13 +19,13 @@ from pathlib import Path
 import torch
 
 from sandbox.devices import Arena, Device, open_device
-from sandbox.judge.parent import end_with_parent
+from sandbox.judge import end_with_parent
 from sandbox.judge.references import Reference, load_task
-from sandbox.judge.run.placement import arena_bytes, rounded
-from sandbox.judge.run.runner_link import RunnerLink, connect
-from sandbox.judge.timing.batch import BATCH_BYTES
+from sandbox.judge.runner_link import RunnerLink, connect
 from sandbox.judge.timing.interleaved import EAGER, VARIANTS, WARMUP_COUNT
 from sandbox.judge.timing.kept_timings import KeptTimings
+from sandbox.judge.timing.measure import BATCH_BYTES
+from sandbox.judge.trial import arena_bytes, rounded
 from sandbox.launch.kernel import Bound, Loaded
 from sandbox.launch.loop import serve
 from sandbox.protocol import wire

@@ -25,15 +25,14 @@ from sandbox.judge.baseline import Baseline, runner_job, unsubmitted
 from sandbox.judge.explain import explain
 from sandbox.judge.library_use import LibraryUse
 from sandbox.judge.references import ReferenceFailed, Task, load_task
-from sandbox.judge.run.placement import byte_count, memory_bytes, rounded
-from sandbox.judge.run.runner_link import NoRunner, RunnerLink, Silence, accept, connect
-from sandbox.judge.run.trial import RunOptions, WorkloadContext, run
-from sandbox.judge.timing.baseline_slowdown import outdated
+from sandbox.judge.runner_link import NoRunner, RunnerLink, Silence, accept, connect
 from sandbox.judge.timing.box_load import box_load
 from sandbox.judge.timing.interleaved import EAGER, VARIANTS, SoloTimings, TimingSetup, time_alone, with_new_nulls
 from sandbox.judge.timing.kept_timings import HostActivity, KeptTimings
 from sandbox.judge.timing.measure import measure
+from sandbox.judge.timing.overhead import outdated
 from sandbox.judge.timing.stopping import LookAllowance
+from sandbox.judge.trial import RunOptions, WorkloadContext, byte_count, memory_bytes, rounded, run
 from sandbox.judge.verify import judge_run
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, GateViolated, Operation, Status

@@ -7,12 +7,11 @@ from functools import partial
 
 import torch
 
-from sandbox.judge.compare.rounding_noise import forgive_rounding_noise
-from sandbox.judge.compare.tolerance import Comparison, compare
+from sandbox.judge import poison
 from sandbox.judge.references import Reference, ReferenceFailed
-from sandbox.judge.run import poison
-from sandbox.judge.run.runner_link import Silence
-from sandbox.judge.run.trial import Run, WorkloadContext
+from sandbox.judge.runner_link import Silence
+from sandbox.judge.tolerance import Comparison, compare, forgive_rounding_noise
+from sandbox.judge.trial import Run, WorkloadContext
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Status
 

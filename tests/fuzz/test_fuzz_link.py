@@ -22,8 +22,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.judge.run import runner_link
-from sandbox.judge.run.runner_link import NoRunner, Silence, accept, connect
+from sandbox.judge import runner_link
+from sandbox.judge.runner_link import NoRunner, Silence, accept, connect
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, Gate, GateViolated, Operation, Status, receive_job
 from sandbox.protocol.version import VERSION

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.judge.run.runner_link import NoRunner, connect
+from sandbox.judge.runner_link import NoRunner, connect
 from sandbox.protocol import wire
 from sandbox.protocol.gate import FD_COUNT, Templates, receive_job, send_job, send_templates
 from tests.collection import AFTER_COLLECTION

@@ -15,12 +15,11 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.compare.symptoms import symptom
-    from sandbox.judge.compare.wrong_elements import first_wrong
-    from sandbox.judge.explain import explain
-    from sandbox.judge.run import poison
-    from sandbox.judge.run.trial import Run, WorkloadContext
+    from sandbox.judge import poison
+    from sandbox.judge.explain import explain, symptom
+    from sandbox.judge.trial import Run, WorkloadContext
     from sandbox.judge.verify import judge_run
+    from sandbox.judge.wrong_elements import first_wrong
 
 TOLERANCE = wire.Tolerance(atol=1e-5, rtol=1e-5)
 WORKLOAD = wire.Workload(workload_id="n8", axes={})

@@ -35,9 +35,9 @@ if AFTER_COLLECTION:
     from torch import nn
     from torch._subclasses.fake_tensor import FakeTensor
 
-    from sandbox.judge.compare import low_magnitude, tolerance
+    from sandbox.judge import low_magnitude, tolerance
     from sandbox.judge.lane import judge
-    from sandbox.judge.references import ReferenceFailed, Task, load_task, seeds, trace
+    from sandbox.judge.references import ReferenceFailed, Task, load_task, sources, trace
     from sandbox.judge.references.kernelbench import _ModelSource
 
 
@@ -284,7 +284,7 @@ def test_the_same_key_gives_the_same_inputs_and_leaves_the_generators() -> None:
 
 def test_every_bit_of_the_key_counts() -> None:
     """The whole state of the generator is made from the key: with its words as they were, the numbers are other ones."""
-    with seeds.seeded(KEY):
+    with sources.seeded(KEY):
         state, values = torch.get_rng_state(), torch.rand(4)
         torch.manual_seed(torch.initial_seed())
         assert not torch.equal(torch.get_rng_state(), state)

@@ -25,7 +25,7 @@ from grader.verdict.failure_reasons import trial_failed
 from sandbox.devices import Arena
 from sandbox.devices.clock import Pairs, TurnTime
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.judge.run.runner_link import CLOSED_SUFFIX, RunnerLink, Silence
+from sandbox.judge.runner_link import CLOSED_SUFFIX, RunnerLink, Silence
 from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
 from sandbox.launch.loop import serve
 from sandbox.protocol import wire
@@ -39,12 +39,11 @@ if AFTER_COLLECTION:
     from sandbox.judge import lane
     from sandbox.judge.baseline import Baseline
     from sandbox.judge.lane import judge, plan_trials
-    from sandbox.judge.run.trial import RunOptions, WorkloadContext, run, run_batch
     from sandbox.judge.timing import measure as measuring
     from sandbox.judge.timing.interleaved import OWN_NULL, SUBJECT, SoloTimings, TimingSetup
     from sandbox.judge.timing.kept_timings import HostActivity
-    from sandbox.judge.timing.measure import BENCH_NS, measure
-    from sandbox.judge.timing.record import VARIABLE
+    from sandbox.judge.timing.measure import BENCH_NS, VARIABLE, measure
+    from sandbox.judge.trial import RunOptions, WorkloadContext, run, run_batch
     from sandbox.judge.verify import judge_run
 
 

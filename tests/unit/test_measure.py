@@ -10,16 +10,13 @@ from types import SimpleNamespace
 import pytest
 
 from grader.dispatch.judge_process import CUDA_SILENCE_S, SILENCE_S
-from sandbox.judge.timing.heartbeat import SIGN_S, Heartbeat
-from sandbox.judge.timing.noise import NoiseKind, classify_noise, undisturbed_rounds
-from sandbox.judge.timing.speedup import speedup, steady
-from sandbox.judge.timing.stopping import LOOKS, Look, LookAllowance, Width
+from sandbox.judge.timing.interleaved import SIGN_S, Heartbeat
+from sandbox.judge.timing.stopping import LOOKS, Look, LookAllowance, NoiseKind, Width, classify_noise, speedup, steady, undisturbed_rounds
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
     from sandbox.judge.timing import interleaved
-    from sandbox.judge.timing.baseline_slowdown import baseline_times
     from sandbox.judge.timing.interleaved import (
         EAGER,
         NULL,
@@ -36,7 +33,7 @@ if AFTER_COLLECTION:
         plan_turns,
     )
     from sandbox.judge.timing.measure import _shortest_ns, bench_limit_s, confirmed
-    from sandbox.judge.timing.overhead import _counting, overhead_allowance, subtract_overhead
+    from sandbox.judge.timing.overhead import _counting, baseline_times, overhead_allowance, subtract_overhead
 
 
 def test_a_steady_ratio_has_a_narrow_interval() -> None:

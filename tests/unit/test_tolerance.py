@@ -15,10 +15,10 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.compare.tolerance import Comparison, _rms, compare
-    from sandbox.judge.run import poison
-    from sandbox.judge.run.trial import Run, WorkloadContext
+    from sandbox.judge import poison
     from sandbox.judge.tensors import numbers
+    from sandbox.judge.tolerance import Comparison, _rms, compare
+    from sandbox.judge.trial import Run, WorkloadContext
     from sandbox.judge.verify import judge_run
 
 
@@ -317,7 +317,7 @@ def test_a_reference_that_rounds_by_itself_refuses_nobody_who_rounds(
     assert found.outcome is PASSED and found.budget_ratio is not None and 0 < found.budget_ratio < 0.5
     off = (once.double() * (1 + 6 * torch.finfo(dtype).eps)).to(dtype)
     assert compared(off, reference(x, w), loose, wide).outcome is wire.TrialOutcome.MISMATCHED
-    monkeypatch.setattr("sandbox.judge.compare.tolerance.OWN_ULPS", 0.0)
+    monkeypatch.setattr("sandbox.judge.tolerance.OWN_ULPS", 0.0)
     assert compared(once, reference(x, w), loose, wide).outcome is wire.TrialOutcome.MISMATCHED
 
 

@@ -20,9 +20,8 @@ from typing import BinaryIO
 import torch
 
 from sandbox.devices import Device, open_device
-from sandbox.judge.admission.attempts import FAILED, UNKNOWN
-from sandbox.judge.admission.examination import examine, free_bytes, is_out_of_memory
-from sandbox.judge.parent import end_with_parent
+from sandbox.judge import end_with_parent
+from sandbox.judge.admission.examination import FAILED, UNKNOWN, examine, free_bytes, is_out_of_memory
 from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, describe, load_task
 from sandbox.protocol import wire
 

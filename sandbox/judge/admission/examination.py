@@ -1,24 +1,43 @@
-"""Examines a problem at each of its workloads that there is memory and time for."""
+"""Examines a problem at each of its workloads that there is memory and time for.
+
+The right answer has to pass, and every mutant has to be rejected at some workload of each kind of device. Whatever changes nothing at any
+draw can be left out: an input that is always the same, such as a weight of ones; and an operation of the reference that gives back its
+operand, such as the rectifier of positive values. Guards (`+ eps`, `clamp`) are meant to do nothing most of the time, so scalars and clamps
+do not count.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from sandbox.devices import Device
-from sandbox.judge.admission.attempts import DRAWS, FAILED, UNKNOWN, WARNING, Draws, controls, finding, try_mutant
-from sandbox.judge.admission.idle import Idle
-from sandbox.judge.admission.kinds import accepted_everywhere, narrow_columns
-from sandbox.judge.admission.mutants import mutants
-from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, Task
-from sandbox.judge.run.placement import memory_bytes
+from sandbox.judge.admission.case import AdmissionCase, Tensors
+from sandbox.judge.admission.mutants import Mutant, mutants
+from sandbox.judge.admission.numerics import FIRST_COLUMNS
+from sandbox.judge.inputs import shape_of
+from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, Task, native
+from sandbox.judge.tensors import equal
+from sandbox.judge.trial import memory_bytes
 from sandbox.protocol import wire
+from sandbox.protocol.devices import DEVICES, DeviceKind
 
+TILE = 16
+_OF_ONE = frozenset(("abs", "elu", "gelu", "hardtanh", "leaky_relu", "relu", "silu", "sort", "tril", "triu"))
+_OF_TWO = frozenset(("add", "bmm", "div", "mm", "mul", "sub"))
+PASSED, FAILED = wire.FindingOutcome.PASSED, wire.FindingOutcome.FAILED
+WARNING, UNKNOWN = wire.FindingOutcome.WARNING, wire.FindingOutcome.UNKNOWN
+NATIVE = native.NAME  # of whose problems everything can be asked: their author is the one who checks them
+DRAWS = 3  # a mutant has to get through all of them, as a submission through its trials
 INPUT_FACTOR, OUTPUT_FACTOR = 10, 40  # what a byte of the inputs and of the outputs takes here: draws, copies, double, masks
 MEMORY_SHARE = 0.7
 GUESS_FACTOR = 4.0  # a workload's time is measured unless what the last one took says that it is so far out of reach
@@ -26,6 +45,152 @@ SMALL_BYTES = 16 << 20  # what is smaller takes no less time
 MEMORY_VARIABLE = "GRADER_CHECK_MEMORY_BYTES"  # what the box has, where there is one
 ELSEWHERE = "make the workload smaller, or check on a larger device"
 MORE_TIME = "make the workload smaller, or give the check more time with --budget"
+_Outcome = wire.FindingOutcome
+
+
+class Idle:
+    """Remembers what has changed something. One for all workloads of a problem."""
+
+    def __init__(self, spec: wire.ProblemSpec) -> None:
+        self._spec = spec
+        self._done: dict[str, bool] = {}  # operation, such as "relu" or "mul 2": whether it has ever done something
+        self._same = [one.distribution.kind == "constant" and bool(one.shape) for one in spec.inputs]
+
+    def see(self, case: AdmissionCase, other: AdmissionCase) -> None:
+        """Take two draws of one workload into account."""
+        for one in (case, other):
+            watch = _IdleMode()
+            with watch, suppress(ReferenceFailed):  # one that can't be watched has run without before
+                one.answer(one.inputs)
+            for operation, changed in watch.changed.items():
+                self._done[operation] = self._done.get(operation, False) or changed
+        for index, (mine, theirs) in enumerate(zip(case.inputs, other.inputs, strict=True)):
+            self._same[index] &= mine.is_floating_point() and equal(mine, theirs)
+
+    def findings(self) -> Iterator[wire.Finding]:
+        """What is to be said once every workload has been seen. A published set is as it is: there it is a warning."""
+        outcome = wire.FindingOutcome.FAILED if self._spec.format == native.NAME else wire.FindingOutcome.WARNING
+        for tensor, same in zip(self._spec.inputs, self._same, strict=True):
+            if same:
+                statement = (
+                    f"{tensor.name!r} is the same in every trial, so that a kernel need not read it; draw it from another distribution"
+                )
+                yield wire.Finding(check=f"input {tensor.name}", workload_id="", outcome=outcome, message=statement)
+        for operation, done in self._done.items():
+            if not done:
+                statement = (
+                    f"the reference's {operation!r} changes nothing at any workload, so that a kernel need not do it; "
+                    "take it out of the reference, or draw inputs on which it does something"
+                )
+                yield wire.Finding(check=f"idle {operation}", workload_id="", outcome=outcome, message=statement)
+        if self._spec.format == native.NAME and all(_tiles_fit(one) for one in self._spec.workloads):
+            statement = (
+                f"{TILE} divides every size at every workload: a kernel without the tails of its tiles is accepted; add odd sizes, hidden"
+            )
+            yield wire.Finding(check="sizes", workload_id="", outcome=wire.FindingOutcome.WARNING, message=statement)
+
+
+def _tiles_fit(workload: wire.Workload) -> bool:
+    return all(size == 1 or size % TILE == 0 for size in workload.axes.values())
+
+
+class _IdleMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Runs operations as they are, and notes of some whether the result is another than what went in."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.changed: dict[str, bool] = {}
+        self._count: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = function.overloadpacket.__name__
+        plain = name.removesuffix("_")
+        given = _operands(plain, args)
+        kept = [one.clone() for one in given] if name != plain else given  # relu_ writes to what it is given
+        result = function(*args, **(kwargs or {}))
+        first = result[0] if isinstance(result, tuple) else result
+        if kept and isinstance(first, torch.Tensor) and first.numel() > 1:
+            self._count[plain] += 1
+            number = self._count[plain]
+            operation = plain if number == 1 else f"{plain} {number}"
+            self.changed[operation] = not any(one.shape == first.shape and torch.equal(one, first) for one in kept)
+        return result
+
+
+def _operands(name: str, args: tuple[Any, ...]) -> Tensors:
+    """The tensors that the result is compared with; none where the operation does not count."""
+    wanted = 1 if name in _OF_ONE else 2 if name in _OF_TWO else 0
+    given = [one for one in args[:wanted] if isinstance(one, torch.Tensor) and one.dim() and one.is_floating_point()]
+    return given if len(given) == wanted else []
+
+
+@dataclass(slots=True, kw_only=True)
+class Draws:
+    """A workload's draws, each made when it is asked for."""
+
+    task: Task
+    workload: wire.Workload
+    device: Device
+    made: list[AdmissionCase] = field(default_factory=list)
+
+    def __getitem__(self, index: int) -> AdmissionCase:
+        while len(self.made) <= index:
+            self.made.append(AdmissionCase.draw(self.task, self.workload, len(self.made), self.device))
+        return self.made[index]
+
+
+def controls(case: AdmissionCase) -> Iterator[wire.Finding]:
+    """What has to hold of the right answer itself."""
+    workload = case.workload
+    own = case.task.compare is not None  # it says which infinities are right
+    odd = sum(int((one.isnan() if own else ~one.isfinite()).sum()) for one in case.right if one.is_floating_point())
+    text = f"the right answer has {odd} elements that are {'NaN' if own else 'NaN or infinite'}; narrow the inputs (scale, low, high)"
+    yield finding("finite", workload, FAILED if odd else PASSED, text if odd else "")
+    agrees = case.accepts(case.answer(case.inputs))
+    text = "the reference answers the same inputs in two ways; take randomness and state out of it, or loosen the tolerance"
+    yield finding("repeatable", workload, PASSED if agrees else FAILED, "" if agrees else text)
+    own_answer = case.accepts(case.right)
+    text = "the reference's own answer is rejected; loosen the tolerance, or fix the comparison"
+    yield finding("reference", workload, PASSED if own_answer else FAILED, "" if own_answer else text)
+    if case.exact is not None:
+        strict = case.task.spec.format == NATIVE
+        pairs = zip(case.exact, case.right, strict=True)
+        rounded = case.accepts([exact.to(right.dtype) if right.is_floating_point() else right for exact, right in pairs])
+        text = "an answer computed in float64 and rounded is rejected, and with it every exact kernel; loosen the tolerance"
+        yield finding("float64", workload, PASSED if rounded else FAILED if strict else WARNING, "" if rounded else text)
+
+
+def try_mutant(mutant: Mutant, draws: Draws) -> Iterator[wire.Finding]:
+    """A mutant at every draw until one rejects it; nothing where it can't be made."""
+    workload, right, spec = draws.workload, 0, draws.task.spec
+    if mutant.lowers_precision and (workload.tolerance or spec.tolerance).allow_lower_precision:
+        yield finding(mutant.check, workload, UNKNOWN, "allowed: lower precision may be right here")
+        return
+    for index in range(DRAWS):
+        case = draws[index]
+        outputs = mutant.make(case, draws[(index + 1) % DRAWS])
+        if outputs is None:
+            return
+        if case.is_right(outputs):
+            right += 1
+        elif not case.accepts(outputs):
+            yield finding(mutant.check, workload, PASSED, "")
+            return
+    if right and not mutant.right_by_inputs:
+        yield finding(mutant.check, workload, UNKNOWN, "cannot tell: it is the right answer here")
+    elif mutant.one_rejects:
+        yield finding(mutant.check, workload, UNKNOWN, mutant.accepted_here)
+    elif mutant.own_rule_may and draws.task.compare is not None:
+        yield finding(mutant.check, workload, WARNING, f"{mutant.cheat} is accepted by the format's own rule")
+    else:
+        # A published set is as it is: only what is no task at all is refused, an answer that needs no input.
+        outcome = FAILED if spec.format == NATIVE or mutant.needs_no_input else WARNING
+        yield finding(mutant.check, workload, outcome, f"{mutant.cheat} would be accepted; {mutant.remedy}")
+
+
+def finding(check: str, workload: wire.Workload, outcome: wire.FindingOutcome, message: str) -> wire.Finding:
+    """What a check found at a workload."""
+    return wire.Finding(check=check, workload_id=workload.workload_id, outcome=outcome, message=message)
 
 
 def examine(task: Task, device: Device, budget_s: float, clock: Callable[[], float] = time.monotonic) -> Iterator[wire.Finding]:
@@ -149,3 +314,45 @@ def is_out_of_memory(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
+
+
+def accepted_everywhere(mutant: Mutant, spec: wire.ProblemSpec, seen: Iterable[wire.Finding], examined: set[str]) -> Iterator[wire.Finding]:
+    """A finding for the first kind of device on which no workload rejects the mutant, and one accepts it.
+
+    It refuses a native problem whose workloads on that device were all examined. Another format's set is published as it is, and an
+    unexamined workload might reject the mutant: there it is a warning.
+    """
+    found = [one for one in seen if one.check == mutant.check]
+    accepting = {one.workload_id for one in found if one.message == mutant.accepted_here}
+    rejecting = {one.workload_id for one in found if one.outcome is _Outcome.PASSED}
+    for kind in DeviceKind:
+        names = {one.workload_id for one in _workloads(spec, kind)}
+        if not names & accepting or names & rejecting:
+            continue
+        complete = names <= examined
+        statement = f"{mutant.cheat} would be accepted at every workload{'' if complete else ' that was checked'} ({kind}); {mutant.remedy}"
+        refused = complete and spec.format == "native"
+        outcome = _Outcome.FAILED if refused else _Outcome.WARNING
+        yield wire.Finding(check=mutant.check, workload_id="", outcome=outcome, message=statement)
+        return
+
+
+def narrow_columns(spec: wire.ProblemSpec) -> Iterator[wire.Finding]:
+    """A warning for the emulated device where its outputs are narrower than those on a GPU."""
+    emulated, gpu = (
+        max(_columns(spec, kind) for kind, info in DEVICES.items() if info.needs_gpu_access is on_gpu) for on_gpu in (False, True)
+    )
+    for count in FIRST_COLUMNS:
+        if 0 < emulated <= count < gpu:
+            statement = f"no output has more than {count} columns on the emulated device, and {gpu} on a GPU; add a wider workload"
+            yield wire.Finding(check="columns", workload_id="", outcome=_Outcome.WARNING, message=statement)
+            return
+
+
+def _workloads(spec: wire.ProblemSpec, kind: str) -> list[wire.Workload]:
+    return [one for one in spec.workloads if one.device_kind in ("", kind)]
+
+
+def _columns(spec: wire.ProblemSpec, kind: str) -> int:
+    shapes = [shape_of(output, one.axes) for one in _workloads(spec, kind) for output in spec.outputs]
+    return max((shape[-1] for shape in shapes if shape), default=0)

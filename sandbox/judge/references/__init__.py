@@ -16,10 +16,10 @@ from types import ModuleType
 
 import torch
 
-from sandbox.judge.compare.tolerance import Comparison
-from sandbox.judge.reference_errors import ReferenceFailed as ReferenceFailed
-from sandbox.judge.reference_errors import ReferenceTooLarge as ReferenceTooLarge
+from sandbox.judge import ReferenceFailed as ReferenceFailed
+from sandbox.judge import ReferenceTooLarge as ReferenceTooLarge
 from sandbox.judge.references import flashinfer, kernelbench, native, reference_kernels, robust_kbench
+from sandbox.judge.tolerance import Comparison
 from sandbox.protocol import wire
 
 Reference = Callable[[list[torch.Tensor]], list[torch.Tensor]]

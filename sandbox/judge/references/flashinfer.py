@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +19,23 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from sandbox.judge import references
-from sandbox.judge.compare.tolerance import Comparison
 from sandbox.judge.inputs import shape_of
-from sandbox.judge.references import nests, seeds, sources
-from sandbox.judge.references.flashinfer_rule import Rule
-from sandbox.judge.tensors import same_bytes
+from sandbox.judge.references import nests, sources
+from sandbox.judge.tensors import is_narrow, numbers, same_bytes
+from sandbox.judge.tolerance import Comparison
 from sandbox.protocol import wire
 
 NAME = "flashinfer"
 RUN = "run"
 _LOWEST, _HIGHEST = -1024, 1024
 _PROBE = "0" * 32
+_SMALLEST = 1e-8  # what FlashInfer adds to a divisor
+_ROUNDING = 1e-9
 
 
 def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     """Execute the reference's text once, and run it at the smallest workload: what it returns, and whether it changes its inputs."""
-    with sources.contained("the reference's text", where), seeds.seeded(spec.digest, where):
+    with sources.contained("the reference's text", where), sources.seeded(spec.digest, where):
         module = sources.Modules({"reference": spec.reference}, f"{NAME}_{spec.digest[:12]}", where).load("reference")
     function = getattr(module, RUN, None)
     if not callable(function):
@@ -76,7 +77,7 @@ def _changed(spec: wire.ProblemSpec, run: references.Reference, draw: references
     smallest = min(spec.workloads, key=lambda workload: math.prod(max(size, 1) for size in workload.axes.values()))
     inputs = draw(smallest, _PROBE)
     given = [one.clone() for one in inputs]
-    with sources.contained(f"{RUN} at {smallest.workload_id!r}", where), seeds.seeded(_PROBE, where):
+    with sources.contained(f"{RUN} at {smallest.workload_id!r}", where), sources.seeded(_PROBE, where):
         expected = run(given)
     declared = [torch.empty(shape_of(one, smallest.axes), dtype=getattr(torch, one.dtype), device="meta") for one in spec.outputs]
     _check(expected, declared, spec)
@@ -114,7 +115,7 @@ def _check(expected: list[torch.Tensor], outputs: list[torch.Tensor], spec: wire
 def _draw(spec: wire.ProblemSpec, workload: wire.Workload, key: str, where: str, names: dict[str, Any]) -> list[torch.Tensor]:
     """The inputs of a key, by the kinds that the workload says."""
     made = json.loads(workload.arguments)
-    with seeds.seeded(key, where):
+    with sources.seeded(key, where):
         custom = _custom(workload, where, names)
         drawn = [_one(of, made["inputs"][of.name], workload, where, custom, made) for of in spec.inputs]
     return [nests.with_strides(one, workload.strides.get(of.name, ())) for one, of in zip(drawn, spec.inputs, strict=True)]
@@ -137,7 +138,7 @@ def _custom(workload: wire.Workload, where: str, names: dict[str, Any]) -> dict[
 def _with_strides(workload: wire.Workload, where: str, names: dict[str, Any]) -> wire.Workload:
     """The workload with the strides of what the definition's own function makes, learned without memory where that can be done."""
     for making in (FakeTensorMode(allow_non_fake_inputs=True), nullcontext()):
-        with suppress(references.ReferenceFailed), seeds.seeded(_PROBE, where), making:
+        with suppress(references.ReferenceFailed), sources.seeded(_PROBE, where), making:
             return replace(workload, strides=nests.strides_of(_custom(workload, where, names)))
     return workload  # a trial says what is wrong
 
@@ -225,3 +226,69 @@ def _by_name(name: str, shape: tuple[int, ...], where: str) -> torch.Tensor | No
     if len(shape) > 1 and f"_{bare}".endswith(("_weight", "_weights", "_proj", "_projs", "_weight_matrix")):
         return normal() / math.sqrt(max(shape[-1], 1))
     return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """kind: "flashinfer" or "sol". ratio: of the elements that have to be right. cap: no element may be further off, whatever the ratio.
+    negative_inf: whether minus infinity is right where the reference has it."""
+
+    kind: str
+    atol: float
+    rtol: float
+    ratio: float
+    cap: float | None
+    negative_inf: bool
+
+    def compare(self, output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor) -> Comparison:
+        """Compare one output; unwritten elements are wrong, and none of them is forgiven."""
+        out, ref = numbers(output), numbers(reference)
+        agreed = (out == ref) & ref.isneginf() if self.negative_inf else torch.zeros_like(unwritten)
+        if bool((~ref.isfinite() & ~(ref.isneginf() & self.negative_inf)).any()):
+            text = "set allow_negative_inf if that is meant" if self.kind == "sol" else "no kernel could be right there"
+            raise references.ReferenceFailed(f"the reference's output is not finite; {text}")
+        certain = (output.is_floating_point() and not is_narrow(output.dtype)) or output.dtype == torch.bool
+        unwritten = unwritten if certain else unwritten & (out != ref)  # the sentinel may be the right answer
+        nonfinite = ~out.isfinite() & ~agreed & ~unwritten
+        error = (out - ref).abs()
+        beyond = ~agreed & self._beyond(error, ref)
+        seen = out.isfinite() & ref.isfinite() & ~unwritten
+        return Comparison(
+            element_count=output.numel(),
+            mismatched_count=self._unforgiven(out, ref, error, beyond, agreed, unwritten),
+            unwritten_count=int(unwritten.sum()),
+            nonfinite_count=int(nonfinite.sum()),
+            max_absolute_error=_largest(error[seen]),
+            max_relative_error=_largest((error / self._divisor(ref))[seen]),
+        )
+
+    def _divisor(self, ref: torch.Tensor) -> torch.Tensor:
+        return ref.abs() + _SMALLEST if self.kind == "flashinfer" else ref.abs().clamp_min(max(self.atol, _SMALLEST))
+
+    def _beyond(self, error: torch.Tensor, ref: torch.Tensor) -> torch.Tensor:
+        if self.kind == "flashinfer":
+            far = (error > self.atol) & (error / self._divisor(ref) > self.rtol)
+        else:
+            far = error > self.atol + self.rtol * ref.abs()
+        return far | ~error.isfinite()
+
+    def _unforgiven(
+        self,
+        out: torch.Tensor,
+        ref: torch.Tensor,
+        error: torch.Tensor,
+        beyond: torch.Tensor,
+        agreed: torch.Tensor,
+        unwritten: torch.Tensor,
+    ) -> int:
+        """How many elements are wrong, if it is more than the ratio forgives."""
+        if self.kind == "sol" and bool((ref != 0).any()) and not bool((out != 0).any()):
+            return int((ref != 0).sum())  # a kernel that did nothing, where most of the answer is small
+        counted, wrong = out.numel() - int(agreed.sum()), int((beyond | unwritten).sum())
+        over = 0 if self.cap is None else int(((error > self.cap) & ~agreed).sum())
+        forgiven = math.floor((1.0 - self.ratio) * counted + _ROUNDING)
+        return wrong if wrong > forgiven else max(over, int(unwritten.sum()))
+
+
+def _largest(values: torch.Tensor) -> float:
+    return float(values.max()) if values.numel() else 0.0

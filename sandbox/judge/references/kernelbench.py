@@ -1,7 +1,8 @@
 """The kernelbench format's judge half: one file with `Model`, `get_inputs` and `get_init_inputs`.
 
 The file is executed once, in a module of its own. What it makes is first made without memory (`trace.py`); then the model is made for good,
-on the CPU as a runner makes its own, so that the same seed gives the same weights.
+on the CPU as a runner makes its own, so that the same seed gives the same weights. The arguments of an entry are learned from one traced
+call. `ModelNew` in Python is called with the inputs, as `Model` is; an entry in a compiled language gets the weights as further inputs.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import re
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,28 +21,39 @@ from typing import Any
 
 import torch
 
-from sandbox.judge import references
-from sandbox.judge.compare import low_magnitude
-from sandbox.judge.references import kernelbench_arguments as arguments
-from sandbox.judge.references import seeds, sources, trace
-from sandbox.judge.references.nests import moved, with_strides
-from sandbox.judge.references.trace import Making
+from sandbox.judge import ReferenceFailed, low_magnitude, references
+from sandbox.judge.references import sources, trace
+from sandbox.judge.references.nests import moved, permutations_of, strides_of, with_strides
+from sandbox.judge.references.trace import Making, TracedCall
 from sandbox.judge.tensors import dtype_name
 from sandbox.launch.constant_weights import Constant, ConstantWeights, constant_of, kind_of
 from sandbox.protocol import pytree, wire
+from sandbox.protocol.gate import RANK_LIMIT, TENSOR_LIMIT
 from sandbox.protocol.signatures import with_arguments
 
 NAME = "kernelbench"
 _INPUTS, _ARGUMENTS, _MODEL = "get_inputs", "get_init_inputs", "Model"
 _FOR_REAL = nullcontext()
 Reference = Callable[[list[torch.Tensor]], list[torch.Tensor]]
+SCALARS = {bool: "bool", int: "int64", float: "float64"}
+NAME_CHARS = 60
+_EXACT_INTEGERS = 2**53  # of a double, by which scalars travel
+_DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool")
+# Of C++ and CUDA; and the last parameter of an entry.
+_RESERVED = (
+    "alignas alignof asm auto bool case catch char char8_t char16_t char32_t concept const consteval constexpr constinit const_cast "
+    "co_await co_return co_yield decltype default delete do double dynamic_cast enum explicit export extern float friend goto inline int "
+    "long mutable namespace new noexcept nullptr operator private protected public register reinterpret_cast requires restrict short "
+    "signed sizeof static static_assert static_cast struct switch template this thread_local throw typedef typeid typename union "
+    "unsigned using virtual void volatile wchar_t half stream"
+)
 
 
 def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     """Execute the file, learn its shapes, and make its model. The entry is a model (`wire.Convention.MODEL`), or gets the weights too."""
     source = _ModelSource.of(spec, where)
     seen = source.traced(spec, where)
-    found = arguments.described(spec.digest, seen, source.parameter_names())
+    found = described(spec.digest, seen, source.parameter_names())
     model, drawn = source.drawn_model()
     model = model.to(where)
     constants = [None if torch.is_tensor(one) else one for one in seen.inputs]
@@ -64,7 +76,7 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
 def describe(spec: wire.ProblemSpec, where: str) -> wire.Described:
     """What the entry is given; of the model no more is made than that takes."""
     source = _ModelSource.of(spec, where)
-    return arguments.described(spec.digest, source.traced(spec, where, only_described=True), source.parameter_names())
+    return described(spec.digest, source.traced(spec, where, only_described=True), source.parameter_names())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +93,7 @@ class _ModelSource:
         """Execute the file for a device; nothing of an earlier execution is in its module."""
         module = types.ModuleType(f"{NAME}_{spec.problem_id}_{spec.digest[:12]}")
         sys.modules[module.__name__] = module  # torch.compile looks up a function's globals by its module's name
-        with seeds.seeded(spec.digest), references.blamed("the file"):
+        with sources.seeded(spec.digest), references.blamed("the file"):
             exec(sources.compiled(spec.reference, f"{spec.problem_id}.py", where), module.__dict__)
         for name in (_MODEL, _INPUTS, _ARGUMENTS):
             if not callable(getattr(module, name, None)):
@@ -102,7 +114,7 @@ class _ModelSource:
 
     def arguments(self, making: Making = _FOR_REAL) -> list[Any]:
         """What Model is made with."""
-        with seeds.seeded(f"arguments {self.seed}"), references.blamed(f"{_ARGUMENTS}()"), making:
+        with sources.seeded(f"arguments {self.seed}"), references.blamed(f"{_ARGUMENTS}()"), making:
             given = getattr(self.module, _ARGUMENTS)()
         if not isinstance(given, (list, tuple)):
             raise references.ReferenceFailed(f"{_ARGUMENTS}() returned a {type(given).__name__}; return a list")
@@ -116,7 +128,7 @@ class _ModelSource:
         """The same, and the constants in whose place it has drawn weights, by name: none where they are kept, or have no memory."""
         given = self.arguments(making)
         weights = self.constant_weights(_numbers(given))
-        with seeds.seeded(f"model {self.seed}"), references.blamed(f"{_MODEL}(*{_ARGUMENTS}())"), making:
+        with sources.seeded(f"model {self.seed}"), references.blamed(f"{_MODEL}(*{_ARGUMENTS}())"), making:
             torch.manual_seed(self.seed)
             make = partial(getattr(self.module, _MODEL), *given)
             draws = making is _FOR_REAL and not self.keeps_weights
@@ -132,7 +144,7 @@ class _ModelSource:
 
     def inputs(self, key: str, where: str, making: Making = _FOR_REAL) -> list[Any]:
         """The inputs of a key: tensors, cast, with the strides that the file gave them, or numbers."""
-        with seeds.seeded(key, where), references.blamed(f"{_INPUTS}()"), making:
+        with sources.seeded(key, where), references.blamed(f"{_INPUTS}()"), making:
             given = _made_at(where, getattr(self.module, _INPUTS))
             if not isinstance(given, (list, tuple)):
                 raise references.ReferenceFailed(f"{_INPUTS}() returned a {type(given).__name__}; return a list")
@@ -183,7 +195,7 @@ def _moved(model: torch.nn.Module, dtype: torch.dtype, where: str = "cpu") -> to
 def _drawn(given: list[Any], found: wire.Described, constants: list[Any]) -> list[torch.Tensor]:
     """A key's inputs as the list that goes to a runner; ReferenceFailed where they are not as they were when the task was made."""
     declared = [(one.dtype, [found.axes[str(name)] for name in one.shape]) for one in found.inputs]
-    tensors = arguments.number_tensors(given)
+    tensors = number_tensors(given)
     made = [(dtype_name(one), list(one.shape)) for one in tensors]
     if [None if torch.is_tensor(one) else one for one in given] != constants:
         raise references.ReferenceFailed(
@@ -268,7 +280,7 @@ def _weight_checks(
             other = partial(weights.draw, constant, tensor)
         else:
             continue
-        plain = re.sub(r"[^A-Za-z0-9_]", "_", name)[: arguments.NAME_CHARS]
+        plain = re.sub(r"[^A-Za-z0-9_]", "_", name)[:NAME_CHARS]
         checks.append(references.WeightCheck(name=plain, drawn=name in drawn, changed=partial(_with_weight, tensor, other, reference)))
     return tuple(checks)
 
@@ -306,3 +318,75 @@ def _state(source: _ModelSource, model: torch.nn.Module, drawn: Mapping[str, Con
         file,
     )
     return file.getvalue()
+
+
+def described(digest: str, seen: TracedCall, parameters: list[str]) -> wire.Described:
+    """The arguments of a problem. parameters: what forward calls its inputs. ReferenceFailed where no entry could be given them."""
+    names = _Names()
+    called = [*parameters, *(f"x{index}" for index in range(len(parameters), len(seen.inputs)))]
+    for name, one in zip(called, seen.inputs, strict=False):
+        _check_input(name, one)
+    inputs = tuple(names.tensor(name, one) for name, one in zip(called, seen.inputs, strict=False))
+    several = len(seen.outputs) > 1
+    outputs = tuple(names.tensor(f"output{index}" if several else "output", one) for index, one in enumerate(seen.outputs))
+    if len(inputs) + len(outputs) > TENSOR_LIMIT:
+        text = f"{len(inputs)} inputs and {len(outputs)} outputs; {TENSOR_LIMIT} can be sent"
+        raise ReferenceFailed(f"{text}: put several into one tensor")
+    count = len(inputs) + len(outputs) + len(seen.weights)
+    obstacle = (
+        f"it has {len(seen.weights)} weights and buffers, and an entry can take {TENSOR_LIMIT} tensors" if count > TENSOR_LIMIT else ""
+    )
+    weights: tuple[wire.TensorSpec, ...] = ()
+    try:
+        weights = () if obstacle else tuple(names.tensor(name, one) for name, one in seen.weights.items())
+    except ReferenceFailed as failure:
+        obstacle = f"of its weights and buffers {failure}"
+    strides = strides_of({spec.name: one for spec, one in zip(inputs, seen.inputs, strict=True)})
+    strides |= permutations_of({spec.name: one for spec, one in zip(outputs, seen.outputs, strict=True)})
+    return wire.Described(
+        digest=digest, inputs=inputs, outputs=outputs, weights=weights, axes=names.axes, obstacle=obstacle, strides=strides
+    )
+
+
+def _check_input(name: str, one: Any) -> None:
+    if torch.is_tensor(one) and one.dim() == 0:  # what has no axes travels as a number
+        sentence = f"input {name!r} is a tensor without axes, which a kernel would get as a number"
+        raise ReferenceFailed(f"{sentence}; give it an axis, as torch.rand(1) has, or return a number")
+    if isinstance(one, int) and abs(one) > _EXACT_INTEGERS:
+        raise ReferenceFailed(f"input {name!r} is {one}; integers up to 2 ** 53 can be given")
+
+
+class _Names:
+    """Names for tensors and their sizes that are different from each other, and that C++ takes."""
+
+    def __init__(self) -> None:
+        self.axes: dict[str, int] = {}
+        self._taken = set(_RESERVED.split())
+
+    def tensor(self, wanted: str, one: Any) -> wire.TensorSpec:
+        """The next tensor or number. Its sizes are axes of its own."""
+        shape = tuple(one.shape) if torch.is_tensor(one) else ()
+        name = self._free(wanted, len(shape))
+        if not torch.is_tensor(one):
+            return wire.TensorSpec(name=name, dtype=SCALARS[type(one)], shape=())
+        dtype = dtype_name(one)
+        if dtype not in _DTYPES or len(shape) > RANK_LIMIT:
+            raise ReferenceFailed(f"{wanted!r} is {dtype} with {len(shape)} axes; take one of {', '.join(_DTYPES)}, and {RANK_LIMIT} axes")
+        sizes = {f"{name}_{index}": int(size) for index, size in enumerate(shape)}
+        self.axes.update(sizes)
+        return wire.TensorSpec(name=name, dtype=dtype, shape=tuple(sizes))
+
+    def _free(self, wanted: str, rank: int) -> str:
+        plain = re.sub(r"[^A-Za-z0-9_]", "_", wanted)[:NAME_CHARS]
+        base = plain if re.match(r"[A-Za-z_]", plain) else f"p{plain}"
+        for name in (base, *(f"{base}{number}" for number in range(2, 2 + len(self._taken)))):
+            own = {name, *(f"{name}_{index}" for index in range(rank))}
+            if self._taken.isdisjoint(own):
+                self._taken |= own
+                return name
+        raise AssertionError("more names are taken than there are")
+
+
+def number_tensors(values: Iterable[Any]) -> list[torch.Tensor]:
+    """Inputs as tensors: a number becomes one without axes."""
+    return [one if torch.is_tensor(one) else torch.tensor(one, dtype=getattr(torch, SCALARS[type(one)])) for one in values]

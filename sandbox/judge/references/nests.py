@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from sandbox.judge.reference_errors import ReferenceFailed
+from sandbox.judge import ReferenceFailed
 from sandbox.judge.tensors import memory_of, same_bytes
 from sandbox.launch.objects import ATTRIBUTE, BUFFER, MODULE, NAMED_TUPLE, PARAMETER, PLAIN, SUBMODULE
 from sandbox.protocol import pytree

@@ -1,35 +1,48 @@
 """The judge's half of reference_kernels: `generate_input(**case)`, `ref_kernel(data)`, `check_implementation(data, output)`.
 
 Their eval.py is never run. What goes to a runner is the flat list of the tensors in `data`, each as it lies in memory; the template has
-what lies around them.
+what lies around them, and how their dimensions are ordered. Each case is run once to learn its tensors, and to which of them a kernel may
+write. They go to slots, which are the same for all cases: of a dtype and a number of dimensions each. A case that needs fewer than another
+leaves a slot empty.
 Booleans and lists of a case are passed as what they are (their own harness passes the text "False", which is true).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from sandbox.judge import references
-from sandbox.judge.compare import tolerance
-from sandbox.judge.references import reference_kernels_cases as seen
-from sandbox.judge.references.nests import tensors_of
+from sandbox.judge import references, tolerance
+from sandbox.judge.references.nests import in_memory, tensors_of
 from sandbox.judge.references.reference_kernels_code import GENERATE, REFERENCE, Code
-from sandbox.judge.tensors import dtype_name, is_nan, is_narrow
+from sandbox.judge.tensors import dtype_name, filled, is_nan, is_narrow, same_bytes
 from sandbox.protocol import pytree, wire
+from sandbox.protocol.gate import RANK_LIMIT, TENSOR_LIMIT
 
 NAME = "reference_kernels"
+DTYPES = frozenset(
+    {"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"}
+    | {"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"}
+)
+# Inputs that a kernel may write to. BLANK: the reference only writes to it. KEPT: it reads and writes. UNUSED: it does neither, and it is a
+# buffer for the output by its looks.
+BLANK, KEPT, UNUSED = "blank", "kept", "unused"
+OTHER_VALUE = 3  # other than what a generator leaves in memory that it does not write
+Kind = tuple[str, int]  # dtype and number of dimensions
+Occurrence = tuple[Kind, int]
 
 
 def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     """Execute the files once, and every case once if its shapes are not known yet."""
     code = Code.of(spec, where)
     if not spec.outputs:
-        spec = seen.described(spec, code)
+        spec = described(spec, code)
     cases = {one.shapes(): one for one in (_TaskCase.of(spec, workload, code) for workload in spec.workloads)}
 
     def reference(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -94,7 +107,7 @@ class _TaskCase:
             output=pytree.builder(output),
             input_numbers=[number for number, _ in pytree.leaves(data)],
             output_numbers=[number - len(spec.inputs) for number, _ in pytree.leaves(output)],
-            output_orders=[seen.inverse(dimensions) for _, dimensions in pytree.leaves(output)],
+            output_orders=[inverse(dimensions) for _, dimensions in pytree.leaves(output)],
             scratch={int(index): kind for index, kind in found["scratch"].items()},
             mark=found["mark"],
             inputs=sizes(spec.inputs),
@@ -113,8 +126,8 @@ class _TaskCase:
         """The outputs. Inputs that the reference writes to are its own: those that it only writes come without their content."""
         given = list(inputs)
         for index, kind in self.scratch.items():
-            if kind != seen.UNUSED:
-                given[index] = torch.empty_like(inputs[index]) if kind == seen.BLANK else inputs[index].clone()
+            if kind != UNUSED:
+                given[index] = torch.empty_like(inputs[index]) if kind == BLANK else inputs[index].clone()
         returned = tensors_of(reference(self.data(given)))
         if len(returned) != len(self.output_numbers):
             raise references.ReferenceFailed(f"{REFERENCE} at {self.name!r} returns more or fewer tensors than at first")
@@ -122,13 +135,13 @@ class _TaskCase:
             (one if order is None or one.dim() != len(order) else one.permute(order)).detach().contiguous()
             for one, order in zip(returned, self.output_orders, strict=True)
         ]
-        return found if len(found) == len(self.outputs) else seen.placed(found, self.output_numbers, self.outputs, str(found[0].device))
+        return found if len(found) == len(self.outputs) else placed(found, self.output_numbers, self.outputs, str(found[0].device))
 
     def draw(self, code: Code, key: str) -> list[torch.Tensor]:
         """Inputs of a key, of the same shapes and with the same values around them as at first."""
         tensors, text = code.flat(code.data(self.arguments, key), f"{GENERATE} at {self.name!r}")
-        seen.check_inputs(tensors, self.name)
-        found = [seen.moved(one, code.where) for one in tensors]
+        check_inputs(tensors, self.name)
+        found = [moved(one, code.where) for one in tensors]
         kinds = [(dtype_name(one), tuple(one.shape)) for one in found]
         same_count = len(found) == len(self.input_numbers)
         if (
@@ -140,8 +153,8 @@ class _TaskCase:
             raise references.ReferenceFailed(f"{GENERATE} at {self.name!r} makes {text}")
         own = len(self.inputs) - (self.mark is not None)
         return [
-            *seen.placed(found, self.input_numbers, self.inputs[:own], code.where),
-            *([] if self.mark is None else [seen.marker(self.mark, code.where)]),
+            *placed(found, self.input_numbers, self.inputs[:own], code.where),
+            *([] if self.mark is None else [marker(self.mark, code.where)]),
         ]
 
     def check_outputs(self, expected: list[torch.Tensor]) -> None:
@@ -172,3 +185,232 @@ def _refused(found: list[tolerance.Comparison]) -> list[tolerance.Comparison]:
     if all(one.outcome is wire.TrialOutcome.PASSED for one in found):
         found[0] = replace(found[0], mismatched_count=1)
     return found
+
+
+def described(spec: wire.ProblemSpec, code: Code) -> wire.ProblemSpec:
+    """The spec with inputs, outputs and templates, from running every case once."""
+    needed: set[Occurrence] = set()
+    seen = [_CaseRun.of(code, workload, f"{spec.digest}{index}", needed) for index, workload in enumerate(spec.workloads)]
+    seen = [case.without_needed(needed) for case in seen]
+    shown = [case for case, workload in zip(seen, spec.workloads, strict=True) if not workload.hidden] or seen
+    inputs, outputs = (_Slots.of([getattr(case, name) for case in shown]) for name in ("inputs", "outputs"))
+    if not all(inputs.fit(case.inputs) and outputs.fit(case.outputs) for case in seen):
+        text = "a hidden workload has tensors that no public one has, and a submission would see that there are such; add a public one"
+        raise references.ReferenceFailed(text)
+    full = [replace(case, inputs=inputs.place(case.inputs), outputs=outputs.place(case.outputs)) for case in seen]
+    around = [case.around(inputs, outputs) for case in seen]
+    by_shapes = {_shapes(case.inputs): one for case, one in zip(full, around, strict=True)}
+    marked = any(by_shapes[_shapes(case.inputs)] != one for case, one in zip(full, around, strict=True))
+    workloads = []
+    for index, (workload, case, (data, result, scratch)) in enumerate(zip(spec.workloads, full, around, strict=True)):
+        given = [*case.inputs, *([marker(index, "meta")] if marked else [])]
+        if len(given) + len(case.outputs) > TENSOR_LIMIT:
+            text = f"{len(given)} tensors in data and {len(case.outputs)} in the output of {case.name!r}; {TENSOR_LIMIT} can be sent"
+            raise references.ReferenceFailed(text)
+        mark = ["tensor", len(case.inputs)] if marked else ["value", None]
+        behind = pytree.renumbered(result, [len(given) + number for number in range(len(case.outputs))])
+        arguments = {
+            "case": json.loads(workload.arguments)["case"],
+            "template": json.dumps(["tuple", [data, mark, behind]]),
+            "scratch": scratch,
+            "mark": index if marked else None,
+        }
+        axes = {**_sizes("x", given), **_sizes("y", case.outputs)}
+        workloads.append(replace(workload, axes=axes, arguments=json.dumps(arguments)))
+        full[index] = replace(case, inputs=given)
+    return replace(
+        spec,
+        inputs=_specs("x", full[0].inputs),
+        outputs=_specs("y", full[0].outputs),
+        workloads=tuple(workloads),
+        axes=(),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CaseRun:
+    """One run of a case: the nodes of its data and result, the tensors in them, and the inputs that a kernel may write to."""
+
+    name: str
+    data: list[Any]
+    result: list[Any]
+    inputs: list[torch.Tensor]
+    outputs: list[torch.Tensor]
+    scratch: dict[int, str]
+
+    @classmethod
+    def of(cls, code: Code, workload: wire.Workload, seed: str, needed: set[Occurrence]) -> _CaseRun:
+        """Run the case. needed: inputs that look like buffers and that the reference was seen to read; more of them are added."""
+        name, key = workload.workload_id, hashlib.sha256(seed.encode()).hexdigest()[:32]
+        tensors, data = code.flat(code.data(json.loads(workload.arguments)["case"], key), f"{GENERATE} at {name!r}")
+        check_inputs(tensors, name)
+        inputs, build = [moved(one, code.where) for one in tensors], pytree.builder(json.loads(data), code.make_object)
+
+        def run(given: list[torch.Tensor]) -> Any:
+            return code.run(build(given), key, name)
+
+        given = [one.clone() for one in inputs]
+        returned, result = code.flat(run(given), f"{REFERENCE} at {name!r}")
+        _check_outputs(returned, name)
+        outputs = [laid_out(one).clone() for one in returned]
+        scratch = _scratch(run, inputs, given, outputs, needed)
+        # All cases are looked at together, and only for their shapes.
+        shown = [[torch.empty_like(one, device="meta") for one in tensors] for tensors in (inputs, outputs)]
+        return cls(name=name, data=json.loads(data), result=json.loads(result), inputs=shown[0], outputs=shown[1], scratch=scratch)
+
+    def without_needed(self, needed: set[Occurrence]) -> _CaseRun:
+        """The same, but for inputs that the reference reads in another case."""
+        places = _occurrences(self.inputs)
+        return replace(self, scratch={index: kind for index, kind in self.scratch.items() if kind != UNUSED or places[index] not in needed})
+
+    def around(self, inputs: _Slots, outputs: _Slots) -> tuple[list[Any], list[Any], dict[int, str]]:
+        """What the shapes of the inputs do not show, with the numbers of the slots."""
+        at = inputs.numbers(self.inputs)
+        data, result = pytree.renumbered(self.data, at), pytree.renumbered(self.result, outputs.numbers(self.outputs))
+        return data, result, {at[index]: kind for index, kind in self.scratch.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Slots:
+    """The places of tensors: what kind each is of, and how many of that kind come before."""
+
+    places: tuple[Occurrence, ...]
+
+    @classmethod
+    def of(cls, cases: Sequence[Sequence[torch.Tensor]]) -> _Slots:
+        """As many places of each kind as a case needs at most, in the order in which cases need them."""
+        return cls(places=tuple(dict.fromkeys(one for tensors in cases for one in _occurrences(tensors))))
+
+    def fit(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether there is a place for each."""
+        return set(_occurrences(tensors)) <= set(self.places)
+
+    def numbers(self, tensors: Sequence[torch.Tensor]) -> list[int]:
+        """The places of a case's tensors."""
+        return [self.places.index(one) for one in _occurrences(tensors)]
+
+    def place(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """A tensor for each place; without elements where the case has none. Raises ReferenceFailed for a number that it does not have."""
+        return placed(tensors, self.numbers(tensors), [(dtype, (0,) * rank) for (dtype, rank), _ in self.places], "meta")
+
+
+def _occurrences(tensors: Sequence[torch.Tensor]) -> list[Occurrence]:
+    """Each tensor's kind, and how many of that kind come before it."""
+    seen, found = Counter[Kind](), []
+    for one in tensors:
+        kind = (dtype_name(one), one.dim())
+        found.append((kind, seen[kind]))
+        seen[kind] += 1
+    return found
+
+
+def placed(
+    tensors: Sequence[torch.Tensor], numbers: Sequence[int], kinds: Sequence[tuple[str, tuple[int, ...]]], where: str
+) -> list[torch.Tensor]:
+    """The tensors at these numbers, and tensors without elements at the others. kinds: dtype and shape of each number."""
+    at = dict(zip(numbers, tensors, strict=True))
+    if missing := [dtype for number, (dtype, shape) in enumerate(kinds) if number not in at and not shape]:
+        text = f"some cases have more outputs without dimensions, of {missing[0]}, than others; make problems of their own of these"
+        raise references.ReferenceFailed(text)
+    return [
+        at[number] if number in at else torch.empty((0,) * len(shape), dtype=getattr(torch, dtype), device=where)
+        for number, (dtype, shape) in enumerate(kinds)
+    ]
+
+
+def _scratch(
+    run: Callable[[list[torch.Tensor]], Any],
+    inputs: list[torch.Tensor],
+    after: list[torch.Tensor],
+    outputs: list[torch.Tensor],
+    needed: set[Occurrence],
+) -> dict[int, str]:
+    """Which inputs a kernel may write to: those that the reference writes to, and buffers for the output that it leaves alone. What is
+    expected of a kernel comes from private copies, whatever it writes. after: the inputs as the reference left them."""
+
+    def is_same_without(indices: Sequence[int], integer: int) -> bool:
+        """Whether the answer is the same with other values in these inputs."""
+        values = [OTHER_VALUE if one.is_floating_point() else integer for one in inputs]
+        given = [
+            filled(one, value) if index in indices else one.clone() for index, (one, value) in enumerate(zip(inputs, values, strict=True))
+        ]
+        try:
+            found = [laid_out(one) for one in tensors_of(run(given))]
+        except references.ReferenceFailed:  # it does not take other values
+            return False
+        return len(found) == len(outputs) and all(map(same_bytes, found, outputs))
+
+    written = [index for index, (one, before) in enumerate(zip(after, inputs, strict=True)) if not same_bytes(one, before)]
+    scratch = dict.fromkeys(written, BLANK if written and is_same_without(written, OTHER_VALUE) else KEPT)
+    places = _occurrences(inputs)
+    known = {*written, *(index for index, place in enumerate(places) if place in needed)}
+    looks = [index for index, one in enumerate(inputs) if index not in known and _looks_like_buffer(one, outputs)]
+    # An integer that is read may be an index, and the largest, which the generator left there, is none: 0 is.
+    unused = looks if looks and is_same_without(looks, 0) else [index for index in looks if len(looks) > 1 and is_same_without([index], 0)]
+    needed |= {places[index] for index in looks if index not in unused}
+    return {**scratch, **dict.fromkeys(unused, UNUSED)}
+
+
+def _looks_like_buffer(one: torch.Tensor, outputs: Sequence[torch.Tensor]) -> bool:
+    """Whether the generator left it unwritten, or it is a float tensor of an output's shape and dtype."""
+    if one.is_floating_point():
+        return any(one.shape == out.shape and one.dtype == out.dtype for out in outputs) or bool(is_nan(one).all())
+    largest = True if one.dtype == torch.bool else torch.iinfo(one.dtype).max
+    return bool((one == largest).all())
+
+
+def _shapes(tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, ...], ...]:
+    return tuple(one.shape for one in tensors)
+
+
+def _specs(letter: str, tensors: Sequence[torch.Tensor]) -> tuple[wire.TensorSpec, ...]:
+    return tuple(
+        wire.TensorSpec(name=f"{letter}{index}", dtype=dtype_name(one), shape=tuple(f"{letter}{index}_{dim}" for dim in range(one.dim())))
+        for index, one in enumerate(tensors)
+    )
+
+
+def _sizes(letter: str, tensors: Sequence[torch.Tensor]) -> dict[str, int]:
+    return {f"{letter}{index}_{dim}": size for index, one in enumerate(tensors) for dim, size in enumerate(one.shape)}
+
+
+def check_inputs(tensors: Sequence[torch.Tensor], name: str) -> None:
+    """Raise ReferenceFailed if one of them can't be sent."""
+    for index, one in enumerate(tensors):
+        where = f"tensor {index} of {GENERATE} at {name!r}"
+        if dtype_name(one) not in DTYPES or one.layout != torch.strided:
+            raise references.ReferenceFailed(f"{where} is {one.layout} of {one.dtype}, which can't be sent to a kernel")
+        if not 1 <= one.dim() <= RANK_LIMIT:
+            raise references.ReferenceFailed(f"{where} has {one.dim()} dimensions; give it 1 to {RANK_LIMIT}, or make it a plain number")
+        if not in_memory(one).is_contiguous():
+            text = f"has strides {one.stride()}, so there are gaps or overlaps in its memory, which can't be sent: add .contiguous()"
+            raise references.ReferenceFailed(f"{where} {text}")
+
+
+def _check_outputs(tensors: Sequence[torch.Tensor], name: str) -> None:
+    if not tensors:
+        raise references.ReferenceFailed(f"{REFERENCE} at {name!r} returns no tensor; return what is to be compared")
+    for index, one in enumerate(tensors):
+        if dtype_name(one) not in DTYPES or one.dim() > RANK_LIMIT:
+            text = f"is of {one.dtype} with {one.dim()} dimensions; outputs are of {', '.join(sorted(DTYPES))}"
+            raise references.ReferenceFailed(f"tensor {index} of {REFERENCE} at {name!r} {text}, of at most {RANK_LIMIT} dimensions")
+
+
+def marker(index: int, where: str) -> torch.Tensor:
+    """Tells cases apart whose data has the same shapes: by its own."""
+    return torch.zeros(index + 1, dtype=torch.uint8, device=where)
+
+
+def moved(one: torch.Tensor, where: str) -> torch.Tensor:
+    """A plain contiguous tensor on the device, of the same bytes in the same order."""
+    return laid_out(one.detach().to(where))
+
+
+def inverse(dimensions: list[int] | None) -> list[int] | None:
+    """What undoes a permutation."""
+    return None if dimensions is None else [dimensions.index(dim) for dim in range(len(dimensions))]
+
+
+def laid_out(one: torch.Tensor) -> torch.Tensor:
+    """A contiguous tensor of the same bytes in the same order; what has gaps or overlaps is copied without."""
+    return in_memory(one.detach()).contiguous()

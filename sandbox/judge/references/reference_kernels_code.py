@@ -15,7 +15,7 @@ import numpy
 import torch
 
 from sandbox.judge import references
-from sandbox.judge.references import nests, seeds, sources
+from sandbox.judge.references import nests, sources
 from sandbox.launch import objects
 from sandbox.protocol import pytree, wire
 
@@ -43,7 +43,7 @@ class Code:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         texts = {name.removesuffix(".py"): text for name, text in json.loads(spec.reference).items()}
         modules = sources.Modules(texts, f"{NAME}_{spec.digest[:12]}", where)
-        with sources.contained("reference.py", where), seeds.seeded(spec.digest, where):
+        with sources.contained("reference.py", where), sources.seeded(spec.digest, where):
             module = modules.load("reference")
         for name in (GENERATE, REFERENCE, CHECK):
             if not callable(getattr(module, name, None)):
@@ -69,7 +69,7 @@ class Code:
         parameters = inspect.signature(self.generate).parameters.values()
         seeded = any(one.name == SEED or one.kind is one.VAR_KEYWORD for one in parameters)
         own = {SEED: int(key[:8], 16) >> 1} if seeded else {}  # 31 bits, which every generator takes
-        with sources.contained(GENERATE, self.where), seeds.seeded(key, self.where), warnings.catch_warnings():
+        with sources.contained(GENERATE, self.where), sources.seeded(key, self.where), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.use_deterministic_algorithms(fill, warn_only=True)
             torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
@@ -78,7 +78,7 @@ class Code:
     def run(self, data: Any, key: str, name: str) -> Any:
         """What the reference returns for data."""
         try:
-            with sources.contained(f"{REFERENCE} at {name!r}", self.where), seeds.seeded(key, self.where):
+            with sources.contained(f"{REFERENCE} at {name!r}", self.where), sources.seeded(key, self.where):
                 return self.reference(data)
         except references.ReferenceFailed as failure:
             if self.where != "cpu" or not any(word in f"{failure} {failure.__cause__}" for word in NOT_EMULATED):
@@ -124,7 +124,7 @@ class Code:
     def _accepts(self, make: Both, inputs: list[torch.Tensor], outputs: list[torch.Tensor], certain: bool = False) -> bool:
         copies = [one.clone() for one in (*inputs, *outputs)]
         try:
-            with sources.contained(CHECK, self.where), seeds.seeded(CHECK, self.where):
+            with sources.contained(CHECK, self.where), sources.seeded(CHECK, self.where):
                 message = self.check(*make(copies))
         except references.ReferenceFailed:
             if certain:

@@ -1,13 +1,16 @@
 """Executes a problem's files as modules of their own, which can import each other and which nobody else can.
 
-Trusted code, but written for another harness: it says "cuda" where it means the device, and it expects to be alone in its process.
+Trusted code, but written for another harness: it says "cuda" where it means the device, and it expects to be alone in its process. Its
+random numbers are the same from the same key, and as hard to guess as the key.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
+import hashlib
 import linecache
+import random
 import re
 import resource
 import sys
@@ -17,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy
 import torch
 
 from sandbox.judge import references
@@ -26,6 +30,7 @@ _CUDA = re.compile(r"cuda(:\d+)?")
 _NOTHING_TO_DO = {"torch.cuda.synchronize", "torch.cuda.empty_cache", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all"}
 SCALED_MM = "__scaled_mm__"  # what stands for torch's function on the emulated device
 _SPARE_BYTES = 1 << 30  # of addresses: stacks of threads and the like, which are not touched
+_MT_BEGIN, _MT_WORDS = 3, 624  # where the Mersenne twister's words lie in the state of torch's CPU generator, in units of 8 bytes
 
 
 class Modules:
@@ -168,3 +173,28 @@ def _bounded_memory(where: str) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@contextmanager
+def seeded(key: str, where: str = "cpu") -> Iterator[None]:
+    """Seed torch's generators, Python's and numpy's from a key; they are as they were when the context is left.
+
+    where: the device whose generator is seeded next to the CPU's. A seed would leave 32 bits of the key to torch's CPU generator, which
+    can be searched; so its whole state is made from the key.
+    """
+    python, legacy = random.getstate(), numpy.random.get_state()
+    devices = [torch.device(where).index or 0] if where.startswith("cuda") else []
+    digest = hashlib.sha256(key.encode()).digest()
+    words = numpy.random.Generator(numpy.random.Philox(int.from_bytes(digest, "little"))).integers(0, 2**32, _MT_WORDS, dtype=numpy.int64)
+    with torch.random.fork_rng(devices=devices):
+        try:
+            torch.manual_seed(int.from_bytes(digest[:8], "little"))
+            state = torch.get_rng_state()
+            state.view(torch.int64)[_MT_BEGIN : _MT_BEGIN + _MT_WORDS] = torch.from_numpy(words)
+            torch.set_rng_state(state)
+            random.seed(digest)
+            numpy.random.seed(list(words[:8]))
+            yield
+        finally:
+            random.setstate(python)
+            numpy.random.set_state(legacy)

@@ -18,16 +18,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from sandbox.judge.references import ReferenceFailed
-from sandbox.judge.run.runner_link import RunnerLink, Silence
-from sandbox.judge.run.trial import Run, RunOptions, WorkloadContext, run
+from sandbox.judge.runner_link import RunnerLink, Silence
 from sandbox.judge.timing.box_load import BoxLoad
-from sandbox.judge.timing.heartbeat import Heartbeat
-from sandbox.judge.timing.speedup import steady
-from sandbox.judge.timing.stopping import LOOKS, Look, LookAllowance, end_of
+from sandbox.judge.timing.stopping import LOOKS, Look, LookAllowance, end_of, steady
+from sandbox.judge.trial import Run, RunOptions, WorkloadContext, run
 from sandbox.judge.verify import judge_run
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Operation, Status
 
+SIGN_S = 20.0
 SUBJECT, EAGER = "subject", "eager"
 VARIANTS = {EAGER: 0, "compile": 1, "max-autotune": 2}  # what the trusted runner can run, by the gate's number
 NULL = {False: "null", True: "null with copy"}
@@ -51,8 +50,20 @@ BASELINE_S = 60.0  # trusted, so not held to the problem's trial_s; beyond this 
 NOTHING_SEEN = Look(quiet_count=0, widths=())
 COMPILE_S = 380.0  # max-autotune tries many kernels; the judge has to say something before it is taken for dead
 PASSED = wire.TrialOutcome.PASSED
-
 Arm = Callable[[], Run]
+
+
+class Heartbeat:
+    """Says once more what is being done where nothing was said for SIGN_S; made when something was."""
+
+    def __init__(self, stage: wire.Stage, workload_id: str | None = None) -> None:
+        self._fact, self._said = wire.Progress(stage=stage, workload_id=workload_id), time.monotonic()
+
+    def emit_if_due(self) -> Iterator[wire.Progress]:
+        """Emit it, if it is time."""
+        if time.monotonic() - self._said >= SIGN_S:
+            self._said = time.monotonic()
+            yield self._fact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,24 +1,36 @@
-"""What the judge's clock says of a kernel (DESIGN section 4): certified time and bound, speedup with an interval, the claim next to them.
+"""The measurement of a workload: certified time and bound, speedup with an interval, the claim and the time of a batch next to them.
 
-How it is taken is in `interleaved.py`; why it is taken so, in docs/decisions/0008 and 0014.
+How times are taken is in `interleaved.py`; why they are taken so, in docs/decisions/0008 and 0014. In a batch every launch has inputs and a
+place of its own and is verified. Launches may overlap, so it is throughput: shown for short kernels, never scored (timing.md 3.2).
 """
 
 from __future__ import annotations
 
+import json
+import os
 import statistics
 import time
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
-from sandbox.judge.run.runner_link import RunnerLink
-from sandbox.judge.run.trial import RunOptions, WorkloadContext, run, scalars_are_late
-from sandbox.judge.timing.batch import Batch, time_batches
-from sandbox.judge.timing.heartbeat import Heartbeat
-from sandbox.judge.timing.interleaved import BASELINE_S, NULL, PASSED, SUBJECT, VARIANTS, Times, TimingSetup, null_runs, take_turns
-from sandbox.judge.timing.noise import NoiseKind
+from sandbox.judge.runner_link import RunnerLink
+from sandbox.judge.timing.interleaved import (
+    BASELINE_S,
+    NULL,
+    PASSED,
+    SUBJECT,
+    VARIANTS,
+    WARM_COUNT,
+    Heartbeat,
+    Times,
+    TimingSetup,
+    null_runs,
+    take_turns,
+)
 from sandbox.judge.timing.overhead import Net, least_by_own_nulls, subtract_overhead
-from sandbox.judge.timing.record import record
-from sandbox.judge.timing.stopping import Look
+from sandbox.judge.timing.stopping import Look, NoiseKind
+from sandbox.judge.trial import BATCH_LIMIT, RunOptions, WorkloadContext, placement_bytes, run, run_batch, scalars_are_late
 from sandbox.judge.verify import judge_run
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, Operation
@@ -35,6 +47,13 @@ ADDED_LIMIT, ADDED_S = 16, 3.0
 HOST_SLACK_NS = 5_000_000
 # A judge that waits for longer is taken for dead, and the submission could have it so (grader/dispatch/judge_process.py).
 BENCH_LIMIT_S, BENCH_LIMIT_TRIALS = 90.0, 3
+VARIABLE = "GRADER_CLOCK_RECORD"  # a directory; nothing is written where it is not set
+BATCH_BYTES = 2 << 30  # what an arena is made larger for
+BELOW_NS = 500_000
+BATCH_NS = 2_000_000
+BATCH_COUNT = 6
+BATCHES_S = 20.0  # beyond this one is enough: where a reference takes a second, comparing takes minutes
+FLOOR = 4
 
 
 def measure(parties: TimingSetup, bench: WorkloadContext, own: WorkloadContext, physical_floor_ns: int | None) -> Iterator[wire.Fact]:
@@ -203,3 +222,74 @@ def _reported(
     if isinstance(reply, Answer) and reply.samples_ns and all(reply.samples_ns):
         return wire.Samples(durations_ns=reply.samples_ns)
     return None
+
+
+def record(
+    parties: TimingSetup, bench: WorkloadContext, times: Times, claim: wire.Samples | None, reported: Mapping[str, wire.Samples | None]
+) -> None:
+    """Write what was taken, in nanoseconds and before anything is subtracted, and the medians of what everybody's do_bench said."""
+    place = os.environ.get(VARIABLE)
+    if not place:
+        return
+    data = {
+        "problem": bench.problem.problem_id,
+        "workload": bench.workload.workload_id,
+        "copies": parties.copies,
+        "launch_ns": parties.launch_ns,
+        "alone": {**asdict(parties.alone), "null_ns": {str(copies): taken for copies, taken in parties.alone.null_ns.items()}},
+        "turns": times.taken_ns,
+        "planned": times.planned,
+        "end": times.end,
+        "reported": {name: statistics.median(one.durations_ns) for name, one in {SUBJECT: claim, **reported}.items() if one is not None},
+    }
+    path = Path(place) / f"{os.getpid()}-{time.time_ns()}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(data), "utf-8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Times per launch, and how many launches a batch had."""
+
+    times: wire.Samples
+    size: int
+
+
+def batch_size(estimate_ns: int, bench: WorkloadContext, arena_bytes: int) -> int:
+    """As many as make a batch long next to the clock's noise, and fit; 0 where one launch is long enough, or few fit."""
+    if estimate_ns >= BELOW_NS:
+        return 0
+    size = min(BATCH_LIMIT, arena_bytes // placement_bytes(bench.problem, bench.workload), BATCH_NS // max(estimate_ns, 1))
+    return size if size >= FLOOR else 0
+
+
+def time_batches(
+    subject: RunnerLink,
+    trusted: RunnerLink,
+    bench: WorkloadContext,
+    own: WorkloadContext,
+    estimate_ns: int,
+    signs: Heartbeat,
+    *,
+    copies: bool,
+) -> Generator[wire.Progress, None, Batch | wire.Trial | None]:
+    """Time some batches, less what publishing and reading that many takes; a trial where a launch failed; None where none is needed."""
+    size = batch_size(estimate_ns, bench, min(subject.arena.size_bytes, trusted.arena.size_bytes))
+    if not size:
+        return None
+    nulls, taken, begun = [], [], time.monotonic()
+    nothing = RunOptions(operation=Operation.NULL, limit_s=60.0, copy_out=copies, count=size, warm_count=WARM_COUNT, inspect=False)
+    for index in range(BATCH_COUNT + 1):
+        if index > 1 and time.monotonic() - begun > BATCHES_S:
+            break
+        empty = run_batch(trusted, own, nothing)
+        nulls.append(empty[0].duration_ns)
+        done = run_batch(subject, bench, RunOptions(count=size, warm_count=WARM_COUNT))
+        for one in done:
+            trial = judge_run(one, bench, wire.TrialPhase.CERTIFY, 0)
+            yield from signs.emit_if_due()
+            if trial.outcome is not wire.TrialOutcome.PASSED:
+                return trial
+        taken.append(done[0].duration_ns)
+    null_ns = statistics.median(nulls[1:])
+    return Batch(times=wire.Samples(durations_ns=tuple(round((one - null_ns) / size) for one in taken[1:])), size=size)

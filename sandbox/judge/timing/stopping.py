@@ -1,6 +1,7 @@
-"""When a measurement has turns enough, and what looking at it early costs its interval (docs/decisions/0057).  Pure.
+"""The statistics of turns: the speedup and its interval, unrest that null runs show, and the turn after which a measurement ends.  Pure.
 
-The rule reads widths only, never who wins, at a few numbers of turns that are fixed before the first one.
+The rule for the end reads widths only, never who wins, at a few numbers of turns that are fixed before the first one; looking early costs
+the interval (docs/decisions/0057).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
+from sandbox.protocol import wire
 from sandbox.protocol.wire import MeasurementEnd
 
 LOOKS = (12, 18, 28, 40, 60)  # turns taken
@@ -22,6 +24,9 @@ MISS_SHARE = 0.025  # on each side
 DEPENDENCE_LIMIT, INFLATION_LIMIT = 0.6, 3.0
 ROUNDING = 1 + 1e-9
 _NORMAL = statistics.NormalDist()
+NULL_SLACK_NS = 5_000
+OWN_SLACK_NS = 2_000  # what the subject's process may cost more than the trusted one by its own word: less than a lie is worth
+SCATTER_NS = 15_000  # on a quiet device the middle half of the null runs lies within 3 to 6 us
 
 
 class LookAllowance(Enum):
@@ -128,3 +133,87 @@ def _within(angle: float, freedom: int) -> float:
     if freedom % 2 == 0:
         return math.sin(angle) * total
     return 2 / math.pi * (angle + (math.sin(angle) * total if freedom > 1 else 0.0))
+
+
+def steady(values: Sequence[float]) -> float:
+    """The mean of the lower half but its lowest tenth: what a host puts on top of a time it only ever adds, and now and then takes away
+    from the protocol."""
+    ordered = sorted(values)
+    return statistics.fmean(ordered[len(ordered) // 10 : (len(ordered) + 1) // 2])
+
+
+def interval_width(
+    subject_ns: Sequence[float],
+    baseline_ns: Sequence[float],
+    *,
+    bias_ns: float = 0.0,
+    bias_share: float = 0.0,
+    allowance: LookAllowance = LookAllowance.NONE,
+) -> Width | None:
+    """Half of the 95 % interval of the logarithm of the turns' mean ratio.
+
+    bias_ns, bias_share: how far two processes that do the same differ however long one measures. None where a turn of either is at or below
+    the protocol's floor: a time that small is no time, and fails closed.
+    """
+    if len(subject_ns) < 2 or min(*subject_ns, *baseline_ns) <= 0:
+        return None
+    shorter_ns = min(statistics.fmean(subject_ns), statistics.fmean(baseline_ns))
+    return Width(
+        sampled=sampled_half_width(log_ratios(subject_ns, baseline_ns), allowance), bias=math.hypot(bias_ns / shorter_ns, bias_share)
+    )
+
+
+def log_ratios(subject_ns: Sequence[float], baseline_ns: Sequence[float]) -> list[float]:
+    """By how much the baseline takes longer, turn by turn."""
+    return [math.log(theirs / ours) for ours, theirs in zip(subject_ns, baseline_ns, strict=True)]
+
+
+def speedup(
+    baseline: str,
+    subject_ns: Sequence[float],
+    baseline_ns: Sequence[float],
+    *,
+    bias_ns: float = 0.0,
+    bias_share: float = 0.0,
+    allowance: LookAllowance = LookAllowance.NONE,
+    selection: float = 0.0,
+) -> tuple[wire.Speedup, ...]:
+    """The geometric mean of the turns' ratios with a 95 % interval of their logarithms (Student's t), as wide as `interval_width` says.
+
+    selection: what the choice of the turns may have added to the mean of the logarithms; it lowers the lower bound only, as leaving turns
+    out helps the subject only. None where there is no width, or where the interval spans more than RESOLVED_FACTOR.
+    """
+    width = interval_width(subject_ns, baseline_ns, bias_ns=bias_ns, bias_share=bias_share, allowance=allowance)
+    if width is None or 2 * width.total + selection > math.log(wire.RESOLVED_FACTOR):
+        return ()
+    mean = statistics.fmean(log_ratios(subject_ns, baseline_ns))
+    low, high = math.exp(mean - width.total - selection), math.exp(mean + width.total)
+    return (wire.Speedup(baseline=baseline, ratio=math.exp(mean), ratio_low=low, ratio_high=high),)
+
+
+class NoiseKind(Enum):
+    """How null runs show that somebody kept device or host busy: they scatter, or are slower in most turns than they were alone; or the
+    subject's own are slower in most turns than is believed."""
+
+    NONE = "none"
+    SLOWER = "slower"
+    SCATTER = "scatter"
+    OWN = "own"
+
+
+def undisturbed_rounds(own: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]], alone_ns: float) -> list[int]:
+    """The turns in which the subject's null runs took no longer than it is believed: in the others something slowed its process, or it
+    lies, and what is subtracted there is too little."""
+    return [
+        number
+        for number, (ours, other) in enumerate(zip(own, theirs, strict=True))
+        if steady(ours) <= min(steady(other), alone_ns + NULL_SLACK_NS) + OWN_SLACK_NS
+    ]
+
+
+def classify_noise(turns: Sequence[Sequence[int]], alone_ns: float) -> NoiseKind:
+    """What the trusted runner's null runs say of the device while there is a subject; one of them that took long says nothing."""
+    ordered = sorted(one for turn in turns for one in turn)
+    if ordered[3 * len(ordered) // 4] - ordered[len(ordered) // 4] > SCATTER_NS:
+        return NoiseKind.SCATTER
+    return NoiseKind.SLOWER if statistics.median(steady(turn) for turn in turns) > alone_ns + NULL_SLACK_NS else NoiseKind.NONE

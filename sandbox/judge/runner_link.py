@@ -1,4 +1,9 @@
-"""The judge's hold on one runner: its link, gate and arena.  Used for the subject and, unchanged, for the trusted baseline."""
+"""The judge's hold on one runner: its link, gate and arena.  Used for the subject and, unchanged, for the trusted baseline.
+
+A limit does not count the time in which the runner waited for a core of a busy machine. The kernel accounts how long each thread has been
+ready to run without running (proc(5), /proc/PID/schedstat). The thread of the runner that waited most decides. A runner that starts many
+threads makes them wait for each other, so all of it is at most WAIT_FACTOR times the limit.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -15,7 +20,6 @@ from pathlib import Path
 
 from sandbox.devices import Arena, Device, DeviceFault
 from sandbox.devices.clock import NativeClock, Pairs, Signals, TurnTime, WaitEnd
-from sandbox.judge.run.patience import run_queue_waits_of, wait_patiently
 from sandbox.protocol import wire
 from sandbox.protocol.gate import (
     GATE_BYTES,
@@ -32,10 +36,16 @@ from sandbox.protocol.gate import (
     socket_address,
 )
 from sandbox.protocol.version import VERSION
+from sandbox.protocol.wire import WAIT_FACTOR
 
 ACCEPT_POLL_S = 0.05
 REBUILD = "see the box's log; if boxes are made from an image, build it from this version of the grader"
 CLOSED_SUFFIX = ".closed"  # the server makes this file next to the link when no runner will come any more
+UNWATCHED_SHARE = 0.25  # of the limit: nearly every call has ended by then, and its threads need not be looked at
+LEAST_SHARE = 0.05  # of the time since the last look: what waited for less was not held up
+PROCESS_LIMIT = 1024  # a box has no more
+WAITED = 1  # the field of /proc/PID/task/TID/schedstat
+Waits = Mapping[int, int]  # nanoseconds in the run queue, by thread
 
 
 class Silence(Enum):
@@ -236,3 +246,45 @@ def _await(gate: Gate, link: socket.socket, number: int, previous: int, limit_s:
 def _alive(link: socket.socket) -> bool:
     """A runner never writes to the link, so anything readable is its end, or a lie that ends it."""
     return not select.select([link], [], [], 0)[0]
+
+
+def wait_patiently(limit_s: float, wait: Callable[[float], bool], run_queue_waits: Callable[[], Waits]) -> bool:
+    """Whether wait(seconds) came to its end within limit_s, and as much longer as a thread waited for a core.
+
+    wait returns whether what is waited for has happened, or can't happen any more; it is called again where it has not.
+    """
+    if wait(limit_s * UNWATCHED_SHARE):
+        return True
+    left_s, most_s = limit_s * (1 - UNWATCHED_SHARE), limit_s * (WAIT_FACTOR - UNWATCHED_SHARE)
+    before, stands_for = run_queue_waits(), 1 / (1 - UNWATCHED_SHARE)  # the first look counts for the time before it, too
+    while left_s > 0:
+        if wait(left_s):
+            return True
+        most_s -= left_s
+        now = run_queue_waits()
+        waited_s = min(max((now[thread] - before.get(thread, 0) for thread in now), default=0) / 1e9, left_s)
+        left_s = min(waited_s * stands_for, most_s) if waited_s > LEAST_SHARE * left_s else 0.0
+        before, stands_for = now, 1.0
+    return False
+
+
+def run_queue_waits_of(link: socket.socket, root: Path = Path("/proc")) -> Waits:
+    """How long the threads of the process at the other end, and of its children, have waited for a core; empty where that is not known."""
+    pid, _, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    found: dict[int, int] = {}
+    waiting, seen = [pid] if pid > 0 else [], 0  # 0: of a PID namespace that this process does not see
+    while waiting and seen < PROCESS_LIMIT:
+        process, seen = waiting.pop(), seen + 1
+        for task in (root / str(process) / "task").glob("*"):
+            fields = _words(task / "schedstat")
+            if len(fields) > WAITED and task.name.isdecimal():
+                found[int(task.name)] = int(fields[WAITED])
+            waiting += [int(child) for child in _words(task / "children")]
+    return found
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except OSError:  # it has ended
+        return []

@@ -1,4 +1,4 @@
-"""An element-wise rule with an absolute tolerance, and what to do where a whole output is faint next to that.
+"""The element-wise rule with an absolute tolerance, and the further rule for a whole output that is faint next to that tolerance.
 
 There zeros keep the rule: softmax of wide rows has values below 1e-4 only. So the error against double precision has to keep the
 tolerance's budget too, which is wide: it rejects no right kernel, and nothing where the rule alone says as much. Outputs are compared in
@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from sandbox.judge.compare import rounding_noise, tolerance
-from sandbox.judge.compare.tolerance import Comparison
-from sandbox.judge.reference_errors import ReferenceFailed
+from sandbox.judge import ReferenceFailed, tolerance
+from sandbox.judge.tolerance import Comparison
 from sandbox.protocol import wire
 
 PIECE = 1 << 24  # elements
@@ -56,7 +55,7 @@ class ElementwiseComparer:
         def again(index: int, perturbed: Sequence[torch.Tensor]) -> Comparison:
             return replace(found[index], budget_ratio=self._budget_ratio(*triples[index], wide[index], allowed, perturbed))
 
-        return rounding_noise.forgive_rounding_noise(found, inputs, expected, lambda given: self._in_double(given, expected), again)
+        return tolerance.forgive_rounding_noise(found, inputs, expected, lambda given: self._in_double(given, expected), again)
 
     def _by_rule(
         self, output: torch.Tensor, reference: torch.Tensor, wide: torch.Tensor | None, mask: torch.Tensor, allowed: wire.Tolerance
