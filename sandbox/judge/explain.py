@@ -18,10 +18,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sandbox.judge import poison
 from sandbox.judge.references import ReferenceFailed
 from sandbox.judge.tensors import same_bytes
-from sandbox.judge.trial import Run, WorkloadContext
+from sandbox.judge.trial import Run, WorkloadContext, except_right_nan
 from sandbox.judge.verify import expected
 from sandbox.judge.wrong_elements import MOST, WrongCounts, comparable, find_pattern, first_wrong
 from sandbox.protocol import wire
@@ -74,7 +73,7 @@ def _outputs(done: Run, right: Tensors, bench: WorkloadContext) -> Iterator[tupl
     """Name, and output, reference and what was not written, of each output that can be compared."""
     for tensor, out, ref, mask in zip(bench.problem.outputs, done.outputs, right, done.unwritten, strict=True):
         if (out.shape, out.device) == (ref.shape, ref.device):
-            yield tensor.name, comparable(out, ref, poison.but_right_nan(mask, out, ref))
+            yield tensor.name, comparable(out, ref, except_right_nan(mask, out, ref))
 
 
 def _symptom(trial: wire.Trial, done: Run, right: Tensors, bench: WorkloadContext, earlier: Tensors | None) -> Symptom | None:

@@ -21,14 +21,13 @@ import torch
 
 from sandbox.devices import Device
 from sandbox.devices.ceilings import LAUNCH, physical_floor_ns
-from sandbox.judge.baseline import Baseline, runner_job, unsubmitted
+from sandbox.judge.baseline import Baseline, HostActivity, KeptTimings, runner_job, unsubmitted
 from sandbox.judge.explain import explain
 from sandbox.judge.library_use import LibraryUse
 from sandbox.judge.references import ReferenceFailed, Task, load_task
 from sandbox.judge.runner_link import NoRunner, RunnerLink, Silence, accept, connect
 from sandbox.judge.timing.box_load import box_load
 from sandbox.judge.timing.interleaved import EAGER, VARIANTS, SoloTimings, TimingSetup, time_alone, with_new_nulls
-from sandbox.judge.timing.kept_timings import HostActivity, KeptTimings
 from sandbox.judge.timing.measure import measure
 from sandbox.judge.timing.overhead import outdated
 from sandbox.judge.timing.stopping import LookAllowance

@@ -7,11 +7,10 @@ from functools import partial
 
 import torch
 
-from sandbox.judge import poison
 from sandbox.judge.references import Reference, ReferenceFailed
 from sandbox.judge.runner_link import Silence
 from sandbox.judge.tolerance import Comparison, compare, forgive_rounding_noise
-from sandbox.judge.trial import Run, WorkloadContext
+from sandbox.judge.trial import Run, WorkloadContext, except_right_nan
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Status
 
@@ -93,7 +92,7 @@ def _compare_all(done: Run, bench: WorkloadContext) -> list[Comparison]:
     problem = bench.problem
     references = expected(bench.reference, done.inputs, problem)
     triples = zip(done.unwritten, done.outputs, references, strict=True)
-    unwritten = [poison.but_right_nan(mask, output, reference) for mask, output, reference in triples]
+    unwritten = [except_right_nan(mask, output, reference) for mask, output, reference in triples]
     if bench.compare is not None:
         return bench.compare(bench.workload, done.inputs, done.outputs, references, unwritten)
     wide = _expected64(done, bench, references)

@@ -14,7 +14,7 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge import low_magnitude, tolerance, verify
+    from sandbox.judge import tolerance, verify
     from sandbox.judge.admission.case import AdmissionCase
     from sandbox.judge.references import Task
     from sandbox.judge.tolerance import FEW, Comparison, compare, fails_budget_only, perturb_inputs_one_ulp, spread
@@ -169,9 +169,7 @@ def test_floats_are_shaken_by_one_unit_and_the_rest_is_left() -> None:
 def test_a_loss_of_kernelbench_is_not_unlucky_either() -> None:
     """Its rule has the budget where an output is faint."""
     random = torch.Generator().manual_seed(8)
-    comparer = low_magnitude.ElementwiseComparer(
-        allowed=wire.Tolerance(atol=1e-4, rtol=1e-4), wide=lambda inputs: [mean(inputs[0].double())]
-    )
+    comparer = tolerance.ElementwiseComparer(allowed=wire.Tolerance(atol=1e-4, rtol=1e-4), wide=lambda inputs: [mean(inputs[0].double())])
 
     def share(kernel: Kernel) -> float:
         bad = 0

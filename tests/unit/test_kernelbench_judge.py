@@ -35,7 +35,7 @@ if AFTER_COLLECTION:
     from torch import nn
     from torch._subclasses.fake_tensor import FakeTensor
 
-    from sandbox.judge import low_magnitude, tolerance
+    from sandbox.judge import tolerance
     from sandbox.judge.lane import judge
     from sandbox.judge.references import ReferenceFailed, Task, load_task, sources, trace
     from sandbox.judge.references.kernelbench import _ModelSource
@@ -523,7 +523,7 @@ def test_zeros_fail_where_the_output_is_faint_and_noise_does_not() -> None:
 def test_pieces_say_what_the_whole_says(changed: int | None) -> None:
     """Counts, largest errors and the budget, wherever the wrong element is; the control is one piece."""
     task = task_of(SOFTMAX)
-    assert isinstance(task.compare, low_magnitude.ElementwiseComparer)
+    assert isinstance(task.compare, tolerance.ElementwiseComparer)
     inputs = drawn(task)
     right = task.reference(inputs)[0]
     output, mask = right.clone(), torch.zeros_like(right, dtype=torch.bool)

@@ -37,11 +37,10 @@ if AFTER_COLLECTION:
     import torch
 
     from sandbox.judge import lane
-    from sandbox.judge.baseline import Baseline
+    from sandbox.judge.baseline import Baseline, HostActivity
     from sandbox.judge.lane import judge, plan_trials
     from sandbox.judge.timing import measure as measuring
     from sandbox.judge.timing.interleaved import OWN_NULL, SUBJECT, SoloTimings, TimingSetup
-    from sandbox.judge.timing.kept_timings import HostActivity
     from sandbox.judge.timing.measure import BENCH_NS, VARIABLE, measure
     from sandbox.judge.trial import RunOptions, WorkloadContext, run, run_batch
     from sandbox.judge.verify import judge_run

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from sandbox.judge import ReferenceFailed, low_magnitude, references
+from sandbox.judge import ReferenceFailed, references, tolerance
 from sandbox.judge.references import sources, trace
 from sandbox.judge.references.nests import moved, permutations_of, strides_of, with_strides
 from sandbox.judge.references.trace import Making, TracedCall
@@ -66,7 +66,7 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
         reference=reference,
         reference64=wide.outputs,
         draw=lambda _, key: [*_drawn(source.inputs(key, where), found, constants), *weights],
-        compare=low_magnitude.ElementwiseComparer(allowed=spec.tolerance, wide=wide.outputs),
+        compare=tolerance.ElementwiseComparer(allowed=spec.tolerance, wide=wide.outputs),
         state=_state(source, model, drawn) if spec.convention is wire.Convention.MODEL else b"",
         described=found,
         weights=_weight_checks(source, model, drawn, reference),

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from sandbox.judge import low_magnitude, references
+from sandbox.judge import references, tolerance
 from sandbox.judge.references import nests, sources
 from sandbox.judge.references.nests import permutations_of, strides_of, with_strides
 from sandbox.judge.tensors import dtype_name, same_bytes
@@ -64,7 +64,7 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
         reference=reference,
         reference64=wide,
         draw=lambda workload, key: settings[workload.workload_id].draw(key),
-        compare=low_magnitude.ElementwiseComparer(allowed=spec.tolerance, wide=wide),
+        compare=tolerance.ElementwiseComparer(allowed=spec.tolerance, wide=wide),
         templates=tuple(one.template for one in settings.values()),
         scratch=tuple(sorted({index for one in settings.values() for index in one.scratch})),
     )
