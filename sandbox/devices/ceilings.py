@@ -43,7 +43,7 @@ def physical_floor_ns(
         times_s.append(max(0, through_memory) / ceilings[BYTES])
     # Not by float8: next to float4, whose rate is not measured, it would make a floor that a good kernel falls under.
     named = [one for dtype in dtypes for one in (dtype, *NARROWER.get(dtype, ())) if one != FLOAT8]
-    rate = max((ceilings.get(FLOPS + one, 0.0) for one in named), default=0.0)
+    rate = max((ceilings.get(FLOPS + entry, 0.0) for entry in named), default=0.0)
     if flops is not None and rate:
         times_s.append(flops / rate)
     return round(SAFETY * max(times_s) * 1e9) if times_s else None
@@ -72,13 +72,7 @@ def measure(device: str) -> dict[str, float]:
         found[FLOPS + FLOAT8] = rate
     if FLOPS + "float16" in found:
         found[FLOPS + "int8"] = 2 * found[FLOPS + "float16"]
-    found[LAUNCH] = _launch_ns(device)
-    torch.cuda.empty_cache()
-    return found
-
-
-def _launch_ns(device: str) -> float:
-    """What `do_bench` says of the smallest kernel: a cold cache, all launches queued, the median."""
+    # What `do_bench` says of the smallest kernel: a cold cache, all launches queued, the median.
     import torch
 
     cache = torch.empty(EVICT_BYTES // 4, dtype=torch.int32, device=device)
@@ -90,7 +84,9 @@ def _launch_ns(device: str) -> float:
         one.fill_(1.0)
         ended.record()
     torch.cuda.synchronize()
-    return float(1e6 * statistics.median(begun.elapsed_time(ended) for begun, ended in pairs))
+    found[LAUNCH] = float(1e6 * statistics.median(begun.elapsed_time(ended) for begun, ended in pairs))
+    torch.cuda.empty_cache()
+    return found
 
 
 def _bandwidth(device: str) -> float | None:

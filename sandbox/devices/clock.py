@@ -133,7 +133,7 @@ class _ClockStage:
         memory = self._of(size_bytes)
         if memory is None:
             return list(tensors)
-        return [memory[begins[_key(one)] :][: one.nbytes].view(one.dtype).view(one.shape) for one in tensors]
+        return [memory[begins[_key(tensor)] :][: tensor.nbytes].view(tensor.dtype).view(tensor.shape) for tensor in tensors]
 
     def forget(self) -> None:
         """Leave the memory to torch's allocator."""

@@ -106,7 +106,10 @@ class CudaDevice:
     def __init__(self) -> None:
         torch.cuda.init()  # type: ignore[no-untyped-call]
         self._one = torch.zeros(1, device="cuda")  # makes the primary context, and current
-        self._small = _small_operations()
+        # A copy within the device, a fill, a copy from the host, and an event.
+        word, two, event = torch.zeros(1), torch.zeros(2, device="cuda"), torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        first, second = two[:1], two[1:]
+        self._small = partial(second.copy_, first), two.zero_, partial(first.copy_, word), event.record
         self.wait: Callable[[], int] = ctypes.CDLL("libcuda.so.1").cuCtxSynchronize  # the bindings take microseconds after it
         self._released = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self.clock: NativeClock | None = None
@@ -313,13 +316,6 @@ class CudaDevice:
         if self._watch is None:
             self._watch = GpuWatch(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
         return self._watch
-
-
-def _small_operations() -> tuple[Callable[[], object], ...]:
-    """A copy within the device, a fill, a copy from the host, and an event."""
-    word, two, event = torch.zeros(1), torch.zeros(2, device="cuda"), torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-    first, second = two[:1], two[1:]
-    return partial(second.copy_, first), two.zero_, partial(first.copy_, word), event.record
 
 
 class _CudaPhilox:

@@ -72,12 +72,12 @@ class GpuWatch:
 
     def compute_pids(self) -> tuple[int, ...]:
         """Whose contexts are on it; of the pid namespace that the driver sees."""
-        return tuple(sorted(int(one.pid) for one in self._processes()))
+        return tuple(sorted(int(process.pid) for process in self._processes()))
 
     def untold_bytes(self) -> int:
         """What is used and belongs to no process; 0 where NVML does not say what each process has."""
-        owned = [one.usedGpuMemory for one in self._processes()]
-        return 0 if not owned or any(one is None for one in owned) else max(0, self.used_bytes() - sum(map(int, owned)))
+        owned = [process.usedGpuMemory for process in self._processes()]
+        return 0 if not owned or any(path is None for path in owned) else max(0, self.used_bytes() - sum(map(int, owned)))
 
     def _processes(self) -> list[Any]:
         return _answer_or_none(lambda: list(pynvml.nvmlDeviceGetComputeRunningProcesses(self._gpu))) or []

@@ -144,7 +144,9 @@ def host_versions(kind: DeviceKind, environ: Mapping[str, str] = os.environ) -> 
         **{name: _package_version(name) for name in PACKAGES},
     }
     if device_info(kind).toolkit_program:
-        found["nvcc"] = nvcc_version(_answer([_nvcc(environ), "--version"]))
+        homes = (environ.get("CUDA_HOME"), CUDA_HOME)
+        nvcc = next((f"{home}/bin/nvcc" for home in homes if home and Path(home, "bin", "nvcc").exists()), "nvcc")
+        found["nvcc"] = nvcc_version(_answer([nvcc, "--version"]))
     return {name: version for name, version in found.items() if version}
 
 
@@ -160,11 +162,6 @@ def nvcc_version(answer: str) -> str:
     """The full version that `nvcc --version` says; "" where it says none."""
     found = _RELEASE.search(answer)
     return found[1] if found else ""
-
-
-def _nvcc(environ: Mapping[str, str]) -> str:
-    homes = (environ.get("CUDA_HOME"), CUDA_HOME)
-    return next((f"{home}/bin/nvcc" for home in homes if home and Path(home, "bin", "nvcc").exists()), "nvcc")
 
 
 def _answer(command: Sequence[str]) -> str:

@@ -106,7 +106,7 @@ class KeptTimings:
     def find(self, problem: wire.ProblemSpec, workloads: Sequence[wire.Workload], conditions: Conditions) -> dict[str, SoloTimings] | None:
         """The times of all these workloads, by name; None where those of one are missing or too old, or the device is slowed now."""
         kept = self._problems.get(problem.digest, {})
-        found = {one.workload_id: kept.get(_key(one, conditions)) for one in workloads}
+        found = {workload.workload_id: kept.get(_key(workload, conditions)) for workload in workloads}
         oldest_s = self._clock() - KEPT_S
         timings = {name: one.timings for name, one in found.items() if one is not None and one.since_s > oldest_s}
         return timings if len(timings) == len(workloads) and not throttled(conditions) else None
@@ -134,12 +134,16 @@ class Baseline:
         self.kept = KeptTimings(wire.KEPT_PROBLEM_COUNT)
         self._ready = False
         self._link, theirs = socket.socketpair(socket.AF_UNIX)
+        # The judge's own are not the baseline's: it allocates as the subject's process does.
         self._process = subprocess.Popen(
             [sys.executable, "-m", "sandbox.judge.baseline", str(theirs.fileno()), device.KIND],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
-            env={**_without_allocator_settings(os.environ), **_compile_environment(os.environ.get(COMPILE_CACHE))},
+            env={
+                **{name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")},
+                **_compile_environment(os.environ.get(COMPILE_CACHE)),
+            },
         )
         theirs.close()
 
@@ -191,11 +195,6 @@ def runner_job(
     )
 
 
-def _without_allocator_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """The judge's own are not the baseline's: it allocates as the subject's process does."""
-    return {name: value for name, value in environment.items() if not name.startswith("MALLOC_")}
-
-
 def _compile_environment(cache: str | None) -> dict[str, str]:
     """What inductor and triton compile stays from server to server; one process at a time compiles, and does it itself."""
     places = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
@@ -222,7 +221,9 @@ def _load(reference: Reference, job: wire.RunnerJob, arena: Arena) -> Loaded:
 
     def bind(call: Call) -> Bound:
         arguments = [
-            arena.tensor(slot.offset, tensor.dtype, slot.shape, slot.strides) if tensor.shape else _scalar(slot.scalar, tensor)
+            arena.tensor(slot.offset, tensor.dtype, slot.shape, slot.strides)
+            if tensor.shape
+            else torch.tensor(slot.scalar, dtype=getattr(torch, tensor.dtype))
             for slot, tensor in zip(call.inputs, job.inputs, strict=True)
         ]
         targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
@@ -246,10 +247,6 @@ def _copy(values: list[torch.Tensor], targets: list[torch.Tensor]) -> None:
         target.copy_(value)
 
 
-def _scalar(value: float, tensor: wire.TensorSpec) -> torch.Tensor:
-    return torch.tensor(value, dtype=getattr(torch, tensor.dtype))
-
-
 class CompiledReference:
     """A reference as `torch.compile` runs it. Refused for good at shapes where it is still compiled in its third call, the last of the
     warm-up: where a reference depends on a number that is new in every call, a run's time would mostly be the compiler's.
@@ -264,7 +261,7 @@ class CompiledReference:
 
     def __call__(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         """Its outputs."""
-        shapes = tuple(one.shape for one in inputs)
+        shapes = tuple(tensor.shape for tensor in inputs)
         if shapes in self._refused:
             raise RuntimeError(COMPILED_ANEW)
         before = _compilation_count()

@@ -41,7 +41,8 @@ def explain(trial: wire.Trial, done: Run, bench: WorkloadContext, earlier: Tenso
     """The trial of a run, with the reasons that can be seen where it failed. earlier: the outputs of the run before, which passed."""
     if trial.outcome is TrialOutcome.PASSED:
         return trial
-    trial = replace(trial, cuda_error=_cuda_error(done))
+    message = done.reply.message if isinstance(done.reply, Answer) and done.reply.status is Status.OK else ""
+    trial = replace(trial, cuda_error=message if _CUDA_ERROR.fullmatch(message) else "")
     if trial.outcome not in COMPARED:
         return trial
     # What is computed here is for people only: it may fail, and it may be too large.
@@ -86,11 +87,6 @@ def _symptom(trial: wire.Trial, done: Run, right: Tensors, bench: WorkloadContex
     return None
 
 
-def _cuda_error(done: Run) -> str:
-    message = done.reply.message if isinstance(done.reply, Answer) and done.reply.status is Status.OK else ""
-    return message if _CUDA_ERROR.fullmatch(message) else ""
-
-
 def symptom(outputs: Tensors, expected: Tensors, inputs: Tensors, reference: Callable[[Tensors], Tensors]) -> Symptom | None:
     """The precision that a wrong answer of float32 looks like; None where it looks like none.
 
@@ -123,7 +119,7 @@ def _answers(inputs: Tensors, reference: Callable[[Tensors], Tensors]) -> Iterat
             answer = reference(inputs)
         if mode.used:
             yield name, answer
-        yield name, reference([lowered(one) for one in inputs])
+        yield name, reference([lowered(tensor) for tensor in inputs])
 
 
 class _LowProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -137,7 +133,9 @@ class _LowProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function.overloadpacket.__name__ in _PRODUCTS:
             self.used = True
-            args = tuple(self._lowered(one) if isinstance(one, torch.Tensor) and one.dim() > 1 else one for one in args)
+            args = tuple(
+                self._lowered(argument) if isinstance(argument, torch.Tensor) and argument.dim() > 1 else argument for argument in args
+            )
         return function(*args, **(kwargs or {}))
 
 

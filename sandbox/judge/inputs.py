@@ -194,13 +194,9 @@ def _scaled(of: wire.Distribution, wanted: _DrawRequest, values: RandomSource, s
         drawn = drawn * torch.rsqrt(chi.square_().mean(0).clamp_min_(1e-3))
     scale = of.scale * 2.0 ** structure.uniform(-of.scale_spread, of.scale_spread)
     drawn = (drawn * scale).add_(structure.uniform(-of.offset, of.offset) * scale)
-    _plant_needles(drawn, structure, of, scale)
-    return drawn
-
-
-def _plant_needles(drawn: torch.Tensor, structure: random.Random, of: wire.Distribution, scale: float) -> None:
-    """Make a few random elements large: a kernel that reads only a part of the input misses them."""
+    # Make a few random elements large: a kernel that reads only a part of the input misses them.
     count = math.prod(drawn.shape)
     flat = drawn.view(-1)
     for _ in range(min(of.needles, count // 64)):
         flat[structure.randrange(count)] = structure.choice((-1, 1)) * of.needle_factor * scale
+    return drawn

@@ -52,7 +52,9 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
     try:
         task = load_task(job.problem, device.TORCH)
         job = replace(job, problem=task.spec)
-        artifact = _read_artifact(job)
+        artifact = Path(job.artifact_path).read_bytes()
+        if hashlib.sha256(artifact).hexdigest() != job.artifact_digest:
+            raise RuntimeError("the artifact is not the one that was built")
         yield plan_trials(job)
         device.reserve(rounded(working_bytes(job.problem)))
         with ExitStack() as open_links:
@@ -67,7 +69,9 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
                 if kept is None:
                     yield from _time_alone(job, clock, task, baseline.kept)
                 else:
-                    clock.alone.update(_with_new_nulls(kept, measured, trusted, task))
+                    clock.alone.update(
+                        {one.workload_id: with_new_nulls(kept[one.workload_id], trusted, WorkloadContext.of(task, one)) for one in measured}
+                    )
             # Up to here it is our own code that takes its time, and the box sleeps; it is woken when this is heard.
             yield wire.Progress(stage=wire.Stage.LOADING)
             link = open_links.enter_context(accept(job.link_path, job.runner_uid, job.load_s * wire.WAIT_FACTOR))
@@ -119,7 +123,7 @@ def prepare(request: wire.Prepare, device: Device, baseline: Baseline) -> Iterat
 def plan_trials(job: wire.Job) -> wire.Plan:
     """What has to pass: every workload, public and hidden, in every mode. Of a sweep only what its sizes are."""
     if job.mode is wire.Mode.SWEEP:
-        return wire.Plan(trials=(), rule=rule_of(job.problem), sweep=tuple(one.workload_id for one in job.problem.workloads))
+        return wire.Plan(trials=(), rule=rule_of(job.problem), sweep=tuple(workload.workload_id for workload in job.problem.workloads))
     return wire.Plan(
         trials=tuple((workload.workload_id, wire.TrialPhase.VERIFY, job.problem.trial_count) for workload in job.problem.workloads),
         measured=tuple(workload.workload_id for workload in _measured(job)),
@@ -131,7 +135,7 @@ def working_bytes(problem: wire.ProblemSpec) -> int:
     """How much of the device's memory judging takes next to the arenas, at the largest workload."""
 
     def of(workload: wire.Workload) -> int:
-        inputs, outputs = (sum(memory_bytes(one, workload) for one in tensors) for tensors in (problem.inputs, problem.outputs))
+        inputs, outputs = (sum(memory_bytes(tensor, workload) for tensor in tensors) for tensors in (problem.inputs, problem.outputs))
         return INPUT_FACTOR * inputs + OUTPUT_FACTOR * outputs
 
     return SPARE_BYTES + max(of(workload) for workload in problem.workloads)
@@ -166,13 +170,6 @@ def _time_alone(job: wire.Job, clock: _JobClock, task: Task, kept: KeptTimings) 
         kept.keep(job.problem, clock.alone, clock.trusted.device.conditions())
 
 
-def _with_new_nulls(
-    kept: Mapping[str, SoloTimings], measured: tuple[wire.Workload, ...], trusted: RunnerLink, task: Task
-) -> dict[str, SoloTimings]:
-    """Kept times, with null runs of now."""
-    return {one.workload_id: with_new_nulls(kept[one.workload_id], trusted, WorkloadContext.of(task, one)) for one in measured}
-
-
 def _verify_and_measure(
     job: wire.Job, subject: RunnerLink, task: Task, clock: _JobClock | None, libraries: LibraryUse | None
 ) -> Iterator[wire.Fact]:
@@ -203,7 +200,7 @@ def _verify_and_measure(
                     return
                 if libraries is not None:
                     yield libraries.evidence()
-                for workload in (one for one in _measured(job) if clock and one in part):
+                for workload in (workload for workload in _measured(job) if clock and workload in part):
                     assert clock is not None
                     yield wire.Progress(stage=wire.Stage.MEASURING, workload_id=workload.workload_id)
                     for fact in _measure(job, subject, workload, task, clock):
@@ -232,15 +229,11 @@ def _sweep(
         size = workload.workload_id
         yield wire.Plan(trials=((size, wire.TrialPhase.VERIFY, job.problem.trial_count),), measured=(size,), rule=rule_of(job.problem))
         outcome = PASSED
-        for fact in _verify_and_measure(_only(job, workload), subject, task, clock, libraries):
+        for fact in _verify_and_measure(replace(job, problem=replace(job.problem, workloads=(workload,))), subject, task, clock, libraries):
             outcome = fact.outcome if isinstance(fact, wire.Trial) else outcome
             yield fact
         if subject.silence is not None or outcome in wire.ENDS_PROCESS:
             return
-
-
-def _only(job: wire.Job, workload: wire.Workload) -> wire.Job:
-    return replace(job, problem=replace(job.problem, workloads=(workload,)))
 
 
 def _profile(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: Task) -> Iterator[wire.Fact]:
@@ -273,7 +266,7 @@ def public_templates(task: Task) -> tuple[str, ...]:
 def _parts(workloads: tuple[wire.Workload, ...]) -> Iterator[tuple[wire.Workload, ...]]:
     """The public ones, then the hidden ones; what there is of both."""
     for hidden in (False, True):
-        if part := tuple(one for one in workloads if one.hidden is hidden):
+        if part := tuple(workload for workload in workloads if workload.hidden is hidden):
             yield part
 
 
@@ -328,7 +321,7 @@ def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
         workload.moved_bytes,
         workload.flops,
         {one.dtype for one in (*problem.inputs, *problem.outputs) if one.shape},
-        sum(byte_count(one, workload.axes) for one in problem.outputs),
+        sum(byte_count(output, workload.axes) for output in problem.outputs),
         clock.ceilings,
     )
     bench, own = (WorkloadContext.of(task, workload) for _ in range(2))
@@ -345,13 +338,6 @@ def _measured(job: wire.Job) -> tuple[wire.Workload, ...]:
     # The hidden ones last, as above: between public ones, each would be seen to take its time.
     measured = (workload for workload in job.problem.workloads if job.mode is wire.Mode.RANKED or not workload.hidden)
     return tuple(sorted(measured, key=lambda one: one.hidden))
-
-
-def _read_artifact(job: wire.Job) -> bytes:
-    data = Path(job.artifact_path).read_bytes()
-    if hashlib.sha256(data).hexdigest() != job.artifact_digest:
-        raise RuntimeError("the artifact is not the one that was built")
-    return data
 
 
 def _load_fact(subject: RunnerLink) -> wire.Load:

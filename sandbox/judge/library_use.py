@@ -134,16 +134,12 @@ def _wanted(artifact: bytes) -> Iterator[str]:
 
 def _library_function(symbol: str) -> str | None:
     if match := _OPERATOR.match(symbol):
-        name = _operator(match[1])
+        # `matmul` of `add_Tensor`'s kind: an operator's overload is recognised by what follows its last underscore and a capital letter.
+        name = re.sub(r"_[A-Z]\w*$|_out$|_(?:int|dim|names|memory_format|dtype)$", "", match[1])
         return None if name in HARMLESS else f"at::{name}"
     if match := _INTERNAL.match(symbol):
         return f"at::native::{match[1]}"
     return symbol if symbol == UNREADABLE or _LIBRARY.match(symbol) else None
-
-
-def _operator(name: str) -> str:
-    """`matmul` of `add_Tensor`'s kind: an operator's overload is recognised by what follows its last underscore and a capital letter."""
-    return re.sub(r"_[A-Z]\w*$|_out$|_(?:int|dim|names|memory_format|dtype)$", "", name)
 
 
 def _few(names: Iterable[str]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from enum import Enum
 from pathlib import Path
 
 from sandbox.devices import Arena, Device, DeviceFault
-from sandbox.devices.clock import NativeClock, Pairs, Signals, TurnTime, WaitEnd
+from sandbox.devices.clock import Pairs, Signals, TurnTime, WaitEnd
 from sandbox.protocol import wire
 from sandbox.protocol.gate import (
     GATE_BYTES,
@@ -86,7 +86,27 @@ class RunnerLink:
         if self.silence is not None:
             return TurnTime(duration_ns=0)
         if self.device.clock is not None:
-            return self._take_natively(self.device.clock, operation, limit_s, publish, snapshot, scalars)
+            clock = self.device.clock
+            go, done = self.gate.addresses()
+            signals = Signals(
+                go_address=go,
+                done_address=done,
+                published_address=self.arena.published,
+                finished_address=self.arena.finished,
+                previous=self.gate.done,
+                number=self.gate.arm(operation),
+                limit_ns=int(limit_s * 1e9),
+                link_fd=self.link.fileno(),
+                scalar_address=self.gate.scalar_address(),
+                scalars=tuple(scalars),
+            )
+            taken = clock.take(publish, snapshot, signals)
+            if taken.code != 0:
+                raise DeviceFault(f"code {taken.code} in the judge's own turn")
+            if taken.ending is WaitEnd.VIOLATED:
+                raise GateViolated("the runner answered a call that was never made")
+            self.silence = {WaitEnd.TIMED_OUT: Silence.TIMED_OUT, WaitEnd.GONE: Silence.GONE}.get(taken.ending)
+            return taken
         begun = time.perf_counter_ns()
         _copy(publish)
         self.gate.write_scalars(scalars)
@@ -94,30 +114,6 @@ class RunnerLink:
         self._await(self.gate.fire(operation), previous, limit_s)
         _copy(snapshot)
         return TurnTime(duration_ns=time.perf_counter_ns() - begun)
-
-    def _take_natively(
-        self, clock: NativeClock, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float]
-    ) -> TurnTime:
-        go, done = self.gate.addresses()
-        signals = Signals(
-            go_address=go,
-            done_address=done,
-            published_address=self.arena.published,
-            finished_address=self.arena.finished,
-            previous=self.gate.done,
-            number=self.gate.arm(operation),
-            limit_ns=int(limit_s * 1e9),
-            link_fd=self.link.fileno(),
-            scalar_address=self.gate.scalar_address(),
-            scalars=tuple(scalars),
-        )
-        taken = clock.take(publish, snapshot, signals)
-        if taken.code != 0:
-            raise DeviceFault(f"code {taken.code} in the judge's own turn")
-        if taken.ending is WaitEnd.VIOLATED:
-            raise GateViolated("the runner answered a call that was never made")
-        self.silence = {WaitEnd.TIMED_OUT: Silence.TIMED_OUT, WaitEnd.GONE: Silence.GONE}.get(taken.ending)
-        return taken
 
     def tell(self, templates: tuple[str, ...], limit_s: float) -> None:
         """Send the templates that were kept back when it loaded."""
@@ -165,7 +161,14 @@ def connect(
         begun = time.monotonic()
         try:
             send_job(link, job, (gate_fd, arena.fd, artifact_fd, state_fd), load_s)
-            _check_announced(_await(gate, link, first, 0, load_s - (time.monotonic() - begun)) or gate.answer())
+            match _await(gate, link, first, 0, load_s - (time.monotonic() - begun)) or gate.answer():
+                case Silence.GONE:
+                    raise NoRunner(f"the runner ended before it had opened its device and its memory; {REBUILD}")
+                case Silence.TIMED_OUT:
+                    raise NoRunner("the runner did not open its device and its memory in time; this machine or its device is overloaded")
+                case Answer(message=version) if version != VERSION:
+                    text = f"the box's copy of `sandbox` speaks protocol {version[:16]!r}, and the judge {VERSION!r}"
+                    raise NoRunner(f"{text}; build the image of the boxes from this version of the grader")
         except (TimeoutError, BrokenPipeError, ConnectionResetError, GateViolated) as error:
             raise NoRunner(f"the runner did not take its job ({type(error).__name__}); {REBUILD}") from None
         loaded = _await(gate, link, gate.open(Call(operation=Operation.LOAD)), first, load_s) or gate.answer()
@@ -206,18 +209,6 @@ def accept(path: str, uid: int | None, limit_s: float) -> Iterator[socket.socket
                 raise NoRunner(f"no runner connected within {limit_s:g} s")
     with link:
         yield link
-
-
-def _check_announced(announced: Answer | Silence) -> None:
-    """NoRunner unless it is up and speaks our protocol."""
-    match announced:
-        case Silence.GONE:
-            raise NoRunner(f"the runner ended before it had opened its device and its memory; {REBUILD}")
-        case Silence.TIMED_OUT:
-            raise NoRunner("the runner did not open its device and its memory in time; this machine or its device is overloaded")
-        case Answer(message=version) if version != VERSION:
-            text = f"the box's copy of `sandbox` speaks protocol {version[:16]!r}, and the judge {VERSION!r}"
-            raise NoRunner(f"{text}; build the image of the boxes from this version of the grader")
 
 
 def _copy(pairs: Pairs) -> None:

@@ -80,7 +80,19 @@ def compare(
     written = not bool(unwritten.any())
     references = [reference] if reference64 is None else [reference, reference64]
     if written and reference.dtype in NATIVE and torch.equal(output, reference) and all(map(sum_is_finite, references)):
-        return _compare_equal(reference, reference64, tolerance, perturbed)
+        # The output is PyTorch's to the last bit, and finite: its error is PyTorch's own, against the fp64 result.
+        ratio = None
+        if reference64 is not None:
+            ratio = _budget_ratio(reference, reference, reference64.double(), tolerance, reference.dtype, perturbed)
+        return Comparison(
+            element_count=reference.numel(),
+            mismatched_count=0,
+            unwritten_count=0,
+            nonfinite_count=0,
+            max_absolute_error=0.0,
+            max_relative_error=0.0,
+            budget_ratio=ratio,
+        )
     out, ref = output.double(), reference.double()
     ref64 = ref if reference64 is None else reference64.double()
     error = (out - ref).abs_()
@@ -109,25 +121,7 @@ def compare(
         max_relative_error=_largest(chosen(error / size.clamp_min_(torch.finfo(reference.dtype).tiny))),
         budget_ratio=None
         if reference64 is None
-        else _budget_ratio(chosen(out), chosen(ref), chosen(ref64), tolerance, reference.dtype, [chosen(one) for one in perturbed]),
-    )
-
-
-def _compare_equal(
-    reference: torch.Tensor, reference64: torch.Tensor | None, tolerance: wire.Tolerance, perturbed: Sequence[torch.Tensor]
-) -> Comparison:
-    """The output is PyTorch's to the last bit, and finite: its error is PyTorch's own, against the fp64 result."""
-    ratio = None
-    if reference64 is not None:
-        ratio = _budget_ratio(reference, reference, reference64.double(), tolerance, reference.dtype, perturbed)
-    return Comparison(
-        element_count=reference.numel(),
-        mismatched_count=0,
-        unwritten_count=0,
-        nonfinite_count=0,
-        max_absolute_error=0.0,
-        max_relative_error=0.0,
-        budget_ratio=ratio,
+        else _budget_ratio(chosen(out), chosen(ref), chosen(ref64), tolerance, reference.dtype, [chosen(tensor) for tensor in perturbed]),
     )
 
 
@@ -175,7 +169,7 @@ def spread(exact: torch.Tensor, perturbed: Sequence[torch.Tensor]) -> float:
     """How far, as an rms, the fp64 result goes with its inputs; 0 where that is not finite, and excuses nothing."""
     if not perturbed or not exact.numel():
         return 0.0
-    moved = torch.stack([one.double() - exact for one in perturbed])
+    moved = torch.stack([tensor.double() - exact for tensor in perturbed])
     return _rms(moved) if bool(moved.isfinite().all()) else 0.0
 
 
@@ -212,7 +206,8 @@ def forgive_rounding_noise(
         except ReferenceFailed:  # it takes no inputs but exact ones: then nothing is excused
             break
         fitting = [
-            [one for one in moved if one.shape == output.shape] for output, moved in zip(outputs, zip(*perturbed, strict=True), strict=True)
+            [tensor for tensor in moved if tensor.shape == output.shape]
+            for output, moved in zip(outputs, zip(*perturbed, strict=True), strict=True)
         ]
         found = [again(index, fitting[index]) if fails_budget_only(one) else one for index, one in enumerate(found)]
     return found
@@ -226,7 +221,7 @@ def fails_budget_only(found: Comparison) -> bool:
 
 def perturb_inputs_one_ulp(inputs: Tensors) -> list[torch.Tensor]:
     """The inputs in double precision, every float of them a unit of its last place larger or smaller: of float32's, but for doubles."""
-    return [_shake(one) if one.is_floating_point() else one for one in inputs]
+    return [_shake(tensor) if tensor.is_floating_point() else tensor for tensor in inputs]
 
 
 def _shake(one: torch.Tensor) -> torch.Tensor:
@@ -255,7 +250,10 @@ class ElementwiseComparer:
         allowed = workload.tolerance or self.allowed
         triples = list(zip(outputs, expected, unwritten, strict=True))
         for output, reference, _ in triples:
-            _check_alike(output, reference)
+            if reference.shape != output.shape or reference.dtype != output.dtype:
+                returned = f"the reference returned {reference.dtype} {tuple(reference.shape)}"
+                tried = f"{output.dtype} {tuple(output.shape)} when it was tried"
+                raise ReferenceFailed(f"{returned}, and {tried}; let shapes and dtypes not depend on values")
         found = [self._by_rule(output, reference, None, mask, allowed) for output, reference, mask in triples]
         passed = all(one.outcome is wire.TrialOutcome.PASSED for one in found)
         if passed and not any(self._below_absolute_tolerance(reference, allowed) for reference in expected):
@@ -308,9 +306,9 @@ class ElementwiseComparer:
         return allowed.atol + allowed.rtol * rms > allowed.budget_floor * rms
 
     def _pieces(self, *tensors: torch.Tensor) -> Iterator[list[torch.Tensor]]:
-        flat = [one.reshape(-1) for one in tensors]
+        flat = [tensor.reshape(-1) for tensor in tensors]
         for begin in range(0, max(len(flat[0]), 1), self.piece):
-            yield [one[begin : begin + self.piece] for one in flat]
+            yield [tensor[begin : begin + self.piece] for tensor in flat]
 
     def _in_double(self, inputs: list[torch.Tensor], expected: list[torch.Tensor]) -> list[torch.Tensor]:
         try:
@@ -324,22 +322,14 @@ class ElementwiseComparer:
 def joined(parts: Sequence[Comparison]) -> Comparison:
     """What the comparisons of an output's pieces say of the whole."""
     return Comparison(
-        element_count=sum(one.element_count for one in parts),
-        mismatched_count=sum(one.mismatched_count for one in parts),
-        unwritten_count=sum(one.unwritten_count for one in parts),
-        nonfinite_count=sum(one.nonfinite_count for one in parts),
-        max_absolute_error=max(one.max_absolute_error for one in parts),
-        max_relative_error=max(one.max_relative_error for one in parts),
+        element_count=sum(part.element_count for part in parts),
+        mismatched_count=sum(part.mismatched_count for part in parts),
+        unwritten_count=sum(part.unwritten_count for part in parts),
+        nonfinite_count=sum(part.nonfinite_count for part in parts),
+        max_absolute_error=max(part.max_absolute_error for part in parts),
+        max_relative_error=max(part.max_relative_error for part in parts),
     )
 
 
 def _squares(values: torch.Tensor) -> float:
     return float(values.square().sum())
-
-
-def _check_alike(output: torch.Tensor, reference: torch.Tensor) -> None:
-    if reference.shape != output.shape or reference.dtype != output.dtype:
-        text = (
-            f"the reference returned {reference.dtype} {tuple(reference.shape)}, and {output.dtype} {tuple(output.shape)} when it was tried"
-        )
-        raise ReferenceFailed(f"{text}; let shapes and dtypes not depend on values")

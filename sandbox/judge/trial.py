@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from sandbox.devices import Device
-from sandbox.devices.clock import TurnTime
 from sandbox.judge import inputs
 from sandbox.judge.inputs import shape_of
 from sandbox.judge.references import Compare, Draw, Reference, Task
@@ -233,7 +232,9 @@ def run_batch(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
             return [Run(key=scene.key, reply=ready, duration_ns=0, inputs=scene.drawn) for scene in scenes]
         bench.spent, scenes = scenes[-1].drawn, poisoned
         for scene in scenes:  # now that the runner has answered: what it still did before may have written anywhere
-            scene.write_guards()
+            # Write the bands around the tensors, in which nothing may change.
+            for band in scene.bands:
+                band.copy_(scene.guard[: len(band)])
         read = [
             (to, target)
             for scene, outputs in zip(scenes, snapshots, strict=True)
@@ -244,7 +245,10 @@ def run_batch(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
         device.acquire_context()
         taken = runner.take_turn(how.operation, limit_s, publish, read, _scalars(bench, scenes[0].drawn))
         reply = runner.reply()
-    runs = (scene.collect_result(reply, taken, outputs) for scene, outputs in zip(scenes, snapshots, strict=True))
+    runs = (
+        Run(key=scene.key, reply=reply, duration_ns=taken.duration_ns, inputs=scene.drawn, outputs=outputs)
+        for scene, outputs in zip(scenes, snapshots, strict=True)
+    )
     return [scene.inspected(one) if how.inspect else one for scene, one in zip(scenes, runs, strict=True)]
 
 
@@ -302,11 +306,6 @@ class _RunBuffers:
         pairs = zip(self.drawn, first.drawn, self.places, strict=True)
         return replace(self, drawn=[theirs if place is None else ours for ours, theirs, place in pairs])
 
-    def write_guards(self) -> None:
-        """Write the bands around the tensors, in which nothing may change."""
-        for band in self.bands:
-            band.copy_(self.guard[: len(band)])
-
     def poisoned(self, outputs: list[torch.Tensor]) -> _RunBuffers:
         """Write what is to lie in the outputs into private ones."""
         return replace(self, poison_bits=tuple(fill_with_poison(output) for output in outputs))
@@ -314,16 +313,6 @@ class _RunBuffers:
     def publish(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """What is to be copied where, so that the runner sees the inputs."""
         return [(target, memory_of(private)) for target, private in zip(self.places, self.drawn, strict=True) if target is not None]
-
-    def collect_result(self, reply: Answer | Silence, taken: TurnTime, outputs: list[torch.Tensor]) -> Run:
-        """What the runner left here, with outputs the private copies."""
-        return Run(
-            key=self.key,
-            reply=reply,
-            duration_ns=taken.duration_ns,
-            inputs=self.drawn,
-            outputs=outputs,
-        )
 
     def inspected(self, done: Run) -> Run:
         """The same, with what it says of the runner's manners."""
@@ -367,7 +356,7 @@ def _scene(
 def scalars_are_late(bench: WorkloadContext) -> bool:
     """Whether an input without a shape has another value in each run: it is published inside the clock, as the other inputs are. One that a
     problem declares as constant is known to everybody before."""
-    return any(not one.shape and (bench.draw is not None or one.distribution.kind != "constant") for one in bench.problem.inputs)
+    return any(not tensor.shape and (bench.draw is not None or tensor.distribution.kind != "constant") for tensor in bench.problem.inputs)
 
 
 def _scalars(bench: WorkloadContext, drawn: list[torch.Tensor]) -> tuple[float, ...]:

@@ -17,7 +17,7 @@ from sandbox.protocol.gate import Answer, Status
 
 def expected(reference: Reference, drawn: list[torch.Tensor], problem: wire.ProblemSpec) -> list[torch.Tensor]:
     """The reference's outputs for private copies of the inputs, checked against what the problem declares."""
-    return _computed(reference, [one.clone() for one in drawn], problem)
+    return _computed(reference, [tensor.clone() for tensor in drawn], problem)
 
 
 def _computed(reference: Reference, private: list[torch.Tensor], problem: wire.ProblemSpec) -> list[torch.Tensor]:
@@ -118,7 +118,7 @@ def _compare_all(done: Run, bench: WorkloadContext) -> list[Comparison]:
 
 def _expected64(done: Run, bench: WorkloadContext, references: list[torch.Tensor]) -> list[torch.Tensor | None]:
     """The reference in double precision, for the error budget; None where the problem has no budget or no floats."""
-    if bench.tolerance.budget_factor is None or not any(one.dtype.is_floating_point for one in references):
+    if bench.tolerance.budget_factor is None or not any(reference.dtype.is_floating_point for reference in references):
         return [None] * len(references)
-    widened = [one.to(torch.float64, copy=True) if one.dtype.is_floating_point else one.clone() for one in done.inputs]
+    widened = [tensor.to(torch.float64, copy=True) if tensor.dtype.is_floating_point else tensor.clone() for tensor in done.inputs]
     return list(_computed(bench.reference64 or bench.reference, widened, bench.problem))

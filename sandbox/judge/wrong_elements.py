@@ -221,7 +221,10 @@ def _candidates(counts: WrongCounts) -> Iterator[Found]:
         if right is None and in_memory is not None:  # what was never written is no accident, and a tail is often shorter
             yield PatternKind.REGION, (in_memory[0],), in_memory[1]
         return
-    along = _along_axes(counts)
+    # How many elements are wrong at each index of each axis.
+    of_rows = counts.mask.sum(-1, dtype=torch.int64)
+    others = [[other for other in range(of_rows.dim()) if other != axis] for axis in range(of_rows.dim())]
+    along = [*(of_rows.sum(other) if other else of_rows for other in others), counts.along_last]
     region, covered = _region(counts, along)
     if in_memory is not None and len(region) != 1 and in_memory[0].step == 1 and in_memory[0].last == size - 1:
         yield PatternKind.REGION, (in_memory[0],), in_memory[1]  # the tail of a kernel that knows of no rows
@@ -242,13 +245,6 @@ def _candidates(counts: WrongCounts) -> Iterator[Found]:
         yield PatternKind.REGION, region, covered
     if _is_scattered(counts):
         yield PatternKind.SCATTERED, (), counts.count
-
-
-def _along_axes(counts: WrongCounts) -> list[torch.Tensor]:
-    """How many elements are wrong at each index of each axis."""
-    of_rows = counts.mask.sum(-1, dtype=torch.int64)
-    others = [[other for other in range(of_rows.dim()) if other != axis] for axis in range(of_rows.dim())]
-    return [*(of_rows.sum(other) if other else of_rows for other in others), counts.along_last]
 
 
 def _region(counts: WrongCounts, along: list[torch.Tensor]) -> tuple[tuple[IndexRange, ...], int]:
@@ -278,21 +274,7 @@ def _range_of(has: torch.Tensor, axis: int | None) -> tuple[IndexRange, int] | N
         grid = has[first : last + 1 : step]
         if int(grid.count_nonzero()) == count >= NEARLY_FILLED * len(grid):
             return IndexRange(axis=axis, size=len(has), first=first, last=last, step=step), count
-    return _part_of_tiles(has, axis, last, count)
-
-
-def _hull(has: torch.Tensor, axis: int | None) -> tuple[IndexRange, int] | None:
-    """From the first to the last index that is set, or the whole axis, where few in between are right by chance."""
-    first, last = _first(has), len(has) - 1 - _first(has.flip(0))
-    if last - first + 1 >= NEARLY_FILLED * len(has):
-        first, last = 0, len(has) - 1
-    if int(has.count_nonzero()) < MOSTLY_FILLED * (last - first + 1):
-        return None
-    return IndexRange(axis=axis, size=len(has), first=first, last=last), last - first + 1
-
-
-def _part_of_tiles(has: torch.Tensor, axis: int | None, last: int, count: int) -> tuple[IndexRange, int] | None:
-    """The same indices of each tile, without a gap, in three tiles at least."""
+    # The same indices of each tile, without a gap, in three tiles at least.
     for tile in TILES:
         if len(has) <= 2 * tile:
             return None
@@ -304,6 +286,16 @@ def _part_of_tiles(has: torch.Tensor, axis: int | None, last: int, count: int) -
         if width < tile and bool(places[begin : begin + width].all()) and count >= NEARLY_FILLED * covered:
             return IndexRange(axis=axis, size=len(has), first=begin, last=last, step=tile, width=width), count
     return None
+
+
+def _hull(has: torch.Tensor, axis: int | None) -> tuple[IndexRange, int] | None:
+    """From the first to the last index that is set, or the whole axis, where few in between are right by chance."""
+    first, last = _first(has), len(has) - 1 - _first(has.flip(0))
+    if last - first + 1 >= NEARLY_FILLED * len(has):
+        first, last = 0, len(has) - 1
+    if int(has.count_nonzero()) < MOSTLY_FILLED * (last - first + 1):
+        return None
+    return IndexRange(axis=axis, size=len(has), first=first, last=last), last - first + 1
 
 
 def _first(has: torch.Tensor) -> int:

@@ -83,7 +83,10 @@ def serve(
                         placed.bind(gate)
                         _start(operation, placed, device)
                         device.finish(arena, last)
-                        _finish(gate, last, device)
+                        # Wait for the device and reply; DeviceFault where it was stopped.
+                        if code := gate.reply_after(device.wait, last):
+                            device.synchronize()  # says which fault that is
+                            raise DeviceFault(str(code))
                         continue
                     case Operation.EXIT:
                         pass
@@ -140,7 +143,7 @@ def _launch(
         _flush()
         return Answer(status=Status.OK, message=found)
     if operation is Operation.PROFILE and profile is not None:
-        profile(lambda: [one.launch() for one in placed.bound])  # without the copy that only the judge needs
+        profile(lambda: [kernel.launch() for kernel in placed.bound])  # without the copy that only the judge needs
         return FINE
     if operation is Operation.BENCH:
         samples = device.do_bench(placed.bound[0].launch, gate.call().budget_ns)
@@ -159,16 +162,12 @@ def _launch(
 
 def _start(operation: Operation, placed: _Placed, device: Device) -> None:
     if operation in (Operation.NULL, Operation.WARM_NULL):
-        _run_nothing(placed, device)
+        device.launch_null()
+        for one in placed.bound:
+            if one.blank is not None:
+                one.blank()
     else:
         _run(placed, device)
-
-
-def _finish(gate: Gate, number: int, device: Device) -> None:
-    """Wait for the device and reply; DeviceFault where it was stopped."""
-    if code := gate.reply_after(device.wait, number):
-        device.synchronize()  # says which fault that is
-        raise DeviceFault(str(code))
 
 
 def _flush() -> None:
@@ -179,19 +178,12 @@ def _flush() -> None:
 
 
 def _run(placed: _Placed, device: Device) -> None:
-    results = [one.launch() for one in placed.bound]
+    results = [kernel.launch() for kernel in placed.bound]
     if placed.verifying:  # a fault is the kernel's, not the copy's
         device.synchronize()
     for one, result in zip(placed.bound, results, strict=True):
         if one.finish is not None:
             one.finish(result)
-
-
-def _run_nothing(placed: _Placed, device: Device) -> None:
-    device.launch_null()
-    for one in placed.bound:
-        if one.blank is not None:
-            one.blank()
 
 
 def _poison_allocations(on: bool) -> None:

@@ -70,7 +70,9 @@ def read_log(log: Path, library: Path) -> list[SanitizerFinding]:
     merged: dict[tuple[SanitizerKind, frozenset[Place]], SanitizerFinding] = {}
     for record in records:
         finding = _finding(record, [lines.get(address, NOWHERE) for address in record["places"]])
-        if _is_one_barrier(finding):
+        # Whether a barrier only looks like two, because the compiler has made two copies of its line.
+        same = (finding.path, finding.line) == (finding.other_path, finding.other_line)
+        if finding.kind is SanitizerKind.DIVERGENT_BARRIER and finding.line > 0 and same:
             continue
         # Which of two accesses comes first depends on the order in which threads run.
         pair = frozenset(((finding.path, finding.line), (finding.other_path, finding.other_line)))
@@ -119,12 +121,6 @@ def _worse(one: SanitizerFinding, other: SanitizerFinding) -> SanitizerFinding:
     """The more severe of two, the first of equals, with the counts of both."""
     worse = min((one, other), key=lambda finding: _SEVERITIES.index(finding.severity))
     return replace(worse, count=one.count + other.count)
-
-
-def _is_one_barrier(finding: SanitizerFinding) -> bool:
-    """Whether a barrier only looks like two, because the compiler has made two copies of its line."""
-    same = (finding.path, finding.line) == (finding.other_path, finding.other_line)
-    return finding.kind is SanitizerKind.DIVERGENT_BARRIER and finding.line > 0 and same
 
 
 def _records(log: Path) -> list[dict[str, Any]]:
@@ -248,12 +244,9 @@ class _MachineInstruction:
     operands: str
     following: int  # the address behind it
 
-    def calls_hook(self) -> bool:
-        return self.name.startswith("call") and BLOCK_HOOK in self.operands
-
     def next(self) -> list[int]:
         """Where the thread may be after it, as far as it stays in its block."""
-        if self.calls_hook() or self.name in _ENDS:
+        if (self.name.startswith("call") and BLOCK_HOOK in self.operands) or self.name in _ENDS:
             return []
         target = self.operands.partition(" ")[0]
         to = [int(target, 16)] if re.fullmatch("[0-9a-f]+", target) else []
@@ -384,13 +377,15 @@ def users_place(found: Sequence[Frame]) -> Place:
     """The first place that is in none of the headers of device, compiler and libraries."""
     for _, place in found:
         path, _, line = place.partition(" (")[0].rpartition(":")
-        if line.isdigit() and int(line) > 0 and path and not path.startswith("??") and not _is_header(path):
+        if (
+            line.isdigit()
+            and int(line) > 0
+            and path
+            and not path.startswith("??")
+            and not (path.startswith("/usr/") or "/sandbox/native/emulated/" in path or "/site-packages/" in path or "/include/" in path)
+        ):
             return _submitted_name(path)[:NAME_LIMIT], int(line)
     return NOWHERE
-
-
-def _is_header(path: str) -> bool:
-    return path.startswith("/usr/") or "/sandbox/native/emulated/" in path or "/site-packages/" in path or "/include/" in path
 
 
 def _submitted_name(path: str) -> str:

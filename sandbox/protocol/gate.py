@@ -279,7 +279,7 @@ class Gate:
         if copy.status not in Status.__members__.values() or copy.sample_count > SAMPLE_LIMIT or copy.message_bytes > MESSAGE_LIMIT_BYTES:
             raise GateViolated("the runner's answer is out of its layout")
         samples = tuple(copy.samples_ns[: copy.sample_count])
-        if any(one > SAMPLE_LIMIT_NS for one in samples):
+        if any(sample > SAMPLE_LIMIT_NS for sample in samples):
             raise GateViolated("the runner claims a time that no clock can have seen")
         message = bytes(copy.message[: copy.message_bytes]).decode("utf-8", "replace")
         return Answer(status=Status(copy.status), message=message, samples_ns=samples)

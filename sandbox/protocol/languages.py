@@ -46,7 +46,7 @@ class LanguageInfo:
 @lru_cache(maxsize=1)
 def languages() -> Mapping[str, LanguageInfo]:
     """All languages by name: the built-in ones and those of installed packages. Raises ValueError where a name is taken."""
-    found = {one.name: one for one in BUILT_IN}
+    found = {module.name: module for module in BUILT_IN}
     for point in entry_points(group=GROUP):
         info = point.load()
         if not isinstance(info, LanguageInfo):

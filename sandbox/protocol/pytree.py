@@ -81,10 +81,10 @@ def builder(node: list[Any], make_object: MakeObject = no_objects) -> Make:
         case ["value", value]:
             return lambda _: value
         case ["list", [*nodes]]:
-            parts = [builder(one, make_object) for one in nodes]
+            parts = [builder(node, make_object) for node in nodes]
             return lambda tensors: [make(tensors) for make in parts]
         case ["tuple", [*nodes]]:
-            parts = [builder(one, make_object) for one in nodes]
+            parts = [builder(node, make_object) for node in nodes]
             return lambda tensors: tuple([make(tensors) for make in parts])
         case ["dict", [*pairs]]:
             items = [(key, builder(one, make_object)) for key, one in pairs]
@@ -114,7 +114,7 @@ def renumbered(node: list[Any], numbers: Sequence[int]) -> list[Any]:
         case ["tensor", int() as index, *dimensions]:
             return ["tensor", numbers[index], *dimensions]
         case ["list" | "tuple" as kind, [*nodes]]:
-            return [kind, [renumbered(one, numbers) for one in nodes]]
+            return [kind, [renumbered(node, numbers) for node in nodes]]
         case [*head, [*pairs]] if head[:1] in (["dict"], ["object"]):
             return [*head, [[key, renumbered(one, numbers)] for key, one in pairs]]
     return node

@@ -25,7 +25,7 @@ FUNCTION, FUNCTIONS = "solve", {TORCH_EXTENSION: "forward"}  # the entry's name 
 
 def with_arguments(spec: wire.ProblemSpec, found: wire.Described) -> wire.ProblemSpec:
     """The problem with the arguments that were learned of it, in its own convention."""
-    workloads = tuple(replace(one, axes=dict(found.axes), strides=dict(found.strides)) for one in spec.workloads)
+    workloads = tuple(replace(workload, axes=dict(found.axes), strides=dict(found.strides)) for workload in spec.workloads)
     as_model = replace(
         spec,
         inputs=found.inputs,
@@ -60,8 +60,11 @@ def cuda_signature(spec: wire.ProblemSpec) -> str:
     known = without_model(spec)
     if not known.outputs:
         return ""
-    inputs = [f"{C_TYPES[one.dtype]} {one.name}" if one.shape == () else f"const {C_TYPES[one.dtype]}* {one.name}" for one in known.inputs]
-    outputs = [f"{C_TYPES[one.dtype]}* {one.name}" for one in known.outputs]
+    inputs = [
+        f"{C_TYPES[tensor.dtype]} {tensor.name}" if tensor.shape == () else f"const {C_TYPES[tensor.dtype]}* {tensor.name}"
+        for tensor in known.inputs
+    ]
+    outputs = [f"{C_TYPES[output.dtype]}* {output.name}" for output in known.outputs]
     axes = [f"int64_t {axis}" for axis in known.axes]
     return f'extern "C" void {entry_in(spec, CUDA)}({", ".join([*inputs, *outputs, *axes, "cudaStream_t stream"])})'
 
@@ -72,7 +75,7 @@ def torch_signature(spec: wire.ProblemSpec) -> str:
     if not known.outputs:
         return ""
     result = "torch::Tensor" if len(known.outputs) == 1 else "std::vector<torch::Tensor>"
-    inputs = [f"{'torch::Tensor' if one.shape else TORCH_SCALARS.get(one.dtype, 'int64_t')} {one.name}" for one in known.inputs]
+    inputs = [f"{'torch::Tensor' if tensor.shape else TORCH_SCALARS.get(tensor.dtype, 'int64_t')} {tensor.name}" for tensor in known.inputs]
     return f"{result} {FUNCTIONS[TORCH_EXTENSION]}({', '.join(inputs)})"
 
 
@@ -90,7 +93,7 @@ def rule_of(problem: wire.ProblemSpec) -> str:
     """The problem's rule: its format's own, or its tolerance, with what differs at workloads that are shown."""
     if problem.rule:
         return problem.rule
-    own = (one for one in problem.workloads if one.tolerance is not None and not one.hidden)
+    own = (workload for workload in problem.workloads if workload.tolerance is not None and not workload.hidden)
     return "; ".join((_of(problem.tolerance), *(f"{one.workload_id}: {_elements(one.tolerance or problem.tolerance)}" for one in own)))
 
 

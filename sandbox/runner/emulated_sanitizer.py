@@ -20,7 +20,7 @@ from sandbox.launch.kernel import Bound, Loaded
 from sandbox.launch.sanitizer_log import read_counts, read_log
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import EMULATED_SANITIZER, PROFILE_NOTE, leave
-from sandbox.protocol.gate import Call, Slot
+from sandbox.protocol.gate import Call
 from sandbox.protocol.wire import ToolOutcome
 
 THREADS = "GRADER_EMULATED_THREADS"
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def _sentence(findings: tuple[wire.SanitizerFinding, ...]) -> str:
-    counts = {name: sum(one.severity is name for one in findings) for name in wire.SanitizerSeverity}
+    counts = {name: sum(finding.severity is name for finding in findings) for name in wire.SanitizerSeverity}
     words = [
         f"{count} {name.value}{'' if count == 1 or name is wire.SanitizerSeverity.INFO else 's'}" for name, count in counts.items() if count
     ]
@@ -74,7 +74,9 @@ def with_named_memory(kernel: Loaded, job: wire.RunnerJob, arena: Arena) -> Load
         for library in _sanitized(kernel.libraries()):
             for slot, tensor, initialised in named:
                 if slot.shape:
-                    size_bytes = _byte_count(slot, tensor.dtype)
+                    import torch  # preloaded in such a box
+
+                    size_bytes = slot.element_count * int(getattr(torch, tensor.dtype).itemsize)
                     library.emu_sanitizer_region(
                         ctypes.c_void_p(arena.address(slot.offset)), ctypes.c_size_t(size_bytes), tensor.name.encode(), 1, initialised
                     )
@@ -84,13 +86,7 @@ def with_named_memory(kernel: Loaded, job: wire.RunnerJob, arena: Arena) -> Load
 
 
 def _sanitized(libraries: Sequence[ctypes.CDLL]) -> list[ctypes.CDLL]:
-    return [one for one in libraries if hasattr(one, "emu_sanitizer_region")]
-
-
-def _byte_count(slot: Slot, dtype: str) -> int:
-    import torch  # preloaded in such a box
-
-    return slot.element_count * int(getattr(torch, dtype).itemsize)
+    return [library for library in libraries if hasattr(library, "emu_sanitizer_region")]
 
 
 if __name__ == "__main__":

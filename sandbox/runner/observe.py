@@ -14,7 +14,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from types import BuiltinFunctionType, FrameType
 from typing import Any, ClassVar
@@ -127,24 +127,21 @@ def _profiled(called: dict[str, None], *, kernels: bool) -> Iterator[None]:
     finally:
         if len(activities) > 1:
             torch.cuda.synchronize()
-        called.update(_lines_of(_autograd._disable_profiler().events()))
+        # The lines for what the profiler saw: operators first, then kernels.
+        events = _autograd._disable_profiler().events()
+        from torch.autograd import DeviceType  # type: ignore[attr-defined]
 
-
-def _lines_of(events: Iterable[Any]) -> dict[str, None]:
-    """The lines for what the profiler saw: operators first, then kernels."""
-    from torch.autograd import DeviceType  # type: ignore[attr-defined]
-
-    hosted, ran = dict[str, None](), dict[str, None]()
-    for event in events:
-        name = event.name()
-        # Calls of the runtime and of the driver are events, too, and what the profiler itself takes;
-        # none of them is on the device.
-        if event.device_type() != DeviceType.CUDA:
-            hosted[name] = None
-        elif not (name.startswith(NO_KERNELS) or event.is_user_annotation()):
-            ran[name] = None
-    operators = {f"operator {name.partition('::')[2]}": None for name in hosted if _computes_itself(name)}
-    return operators | {f"kernel {own_name}": None for name in ran if (own_name := kernel_name(name))}
+        hosted, ran = dict[str, None](), dict[str, None]()
+        for event in events:
+            name = event.name()
+            # Calls of the runtime and of the driver are events, too, and what the profiler itself takes;
+            # none of them is on the device.
+            if event.device_type() != DeviceType.CUDA:
+                hosted[name] = None
+            elif not (name.startswith(NO_KERNELS) or event.is_user_annotation()):
+                ran[name] = None
+        operators = {f"operator {name.partition('::')[2]}": None for name in hosted if _computes_itself(name)}
+        called.update(operators | {f"kernel {own_name}": None for name in ran if (own_name := kernel_name(name))})
 
 
 def _computes_itself(name: str) -> bool:

@@ -219,5 +219,5 @@ def _of_numba(log: LaunchLog, within: Range) -> Iterator[None]:
 
 
 def _three(sizes: Any) -> Three:
-    x, y, z = (*(int(one) for one in sizes), 1, 1)[:3]
+    x, y, z = (*(int(size) for size in sizes), 1, 1)[:3]
     return x, y, z

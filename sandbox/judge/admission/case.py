@@ -40,7 +40,18 @@ class AdmissionCase:
         key = hashlib.sha256(f"{task.spec.digest} {workload.workload_id} {index}".encode()).hexdigest()[:32]
         drawn = of_workload(task.spec, workload, task.draw, key, device)
         right = expected(task.reference, drawn, task.spec)
-        _check_declared(task.spec, workload, drawn, right)
+        where = drawn[0].device if drawn and drawn[0].dim() else None
+        for tensor, found in zip(task.spec.outputs, right, strict=True):
+            if not isinstance(found, torch.Tensor):
+                raise ReferenceFailed(f"the reference's {tensor.name!r} is a {type(found).__name__}; return a tensor")
+            shape, dtype = shape_of(tensor, workload.axes), getattr(torch, tensor.dtype)
+            if found.shape != shape or found.dtype != dtype:
+                declared = f"{dtype} {shape}"
+                raise ReferenceFailed(
+                    f"the reference's {tensor.name!r} is {found.dtype} {tuple(found.shape)}; the problem declares {declared}"
+                )
+            if where is not None and found.device != where:
+                raise ReferenceFailed(f"the reference's {tensor.name!r} is on {found.device}; return a tensor on the device of its inputs")
         case = cls(key=key, task=task, workload=workload, inputs=drawn, right=right, exact=None)
         return dataclasses.replace(case, exact=case._in_double())
 
@@ -62,9 +73,9 @@ class AdmissionCase:
             key=self.key,
             reply=FINE,
             duration_ns=0,
-            inputs=[one.clone() for one in self.inputs] if own else self.inputs,
-            outputs=[one.clone() for one in outputs] if own else outputs,
-            unwritten=[torch.zeros_like(one, dtype=torch.bool) for one in outputs],
+            inputs=[tensor.clone() for tensor in self.inputs] if own else self.inputs,
+            outputs=[output.clone() for output in outputs] if own else outputs,
+            unwritten=[torch.zeros_like(output, dtype=torch.bool) for output in outputs],
         )
         return judge_run(done, bench, wire.TrialPhase.VERIFY, 0).outcome is wire.TrialOutcome.PASSED
 
@@ -78,26 +89,13 @@ class AdmissionCase:
         return self.exact if own and self.exact is not None else list((self.task.reference64 or self.task.reference)(inputs))
 
     def _in_double(self) -> Tensors | None:
-        if not any(one.is_floating_point() and not is_narrow(one.dtype) for one in self.right):
+        if not any(tensor.is_floating_point() and not is_narrow(tensor.dtype) for tensor in self.right):
             return None
         tolerance = self.workload.tolerance or self.task.spec.tolerance
-        widened = [one.double() if one.is_floating_point() and not is_narrow(one.dtype) else one for one in self.inputs]
+        widened = [tensor.double() if tensor.is_floating_point() and not is_narrow(tensor.dtype) else tensor for tensor in self.inputs]
         try:
             return expected(self.task.reference64 or self.task.reference, widened, self.task.spec)
         except ReferenceFailed as failure:
             if self.task.compare is not None or tolerance.budget_factor is None:
                 return None
             raise ReferenceFailed(f"with inputs in float64, for the error budget: {failure}") from failure
-
-
-def _check_declared(spec: wire.ProblemSpec, workload: wire.Workload, drawn: Tensors, right: Tensors) -> None:
-    where = drawn[0].device if drawn and drawn[0].dim() else None
-    for tensor, found in zip(spec.outputs, right, strict=True):
-        if not isinstance(found, torch.Tensor):
-            raise ReferenceFailed(f"the reference's {tensor.name!r} is a {type(found).__name__}; return a tensor")
-        shape, dtype = shape_of(tensor, workload.axes), getattr(torch, tensor.dtype)
-        if found.shape != shape or found.dtype != dtype:
-            declared = f"{dtype} {shape}"
-            raise ReferenceFailed(f"the reference's {tensor.name!r} is {found.dtype} {tuple(found.shape)}; the problem declares {declared}")
-        if where is not None and found.device != where:
-            raise ReferenceFailed(f"the reference's {tensor.name!r} is on {found.device}; return a tensor on the device of its inputs")

@@ -54,7 +54,7 @@ class Idle:
     def __init__(self, spec: wire.ProblemSpec) -> None:
         self._spec = spec
         self._done: dict[str, bool] = {}  # operation, such as "relu" or "mul 2": whether it has ever done something
-        self._same = [one.distribution.kind == "constant" and bool(one.shape) for one in spec.inputs]
+        self._same = [tensor.distribution.kind == "constant" and bool(tensor.shape) for tensor in spec.inputs]
 
     def see(self, case: AdmissionCase, other: AdmissionCase) -> None:
         """Take two draws of one workload into account."""
@@ -83,15 +83,13 @@ class Idle:
                     "take it out of the reference, or draw inputs on which it does something"
                 )
                 yield wire.Finding(check=f"idle {operation}", workload_id="", outcome=outcome, message=statement)
-        if self._spec.format == native.NAME and all(_tiles_fit(one) for one in self._spec.workloads):
+        if self._spec.format == native.NAME and all(
+            all(size == 1 or size % TILE == 0 for size in workload.axes.values()) for workload in self._spec.workloads
+        ):
             statement = (
                 f"{TILE} divides every size at every workload: a kernel without the tails of its tiles is accepted; add odd sizes, hidden"
             )
             yield wire.Finding(check="sizes", workload_id="", outcome=wire.FindingOutcome.WARNING, message=statement)
-
-
-def _tiles_fit(workload: wire.Workload) -> bool:
-    return all(size == 1 or size % TILE == 0 for size in workload.axes.values())
 
 
 class _IdleMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -120,7 +118,9 @@ class _IdleMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _operands(name: str, args: tuple[Any, ...]) -> Tensors:
     """The tensors that the result is compared with; none where the operation does not count."""
     wanted = 1 if name in _OF_ONE else 2 if name in _OF_TWO else 0
-    given = [one for one in args[:wanted] if isinstance(one, torch.Tensor) and one.dim() and one.is_floating_point()]
+    given = [
+        argument for argument in args[:wanted] if isinstance(argument, torch.Tensor) and argument.dim() and argument.is_floating_point()
+    ]
     return given if len(given) == wanted else []
 
 
@@ -143,7 +143,7 @@ def controls(case: AdmissionCase) -> Iterator[wire.Finding]:
     """What has to hold of the right answer itself."""
     workload = case.workload
     own = case.task.compare is not None  # it says which infinities are right
-    odd = sum(int((one.isnan() if own else ~one.isfinite()).sum()) for one in case.right if one.is_floating_point())
+    odd = sum(int((tensor.isnan() if own else ~tensor.isfinite()).sum()) for tensor in case.right if tensor.is_floating_point())
     text = f"the right answer has {odd} elements that are {'NaN' if own else 'NaN or infinite'}; narrow the inputs (scale, low, high)"
     yield finding("finite", workload, FAILED if odd else PASSED, text if odd else "")
     agrees = case.accepts(case.answer(case.inputs))
@@ -200,12 +200,23 @@ def examine(task: Task, device: Device, budget_s: float, clock: Callable[[], flo
         for one in examiner.examine(workload):
             examiner.seen.append(one)
             yield one
-    yield from examiner.conclude()
+    if not examiner.done and not any(one.outcome is FAILED for one in examiner.seen):
+        yield wire.Finding(check="fits", workload_id="", outcome=UNKNOWN, message=f"no workload could be checked; {ELSEWHERE}")
+    for mutant in mutants(examiner.task):
+        outcomes = {one.outcome for one in examiner.seen if one.check == mutant.check}
+        if mutant.vital and outcomes == {UNKNOWN}:
+            text = f"{mutant.cheat} gives the right answer at every workload; {mutant.remedy}"
+            yield wire.Finding(check=mutant.check, workload_id="", outcome=FAILED if mutant.needs_no_input else WARNING, message=text)
+        if mutant.one_rejects:
+            yield from accepted_everywhere(mutant, examiner.task.spec, examiner.seen, examiner.examined)
+    yield from narrow_columns(examiner.task.spec)
+    if examiner.done:
+        yield from examiner.idle.findings()
 
 
 def working_bytes(spec: wire.ProblemSpec, workload: wire.Workload) -> int:
     """How much memory checking a workload takes, the reference's own apart."""
-    inputs, outputs = (sum(memory_bytes(one, workload) for one in tensors) for tensors in (spec.inputs, spec.outputs))
+    inputs, outputs = (sum(memory_bytes(tensor, workload) for tensor in tensors) for tensors in (spec.inputs, spec.outputs))
     return INPUT_FACTOR * inputs + OUTPUT_FACTOR * outputs
 
 
@@ -252,21 +263,6 @@ class _Examiner:
             else:
                 text = str(error) if isinstance(error, ReferenceFailed) else f"its comparison raised {type(error).__name__}: {error}"
                 yield finding("runs", workload, FAILED, f"{text}; fix the reference, or the distributions of its inputs")
-
-    def conclude(self) -> Iterator[wire.Finding]:
-        """What is to be said of all workloads together."""
-        if not self.done and not any(one.outcome is FAILED for one in self.seen):
-            yield wire.Finding(check="fits", workload_id="", outcome=UNKNOWN, message=f"no workload could be checked; {ELSEWHERE}")
-        for mutant in mutants(self.task):
-            outcomes = {one.outcome for one in self.seen if one.check == mutant.check}
-            if mutant.vital and outcomes == {UNKNOWN}:
-                text = f"{mutant.cheat} gives the right answer at every workload; {mutant.remedy}"
-                yield wire.Finding(check=mutant.check, workload_id="", outcome=FAILED if mutant.needs_no_input else WARNING, message=text)
-            if mutant.one_rejects:
-                yield from accepted_everywhere(mutant, self.task.spec, self.seen, self.examined)
-        yield from narrow_columns(self.task.spec)
-        if self.done:
-            yield from self.idle.findings()
 
     def _examine(self, workload: wire.Workload, size: int) -> Iterator[wire.Finding]:
         guessed_s = self.rate * size
@@ -326,7 +322,7 @@ def accepted_everywhere(mutant: Mutant, spec: wire.ProblemSpec, seen: Iterable[w
     accepting = {one.workload_id for one in found if one.message == mutant.accepted_here}
     rejecting = {one.workload_id for one in found if one.outcome is _Outcome.PASSED}
     for kind in DeviceKind:
-        names = {one.workload_id for one in _workloads(spec, kind)}
+        names = {workload.workload_id for workload in _workloads(spec, kind)}
         if not names & accepting or names & rejecting:
             continue
         complete = names <= examined
@@ -350,9 +346,9 @@ def narrow_columns(spec: wire.ProblemSpec) -> Iterator[wire.Finding]:
 
 
 def _workloads(spec: wire.ProblemSpec, kind: str) -> list[wire.Workload]:
-    return [one for one in spec.workloads if one.device_kind in ("", kind)]
+    return [workload for workload in spec.workloads if workload.device_kind in ("", kind)]
 
 
 def _columns(spec: wire.ProblemSpec, kind: str) -> int:
-    shapes = [shape_of(output, one.axes) for one in _workloads(spec, kind) for output in spec.outputs]
+    shapes = [shape_of(output, workload.axes) for workload in _workloads(spec, kind) for output in spec.outputs]
     return max((shape[-1] for shape in shapes if shape), default=0)

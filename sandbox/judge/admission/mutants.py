@@ -255,11 +255,14 @@ def _one_byte_wrong(case: AdmissionCase, index: int) -> torch.Tensor | None:
 
 
 def _lower_precision(case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
-    floats = {one.dtype for one in case.right if one.is_floating_point()}
+    floats = {tensor.dtype for tensor in case.right if tensor.is_floating_point()}
     lower = _LOWER.get(floats.pop()) if len(floats) == 1 else None
-    if lower is None or not any(one.is_floating_point() and one.dim() for one in case.inputs):
+    if lower is None or not any(tensor.is_floating_point() and tensor.dim() for tensor in case.inputs):
         return None
-    rounded = (one.to(lower).to(one.dtype) if one.dtype != FLOAT4 and one.is_floating_point() and one.dim() else one for one in case.inputs)
+    rounded = (
+        tensor.to(lower).to(tensor.dtype) if tensor.dtype != FLOAT4 and tensor.is_floating_point() and tensor.dim() else tensor
+        for tensor in case.inputs
+    )
     return _answer(case, list(rounded))
 
 

@@ -40,8 +40,8 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     function = getattr(module, RUN, None)
     if not callable(function):
         raise references.ReferenceFailed(f"the reference defines no function {RUN!r}")
-    spec = replace(spec, workloads=tuple(_with_strides(one, where, vars(module)) for one in spec.workloads))
-    scalars = tuple(not one.shape for one in spec.inputs)
+    spec = replace(spec, workloads=tuple(_with_strides(workload, where, vars(module)) for workload in spec.workloads))
+    scalars = tuple(not tensor.shape for tensor in spec.inputs)
 
     def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         result = function(*[one.item() if scalar else one for one, scalar in zip(inputs, scalars, strict=True)])
@@ -76,10 +76,10 @@ def _changed(spec: wire.ProblemSpec, run: references.Reference, draw: references
     """Which inputs the reference writes to."""
     smallest = min(spec.workloads, key=lambda workload: math.prod(max(size, 1) for size in workload.axes.values()))
     inputs = draw(smallest, _PROBE)
-    given = [one.clone() for one in inputs]
+    given = [tensor.clone() for tensor in inputs]
     with sources.contained(f"{RUN} at {smallest.workload_id!r}", where), sources.seeded(_PROBE, where):
         expected = run(given)
-    declared = [torch.empty(shape_of(one, smallest.axes), dtype=getattr(torch, one.dtype), device="meta") for one in spec.outputs]
+    declared = [torch.empty(shape_of(output, smallest.axes), dtype=getattr(torch, output.dtype), device="meta") for output in spec.outputs]
     _check(expected, declared, spec)
     return frozenset(index for index, (one, before) in enumerate(zip(given, inputs, strict=True)) if not same_bytes(one, before))
 
@@ -87,13 +87,13 @@ def _changed(spec: wire.ProblemSpec, run: references.Reference, draw: references
 def _outputs(result: object, spec: wire.ProblemSpec, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
     """What run returned, by name, in order, or alone; numbers become tensors."""
     if isinstance(result, dict):
-        if missing := [one.name for one in spec.outputs if one.name not in result]:
+        if missing := [output.name for output in spec.outputs if output.name not in result]:
             raise references.ReferenceFailed(f"{RUN} returned no {missing[0]!r}; return every output")
-        result = [result[one.name] for one in spec.outputs]
+        result = [result[output.name] for output in spec.outputs]
     found = list(result) if isinstance(result, (tuple, list)) else [result]
     if len(found) != len(spec.outputs):
         raise references.ReferenceFailed(f"{RUN} returned {len(found)} outputs; the definition has {len(spec.outputs)}")
-    where = next((one.device for one in inputs if one.dim()), torch.device("cpu"))
+    where = next((tensor.device for tensor in inputs if tensor.dim()), torch.device("cpu"))
     return [_tensor(one, of, where) for one, of in zip(found, spec.outputs, strict=True)]
 
 

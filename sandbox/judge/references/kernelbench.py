@@ -13,7 +13,7 @@ import json
 import re
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -56,7 +56,7 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     found = described(spec.digest, seen, source.parameter_names())
     model, drawn = source.drawn_model()
     model = model.to(where)
-    constants = [None if torch.is_tensor(one) else one for one in seen.inputs]
+    constants = [None if torch.is_tensor(tensor) else tensor for tensor in seen.inputs]
     seen = replace(seen, inputs=[], outputs=[], weights={})  # they may have memory, and are not needed any more
     wide = _Wide(source, seen, constants, where)
     reference = _reference(model, seen, constants)
@@ -153,7 +153,7 @@ class _ModelSource:
     def parameter_names(self) -> list[str]:
         """What forward calls its inputs."""
         parameters = list(inspect.signature(getattr(self.module, _MODEL).forward).parameters.values())[1:]
-        return [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+        return [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
 
 
 def _made_at(where: str, make: Callable[[], object]) -> object:
@@ -194,9 +194,9 @@ def _moved(model: torch.nn.Module, dtype: torch.dtype, where: str = "cpu") -> to
 
 def _drawn(given: list[Any], found: wire.Described, constants: list[Any]) -> list[torch.Tensor]:
     """A key's inputs as the list that goes to a runner; ReferenceFailed where they are not as they were when the task was made."""
-    declared = [(one.dtype, [found.axes[str(name)] for name in one.shape]) for one in found.inputs]
-    tensors = number_tensors(given)
-    made = [(dtype_name(one), list(one.shape)) for one in tensors]
+    declared = [(tensor.dtype, [found.axes[str(name)] for name in tensor.shape]) for tensor in found.inputs]
+    tensors = [one if torch.is_tensor(one) else torch.tensor(one, dtype=getattr(torch, SCALARS[type(one)])) for one in given]
+    made = [(dtype_name(tensor), list(tensor.shape)) for tensor in tensors]
     if [None if torch.is_tensor(one) else one for one in given] != constants:
         raise references.ReferenceFailed(
             f"{_INPUTS}() made other numbers than before; give a tensor where a value differs from call to call"
@@ -219,7 +219,7 @@ def _reference(model: torch.nn.Module, seen: trace.TracedCall, constants: list[A
     """The model as a function that leaves nothing behind."""
     tensors = trace.named_tensors(model)
     live = [tensors[name] for name in seen.written]
-    kept = [one.clone() for one in live]
+    kept = [tensor.clone() for tensor in live]
     rebound = [(model.get_submodule(name), key) for name, key in seen.rebound]
     before = [(module, key, vars(module).get(key, _ABSENT)) for module, key in rebound]
 
@@ -227,7 +227,10 @@ def _reference(model: torch.nn.Module, seen: trace.TracedCall, constants: list[A
         if live:
             torch._foreach_copy_(live, kept)
         for module, key, value in before:
-            _restore(module, key, value)
+            if value is _ABSENT:
+                vars(module).pop(key, None)
+            else:
+                vars(module)[key] = value
         given = inputs[: len(constants)]  # weights that come after them are the model's own
         result = model(*(one if constant is None else constant for one, constant in zip(given, constants, strict=True)))
         return list(result) if isinstance(result, (tuple, list)) else [result]
@@ -237,13 +240,6 @@ def _reference(model: torch.nn.Module, seen: trace.TracedCall, constants: list[A
 
 
 _ABSENT = object()
-
-
-def _restore(module: torch.nn.Module, key: str, value: object) -> None:
-    if value is _ABSENT:
-        vars(module).pop(key, None)
-    else:
-        vars(module)[key] = value
 
 
 class _Wide:
@@ -261,7 +257,7 @@ class _Wide:
         before = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)  # of what forward makes itself
         try:
-            return self._call([one.double() if one.is_floating_point() else one for one in inputs])
+            return self._call([tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs])
         finally:
             torch.set_default_dtype(before)
 
@@ -325,7 +321,11 @@ def described(digest: str, seen: TracedCall, parameters: list[str]) -> wire.Desc
     names = _Names()
     called = [*parameters, *(f"x{index}" for index in range(len(parameters), len(seen.inputs)))]
     for name, one in zip(called, seen.inputs, strict=False):
-        _check_input(name, one)
+        if torch.is_tensor(one) and one.dim() == 0:  # what has no axes travels as a number
+            sentence = f"input {name!r} is a tensor without axes, which a kernel would get as a number"
+            raise ReferenceFailed(f"{sentence}; give it an axis, as torch.rand(1) has, or return a number")
+        if isinstance(one, int) and abs(one) > _EXACT_INTEGERS:
+            raise ReferenceFailed(f"input {name!r} is {one}; integers up to 2 ** 53 can be given")
     inputs = tuple(names.tensor(name, one) for name, one in zip(called, seen.inputs, strict=False))
     several = len(seen.outputs) > 1
     outputs = tuple(names.tensor(f"output{index}" if several else "output", one) for index, one in enumerate(seen.outputs))
@@ -346,14 +346,6 @@ def described(digest: str, seen: TracedCall, parameters: list[str]) -> wire.Desc
     return wire.Described(
         digest=digest, inputs=inputs, outputs=outputs, weights=weights, axes=names.axes, obstacle=obstacle, strides=strides
     )
-
-
-def _check_input(name: str, one: Any) -> None:
-    if torch.is_tensor(one) and one.dim() == 0:  # what has no axes travels as a number
-        sentence = f"input {name!r} is a tensor without axes, which a kernel would get as a number"
-        raise ReferenceFailed(f"{sentence}; give it an axis, as torch.rand(1) has, or return a number")
-    if isinstance(one, int) and abs(one) > _EXACT_INTEGERS:
-        raise ReferenceFailed(f"input {name!r} is {one}; integers up to 2 ** 53 can be given")
 
 
 class _Names:
@@ -385,8 +377,3 @@ class _Names:
                 self._taken |= own
                 return name
         raise AssertionError("more names are taken than there are")
-
-
-def number_tensors(values: Iterable[Any]) -> list[torch.Tensor]:
-    """Inputs as tensors: a number becomes one without axes."""
-    return [one if torch.is_tensor(one) else torch.tensor(one, dtype=getattr(torch, SCALARS[type(one)])) for one in values]

@@ -89,7 +89,7 @@ class Code:
 
     def _data(self, case: dict[str, Any], key: str, *, fill: bool) -> Any:
         parameters = inspect.signature(self.generate).parameters.values()
-        seeded = any(one.name == SEED or one.kind is one.VAR_KEYWORD for one in parameters)
+        seeded = any(parameter.name == SEED or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
         own = {SEED: int(key[:8], 16) >> 1} if seeded else {}  # 31 bits, which every generator takes
         with sources.contained(GENERATE, self.where), sources.seeded(key, self.where), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -176,7 +176,7 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     cases = {one.shapes(): one for one in (_TaskCase.of(spec, workload, code) for workload in spec.workloads)}
 
     def reference(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        return cases[tuple(one.shape for one in inputs)].run(code.reference, inputs)
+        return cases[tuple(tensor.shape for tensor in inputs)].run(code.reference, inputs)
 
     reference.__code__ = reference.__code__.replace()  # its own: what torch.compile makes is kept with the code object
 
@@ -194,12 +194,15 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
         case.check_outputs(expected)
         allowed = replace(workload.tolerance or spec.tolerance, budget_factor=None)
         pairs = list(zip(outputs, expected, unwritten, strict=True))
-        if any(_is_certain(out) and bool(mask.any()) for out, _, mask in pairs) or not code.accepts(case.both, inputs, outputs, expected):
+        # Whether what still holds the poison was not written: a float of one byte may be right and look so.
+        if any((out.is_floating_point() and not is_narrow(out.dtype)) and bool(mask.any()) for out, _, mask in pairs) or not code.accepts(
+            case.both, inputs, outputs, expected
+        ):
             return _refused([tolerance.compare(out, ref, None, mask, allowed) for out, ref, mask in pairs])
         return [_accepted(out, ref, mask, allowed) for out, ref, mask in pairs]
 
     templates = tuple(json.loads(workload.arguments)["template"] for workload in spec.workloads)
-    scratch = tuple(sorted({index for one in cases.values() for index in one.scratch}))
+    scratch = tuple(sorted({index for case in cases.values() for index in case.scratch}))
     return references.Task(spec=spec, reference=reference, draw=draw, compare=compare, templates=templates, scratch=scratch)
 
 
@@ -227,7 +230,7 @@ class _TaskCase:
         data, _, output = json.loads(found["template"])[1]
 
         def sizes(specs: tuple[wire.TensorSpec, ...]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-            return tuple((one.dtype, tuple(workload.axes[str(axis)] for axis in one.shape)) for one in specs)
+            return tuple((spec.dtype, tuple(workload.axes[str(axis)] for axis in spec.shape)) for spec in specs)
 
         return cls(
             name=workload.workload_id,
@@ -271,7 +274,7 @@ class _TaskCase:
         """Inputs of a key, of the same shapes and with the same values around them as at first."""
         tensors, text = code.flat(code.data(self.arguments, key), f"{GENERATE} at {self.name!r}")
         check_inputs(tensors, self.name)
-        found = [moved(one, code.where) for one in tensors]
+        found = [moved(tensor, code.where) for tensor in tensors]
         kinds = [(dtype_name(one), tuple(one.shape)) for one in found]
         same_count = len(found) == len(self.input_numbers)
         if (
@@ -289,13 +292,8 @@ class _TaskCase:
 
     def check_outputs(self, expected: list[torch.Tensor]) -> None:
         """That the reference returned what it did at first."""
-        if tuple((dtype_name(one), tuple(one.shape)) for one in expected) != self.outputs:
+        if tuple((dtype_name(tensor), tuple(tensor.shape)) for tensor in expected) != self.outputs:
             raise references.ReferenceFailed(f"{REFERENCE} at {self.name!r} returns shapes or dtypes that differ from seed to seed")
-
-
-def _is_certain(out: torch.Tensor) -> bool:
-    """Whether what still holds the poison was not written: a float of one byte may be right and look so."""
-    return out.is_floating_point() and not is_narrow(out.dtype)
 
 
 def _accepted(out: torch.Tensor, ref: torch.Tensor, mask: torch.Tensor, allowed: wire.Tolerance) -> tolerance.Comparison:
@@ -374,18 +372,23 @@ class _CaseRun:
         name, key = workload.workload_id, hashlib.sha256(seed.encode()).hexdigest()[:32]
         tensors, data = code.flat(code.data(json.loads(workload.arguments)["case"], key), f"{GENERATE} at {name!r}")
         check_inputs(tensors, name)
-        inputs, build = [moved(one, code.where) for one in tensors], pytree.builder(json.loads(data), code.make_object)
+        inputs, build = [moved(tensor, code.where) for tensor in tensors], pytree.builder(json.loads(data), code.make_object)
 
         def run(given: list[torch.Tensor]) -> Any:
             return code.run(build(given), key, name)
 
-        given = [one.clone() for one in inputs]
+        given = [tensor.clone() for tensor in inputs]
         returned, result = code.flat(run(given), f"{REFERENCE} at {name!r}")
-        _check_outputs(returned, name)
-        outputs = [laid_out(one).clone() for one in returned]
+        if not returned:
+            raise references.ReferenceFailed(f"{REFERENCE} at {name!r} returns no tensor; return what is to be compared")
+        for index, one in enumerate(returned):
+            if dtype_name(one) not in DTYPES or one.dim() > RANK_LIMIT:
+                text = f"is of {one.dtype} with {one.dim()} dimensions; outputs are of {', '.join(sorted(DTYPES))}"
+                raise references.ReferenceFailed(f"tensor {index} of {REFERENCE} at {name!r} {text}, of at most {RANK_LIMIT} dimensions")
+        outputs = [laid_out(tensor).clone() for tensor in returned]
         scratch = _scratch(run, inputs, given, outputs, needed)
         # All cases are looked at together, and only for their shapes.
-        shown = [[torch.empty_like(one, device="meta") for one in tensors] for tensors in (inputs, outputs)]
+        shown = [[torch.empty_like(tensor, device="meta") for tensor in tensors] for tensors in (inputs, outputs)]
         return cls(name=name, data=json.loads(data), result=json.loads(result), inputs=shown[0], outputs=shown[1], scratch=scratch)
 
     def without_needed(self, needed: set[Occurrence]) -> _CaseRun:
@@ -409,7 +412,7 @@ class _Slots:
     @classmethod
     def of(cls, cases: Sequence[Sequence[torch.Tensor]]) -> _Slots:
         """As many places of each kind as a case needs at most, in the order in which cases need them."""
-        return cls(places=tuple(dict.fromkeys(one for tensors in cases for one in _occurrences(tensors))))
+        return cls(places=tuple(dict.fromkeys(tensor for tensors in cases for tensor in _occurrences(tensors))))
 
     def fit(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether there is a place for each."""
@@ -417,7 +420,7 @@ class _Slots:
 
     def numbers(self, tensors: Sequence[torch.Tensor]) -> list[int]:
         """The places of a case's tensors."""
-        return [self.places.index(one) for one in _occurrences(tensors)]
+        return [self.places.index(tensor) for tensor in _occurrences(tensors)]
 
     def place(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """A tensor for each place; without elements where the case has none. Raises ReferenceFailed for a number that it does not have."""
@@ -460,7 +463,7 @@ def _scratch(
 
     def is_same_without(indices: Sequence[int], integer: int) -> bool:
         """Whether the answer is the same with other values in these inputs."""
-        values = [OTHER_VALUE if one.is_floating_point() else integer for one in inputs]
+        values = [OTHER_VALUE if tensor.is_floating_point() else integer for tensor in inputs]
         given = [
             filled(one, value) if index in indices else one.clone() for index, (one, value) in enumerate(zip(inputs, values, strict=True))
         ]
@@ -490,7 +493,7 @@ def _looks_like_buffer(one: torch.Tensor, outputs: Sequence[torch.Tensor]) -> bo
 
 
 def _shapes(tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, ...], ...]:
-    return tuple(one.shape for one in tensors)
+    return tuple(tensor.shape for tensor in tensors)
 
 
 def _specs(letter: str, tensors: Sequence[torch.Tensor]) -> tuple[wire.TensorSpec, ...]:
@@ -515,15 +518,6 @@ def check_inputs(tensors: Sequence[torch.Tensor], name: str) -> None:
         if not in_memory(one).is_contiguous():
             text = f"has strides {one.stride()}, so there are gaps or overlaps in its memory, which can't be sent: add .contiguous()"
             raise references.ReferenceFailed(f"{where} {text}")
-
-
-def _check_outputs(tensors: Sequence[torch.Tensor], name: str) -> None:
-    if not tensors:
-        raise references.ReferenceFailed(f"{REFERENCE} at {name!r} returns no tensor; return what is to be compared")
-    for index, one in enumerate(tensors):
-        if dtype_name(one) not in DTYPES or one.dim() > RANK_LIMIT:
-            text = f"is of {one.dtype} with {one.dim()} dimensions; outputs are of {', '.join(sorted(DTYPES))}"
-            raise references.ReferenceFailed(f"tensor {index} of {REFERENCE} at {name!r} {text}, of at most {RANK_LIMIT} dimensions")
 
 
 def marker(index: int, where: str) -> torch.Tensor:

@@ -43,17 +43,17 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     if not spec.outputs:
         spec = _described(spec, code)
     settings = {workload.workload_id: _Setting.of(spec, workload, code) for workload in spec.workloads}
-    by_shapes = {one.shapes: one for one in settings.values()}
+    by_shapes = {setting.shapes: setting for setting in settings.values()}
 
     def reference(inputs: _Tensors) -> _Tensors:
-        return by_shapes[tuple(tuple(one.shape) for one in inputs)].run(inputs)
+        return by_shapes[tuple(tuple(tensor.shape) for tensor in inputs)].run(inputs)
 
     def wide(inputs: _Tensors) -> _Tensors:
         before = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)  # of what forward_fn makes itself
         try:
-            given = [one.double() if one.is_floating_point() else one for one in inputs]
-            return by_shapes[tuple(tuple(one.shape) for one in inputs)].run(given, wide=True)
+            given = [tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs]
+            return by_shapes[tuple(tuple(tensor.shape) for tensor in inputs)].run(given, wide=True)
         finally:
             torch.set_default_dtype(before)
 
@@ -65,8 +65,8 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
         reference64=wide,
         draw=lambda workload, key: settings[workload.workload_id].draw(key),
         compare=tolerance.ElementwiseComparer(allowed=spec.tolerance, wide=wide),
-        templates=tuple(one.template for one in settings.values()),
-        scratch=tuple(sorted({index for one in settings.values() for index in one.scratch})),
+        templates=tuple(setting.template for setting in settings.values()),
+        scratch=tuple(sorted({index for setting in settings.values() for index in setting.scratch})),
     )
 
 
@@ -101,8 +101,8 @@ class _Setting:
             arguments=found,
             template=found["template"],
             places=tuple(found["places"]),
-            inputs=tuple((one.dtype, tuple(workload.axes[str(axis)] for axis in one.shape)) for one in spec.inputs),
-            strides=tuple(workload.strides.get(one.name, ()) for one in spec.inputs),
+            inputs=tuple((tensor.dtype, tuple(workload.axes[str(axis)] for axis in tensor.shape)) for tensor in spec.inputs),
+            strides=tuple(workload.strides.get(tensor.name, ()) for tensor in spec.inputs),
             scratch=tuple(found["scratch"]),
             forward=pytree.builder(found["forward"]),
             own=tuple(code.call(found, _key(spec, workload)).own) if found["has_own"] else (),
@@ -154,7 +154,7 @@ class _SettingRun:
         forward = pytree.builder(call.forward)
 
         def run(own: _Tensors) -> tuple[_Tensors, _Tensors]:
-            tensors = [*(one.clone() for one in call.tensors), *own]
+            tensors = [*(tensor.clone() for tensor in call.tensors), *own]
             output = pytree.builder(call.output)(tensors) if call.output else None
             with sources.contained(f"{FORWARD} in setting {name!r}", code.where), sources.seeded(name, code.where):
                 return code.outputs(forward(tensors), call.gradients, output), tensors
@@ -182,7 +182,7 @@ def _described(spec: wire.ProblemSpec, code: TaskCode) -> wire.ProblemSpec:
     """The spec with inputs, outputs and templates, from running every setting once."""
     runs = [_SettingRun.of(spec, workload, code) for workload in spec.workloads]
     inputs = _joined([one.inputs for one in runs])
-    shapes = [tuple(one.items()) for one in inputs]
+    shapes = [tuple(tensor.items()) for tensor in inputs]
     if any(shapes.index(one) != index for index, one in enumerate(shapes)):  # a tensor that no kernel is given distinguishes them
         inputs = [{**one, MARK: ("uint8", (index + 1,))} for index, one in enumerate(inputs)]
     outputs = _joined([one.outputs for one in runs])
@@ -211,13 +211,13 @@ def _described(spec: wire.ProblemSpec, code: TaskCode) -> wire.ProblemSpec:
 
 def _joined(settings: Sequence[_Shapes]) -> list[_Shapes]:
     """The same tensors for every setting, in one order; one that a setting does not have has no elements there."""
-    known = {name: shape for one in reversed(settings) for name, shape in one.items()}
-    order = dict.fromkeys(name for one in settings for name in one)
+    known = {name: shape for setting in reversed(settings) for name, shape in setting.items()}
+    order = dict.fromkeys(name for setting in settings for name in setting)
     for one in settings:
         for name, (dtype, sizes) in one.items():
             if (dtype, len(sizes)) != (known[name][0], len(known[name][1])):
                 raise references.ReferenceFailed(f"{name!r} has another dtype or number of axes in another setting; make them the same")
-    return [{name: one.get(name, (known[name][0], (0,) * len(known[name][1]))) for name in order} for one in settings]
+    return [{name: setting.get(name, (known[name][0], (0,) * len(known[name][1]))) for name in order} for setting in settings]
 
 
 def _specs(shapes: _Shapes) -> tuple[wire.TensorSpec, ...]:
@@ -280,17 +280,17 @@ class KernelCall:
         if id(gradient) not in places:
             raise references.ReferenceFailed(f"{KERNEL} is not given the gradient of the output; give it as it is")
         below, forward_tree = _flat(forward)
-        own = [one for one in below if id(one) not in places]
+        own = [workload for workload in below if id(workload) not in places]
         everything = [*tensors, *own]
         places |= {id(one): len(tensors) + index for index, one in enumerate(own)}
         known = {id(one): name for one, name in zip((gradient, *forward), ("grad_output", *names), strict=True)}
-        given = (known.get(id(one), "") if torch.is_tensor(one) else "" for one in arguments)
+        given = (known.get(id(argument), "") if torch.is_tensor(argument) else "" for argument in arguments)
         return cls(
             tensors=_sent(tensors),
             names=_tensor_names(tree, tuple(name or f"argument{index}" for index, name in enumerate(given))),
             tree=renumbered(tree, range(len(tensors)), tensors),
             own=_sent(own),
-            forward=renumbered(forward_tree, [places[id(one)] for one in below], everything),
+            forward=renumbered(forward_tree, [places[id(workload)] for workload in below], everything),
             gradients=wanted,
             gradient_names=tuple(f"grad_{names[index]}" for index in wanted),
             output=renumbered(["tensor", 0], [places[id(gradient)]], everything),
@@ -389,14 +389,14 @@ def renumbered(tree: list[Any], numbers: Sequence[int], tensors: Sequence[torch.
             place = numbers[index]
             return ["element" if place < len(tensors) and tensors[place].dim() == 0 else kind, place]
         case [("list" | "tuple") as kind, [*parts]]:
-            return [kind, [renumbered(one, numbers, tensors) for one in parts]]
+            return [kind, [renumbered(part, numbers, tensors) for part in parts]]
         case ["dict", [*pairs]]:
             return ["dict", [[key, renumbered(one, numbers, tensors)] for key, one in pairs]]
     return tree
 
 
 def _sent(tensors: Sequence[torch.Tensor]) -> _Tensors:
-    return [one if one.dim() else one.reshape(1) for one in tensors]
+    return [tensor if tensor.dim() else tensor.reshape(1) for tensor in tensors]
 
 
 def _flat(arguments: tuple[Any, ...]) -> tuple[_Tensors, list[Any]]:

@@ -48,7 +48,10 @@ class Modules:
             vars(module)["__builtins__"] = self._builtins
             # Under a name that nobody else imports: torch.compile and dataclasses look a function's or class's module up there.
             self._made[name] = sys.modules[module.__name__] = module
-            self._execute(module, f"{self._label}/{name}.py", self._texts[name])
+            path = f"{self._label}/{name}.py"
+            text = self._texts[name]
+            linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)  # for tracebacks, and what reads its own source
+            exec(compiled(text, path, self._where), vars(module))
         return self._made[name]
 
     def has(self, name: str) -> bool:
@@ -59,10 +62,6 @@ class Modules:
         """The file whose module has this name in sys.modules; None where it is none of these."""
         file = module_name.removeprefix(f"{self._label}_")
         return file if module_name != file and file in self._made else None
-
-    def _execute(self, module: types.ModuleType, path: str, text: str) -> None:
-        linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)  # for tracebacks, and what reads its own source
-        exec(compiled(text, path, self._where), vars(module))
 
     def _import(
         self,
@@ -126,7 +125,11 @@ def contained(what: str, where: str) -> Iterator[None]:
         text = str(error).strip().splitlines()[0] if str(error).strip() else ""
         raise references.ReferenceFailed(f"{what} raised {type(error).__name__}: {text}") from error
     finally:
-        _switch(switches)
+        if _switches() != switches:
+            torch.use_deterministic_algorithms(switches.deterministic, warn_only=switches.warns)
+            torch.utils.deterministic.fill_uninitialized_memory = switches.fills  # type: ignore[attr-defined]
+            torch.set_default_dtype(switches.default)
+            torch.set_float32_matmul_precision(switches.matmul)
         cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark = before
 
 
@@ -148,14 +151,6 @@ def _switches() -> _Switches:
         default=torch.get_default_dtype(),
         matmul=torch.get_float32_matmul_precision(),
     )
-
-
-def _switch(to: _Switches) -> None:
-    if _switches() != to:
-        torch.use_deterministic_algorithms(to.deterministic, warn_only=to.warns)
-        torch.utils.deterministic.fill_uninitialized_memory = to.fills  # type: ignore[attr-defined]
-        torch.set_default_dtype(to.default)
-        torch.set_float32_matmul_precision(to.matmul)
 
 
 @contextmanager

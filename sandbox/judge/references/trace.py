@@ -81,20 +81,15 @@ def _trace(
     sizes.check(weight_bytes, 0)
     weights, before, watch = kept_tensors(made), _Kept.of(made), _TraceMode()
     with references.blamed("forward"), making, watch:
-        outputs = flat_outputs(made(*given))
+        result = made(*given)
+        outputs: list[torch.Tensor] = []
+        for one in result if isinstance(result, (tuple, list)) else [result]:
+            if not isinstance(one, torch.Tensor):
+                raise references.ReferenceFailed(f"forward returned a {type(one).__name__}; return a tensor, or a tuple of tensors")
+            outputs.append(one)
     written, rebound = before.changes(made, watch.written)
     sizes.check(weight_bytes, _size(outputs))
     return TracedCall(inputs=given, outputs=outputs, weights=weights, written=written, rebound=rebound)
-
-
-def flat_outputs(result: object) -> list[torch.Tensor]:
-    """What forward returned as a list of tensors."""
-    found: list[torch.Tensor] = []
-    for one in result if isinstance(result, (tuple, list)) else [result]:
-        if not isinstance(one, torch.Tensor):
-            raise references.ReferenceFailed(f"forward returned a {type(one).__name__}; return a tensor, or a tuple of tensors")
-        found.append(one)
-    return found
 
 
 def cast(model: torch.nn.Module, dtype: torch.dtype, where: str) -> None:
@@ -119,7 +114,7 @@ class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         """Look, then do it."""
         if func._schema.arguments and func._schema.arguments[0].name == "size" and args and not func.is_view:
-            count = math.prod(int(one) for one in args[0])
+            count = math.prod(int(argument) for argument in args[0])
             if count * ((kwargs or {}).get("dtype") or torch.get_default_dtype()).itemsize > self._limit_bytes:
                 raise references.ReferenceTooLarge(f"a tensor of shape {list(args[0])} does not fit into memory; {SMALLER}")
         return func(*args, **(kwargs or {}))
@@ -164,7 +159,7 @@ class _Kept:
         return cls(
             versions={name: one._version for name, one in named_tensors(model).items()},
             attributes=attributes,
-            attribute_versions={id(one): one._version for one in tensors},
+            attribute_versions={id(tensor): tensor._version for tensor in tensors},
         )
 
     def changes(self, model: torch.nn.Module, running: set[int]) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
@@ -219,7 +214,7 @@ def _check_inputs(given: list[Any]) -> None:
 
 
 def _size(values: list[Any]) -> int:
-    return sum(memory_of(one).numel() * one.element_size() for one in values if torch.is_tensor(one))
+    return sum(memory_of(value).numel() * value.element_size() for value in values if torch.is_tensor(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

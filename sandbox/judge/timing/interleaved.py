@@ -116,7 +116,7 @@ class Times:
 
     def flat(self, arm: str) -> list[int]:
         """All runs of an arm that is there."""
-        return [one for turn in self.taken_ns.get(arm, []) for one in turn]
+        return [duration_ns for turn in self.taken_ns.get(arm, []) for duration_ns in turn]
 
 
 def with_new_nulls(kept: SoloTimings, trusted: RunnerLink, bench: WorkloadContext) -> SoloTimings:
@@ -291,17 +291,13 @@ def plan_turns(clock: wire.Clock, cycle_s: float, budget_s: float, subject_ns: f
     if clock is wire.Clock.HOST:
         return max(TURN_FLOOR, min(TURN_LIMIT, int(left_s / max(2 * cycle_s + between_s, 1e-9)))), 1
     cycles = left_s / max(2 * cycle_s, 1e-9)
-    repeats = max(1, min(_needed(subject_ns), REPEAT_LIMIT, int(cycles / SPREAD_TURN_COUNT)))
-    turns = int(left_s / max(2 * cycle_s * repeats + between_s, 1e-9))
-    return max(SLOW_TURN_COUNT, min(LOOKS[-1], turns)), repeats
-
-
-def _needed(subject_ns: float) -> int:
-    """ABBAs within a turn, for a half-width of half a percent or of half a microsecond: 2.2 (Student's t) times 1.5 (two arms, and the
-    estimator's own) times what single runs scatter: 1.2 to 1.7 us on an H100 and 0.1 % (docs/decisions/0074), and half as much again."""
+    # ABBAs within a turn, for a half-width of half a percent or of half a microsecond: 2.2 (Student's t) times 1.5 (two arms, and the
+    # estimator's own) times what single runs scatter: 1.2 to 1.7 us on an H100 and 0.1 % (docs/decisions/0074), and half as much again.
     scatter_ns = RUN_NOISE_NS + RUN_NOISE_SHARE * subject_ns
     runs = (2.2 * 1.5 * scatter_ns / max(TARGET_SHARE * subject_ns, TARGET_NS)) ** 2
-    return max(1, math.ceil(runs / (2 * LOOKS[0])))
+    repeats = max(1, min(max(1, math.ceil(runs / (2 * LOOKS[0]))), REPEAT_LIMIT, int(cycles / SPREAD_TURN_COUNT)))
+    turns = int(left_s / max(2 * cycle_s * repeats + between_s, 1e-9))
+    return max(SLOW_TURN_COUNT, min(LOOKS[-1], turns)), repeats
 
 
 def _turn(
@@ -327,14 +323,14 @@ def _turn(
 
 def merge_trials(trials: list[wire.Trial]) -> wire.Trial:
     """One fact for many runs that passed: the worst of each error."""
-    ratios = [one.budget_ratio for one in trials if one.budget_ratio is not None]
+    ratios = [trial.budget_ratio for trial in trials if trial.budget_ratio is not None]
     return replace(
         trials[0],
         run_count=len(trials),
-        max_absolute_error=max((one.max_absolute_error or 0.0 for one in trials), default=None),
-        max_relative_error=max((one.max_relative_error or 0.0 for one in trials), default=None),
+        max_absolute_error=max((trial.max_absolute_error or 0.0 for trial in trials), default=None),
+        max_relative_error=max((trial.max_relative_error or 0.0 for trial in trials), default=None),
         budget_ratio=max(ratios, default=None),
-        duration_ns=int(statistics.median(one.duration_ns for one in trials)),
+        duration_ns=int(statistics.median(trial.duration_ns for trial in trials)),
     )
 
 

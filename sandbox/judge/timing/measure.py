@@ -60,7 +60,9 @@ def measure(parties: TimingSetup, bench: WorkloadContext, own: WorkloadContext, 
     """Emit trials for all certified runs, and the measurement at the end; end early after a trial that failed. own: the baselines'."""
     trusted, clock, begun_s = parties.trusted, parties.clock, time.monotonic()
     short = clock is wire.Clock.HOST and parties.budget_s < SHORT_S
-    bench_budget_ns, null_count = bench_ns(parties), SHORT_NULL_COUNT if short else None
+    usual_ns = BENCH_NS[parties.clock]
+    bench_budget_ns = usual_ns if clock is wire.Clock.DEVICE_EVENTS else min(usual_ns, round(BENCH_SHARE * parties.budget_s * 1e9))
+    null_count = SHORT_NULL_COUNT if short else None
     nulls = {copies: null_runs(trusted, own, copies=copies, count=null_count) for copies in {True, parties.copies}}
     floors = [*parties.alone.floor_ns, *null_runs(trusted, own, floor=True)]
     floors += [one for taken in parties.alone.null_ns.values() for one in taken] if short else []
@@ -183,7 +185,7 @@ def _measurement(
         flops=bench.workload.flops,
         turn_count=turn_count,
         left_out_count=turn_count - net.quiet_count if net.quiet_count else 0,
-        half_width=max((one.total for one in net.widths if one is not None), default=None),
+        half_width=max((width.total for width in net.widths if width is not None), default=None),
         end=times.end,
     )
 
@@ -202,12 +204,6 @@ def bench_limit_s(trial_s: float, launch_ns: float | None = None) -> float:
     not coming back."""
     launch_s = trial_s if launch_ns is None else 2e-9 * launch_ns
     return min(BENCH_S + BENCH_LAUNCHES * launch_s, BENCH_LIMIT_S + BENCH_LIMIT_TRIALS * trial_s)
-
-
-def bench_ns(parties: TimingSetup) -> int:
-    """For how long a runner's do_bench runs."""
-    usual_ns = BENCH_NS[parties.clock]
-    return usual_ns if parties.clock is wire.Clock.DEVICE_EVENTS else min(usual_ns, round(BENCH_SHARE * parties.budget_s * 1e9))
 
 
 def _reported(

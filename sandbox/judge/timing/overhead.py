@@ -141,12 +141,12 @@ def overhead_allowance(parties: TimingSetup, times: Times, nulls: list[int], unr
         return [min(float(statistics.median(nulls)), float(statistics.median(alone)))] * len(times.taken_ns[SUBJECT])
     turns = times.taken_ns[NULL[parties.copies]]
     if unrest is NoiseKind.SCATTER:
-        return [min(*alone, *(one for turn in turns for one in turn)) - parties.launch_ns] * len(turns)
+        return [min(*alone, *(duration_ns for turn in turns for duration_ns in turn)) - parties.launch_ns] * len(turns)
     slack_ns = NULL_SLACK_NS if unrest is NoiseKind.NONE else 0
     most = [min(steady(turn), steady(alone) + slack_ns) for turn in turns]
     own = [steady(turn) for turn in times.taken_ns.get(OWN_NULL, [])] or most
     believed = [min(ours, theirs + OWN_SLACK_NS) for ours, theirs in zip(own, most, strict=True)]
-    return [one - parties.launch_ns for one in believed]
+    return [allowance_ns - parties.launch_ns for allowance_ns in believed]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +215,7 @@ def _by_host_clock(parties: TimingSetup, times: Times, nulls: list[int], name: s
     slowed = busy or statistics.median(times.flat(name)) > FACTOR[parties.clock] * alone_ns
     turns = [[int(alone_ns)] * len(turn) for turn in times.taken_ns[name]] if slowed else times.taken_ns[name]
     return BaselineTimes(
-        samples=wire.Samples(durations_ns=tuple(round(one - null_ns) for turn in turns for one in turn)),
+        samples=wire.Samples(durations_ns=tuple(round(duration_ns - null_ns) for turn in turns for duration_ns in turn)),
         turns_ns=[steady(turn) - null_ns for turn in turns],
         slowed=slowed,
     )

@@ -63,10 +63,10 @@ class Look:
 def end_of(taken_count: int, limit: int, look: Look, precision: float, most: int = LOOKS[-1]) -> MeasurementEnd | None:
     """Why a measurement ends after this turn, or None where it goes on. limit: how many turns the budget has time for. most: how many are
     ever taken."""
-    widths = [one for one in look.widths if one is not None]
+    widths = [width for width in look.widths if width is not None]
     known = taken_count in LOOKS and look.quiet_count > 0 and 0 < len(widths) == len(look.widths)
-    if known and all(one.sampled <= target(precision, one.bias) for one in widths):
-        return MeasurementEnd.FLOOR if any(one.total > precision * ROUNDING for one in widths) else MeasurementEnd.WIDTH
+    if known and all(width.sampled <= target(precision, width.bias) for width in widths):
+        return MeasurementEnd.FLOOR if any(width.total > precision * ROUNDING for width in widths) else MeasurementEnd.WIDTH
     if taken_count < limit:
         return None
     return MeasurementEnd.TURNS if limit >= most else MeasurementEnd.BUDGET
@@ -102,7 +102,7 @@ def inflation(logs: Sequence[float]) -> float:
     1/n undoes that estimate's bias in a small sample. A negative correlation is not believed.
     """
     mean = statistics.fmean(logs)
-    apart = [one - mean for one in logs]
+    apart = [log - mean for log in logs]
     scatter = sum(one * one for one in apart)
     if scatter == 0:
         return 1.0
@@ -213,7 +213,7 @@ def undisturbed_rounds(own: Sequence[Sequence[int]], theirs: Sequence[Sequence[i
 
 def classify_noise(turns: Sequence[Sequence[int]], alone_ns: float) -> NoiseKind:
     """What the trusted runner's null runs say of the device while there is a subject; one of them that took long says nothing."""
-    ordered = sorted(one for turn in turns for one in turn)
+    ordered = sorted(duration_ns for turn in turns for duration_ns in turn)
     if ordered[3 * len(ordered) // 4] - ordered[len(ordered) // 4] > SCATTER_NS:
         return NoiseKind.SCATTER
     return NoiseKind.SLOWER if statistics.median(steady(turn) for turn in turns) > alone_ns + NULL_SLACK_NS else NoiseKind.NONE
