@@ -166,7 +166,7 @@ class EmulatedDevice:
         """Nothing: the box's limit keeps memory for the judge."""
 
     def free_bytes(self) -> int | None:
-        """It is the host's."""
+        """Return the host's free memory."""
         return None
 
     def release_cached_memory(self) -> None:
@@ -184,7 +184,7 @@ class EmulatedDevice:
         """None: it is never compared with a physical floor."""
         return {}
 
-    def record_baseline_usage(self, before: ForeignUsage, kept: Path | None) -> None:
+    def record_baseline_usage(self, before: ForeignUsage, record_path: Path | None) -> None:
         """Nothing to keep apart."""
 
     def check(self) -> State:

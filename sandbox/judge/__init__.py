@@ -18,7 +18,7 @@ class ReferenceTooLarge(ReferenceFailed):
     """The problem does not fit into this machine's memory. That says nothing of the problem itself."""
 
 
-def end_with_parent(held: int) -> None:
+def end_with_parent(descriptor: int) -> None:
     """Be killed when the parent dies, even in C code that never gives the interpreter up; end now where it has died already.
 
     held: a pipe or socket whose other end nobody but the parent has. The system goes by the thread that started us: that one has to live
@@ -26,6 +26,6 @@ def end_with_parent(held: int) -> None:
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     hung_up = select.poll()
-    hung_up.register(held, 0)  # errors and the other end's closing are always reported
+    hung_up.register(descriptor, 0)  # errors and the other end's closing are always reported
     if hung_up.poll(0):
         os._exit(1)  # the parent died before the line above

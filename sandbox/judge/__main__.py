@@ -78,8 +78,8 @@ def start(kind: str) -> tuple[Device, Baseline]:
     baseline = Baseline(device)
     try:
         baseline.started()
-        kept = os.environ.get(DEVICE_KNOWN)
-        device.record_baseline_usage(before, Path(kept) if kept else None)
+        known_path = os.environ.get(DEVICE_KNOWN)
+        device.record_baseline_usage(before, Path(known_path) if known_path else None)
     except BaseException:
         baseline.close()
         raise
@@ -87,7 +87,7 @@ def start(kind: str) -> tuple[Device, Baseline]:
 
 
 def environment(device: Device, ceilings: dict[str, float]) -> wire.Environment:
-    """What this lane's reports are made on and with."""
+    """Describe the device, the host and the tools that this lane's reports are made with."""
     identity = device.identify()
     return wire.Environment(
         device=identity.name,
@@ -133,7 +133,7 @@ def _emit(facts: BinaryIO, fact: wire.Fact) -> None:
 
 def host_versions(kind: DeviceKind, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Names and versions, by what they are of. What this host does not have, or does not say, is left out."""
-    found = {
+    versions = {
         "os": _system_name(),
         "kernel": platform.release(),
         "cpu": _cpu_model(),
@@ -146,8 +146,8 @@ def host_versions(kind: DeviceKind, environ: Mapping[str, str] = os.environ) -> 
     if device_info(kind).toolkit_program:
         homes = (environ.get("CUDA_HOME"), CUDA_HOME)
         nvcc = next((f"{home}/bin/nvcc" for home in homes if home and Path(home, "bin", "nvcc").exists()), "nvcc")
-        found["nvcc"] = nvcc_version(_answer([nvcc, "--version"]))
-    return {name: version for name, version in found.items() if version}
+        versions["nvcc"] = nvcc_version(_answer([nvcc, "--version"]))
+    return {name: version for name, version in versions.items() if version}
 
 
 def cudnn_version(number: int | None) -> str:
@@ -160,12 +160,12 @@ def cudnn_version(number: int | None) -> str:
 
 def nvcc_version(answer: str) -> str:
     """The full version that `nvcc --version` says; "" where it says none."""
-    found = _RELEASE.search(answer)
-    return found[1] if found else ""
+    match = _RELEASE.search(answer)
+    return match[1] if match else ""
 
 
 def _answer(command: Sequence[str]) -> str:
-    """What a tool prints; "" where it is missing, or does not answer."""
+    """Return what a tool prints; "" where it is missing, or does not answer."""
     if shutil.which(command[0]) is None:
         return ""
     try:
@@ -190,10 +190,10 @@ def _system_name() -> str:
 
 def _cpu_model() -> str:
     try:
-        found = _MODEL.search(CPU_INFO.read_text("utf-8", "replace"))
+        match = _MODEL.search(CPU_INFO.read_text("utf-8", "replace"))
     except OSError:
-        found = None
-    return found[1].strip() if found else platform.machine()
+        match = None
+    return match[1].strip() if match else platform.machine()
 
 
 if __name__ == "__main__":

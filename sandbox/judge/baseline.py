@@ -59,14 +59,15 @@ class _DatedTimings:
 
 
 class HostActivity:
-    """What others make this machine do, from when this is made. cpu_ns: the CPU time that they have had; None where that is not known."""
+    """Load that others put on this machine, from when this is made. cpu_ns: the CPU time that they have had; None where that is not
+    known."""
 
     def __init__(self, cpu_ns: Callable[[], int | None] = foreign_cpu_ns, clock: Callable[[], float] = time.monotonic) -> None:
         self._cpu_ns, self._clock = cpu_ns, clock
         self._begun_ns, self._begun_s = cpu_ns(), clock()
 
     def quiet(self, core_count: int) -> bool:
-        """Whether next to nothing was done until now; also where nothing is known, for then times are compared alone."""
+        """Return whether others have done next to nothing until now; also where nothing is known, for then times are compared alone."""
         now_ns = self._cpu_ns()
         if now_ns is None or self._begun_ns is None:
             return True
@@ -100,19 +101,19 @@ class KeptTimings:
             return
         for workload in problem.workloads:
             if workload.workload_id in timings:
-                kept = _DatedTimings(timings[workload.workload_id], self._clock())
-                self._problems[problem.digest][_key(workload, conditions)] = kept
+                entry = _DatedTimings(timings[workload.workload_id], self._clock())
+                self._problems[problem.digest][_key(workload, conditions)] = entry
 
     def find(self, problem: wire.ProblemSpec, workloads: Sequence[wire.Workload], conditions: Conditions) -> dict[str, SoloTimings] | None:
         """The times of all these workloads, by name; None where those of one are missing or too old, or the device is slowed now."""
-        kept = self._problems.get(problem.digest, {})
-        found = {workload.workload_id: kept.get(_key(workload, conditions)) for workload in workloads}
+        entries = self._problems.get(problem.digest, {})
+        dated = {workload.workload_id: entries.get(_key(workload, conditions)) for workload in workloads}
         oldest_s = self._clock() - KEPT_S
-        timings = {name: one.timings for name, one in found.items() if one is not None and one.since_s > oldest_s}
+        timings = {name: entry.timings for name, entry in dated.items() if entry is not None and entry.since_s > oldest_s}
         return timings if len(timings) == len(workloads) and not throttled(conditions) else None
 
     def unfit(self, problem: wire.ProblemSpec) -> bool:
-        """Whether kept times of this problem did not fit a while ago, so that none are kept now."""
+        """Return whether kept times of this problem did not fit a while ago, so that none are kept now."""
         return self._unfit_since_s.get(problem.digest, -math.inf) > self._clock() - KEPT_S
 
     def forget(self, problem: wire.ProblemSpec) -> None:
@@ -180,7 +181,7 @@ class Baseline:
 def runner_job(
     problem: wire.ProblemSpec, language: str, entry: str, device: Device, templates: tuple[str, ...] = (), *, trusted: bool = False
 ) -> wire.RunnerJob:
-    """What a runner gets to know of a problem. An arena's exact size is for a trusted one."""
+    """Return the job of a runner: the part of a problem that it gets to know. An arena's exact size is for a trusted one."""
     needed = arena_bytes(problem, BATCH_BYTES if device.CLOCK is wire.Clock.DEVICE_EVENTS else 0)
     return wire.RunnerJob(
         device_kind=device.KIND,
@@ -196,10 +197,10 @@ def runner_job(
 
 
 def _compile_environment(cache: str | None) -> dict[str, str]:
-    """What inductor and triton compile stays from server to server; one process at a time compiles, and does it itself."""
+    """Keep what inductor and triton compile from server to server; one process at a time compiles, and does it itself."""
     places = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
-    kept = {name: str(Path(cache) / folder) for name, folder in places.items()} if cache else {}
-    return {"TORCHINDUCTOR_COMPILE_THREADS": "1", **kept}
+    directories = {name: str(Path(cache) / folder) for name, folder in places.items()} if cache else {}
+    return {"TORCHINDUCTOR_COMPILE_THREADS": "1", **directories}
 
 
 def unsubmitted(job_id: str, problem: wire.ProblemSpec, language: str = "cuda") -> wire.Job:
@@ -227,7 +228,7 @@ def _load(reference: Reference, job: wire.RunnerJob, arena: Arena) -> Loaded:
             for slot, tensor in zip(call.inputs, job.inputs, strict=True)
         ]
         targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
-        blanks = [empty.setdefault((index, *one.shape), torch.empty_like(one)) for index, one in enumerate(targets)]
+        blanks = [empty.setdefault((index, *target.shape), torch.empty_like(target)) for index, target in enumerate(targets)]
 
         def finish(result: object) -> None:
             assert isinstance(result, list)
@@ -288,16 +289,16 @@ class _References:
         """Load a problem's reference, or find it; the oldest goes."""
         if problem.digest and problem.digest in self._kept:
             return self._kept[problem.digest]
-        found = {VARIANTS[EAGER]: load_task(problem, device.TORCH).reference}
+        references = {VARIANTS[EAGER]: load_task(problem, device.TORCH).reference}
         if device.CLOCK is wire.Clock.DEVICE_EVENTS:
-            eager = found[VARIANTS[EAGER]]
+            eager = references[VARIANTS[EAGER]]
             # Compiled when it is first run at a shape. Without graphs of CUDA's: inputs lie elsewhere in every run.
-            found[VARIANTS["compile"]] = CompiledReference(torch.compile(eager, dynamic=False))
-            found[VARIANTS["max-autotune"]] = CompiledReference(torch.compile(eager, dynamic=False, mode="max-autotune-no-cudagraphs"))
-        self._kept[problem.digest] = found
+            references[VARIANTS["compile"]] = CompiledReference(torch.compile(eager, dynamic=False))
+            references[VARIANTS["max-autotune"]] = CompiledReference(torch.compile(eager, dynamic=False, mode="max-autotune-no-cudagraphs"))
+        self._kept[problem.digest] = references
         if len(self._kept) > wire.KEPT_PROBLEM_COUNT:
             del self._kept[next(iter(self._kept))]
-        return found
+        return references
 
 
 def main() -> None:

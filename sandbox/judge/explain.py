@@ -37,53 +37,53 @@ TF32_DROPPED_BITS = 13  # of float32's mantissa, which `mma` with tf32 operands 
 _PRODUCTS = frozenset(("mm", "bmm", "addmm", "baddbmm", "addmv", "mv", "dot", "convolution", "_scaled_dot_product_flash_attention_for_cpu"))
 
 
-def explain(trial: wire.Trial, done: Run, bench: WorkloadContext, earlier: Tensors | None) -> wire.Trial:
+def explain(trial: wire.Trial, result: Run, bench: WorkloadContext, earlier: Tensors | None) -> wire.Trial:
     """The trial of a run, with the reasons that can be seen where it failed. earlier: the outputs of the run before, which passed."""
     if trial.outcome is TrialOutcome.PASSED:
         return trial
-    message = done.reply.message if isinstance(done.reply, Answer) and done.reply.status is Status.OK else ""
+    message = result.reply.message if isinstance(result.reply, Answer) and result.reply.status is Status.OK else ""
     trial = replace(trial, cuda_error=message if _CUDA_ERROR.fullmatch(message) else "")
     if trial.outcome not in COMPARED:
         return trial
     # What is computed here is for people only: it may fail, and it may be too large.
     with suppress(ReferenceFailed, torch.OutOfMemoryError):
-        right = expected(bench.reference, done.inputs, bench.problem)
-        trial = replace(trial, wrong_elements=_wrong_elements(done, right, bench))
-        trial = replace(trial, wrong_pattern=_wrong_pattern(done, right, bench))
-        trial = replace(trial, symptom=_symptom(trial, done, right, bench, earlier))
+        right = expected(bench.reference, result.inputs, bench.problem)
+        trial = replace(trial, wrong_elements=_wrong_elements(result, right, bench))
+        trial = replace(trial, wrong_pattern=_wrong_pattern(result, right, bench))
+        trial = replace(trial, symptom=_symptom(trial, result, right, bench, earlier))
     return trial
 
 
-def _wrong_elements(done: Run, right: Tensors, bench: WorkloadContext) -> tuple[wire.WrongElement, ...]:
-    found: list[wire.WrongElement] = []
-    for name, (out, ref, missing) in _outputs(done, right, bench):
-        if len(found) < MOST:
-            found += first_wrong(name, out, ref, missing, bench.tolerance, MOST - len(found))
-    return tuple(found)
+def _wrong_elements(result: Run, right: Tensors, bench: WorkloadContext) -> tuple[wire.WrongElement, ...]:
+    elements: list[wire.WrongElement] = []
+    for name, (out, ref, missing) in _outputs(result, right, bench):
+        if len(elements) < MOST:
+            elements += first_wrong(name, out, ref, missing, bench.tolerance, MOST - len(elements))
+    return tuple(elements)
 
 
-def _wrong_pattern(done: Run, right: Tensors, bench: WorkloadContext) -> wire.WrongPattern | None:
+def _wrong_pattern(result: Run, right: Tensors, bench: WorkloadContext) -> wire.WrongPattern | None:
     """Of the first output with wrong elements."""
-    for name, (out, ref, missing) in _outputs(done, right, bench):
+    for name, (out, ref, missing) in _outputs(result, right, bench):
         if (counts := WrongCounts.of(out, ref, missing, bench.tolerance)) is not None:
             return find_pattern(name, counts)
     return None
 
 
-def _outputs(done: Run, right: Tensors, bench: WorkloadContext) -> Iterator[tuple[str, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]]:
+def _outputs(result: Run, right: Tensors, bench: WorkloadContext) -> Iterator[tuple[str, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]]:
     """Name, and output, reference and what was not written, of each output that can be compared."""
-    for tensor, out, ref, mask in zip(bench.problem.outputs, done.outputs, right, done.unwritten, strict=True):
+    for tensor, out, ref, mask in zip(bench.problem.outputs, result.outputs, right, result.unwritten, strict=True):
         if (out.shape, out.device) == (ref.shape, ref.device):
             yield tensor.name, comparable(out, ref, except_right_nan(mask, out, ref))
 
 
-def _symptom(trial: wire.Trial, done: Run, right: Tensors, bench: WorkloadContext, earlier: Tensors | None) -> Symptom | None:
-    if earlier is not None and all(same_bytes(out, before) for out, before in zip(done.outputs, earlier, strict=True)):
+def _symptom(trial: wire.Trial, result: Run, right: Tensors, bench: WorkloadContext, earlier: Tensors | None) -> Symptom | None:
+    if earlier is not None and all(same_bytes(out, before) for out, before in zip(result.outputs, earlier, strict=True)):
         return Symptom.PREVIOUS_ANSWER
-    if trial.outcome is TrialOutcome.NON_FINITE and done.output_read:
+    if trial.outcome is TrialOutcome.NON_FINITE and result.output_read:
         return Symptom.OUTPUT_READ
     if trial.outcome is TrialOutcome.MISMATCHED:
-        return symptom(done.outputs, right, done.inputs, lambda given: expected(bench.reference, given, bench.problem))
+        return symptom(result.outputs, right, result.inputs, lambda tensors: expected(bench.reference, tensors, bench.problem))
     return None
 
 
@@ -139,25 +139,25 @@ class _LowProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return function(*args, **(kwargs or {}))
 
 
-def _float16(one: torch.Tensor) -> torch.Tensor:
+def _float16(tensor: torch.Tensor) -> torch.Tensor:
     """Rounded to 10 bits of mantissa, as TF32 is where the exponent is in float16's range."""
-    return one.half().to(one.dtype) if one.dtype == torch.float32 else one
+    return tensor.half().to(tensor.dtype) if tensor.dtype == torch.float32 else tensor
 
 
-def _bfloat16(one: torch.Tensor) -> torch.Tensor:
-    return one.bfloat16().to(one.dtype) if one.dtype == torch.float32 else one
+def _bfloat16(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.bfloat16().to(tensor.dtype) if tensor.dtype == torch.float32 else tensor
 
 
-def _tf32(one: torch.Tensor) -> torch.Tensor:
+def _tf32(tensor: torch.Tensor) -> torch.Tensor:
     """Cut to 10 bits of mantissa."""
-    if one.dtype != torch.float32:
-        return one
-    return (one.contiguous().view(torch.int32) & (-1 << TF32_DROPPED_BITS)).view(torch.float32)
+    if tensor.dtype != torch.float32:
+        return tensor
+    return (tensor.contiguous().view(torch.int32) & (-1 << TF32_DROPPED_BITS)).view(torch.float32)
 
 
-def _is_of(one: torch.Tensor, lower: torch.dtype) -> bool:
-    return bool((one.to(lower).to(one.dtype) == one).all())
+def _is_of(tensor: torch.Tensor, lower: torch.dtype) -> bool:
+    return bool((tensor.to(lower).to(tensor.dtype) == tensor).all())
 
 
-def _rms(one: torch.Tensor) -> float:
-    return float(one.double().square().mean().sqrt())
+def _rms(tensor: torch.Tensor) -> float:
+    return float(tensor.double().square().mean().sqrt())

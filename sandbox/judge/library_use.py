@@ -62,7 +62,7 @@ _SPECIALISED = re.compile(r"_[0-9][0-9cde]*$")  # as older Tritons end a name: a
 
 
 class LibraryUse:
-    """What one artifact is known to use, from its symbols and from the trials that were observed."""
+    """Library functions that an artifact uses, from its symbols and from the trials that were observed."""
 
     def __init__(self, problem: wire.ProblemSpec, artifact: bytes) -> None:
         self._problem, self._artifact = problem, artifact
@@ -72,7 +72,7 @@ class LibraryUse:
 
     @property
     def operation(self) -> Operation:
-        """What an observed trial has the runner do."""
+        """The operation of an observed trial."""
         forbidden = self._problem.libraries is wire.Libraries.FORBIDDEN
         return Operation.OBSERVE_KERNELS if forbidden else Operation.OBSERVE
 
@@ -89,10 +89,10 @@ class LibraryUse:
     def evidence(self) -> wire.Evidence:
         """Everything so far. No name that comes from a hidden workload is reported, for the runner
         makes them up: only whether there is one that public workloads did not show."""
-        seen, on_hidden = (from_run("\n".join(lines), self._artifact) for lines in self._observed.values())
-        if set(on_hidden) - set(seen):
-            seen = (*seen, ON_HIDDEN)
-        return wire.Evidence(policy=self._problem.libraries, imported=self._imported, seen=seen, hints=self._hints)
+        names, on_hidden = (from_run("\n".join(lines), self._artifact) for lines in self._observed.values())
+        if set(on_hidden) - set(names):
+            names = (*names, ON_HIDDEN)
+        return wire.Evidence(policy=self._problem.libraries, imported=self._imported, seen=names, hints=self._hints)
 
 
 def from_symbols(artifact: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -102,21 +102,21 @@ def from_symbols(artifact: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def from_run(observed: str, artifact: bytes) -> tuple[str, ...]:
-    """What was called in the run under observation: operators that compute, NumPy, and kernels that the artifact's device code does not
+    """Return the calls of the run under observation: operators that compute, NumPy, and kernels that the artifact's device code does not
     define, or that have the name of a library's."""
-    found = []
-    own = DeviceCode(artifact) if "kernel " in observed else None
+    names = []
+    device_code = DeviceCode(artifact) if "kernel " in observed else None
     for line in observed.splitlines():
         kind, _, name = line.partition(" ")
         if kind == "operator" and name and name not in HARMLESS:
-            found.append(f"torch.{name}")
-        elif kind == "kernel" and name and (_LIBRARY_KERNEL.match(name) or own is None or not own.defines(name)):
-            found.append(f"the kernel {name}")
+            names.append(f"torch.{name}")
+        elif kind == "kernel" and name and (_LIBRARY_KERNEL.match(name) or device_code is None or not device_code.defines(name)):
+            names.append(f"the kernel {name}")
         elif kind == "library" and name:
-            found.append(name)
+            names.append(name)
         elif kind == CUT:
-            found.append(UNTOLD)
-    return _few(found)
+            names.append(UNTOLD)
+    return _few(names)
 
 
 def _wanted(artifact: bytes) -> Iterator[str]:
@@ -153,7 +153,7 @@ def _few(names: Iterable[str]) -> tuple[str, ...]:
 
 
 class DeviceCode:
-    """What an artifact defines: the kernels of its device code and its Python functions, by names without namespaces."""
+    """Definitions of an artifact: the kernels of its device code and its Python functions, by names without namespaces."""
 
     def __init__(self, artifact: bytes) -> None:
         self._symbols: set[str] = set()
@@ -167,7 +167,7 @@ class DeviceCode:
                 self._functions.update(islice(jit_functions(content), NAME_COUNT_LIMIT))
 
     def defines(self, kernel: str) -> bool:
-        """Whether a kernel of this name, without templates and arguments, is of this code."""
+        """Return whether a kernel of this name, without templates and arguments, is of this code."""
         name = kernel.rpartition("::")[2]
         return name in self._symbols or name in self._functions or _SPECIALISED.sub("", name) in self._functions
 
@@ -219,22 +219,22 @@ def source_name(symbol: str) -> str:
     """
     if (start := _MANGLED.match(symbol)) is None:
         return symbol
-    at, found = start.end(), symbol
+    at, name = start.end(), symbol
     while (length := _LENGTH.match(symbol, at)) is not None:
         at = length.end() + int(length[1])
-        found = symbol[length.end() : at]
+        name = symbol[length.end() : at]
         if start[1] != "N":  # what follows are the types of its parameters
             break
-    return found
+    return name
 
 
 def _kernels_of(content: bytes) -> Iterator[str]:
     """Those of a cubin, or of what an object for the host embeds; none where one of them is damaged."""
     try:
-        found = list(elf.kernel_names(content)) if elf.is_cubin(content) else list(_embedded(content))
+        names = list(elf.kernel_names(content)) if elf.is_cubin(content) else list(_embedded(content))
     except elf.NotAnObject:
         return
-    yield from found
+    yield from names
 
 
 def _embedded(content: bytes) -> Iterator[str]:
@@ -254,7 +254,7 @@ def _embedded(content: bytes) -> Iterator[str]:
 
 
 def _entries(content: bytes, at: int, end: int) -> Iterator[str]:
-    """What is compressed defines nothing: nvcc compresses PTX only, and the cubin that a GPU runs lies next to it."""
+    """Skip what is compressed: nvcc compresses PTX only, and the cubin that a GPU runs lies next to it."""
     while at + _ENTRY.size <= end:
         kind, _, header, size = _ENTRY.unpack_from(content, at)
         stop = at + header + size

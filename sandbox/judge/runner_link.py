@@ -87,10 +87,10 @@ class RunnerLink:
             return TurnTime(duration_ns=0)
         if self.device.clock is not None:
             clock = self.device.clock
-            go, done = self.gate.addresses()
+            go_address, done_address = self.gate.addresses()
             signals = Signals(
-                go_address=go,
-                done_address=done,
+                go_address=go_address,
+                done_address=done_address,
                 published_address=self.arena.published,
                 finished_address=self.arena.finished,
                 previous=self.gate.done,
@@ -100,13 +100,13 @@ class RunnerLink:
                 scalar_address=self.gate.scalar_address(),
                 scalars=tuple(scalars),
             )
-            taken = clock.take(publish, snapshot, signals)
-            if taken.code != 0:
-                raise DeviceFault(f"code {taken.code} in the judge's own turn")
-            if taken.ending is WaitEnd.VIOLATED:
+            turn = clock.take(publish, snapshot, signals)
+            if turn.code != 0:
+                raise DeviceFault(f"code {turn.code} in the judge's own turn")
+            if turn.ending is WaitEnd.VIOLATED:
                 raise GateViolated("the runner answered a call that was never made")
-            self.silence = {WaitEnd.TIMED_OUT: Silence.TIMED_OUT, WaitEnd.GONE: Silence.GONE}.get(taken.ending)
-            return taken
+            self.silence = {WaitEnd.TIMED_OUT: Silence.TIMED_OUT, WaitEnd.GONE: Silence.GONE}.get(turn.ending)
+            return turn
         begun = time.perf_counter_ns()
         _copy(publish)
         self.gate.write_scalars(scalars)
@@ -127,14 +127,14 @@ class RunnerLink:
             self.silence = Silence.GONE
 
     def reply(self) -> Answer | Silence:
-        """What the runner wrote next to its last `done`, or why there was none."""
+        """Return the runner's answer next to its last `done`, or why there was none."""
         return self.silence or self.gate.answer()
 
     def _await(self, number: int, previous: int, limit_s: float) -> None:
         self.silence = _await(self.gate, self.link, number, previous, limit_s)
 
     def alive(self) -> bool:
-        """Whether the runner still holds its end of the link."""
+        """Return whether the runner still holds its end of the link."""
         return _alive(self.link)
 
 
@@ -240,7 +240,7 @@ def _alive(link: socket.socket) -> bool:
 
 
 def wait_patiently(limit_s: float, wait: Callable[[float], bool], run_queue_waits: Callable[[], Waits]) -> bool:
-    """Whether wait(seconds) came to its end within limit_s, and as much longer as a thread waited for a core.
+    """Return whether wait(seconds) came to its end within limit_s, and as much longer as a thread waited for a core.
 
     wait returns whether what is waited for has happened, or can't happen any more; it is called again where it has not.
     """
@@ -262,16 +262,16 @@ def wait_patiently(limit_s: float, wait: Callable[[float], bool], run_queue_wait
 def run_queue_waits_of(link: socket.socket, root: Path = Path("/proc")) -> Waits:
     """How long the threads of the process at the other end, and of its children, have waited for a core; empty where that is not known."""
     pid, _, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    found: dict[int, int] = {}
-    waiting, seen = [pid] if pid > 0 else [], 0  # 0: of a PID namespace that this process does not see
-    while waiting and seen < PROCESS_LIMIT:
-        process, seen = waiting.pop(), seen + 1
+    waits: dict[int, int] = {}
+    waiting, count = [pid] if pid > 0 else [], 0  # 0: of a PID namespace that this process does not see
+    while waiting and count < PROCESS_LIMIT:
+        process, count = waiting.pop(), count + 1
         for task in (root / str(process) / "task").glob("*"):
             fields = _words(task / "schedstat")
             if len(fields) > WAITED and task.name.isdecimal():
-                found[int(task.name)] = int(fields[WAITED])
+                waits[int(task.name)] = int(fields[WAITED])
             waiting += [int(child) for child in _words(task / "children")]
-    return found
+    return waits
 
 
 def _words(path: Path) -> list[str]:

@@ -39,7 +39,7 @@ PIECE = 1 << 24  # elements
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What the comparison of one output found."""
+    """Result of the comparison of one output."""
 
     element_count: int
     mismatched_count: int
@@ -97,25 +97,25 @@ def compare(
     ref64 = ref if reference64 is None else reference64.double()
     error = (out - ref).abs_()
     # Finite and written throughout, as every right run is: then no element needs a look of its own, which takes longer than all the rest.
-    seen = None if written and math.isfinite(_largest(error)) else out.isfinite() & ref.isfinite() & ~unwritten
+    finite = None if written and math.isfinite(_largest(error)) else out.isfinite() & ref.isfinite() & ~unwritten
     if reference64 is not None:
         error = torch.minimum(error, (out - ref64).abs_())
     size = ref.abs()
     right = error <= (tolerance.rtol * size).add_(tolerance.atol)
     nonfinite_count = 0
-    if seen is not None:
+    if finite is not None:
         # NaN equal to NaN is still wrong unless the reference makes one there, and infinities have to agree in sign.
         same_class = (out.isnan() & ref.isnan()) | (out.isinf() & (out == ref))
         nonfinite_count = int((~out.isfinite() & ~same_class & ~unwritten).sum())
-        right = (right & seen) | (same_class & ~unwritten)
+        right = (right & finite) | (same_class & ~unwritten)
 
-    def chosen(one: torch.Tensor) -> torch.Tensor:
-        return one if seen is None else one[seen]
+    def chosen(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor if finite is None else tensor[finite]
 
     return Comparison(
         element_count=output.numel(),
         mismatched_count=0 if bool(right.all()) else int((~right).sum()),
-        unwritten_count=0 if seen is None else int(unwritten.sum()),
+        unwritten_count=0 if finite is None else int(unwritten.sum()),
         nonfinite_count=nonfinite_count,
         max_absolute_error=_largest(chosen(error)),
         max_relative_error=_largest(chosen(error / size.clamp_min_(torch.finfo(reference.dtype).tiny))),
@@ -157,8 +157,8 @@ def _budget_ratio(
     floor = min(tolerance.budget_floor, FLOAT64_FLOOR) if dtype == torch.float64 else tolerance.budget_floor
     size = _rms(ref64)
     error_of_ref = _rms(ref - ref64)
-    own = max(error_of_ref, spread(ref64, perturbed), OWN_ULPS * torch.finfo(dtype).eps * size)
-    allowed = tolerance.budget_factor * own + floor * size
+    own_error = max(error_of_ref, spread(ref64, perturbed), OWN_ULPS * torch.finfo(dtype).eps * size)
+    allowed = tolerance.budget_factor * own_error + floor * size
     spent = error_of_ref if out is ref else _rms(out - ref64)
     if spent == 0.0:
         return 0.0
@@ -187,19 +187,19 @@ def _largest(values: torch.Tensor) -> float:
 
 
 def forgive_rounding_noise(
-    found: list[Comparison],
+    comparisons: list[Comparison],
     inputs: Tensors,
     outputs: Tensors,
     exactly: Callable[[list[torch.Tensor]], Tensors],
     again: Callable[[int, Tensors], Comparison],
 ) -> list[Comparison]:
-    """What was found, and for outputs that may be unlucky what is found again with the fp64 results for shaken inputs.
+    """Compare outputs that may be unlucky again, with the fp64 results for perturbed inputs.
 
     exactly: the fp64 results for inputs. again: compares the output of that number. It costs nothing where no output is unlucky.
     """
     perturbed: list[Tensors] = []
     for count in SHAKE_COUNTS:
-        if not any(map(fails_budget_only, found)):
+        if not any(map(fails_budget_only, comparisons)):
             break
         try:
             perturbed += [exactly(perturb_inputs_one_ulp(inputs)) for _ in range(count - len(perturbed))]
@@ -209,14 +209,20 @@ def forgive_rounding_noise(
             [tensor for tensor in moved if tensor.shape == output.shape]
             for output, moved in zip(outputs, zip(*perturbed, strict=True), strict=True)
         ]
-        found = [again(index, fitting[index]) if fails_budget_only(one) else one for index, one in enumerate(found)]
-    return found
+        comparisons = [
+            again(index, fitting[index]) if fails_budget_only(comparison) else comparison for index, comparison in enumerate(comparisons)
+        ]
+    return comparisons
 
 
-def fails_budget_only(found: Comparison) -> bool:
-    """Whether all that is wrong with an output is the budget, and it has so few elements that the inputs are to be shaken."""
-    over = found.budget_ratio is not None and found.budget_ratio > 1
-    return over and found.element_count <= FEW and not (found.mismatched_count or found.unwritten_count or found.nonfinite_count)
+def fails_budget_only(comparison: Comparison) -> bool:
+    """Return whether all that is wrong with an output is the budget, and it has so few elements that the inputs are to be shaken."""
+    over = comparison.budget_ratio is not None and comparison.budget_ratio > 1
+    return (
+        over
+        and comparison.element_count <= FEW
+        and not (comparison.mismatched_count or comparison.unwritten_count or comparison.nonfinite_count)
+    )
 
 
 def perturb_inputs_one_ulp(inputs: Tensors) -> list[torch.Tensor]:
@@ -224,10 +230,10 @@ def perturb_inputs_one_ulp(inputs: Tensors) -> list[torch.Tensor]:
     return [_shake(tensor) if tensor.is_floating_point() else tensor for tensor in inputs]
 
 
-def _shake(one: torch.Tensor) -> torch.Tensor:
-    unit = torch.finfo(torch.float64 if one.dtype == torch.float64 else torch.float32).eps
-    up = torch.randint(0, 2, one.shape, dtype=torch.float64, device=one.device)
-    return one.double() * (1 + unit * (2 * up - 1))
+def _shake(tensor: torch.Tensor) -> torch.Tensor:
+    unit = torch.finfo(torch.float64 if tensor.dtype == torch.float64 else torch.float32).eps
+    up = torch.randint(0, 2, tensor.shape, dtype=torch.float64, device=tensor.device)
+    return tensor.double() * (1 + unit * (2 * up - 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,21 +260,21 @@ class ElementwiseComparer:
                 returned = f"the reference returned {reference.dtype} {tuple(reference.shape)}"
                 tried = f"{output.dtype} {tuple(output.shape)} when it was tried"
                 raise ReferenceFailed(f"{returned}, and {tried}; let shapes and dtypes not depend on values")
-        found = [self._by_rule(output, reference, None, mask, allowed) for output, reference, mask in triples]
-        passed = all(one.outcome is wire.TrialOutcome.PASSED for one in found)
+        comparisons = [self._by_rule(output, reference, None, mask, allowed) for output, reference, mask in triples]
+        passed = all(comparison.outcome is wire.TrialOutcome.PASSED for comparison in comparisons)
         if passed and not any(self._below_absolute_tolerance(reference, allowed) for reference in expected):
-            return found
+            return comparisons
         wide = self._in_double(inputs, expected)
-        found = [self._by_rule(out, ref, one, mask, allowed) for (out, ref, mask), one in zip(triples, wide, strict=True)]
-        found = [
-            replace(one, budget_ratio=self._budget_ratio(*triple, exact, allowed))
-            for one, triple, exact in zip(found, triples, wide, strict=True)
+        comparisons = [self._by_rule(out, ref, exact, mask, allowed) for (out, ref, mask), exact in zip(triples, wide, strict=True)]
+        comparisons = [
+            replace(comparison, budget_ratio=self._budget_ratio(*triple, exact, allowed))
+            for comparison, triple, exact in zip(comparisons, triples, wide, strict=True)
         ]
 
         def again(index: int, perturbed: Sequence[torch.Tensor]) -> Comparison:
-            return replace(found[index], budget_ratio=self._budget_ratio(*triples[index], wide[index], allowed, perturbed))
+            return replace(comparisons[index], budget_ratio=self._budget_ratio(*triples[index], wide[index], allowed, perturbed))
 
-        return forgive_rounding_noise(found, inputs, expected, lambda given: self._in_double(given, expected), again)
+        return forgive_rounding_noise(comparisons, inputs, expected, lambda tensors: self._in_double(tensors, expected), again)
 
     def _by_rule(
         self, output: torch.Tensor, reference: torch.Tensor, wide: torch.Tensor | None, mask: torch.Tensor, allowed: wire.Tolerance
@@ -289,20 +295,21 @@ class ElementwiseComparer:
         """The error against double precision over what is allowed of it."""
         if allowed.budget_factor is None or not reference.is_floating_point() or not reference.numel():
             return None
-        spent, own, size = 0.0, 0.0, 0.0
+        spent, reference_squares, size = 0.0, 0.0, 0.0
         for out, ref, true, unwritten in self._pieces(output, reference, wide, mask):
-            seen = out.isfinite() & ref.isfinite() & ~unwritten
-            out, ref, true = (one[seen].double() for one in (out, ref, true))
-            spent, own, size = spent + _squares(out - true), own + _squares(ref - true), size + _squares(true)
+            finite = out.isfinite() & ref.isfinite() & ~unwritten
+            out, ref, true = (tensor[finite].double() for tensor in (out, ref, true))
+            spent, reference_squares, size = spent + _squares(out - true), reference_squares + _squares(ref - true), size + _squares(true)
         moved = spread(wide, perturbed) * math.sqrt(wide.numel())
-        most = allowed.budget_factor * max(math.sqrt(own), moved) + allowed.budget_floor * math.sqrt(size)
-        return 0.0 if spent == 0 else math.sqrt(spent) / most if most > 0 else math.inf
+        limit = allowed.budget_factor * max(math.sqrt(reference_squares), moved) + allowed.budget_floor * math.sqrt(size)
+        return 0.0 if spent == 0 else math.sqrt(spent) / limit if limit > 0 else math.inf
 
     def _below_absolute_tolerance(self, reference: torch.Tensor, allowed: wire.Tolerance) -> bool:
-        """Whether errors that the rule allows could be over the budget's floor; where not, the rule says all that the budget says."""
+        """Return whether errors that the rule allows could be over the budget's floor; where not, the rule says all that the budget
+        says."""
         if not reference.is_floating_point() or not reference.numel():
             return False
-        rms = math.sqrt(sum(_squares(one[one.isfinite()].double()) for (one,) in self._pieces(reference)) / reference.numel())
+        rms = math.sqrt(sum(_squares(piece[piece.isfinite()].double()) for (piece,) in self._pieces(reference)) / reference.numel())
         return allowed.atol + allowed.rtol * rms > allowed.budget_floor * rms
 
     def _pieces(self, *tensors: torch.Tensor) -> Iterator[list[torch.Tensor]]:
@@ -320,7 +327,7 @@ class ElementwiseComparer:
 
 
 def joined(parts: Sequence[Comparison]) -> Comparison:
-    """What the comparisons of an output's pieces say of the whole."""
+    """Join the comparisons of an output's pieces."""
     return Comparison(
         element_count=sum(part.element_count for part in parts),
         mismatched_count=sum(part.mismatched_count for part in parts),

@@ -1,4 +1,4 @@
-"""One run of a kernel under the judge's eyes: place, publish inputs and poison, go, wait, snapshot.
+"""Runs a kernel once under the judge's eyes: place, publish inputs and poison, go, wait, snapshot.
 
 Tensors lie in the arena in random order, at random offsets, with a band of random bytes on both sides of each. Outputs are poisoned. Floats
 get a signalling NaN whose payload is random per trial. Integers get a random sentinel, and so do floats of one byte, which have too few
@@ -93,14 +93,14 @@ def unwritten_mask(output: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def _fresh_byte(dtype: torch.dtype) -> int:
-    """What torch fills fresh memory of a float of one byte with: its NaN; it fills none of float4, which has none."""
+    """Return the byte that torch fills fresh memory of a float of one byte with: its NaN; it fills none of float4, which has none."""
     if dtype == FLOAT4:
         return ALL_BITS_OF_BYTE
     return int(torch.full((1,), torch.nan).to(dtype).view(torch.uint8))
 
 
 def output_was_read(output: torch.Tensor, bits: int) -> bool:
-    """Whether an element is this trial's poison after an operation on it."""
+    """Return whether an element is this trial's poison after an operation on it."""
     if output.dtype not in _NAN or sum_is_finite(output):
         return False
     kind, nan, _ = _NAN[output.dtype]
@@ -139,7 +139,7 @@ class DrawnInputs:
 
 @dataclass(slots=True)
 class WorkloadContext:
-    """One problem at one workload, as judge and runner see it; remembers the last placement and the last inputs, and the next ones where
+    """A problem at a workload, as judge and runner see it; remembers the last placement and the last inputs, and the next ones where
     they were drawn ahead."""
 
     problem: wire.ProblemSpec
@@ -175,7 +175,7 @@ class WorkloadContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What one run left: private copies only. duration_ns is that of the whole batch."""
+    """Result of a run: private copies only. duration_ns is that of the whole batch."""
 
     key: str
     reply: Answer | Silence
@@ -216,8 +216,8 @@ def run_batch(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
     # By the host's clock placements stay at the front: there the first touch of a page is in the kernel's time.
     placement = bench.next_placement(runner.arena.size_bytes if device.CLOCK is wire.Clock.DEVICE_EVENTS else 0, how.count)
     limit_s = bench.problem.trial_s if how.limit_s is None else how.limit_s
-    known = bench.spent if how.operation in ON_NOTHING and how.count == 1 else None
-    scenes = [_scene(runner, bench, placement, index * placement.span, guarded=how.inspect, known=known) for index in range(how.count)]
+    reused = bench.spent if how.operation in ON_NOTHING and how.count == 1 else None
+    scenes = [_scene(runner, bench, placement, index * placement.span, guarded=how.inspect, reused=reused) for index in range(how.count)]
     scenes = [scene.with_scalars_of(scenes[0]) for scene in scenes]  # a batch is one call, and scalars go with the call
     with _drawing(how.draw_next, device):
         snapshots = [[torch.empty_like(target) for target in scene.targets] for scene in scenes]
@@ -243,13 +243,13 @@ def run_batch(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
         # The poison last: what a runner wrote before its inputs were there is gone, so that no part of the work can be done early.
         publish = [*(pair for scene in scenes for pair in scene.publish()), *((target, poisoned) for poisoned, target in read)]
         device.acquire_context()
-        taken = runner.take_turn(how.operation, limit_s, publish, read, _scalars(bench, scenes[0].drawn))
+        turn = runner.take_turn(how.operation, limit_s, publish, read, _scalars(bench, scenes[0].drawn))
         reply = runner.reply()
     runs = (
-        Run(key=scene.key, reply=reply, duration_ns=taken.duration_ns, inputs=scene.drawn, outputs=outputs)
+        Run(key=scene.key, reply=reply, duration_ns=turn.duration_ns, inputs=scene.drawn, outputs=outputs)
         for scene, outputs in zip(scenes, snapshots, strict=True)
     )
-    return [scene.inspected(one) if how.inspect else one for scene, one in zip(scenes, runs, strict=True)]
+    return [scene.inspected(result) if how.inspect else result for scene, result in zip(scenes, runs, strict=True)]
 
 
 @contextmanager
@@ -290,7 +290,7 @@ def _make_ready(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RunBuffers:
-    """One run's memory: what is private, and where it meets the runner."""
+    """Memory of a run: what is private, and where it meets the runner."""
 
     key: str
     drawn: list[torch.Tensor]
@@ -311,34 +311,34 @@ class _RunBuffers:
         return replace(self, poison_bits=tuple(fill_with_poison(output) for output in outputs))
 
     def publish(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """What is to be copied where, so that the runner sees the inputs."""
+        """Return the copies, as target and source, by which the runner sees the inputs."""
         return [(target, memory_of(private)) for target, private in zip(self.places, self.drawn, strict=True) if target is not None]
 
-    def inspected(self, done: Run) -> Run:
+    def inspected(self, result: Run) -> Run:
         """The same, with what it says of the runner's manners."""
         modified = any(
             place is not None and index not in self.scratch and not same_bytes(place, memory_of(private))
             for index, (place, private) in enumerate(zip(self.places, self.drawn, strict=True))
         )
         return replace(
-            done,
-            unwritten=[unwritten_mask(output, bits) for output, bits in zip(done.outputs, self.poison_bits, strict=True)],
-            output_read=any(output_was_read(output, bits) for output, bits in zip(done.outputs, self.poison_bits, strict=True)),
+            result,
+            unwritten=[unwritten_mask(output, bits) for output, bits in zip(result.outputs, self.poison_bits, strict=True)],
+            output_read=any(output_was_read(output, bits) for output, bits in zip(result.outputs, self.poison_bits, strict=True)),
             inputs_modified=modified,
             out_of_bounds=any(not torch.equal(band, self.guard[: len(band)]) for band in self.bands),
         )
 
 
 def _scene(
-    runner: RunnerLink, bench: WorkloadContext, placement: Placement, shift: int, *, guarded: bool, known: list[torch.Tensor] | None
+    runner: RunnerLink, bench: WorkloadContext, placement: Placement, shift: int, *, guarded: bool, reused: list[torch.Tensor] | None
 ) -> _RunBuffers:
     """Draw inputs in private memory, or take known ones. guarded: bands around the tensors have to be as they were."""
     problem, arena = bench.problem, runner.arena
-    if known is None:
-        taken, bench.ahead = bench.ahead or DrawnInputs.fresh(bench, runner.device), None
+    if reused is None:
+        fresh, bench.ahead = bench.ahead or DrawnInputs.fresh(bench, runner.device), None
     else:
-        taken = DrawnInputs(inputs.fresh_key(), known)
-    drawn = taken.tensors
+        fresh = DrawnInputs(inputs.fresh_key(), reused)
+    drawn = fresh.tensors
     bands, guard = list[torch.Tensor](), torch.empty(0, dtype=torch.uint8)
     if guarded:
         guard = torch.frombuffer(bytearray(secrets.token_bytes(BAND_BYTES)), dtype=torch.uint8).to(runner.device.TORCH)
@@ -350,17 +350,18 @@ def _scene(
         arena.tensor(shift + slot.offset, tensor.dtype, (slot.element_count,)) if tensor.shape else None
         for slot, tensor in zip(placement.inputs, problem.inputs, strict=True)
     ]
-    return _RunBuffers(key=taken.key, drawn=drawn, places=places, targets=targets, bands=bands, guard=guard, scratch=bench.scratch)
+    return _RunBuffers(key=fresh.key, drawn=drawn, places=places, targets=targets, bands=bands, guard=guard, scratch=bench.scratch)
 
 
 def scalars_are_late(bench: WorkloadContext) -> bool:
-    """Whether an input without a shape has another value in each run: it is published inside the clock, as the other inputs are. One that a
-    problem declares as constant is known to everybody before."""
+    """Return whether an input without a shape has another value in each run: it is published inside the clock, as the other inputs are. One
+    that a problem declares as constant is known to everybody before."""
     return any(not tensor.shape and (bench.draw is not None or tensor.distribution.kind != "constant") for tensor in bench.problem.inputs)
 
 
 def _scalars(bench: WorkloadContext, drawn: list[torch.Tensor]) -> tuple[float, ...]:
-    """What is published with `go`: a number for each input, of which those of tensors say nothing. () where nothing is late."""
+    """Return the numbers that are published with `go`, one for each input, of which those of tensors say nothing. () where nothing is
+    late."""
     if not scalars_are_late(bench):
         return ()
     return tuple(0.0 if tensor.shape else float(value) for tensor, value in zip(bench.problem.inputs, drawn, strict=True))
@@ -381,7 +382,7 @@ def _call(placement: Placement, drawn: list[torch.Tensor], bench: WorkloadContex
         variant=how.variant,
         copy_out=how.copy_out,
         count=how.count,
-        template=next((index for index, one in enumerate(problem.workloads) if one is bench.workload), 0),
+        template=next((index for index, workload in enumerate(problem.workloads) if workload is bench.workload), 0),
         stride_bytes=placement.span,
         late_scalars=late,
         seed=secrets.randbits(63) | 1 if how.stir else 0,

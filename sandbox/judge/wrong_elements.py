@@ -43,19 +43,19 @@ Found = tuple[PatternKind, tuple[IndexRange, ...], int]  # and how many elements
 
 
 def first_wrong(
-    name: str, output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor, tolerance: wire.Tolerance, most: int = MOST
+    name: str, output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor, tolerance: wire.Tolerance, limit: int = MOST
 ) -> tuple[wire.WrongElement, ...]:
     """The first elements, in the order of memory, that are not written or beyond the element-wise tolerance.
 
     Where every element is within it, as where only the error budget is exceeded, those with the largest error. output, reference,
     unwritten: of one shape; most: how many at most.
     """
-    out, ref, missing = (one.reshape(-1) for one in (output, reference, unwritten))
-    places = list(islice(_beyond(out, ref, missing, tolerance), most)) or _largest(out, ref, most)
+    out, ref, missing = (tensor.reshape(-1) for tensor in (output, reference, unwritten))
+    places = list(islice(_beyond(out, ref, missing, tolerance), limit)) or _largest(out, ref, limit)
     return tuple(
         wire.WrongElement(
             output=name,
-            index=tuple(int(one) for one in torch.unravel_index(torch.tensor(place), output.shape)) if output.dim() else (),
+            index=tuple(int(tensor) for tensor in torch.unravel_index(torch.tensor(place), output.shape)) if output.dim() else (),
             expected=float(ref[place].double()),
             actual=float(out[place].double()),
             allowed_error=_allowed(ref[place], tolerance),
@@ -104,14 +104,14 @@ def _beyond(output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tens
         yield from (begin + int(place) for place in wrong.nonzero().view(-1)[:MOST])
 
 
-def _largest(output: torch.Tensor, reference: torch.Tensor, most: int) -> list[int]:
+def _largest(output: torch.Tensor, reference: torch.Tensor, limit: int) -> list[int]:
     """Places of the largest errors, largest first; none where there is no error."""
     best: list[tuple[float, int]] = []
     for begin in range(0, output.numel(), CHUNK):
         error = (output[begin : begin + CHUNK].double() - reference[begin : begin + CHUNK].double()).abs()
-        found = error.topk(min(most, error.numel()))
-        best += [(float(value), begin + int(place)) for value, place in zip(found.values, found.indices, strict=True) if value > 0]
-        best = sorted(best, reverse=True)[:most]
+        largest = error.topk(min(limit, error.numel()))
+        best += [(float(value), begin + int(place)) for value, place in zip(largest.values, largest.indices, strict=True) if value > 0]
+        best = sorted(best, reverse=True)[:limit]
     return [place for _, place in best]
 
 
@@ -201,8 +201,8 @@ def find_pattern(name: str, counts: WrongCounts) -> WrongPattern | None:
 
 
 def _stands_out(counts: WrongCounts, covered: int) -> bool:
-    """Whether enough of what a pattern does not cover is right and not zero, such as not above the diagonal of a triangular result: zeros
-    are right by chance, and then the pattern is the reference's."""
+    """Return whether enough of what a pattern does not cover is right and not zero, such as not above the diagonal of a triangular result:
+    zeros are right by chance, and then the pattern is the reference's."""
     if counts.right_nonzero_count is None:
         return True
     inside = max(0, covered - counts.count)
@@ -223,8 +223,8 @@ def _candidates(counts: WrongCounts) -> Iterator[Found]:
         return
     # How many elements are wrong at each index of each axis.
     of_rows = counts.mask.sum(-1, dtype=torch.int64)
-    others = [[other for other in range(of_rows.dim()) if other != axis] for axis in range(of_rows.dim())]
-    along = [*(of_rows.sum(other) if other else of_rows for other in others), counts.along_last]
+    other_axes = [[index for index in range(of_rows.dim()) if index != axis] for axis in range(of_rows.dim())]
+    along = [*(of_rows.sum(index) if index else of_rows for index in other_axes), counts.along_last]
     region, covered = _region(counts, along)
     if in_memory is not None and len(region) != 1 and in_memory[0].step == 1 and in_memory[0].last == size - 1:
         yield PatternKind.REGION, (in_memory[0],), in_memory[1]  # the tail of a kernel that knows of no rows
@@ -251,12 +251,12 @@ def _region(counts: WrongCounts, along: list[torch.Tensor]) -> tuple[tuple[Index
     """The ranges of indices in which all wrong elements are, and how many elements they cover; () where there are none."""
     ranges, covered = [], 1
     for axis, of_axis in zip(counts.axes, along, strict=True):
-        found = _range_of(of_axis > 0, axis) or _hull(of_axis > 0, axis)
-        if found is None:
+        candidate = _range_of(of_axis > 0, axis) or _hull(of_axis > 0, axis)
+        if candidate is None:
             return (), 0
-        covered *= found[1]
-        if found[1] < len(of_axis):
-            ranges.append(found[0])
+        covered *= candidate[1]
+        if candidate[1] < len(of_axis):
+            ranges.append(candidate[0])
     return tuple(ranges), covered
 
 
@@ -303,7 +303,7 @@ def _first(has: torch.Tensor) -> int:
 
 
 def _triangle(counts: WrongCounts) -> Iterator[Found]:
-    """One side of the diagonal, seen by blocks: those beyond it are full, and those before it are clean."""
+    """Yield a side of the diagonal, seen by blocks: those beyond it are full, and those before it are clean."""
     rows, columns = counts.mask.shape[-2:]
     if rows != columns or rows < SMALLEST_SIDE:
         return
@@ -327,8 +327,8 @@ def _diagonal(counts: WrongCounts) -> Iterator[Found]:
             covered = int(counts.area[on_it].sum())
             full = torch.zeros(int(place[-1]) + 1).index_add_(0, place, torch.where(on_it, counts.blocks, 0).sum(1).float()) > 0
             if not bool(counts.blocks[~on_it].any()) and counts.count >= FILLED * covered and float(full.float().mean()) >= NEARLY_FILLED:
-                found = IndexRange(axis=counts.axes[-2], size=size, first=0, last=size - 1, step=tile, width=tile)
-                yield PatternKind.DIAGONAL, (found,), covered
+                diagonal = IndexRange(axis=counts.axes[-2], size=size, first=0, last=size - 1, step=tile, width=tile)
+                yield PatternKind.DIAGONAL, (diagonal,), covered
                 return
 
 
@@ -337,11 +337,11 @@ def _last_rows_or_columns(counts: WrongCounts, along: list[torch.Tensor]) -> Ite
     ranges, clean = [], 1.0
     for axis, of_axis in zip(counts.axes[-2:], along[-2:], strict=True):
         size = len(of_axis)
-        found = _range_of(of_axis >= max(1.0, FILLED * counts.mask.numel() / size), axis)
-        if found is None or found[0].step > 1 or found[0].last < size - 1 or 2 * found[0].first < size:
+        candidate = _range_of(of_axis >= max(1.0, FILLED * counts.mask.numel() / size), axis)
+        if candidate is None or candidate[0].step > 1 or candidate[0].last < size - 1 or 2 * candidate[0].first < size:
             return
-        ranges.append(found[0])
-        clean *= found[0].first / size
+        ranges.append(candidate[0])
+        clean *= candidate[0].first / size
     if not bool(counts.mask[..., : ranges[0].first, : ranges[1].first].any()):
         yield PatternKind.LAST_ROWS_OR_COLUMNS, tuple(ranges), round(counts.mask.numel() * (1 - clean))
 
@@ -354,10 +354,10 @@ def _border(counts: WrongCounts, along: list[torch.Tensor]) -> Iterator[Found]:
     ]
     for axes in [ended] if len(ended) < 2 else [ended, ended[:1], ended[1:]]:
         sizes = [len(along[places[axis]]) for axis in axes]
-        most = min((MOST_BORDER, *(size // 4 for size in sizes)))
-        if not axes or min(sizes) < SMALLEST_SIDE or bool(_inside(counts, [places[axis] for axis in axes], most).any()):
+        widest = min((MOST_BORDER, *(size // 4 for size in sizes)))
+        if not axes or min(sizes) < SMALLEST_SIDE or bool(_inside(counts, [places[axis] for axis in axes], widest).any()):
             continue
-        width = next(one for one in range(1, most + 1) if not _inside(counts, [places[axis] for axis in axes], one).any())
+        width = next(margin for margin in range(1, widest + 1) if not _inside(counts, [places[axis] for axis in axes], margin).any())
         covered = round(counts.mask.numel() * (1 - math.prod((size - 2 * width) / size for size in sizes)))
         if counts.count >= FILLED * covered:
             ranges = (IndexRange(axis=axis, size=size, first=0, last=width - 1) for axis, size in zip(axes, sizes, strict=True))
@@ -373,7 +373,7 @@ def _inside(counts: WrongCounts, places: list[int], width: int) -> torch.Tensor:
 
 
 def _is_scattered(counts: WrongCounts) -> bool:
-    """Whether there are as many in each block as chance puts there."""
+    """Return whether there are as many in each block as chance puts there."""
     whole = counts.area == counts.area[0, 0]
     blocks = counts.blocks[whole[:, 0]][:, whole[0]]
     elements = int(counts.area[0, 0])

@@ -24,7 +24,8 @@ Profile = Callable[[Callable[[], object]], None]
 
 @dataclass(slots=True)
 class _Placed:
-    """What PLACE left: the kernel bound to each placement; where its scalars come late, the call that it is bound to with each `go`."""
+    """State that PLACE left: the kernel bound to each placement; where its scalars come late, the call that it is bound to with each
+    `go`."""
 
     kernel: Loaded
     call: Call
@@ -32,7 +33,7 @@ class _Placed:
 
     @property
     def verifying(self) -> bool:
-        """Whether what it allocates is filled with NaN, and it is waited for."""
+        """Return whether what it allocates is filled with NaN, and it is waited for."""
         return self.call.poison
 
     def bind(self, gate: Gate) -> None:
@@ -104,7 +105,7 @@ def serve(
 
 
 def failure(error: Exception, device: Device) -> Answer:
-    """What an exception comes to. The device is asked first: after a fault of its own every later error is only an echo."""
+    """Return the answer for an exception. The device is asked first: after a fault of its own every later error is only an echo."""
     if isinstance(error, LaunchRefused):
         return Answer(status=error.status, message=error.message)
     fault = error if isinstance(error, DeviceFault) else None
@@ -138,10 +139,10 @@ def _launch(
         placed.bind(gate)
     if operation in OBSERVED and observe is not None:
         device.synchronize()  # its inputs are there: what is observed is the kernel's own work
-        found = observe(lambda: _run(placed, device), operation is Operation.OBSERVE_KERNELS and device.HAS_PROFILER)
+        report = observe(lambda: _run(placed, device), operation is Operation.OBSERVE_KERNELS and device.HAS_PROFILER)
         device.synchronize()
         _flush()
-        return Answer(status=Status.OK, message=found)
+        return Answer(status=Status.OK, message=report)
     if operation is Operation.PROFILE and profile is not None:
         profile(lambda: [kernel.launch() for kernel in placed.bound])  # without the copy that only the judge needs
         return FINE
@@ -163,9 +164,9 @@ def _launch(
 def _start(operation: Operation, placed: _Placed, device: Device) -> None:
     if operation in (Operation.NULL, Operation.WARM_NULL):
         device.launch_null()
-        for one in placed.bound:
-            if one.blank is not None:
-                one.blank()
+        for kernel in placed.bound:
+            if kernel.blank is not None:
+                kernel.blank()
     else:
         _run(placed, device)
 
@@ -181,9 +182,9 @@ def _run(placed: _Placed, device: Device) -> None:
     results = [kernel.launch() for kernel in placed.bound]
     if placed.verifying:  # a fault is the kernel's, not the copy's
         device.synchronize()
-    for one, result in zip(placed.bound, results, strict=True):
-        if one.finish is not None:
-            one.finish(result)
+    for bound, result in zip(placed.bound, results, strict=True):
+        if bound.finish is not None:
+            bound.finish(result)
 
 
 def _poison_allocations(on: bool) -> None:

@@ -78,7 +78,7 @@ def read_log(log: Path, library: Path) -> list[SanitizerFinding]:
         pair = frozenset(((finding.path, finding.line), (finding.other_path, finding.other_line)))
         key = (finding.kind, pair)
         merged[key] = _worse(merged[key], finding) if key in merged else finding
-    ranked = sorted(merged.values(), key=lambda one: (_SEVERITIES.index(one.severity), _KINDS.index(one.kind)))
+    ranked = sorted(merged.values(), key=lambda candidate: (_SEVERITIES.index(candidate.severity), _KINDS.index(candidate.kind)))
     return ranked[:FINDING_LIMIT]
 
 
@@ -97,30 +97,32 @@ def read_counts(log: Path, library: Path) -> AccessCounts | None:
         return None
     lines = user_lines(library, sorted({record["place"] for record in records.values()}))
     # Memory that the sanitizer does not know may be the device's own: that is used in the device's headers.
-    own = own_lines(library, sorted({record["place"] for record in records.values() if _is_doubtful(record)}))
+    own_places = own_lines(library, sorted({record["place"] for record in records.values() if _is_doubtful(record)}))
     merged: dict[tuple[Place, MemoryAccess], dict[str, int]] = {}
     for record in records.values():
-        place = (own if _is_doubtful(record) else lines).get(record["place"], NOWHERE)
+        place = (own_places if _is_doubtful(record) else lines).get(record["place"], NOWHERE)
         if place == NOWHERE:  # the device's own headers, which load in another way than a GPU does
             continue
         sums = merged.setdefault((place, record["access"]), dict.fromkeys(_COUNTS, 0))
         for name in _COUNTS:
             sums[name] += record[name]
     counted = (LineCounts(path=path, line=line, access=access, **sums) for ((path, line), access), sums in merged.items())
-    ranked = sorted(counted, key=lambda one: (-one.transactions, one.path, one.line, one.access))
+    ranked = sorted(counted, key=lambda entry: (-entry.transactions, entry.path, entry.line, entry.access))
     flops = flops_per_line(library, dict(list(runs.items())[:BASIC_BLOCK_LIMIT]))
-    most = sorted((LineFlops(path=path, line=line, flops=count) for (path, line), count in flops.items()), key=lambda one: -one.flops)
-    return AccessCounts(lines=tuple(ranked[:COUNTED_LINE_LIMIT]), flops=tuple(most[:COUNTED_LINE_LIMIT]), **blocks)
+    flop_lines = sorted(
+        (LineFlops(path=path, line=line, flops=count) for (path, line), count in flops.items()), key=lambda entry: -entry.flops
+    )
+    return AccessCounts(lines=tuple(ranked[:COUNTED_LINE_LIMIT]), flops=tuple(flop_lines[:COUNTED_LINE_LIMIT]), **blocks)
 
 
 def _is_doubtful(record: Mapping[str, Any]) -> bool:
     return record["unnamed"] and record["access"] not in (MemoryAccess.GLOBAL_ATOMIC, MemoryAccess.SHARED_ATOMIC)
 
 
-def _worse(one: SanitizerFinding, other: SanitizerFinding) -> SanitizerFinding:
+def _worse(first: SanitizerFinding, second: SanitizerFinding) -> SanitizerFinding:
     """The more severe of two, the first of equals, with the counts of both."""
-    worse = min((one, other), key=lambda finding: _SEVERITIES.index(finding.severity))
-    return replace(worse, count=one.count + other.count)
+    worse = min((first, second), key=lambda finding: _SEVERITIES.index(finding.severity))
+    return replace(worse, count=first.count + second.count)
 
 
 def _records(log: Path) -> list[dict[str, Any]]:
@@ -144,7 +146,7 @@ def _log_lines(log: Path) -> list[bytes]:
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
-    """One line, with every field of the right type and size; None for anything else."""
+    """Read a line, with every field of the right type and size; None for anything else."""
     try:
         read = json.loads(line)
         places = [_whole(address) for address in read["places"][:PLACE_LIMIT]]
@@ -164,7 +166,7 @@ def _record(line: bytes) -> dict[str, Any] | None:
 
 
 def _count_record(line: bytes) -> dict[str, Any] | None:
-    """What one instruction did, with every field of the right type and size; None for anything else."""
+    """Read the counts of an instruction, with every field of the right type and size; None for anything else."""
     try:
         read = json.loads(line)
         if read["kind"] != "line_counts" or type(read["unnamed"]) is not bool:
@@ -213,7 +215,7 @@ def _text(value: object, limit: int) -> str:
 
 def _finding(record: Mapping[str, Any], places: Sequence[Place]) -> SanitizerFinding:
     first = places[0] if places else NOWHERE
-    other = places[1] if len(places) > 1 else NOWHERE
+    second = places[1] if len(places) > 1 else NOWHERE
 
     def named(match: re.Match[str]) -> str:
         number = int(match[1])
@@ -229,8 +231,8 @@ def _finding(record: Mapping[str, Any], places: Sequence[Place]) -> SanitizerFin
         message=message[:1].upper() + message[1:],
         path=first[0],
         line=first[1],
-        other_path=other[0],
-        other_line=other[1],
+        other_path=second[0],
+        other_line=second[1],
         memory=record["memory"],
         block=record["block"],
         thread=record["thread"],
@@ -271,16 +273,16 @@ def flops_per_line(library: Path, runs: Mapping[int, int]) -> dict[Place, int]:
                 executed[address] = executed.get(address, 0) + flops * runs[start]
     behind = sorted(address + 1 for address in executed)[:INSTRUCTION_LIMIT]
     totals: dict[Place, int] = {}
-    for address, found in frames(library, behind).items():
-        place = _place(found)
+    for address, places in frames(library, behind).items():
+        place = _place(places)
         if place != NOWHERE:
             totals[place] = totals.get(place, 0) + executed[address - 1]
     return totals
 
 
-def _place(found: Sequence[Frame]) -> Place:
+def _place(call_chain: Sequence[Frame]) -> Place:
     """The user's line that the instruction is of, or NOWHERE if it is of a header that computes something."""
-    for function, place in found:
+    for function, place in call_chain:
         if not _INTRINSIC.fullmatch(function.partition("(")[0]) and not _WITHOUT_ARITHMETIC.search(place):
             return users_place([(function, place)])
     return NOWHERE
@@ -290,10 +292,10 @@ def _functions(library: Path) -> Iterator[dict[int, _MachineInstruction]]:
     """The instructions of each function, by address."""
     command = ["objdump", "-d", "--no-show-raw-insn", "-j", ".text", str(library)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=LOOK_UP_S)
+        process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=LOOK_UP_S)
     except (OSError, subprocess.SubprocessError):
         return
-    for text in re.split(r"\n\n", done.stdout):
+    for text in re.split(r"\n\n", process.stdout):
         if BLOCK_HOOK not in text:
             continue
         read = [(int(match[1], 16), match[2], match[3]) for match in map(_LINE.match, text.splitlines()) if match]
@@ -311,46 +313,46 @@ def _certain(function: Mapping[int, _MachineInstruction], start: int) -> list[tu
     # Paths to the end from each, then paths from the start to each.
     after: dict[int, int] = {}
     for address in reversed(order):
-        after[address] = sum(after.get(one, 1) for one in function[address].next()) or 1
+        after[address] = sum(after.get(successor, 1) for successor in function[address].next()) or 1
     before = dict.fromkeys(order, 0)
     before[start] = 1
     for address in order:
-        for one in function[address].next():
-            if one in before:
-                before[one] += before[address]
+        for successor in function[address].next():
+            if successor in before:
+                before[successor] += before[address]
     counted = ((address, function[address].flops()) for address in order if before[address] * after[address] == after[start])
     return [(address, flops) for address, flops in counted if flops]
 
 
 def _order(function: Mapping[int, _MachineInstruction], start: int) -> list[int] | None:
-    """What the block reaches, each before those that follow it; None for a loop."""
+    """Order the blocks that a block reaches, each before those that follow it; None for a loop."""
     order: list[int] = []
     open_: set[int] = set()
-    done: set[int] = set()
+    visited: set[int] = set()
     waiting = [(start, False)]
     while waiting:
-        address, left = waiting.pop()
-        if left:
+        address, is_left = waiting.pop()
+        if is_left:
             open_.discard(address)
-            done.add(address)
+            visited.add(address)
             order.append(address)
         elif address in open_:
             return None
-        elif address not in done:
+        elif address not in visited:
             open_.add(address)
             waiting.append((address, True))
-            waiting += [(one, False) for one in function[address].next() if one in function]
+            waiting += [(successor, False) for successor in function[address].next() if successor in function]
     return order[::-1]
 
 
 def user_lines(library: Path, addresses: Sequence[int]) -> dict[int, Place]:
     """The user's innermost line at each address, which lies behind the instruction."""
-    return {address: users_place(found) for address, found in frames(library, addresses).items()}
+    return {address: users_place(call_chain) for address, call_chain in frames(library, addresses).items()}
 
 
 def own_lines(library: Path, addresses: Sequence[int]) -> dict[int, Place]:
     """The line at each address that is the user's own, and not of a header inlined into it."""
-    return {address: users_place(found[:1]) for address, found in frames(library, addresses).items()}
+    return {address: users_place(call_chain[:1]) for address, call_chain in frames(library, addresses).items()}
 
 
 def frames(library: Path, addresses: Sequence[int]) -> dict[int, list[Frame]]:
@@ -360,22 +362,22 @@ def frames(library: Path, addresses: Sequence[int]) -> dict[int, list[Frame]]:
     words = "\n".join(hex(max(address - 1, 0)) for address in addresses)
     command = ["addr2line", "-a", "-i", "-f", "-C", "-e", str(library)]
     try:
-        done = subprocess.run(command, input=words, capture_output=True, text=True, errors="replace", check=False, timeout=LOOK_UP_S)
+        process = subprocess.run(command, input=words, capture_output=True, text=True, errors="replace", check=False, timeout=LOOK_UP_S)
     except (OSError, subprocess.SubprocessError):
         return {}
-    found: dict[int, list[str]] = {}
+    chains: dict[int, list[str]] = {}
     current: list[str] = []
-    for line in done.stdout.splitlines():
+    for line in process.stdout.splitlines():
         if re.fullmatch("0x[0-9a-f]{16}", line):
-            current = found.setdefault(int(line, 16) + 1, [])
+            current = chains.setdefault(int(line, 16) + 1, [])
         else:
             current.append(line)
-    return {address: list(zip(lines[::2], lines[1::2], strict=False)) for address, lines in found.items()}
+    return {address: list(zip(lines[::2], lines[1::2], strict=False)) for address, lines in chains.items()}
 
 
-def users_place(found: Sequence[Frame]) -> Place:
+def users_place(call_chain: Sequence[Frame]) -> Place:
     """The first place that is in none of the headers of device, compiler and libraries."""
-    for _, place in found:
+    for _, place in call_chain:
         path, _, line = place.partition(" (")[0].rpartition(":")
         if (
             line.isdigit()

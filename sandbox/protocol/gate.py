@@ -46,7 +46,7 @@ ADDRESS_BYTES = 107  # of a unix socket, on Linux
 
 
 class Operation(IntEnum):
-    """What the runner is to do."""
+    """An operation of the runner."""
 
     PLACE = 1  # where the tensors of the following calls lie; with a seed, memory of random sizes is allocated and freed. Nothing runs
     CALL = 2  # one launch on each placement, then synchronise
@@ -63,7 +63,7 @@ class Operation(IntEnum):
 
 
 class Status(IntEnum):
-    """What the runner says of a call."""
+    """The runner's status of a call."""
 
     OK = 0
     RAISED = 1
@@ -146,7 +146,7 @@ def span(shape: Sequence[int], strides: Sequence[int] = ()) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request to a runner. count, stride_bytes: so many placements, each so far behind the one before. late_scalars: the values of the
+    """A request to a runner. count, stride_bytes: so many placements, each so far behind the one before. late_scalars: the values of the
     inputs without a shape come with each `go`, and not with PLACE, so that nothing is computed from them before the clock runs. seed: of
     PLACE, for what is allocated, filled with NaN and freed; 0: nothing is."""
 
@@ -181,7 +181,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the runner wrote next to `done`: claims and untrusted text, cut to the layout's limits."""
+    """The runner's answer next to `done`: claims and untrusted text, cut to the layout's limits."""
 
     status: Status
     message: str = ""
@@ -196,7 +196,7 @@ class GateViolated(Exception):
 
 
 class Gate:
-    """One side's view of the gate's page."""
+    """A side's view of the gate's page."""
 
     def __init__(self, fd: int) -> None:
         self._map = mmap.mmap(fd, GATE_BYTES)
@@ -262,8 +262,8 @@ class Gate:
         """Wait until `done` is number. False: the deadline (monotonic) passed, or the runner went away without it."""
         page, clock = self._page, time.monotonic_ns
         begun, gone = clock(), False
-        while (seen := page.done) != number:
-            if seen != previous:
+        while (echo := page.done) != number:
+            if echo != previous:
                 raise GateViolated("the runner answered a call that was never made")
             now = clock()
             if gone or now > deadline_ns:
@@ -420,18 +420,18 @@ def receive_job(link: socket.socket) -> tuple[wire.RunnerJob, list[int]]:
 def _receive(link: socket.socket) -> tuple[bytes, list[int]]:
     data, fds, _, _ = socket.recv_fds(link, 1 << 16, FD_COUNT)
     while len(data) < _HEADER.size or len(data) < _HEADER.size + _HEADER.unpack_from(data)[0]:
-        more = link.recv(1 << 16)
-        if not more:
+        chunk = link.recv(1 << 16)
+        if not chunk:
             raise EOFError("the judge closed the link")
-        data += more
+        data += chunk
     return data[_HEADER.size :], fds
 
 
 class Templates(Sequence[str]):
     """A runner's templates, of which some come when they are wanted."""
 
-    def __init__(self, link: socket.socket, known: Sequence[str]) -> None:
-        self._link, self._known = link, known
+    def __init__(self, link: socket.socket, templates: Sequence[str]) -> None:
+        self._link, self._known = link, templates
 
     def __len__(self) -> int:
         return len(self._known)

@@ -23,14 +23,14 @@ CUDA, TORCH_EXTENSION, PYTHON = "cuda", "torch_extension", "python"
 FUNCTION, FUNCTIONS = "solve", {TORCH_EXTENSION: "forward"}  # the entry's name where a problem's own is that of a class
 
 
-def with_arguments(spec: wire.ProblemSpec, found: wire.Described) -> wire.ProblemSpec:
+def with_arguments(spec: wire.ProblemSpec, description: wire.Described) -> wire.ProblemSpec:
     """The problem with the arguments that were learned of it, in its own convention."""
-    workloads = tuple(replace(workload, axes=dict(found.axes), strides=dict(found.strides)) for workload in spec.workloads)
+    workloads = tuple(replace(workload, axes=dict(description.axes), strides=dict(description.strides)) for workload in spec.workloads)
     as_model = replace(
         spec,
-        inputs=found.inputs,
-        outputs=found.outputs,
-        weights=found.weights,
+        inputs=description.inputs,
+        outputs=description.outputs,
+        weights=description.weights,
         axes=(),
         workloads=workloads,
         convention=wire.Convention.MODEL,
@@ -57,25 +57,25 @@ def without_model(spec: wire.ProblemSpec) -> wire.ProblemSpec:
 
 def cuda_signature(spec: wire.ProblemSpec) -> str:
     """How the entry is declared in raw CUDA: inputs (() by value), outputs, axes, stream. "" where the arguments are not known yet."""
-    known = without_model(spec)
-    if not known.outputs:
+    plain = without_model(spec)
+    if not plain.outputs:
         return ""
     inputs = [
         f"{C_TYPES[tensor.dtype]} {tensor.name}" if tensor.shape == () else f"const {C_TYPES[tensor.dtype]}* {tensor.name}"
-        for tensor in known.inputs
+        for tensor in plain.inputs
     ]
-    outputs = [f"{C_TYPES[output.dtype]}* {output.name}" for output in known.outputs]
-    axes = [f"int64_t {axis}" for axis in known.axes]
+    outputs = [f"{C_TYPES[output.dtype]}* {output.name}" for output in plain.outputs]
+    axes = [f"int64_t {axis}" for axis in plain.axes]
     return f'extern "C" void {entry_in(spec, CUDA)}({", ".join([*inputs, *outputs, *axes, "cudaStream_t stream"])})'
 
 
 def torch_signature(spec: wire.ProblemSpec) -> str:
     """How the entry of a torch extension is declared: tensors and numbers in, outputs returned. "" where that is not known yet."""
-    known = without_model(spec)
-    if not known.outputs:
+    plain = without_model(spec)
+    if not plain.outputs:
         return ""
-    result = "torch::Tensor" if len(known.outputs) == 1 else "std::vector<torch::Tensor>"
-    inputs = [f"{'torch::Tensor' if tensor.shape else TORCH_SCALARS.get(tensor.dtype, 'int64_t')} {tensor.name}" for tensor in known.inputs]
+    result = "torch::Tensor" if len(plain.outputs) == 1 else "std::vector<torch::Tensor>"
+    inputs = [f"{'torch::Tensor' if tensor.shape else TORCH_SCALARS.get(tensor.dtype, 'int64_t')} {tensor.name}" for tensor in plain.inputs]
     return f"{result} {FUNCTIONS[TORCH_EXTENSION]}({', '.join(inputs)})"
 
 
@@ -93,8 +93,10 @@ def rule_of(problem: wire.ProblemSpec) -> str:
     """The problem's rule: its format's own, or its tolerance, with what differs at workloads that are shown."""
     if problem.rule:
         return problem.rule
-    own = (workload for workload in problem.workloads if workload.tolerance is not None and not workload.hidden)
-    return "; ".join((_of(problem.tolerance), *(f"{one.workload_id}: {_elements(one.tolerance or problem.tolerance)}" for one in own)))
+    special = (workload for workload in problem.workloads if workload.tolerance is not None and not workload.hidden)
+    return "; ".join(
+        (_of(problem.tolerance), *(f"{entry.workload_id}: {_elements(entry.tolerance or problem.tolerance)}" for entry in special))
+    )
 
 
 def _of(tolerance: wire.Tolerance) -> str:

@@ -1,4 +1,4 @@
-"""One launch under observation: which of torch's operators and NumPy's functions it calls, and which kernels it launches.  A claim.
+"""Observes a launch: which of torch's operators and NumPy's functions it calls, and which kernels it launches.  A claim.
 
 A Python profile function does not see a ufunc of NumPy, and `a * b` is no call at all. So the entry of each function is replaced in place
 while the launch takes place: the `vectorcall` of ufuncs and of NumPy's dispatched functions, and the `ml_meth` of methods of arrays and
@@ -88,7 +88,7 @@ def _fitting(lines: list[str]) -> Iterator[str]:
         yield line
 
 
-def _operator_mode(called: dict[str, None], own: frozenset[str]) -> AbstractContextManager[object]:
+def _operator_mode(called: dict[str, None], own_operators: frozenset[str]) -> AbstractContextManager[object]:
     """Note the operators that this thread calls."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -99,7 +99,7 @@ def _operator_mode(called: dict[str, None], own: frozenset[str]) -> AbstractCont
             return "torch._dynamo" in sys.modules
 
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-            if func.namespace in NAMESPACES or func.name() not in own:
+            if func.namespace in NAMESPACES or func.name() not in own_operators:
                 called[f"operator {func.overloadpacket.__name__}"] = None
             return func(*args, **(kwargs or {}))
 
@@ -145,7 +145,7 @@ def _profiled(called: dict[str, None], *, kernels: bool) -> Iterator[None]:
 
 
 def _computes_itself(name: str) -> bool:
-    """Whether it is an operator, and none that only calls others, which are events of their own."""
+    """Return whether it is an operator, and none that only calls others, which are events of their own."""
     import torch
 
     if name.partition("::")[0] not in NAMESPACES:
@@ -153,8 +153,8 @@ def _computes_itself(name: str) -> bool:
     kernels = []
     for overload in torch._C._jit_get_operation(name)[1] or [""]:
         with suppress(RuntimeError):  # an overload of TorchScript alone
-            one = f"{name}.{overload}" if overload else name
-            kernels.append(torch._C._dispatch_has_kernel_for_dispatch_key(one, "CompositeImplicitAutograd"))
+            operator = f"{name}.{overload}" if overload else name
+            kernels.append(torch._C._dispatch_has_kernel_for_dispatch_key(operator, "CompositeImplicitAutograd"))
     return not (kernels and all(kernels))
 
 
@@ -163,23 +163,23 @@ def kernel_name(name: str) -> str:
     of PyTorch's own that only copy or fill, as its operators of memory do. A name of another form is reported as it is."""
     if _MOVING_KERNELS.search(name):
         return ""
-    depth, kept = 0, []
+    depth, characters = 0, []
     for character in _ABI_TAG.sub("", name.replace("(anonymous namespace)::", "")):
         depth += character == "<"
         if depth == 0:
-            kept.append(character)
+            characters.append(character)
         depth -= character == ">" and depth > 0
-    match = _QUALIFIED_NAME.search("".join(kept).split("(")[0].strip())
+    match = _QUALIFIED_NAME.search("".join(characters).split("(")[0].strip())
     return match[1] if match else " ".join(name.split())
 
 
 @contextmanager
-def numpy_calls(found: dict[str, None]) -> Iterator[None]:
+def numpy_calls(called: dict[str, None]) -> Iterator[None]:
     """Note what is called while this lasts, as "library numpy.NAME"; nothing without NumPy, or on another processor than x86-64."""
     if "numpy" not in sys.modules or platform.machine() != "x86_64" or sys.implementation.name != "cpython":
         yield
         return
-    hooks = _NumpyHooks(found)
+    hooks = _NumpyHooks(called)
     try:
         hooks.install()
         yield
@@ -190,10 +190,10 @@ def numpy_calls(found: dict[str, None]) -> Iterator[None]:
 class _NumpyHooks:
     """Entries that note a call and go on to the original. They stay in memory for good: a thread may be in one when they are removed."""
 
-    kept: ClassVar[list[object]] = []
+    retained: ClassVar[list[object]] = []
 
-    def __init__(self, found: dict[str, None]) -> None:
-        self._found = found
+    def __init__(self, called: dict[str, None]) -> None:
+        self._found = called
         self._places: dict[int, tuple[int, str, bool, int]] = {}  # address of the entry: the original, name, a vectorcall?, flags
         self._scalars = frozenset((bool, int, float, complex, str, type(None), type, bytes))
 
@@ -213,10 +213,10 @@ class _NumpyHooks:
                     self._add_method(_pointer(id(descriptor) + _DESCRIPTOR_METHOD), f"{owner.__name__}.{name}")
         pages = mmap.mmap(-1, _THUNK_BYTES * len(self._places), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
         at = ctypes.addressof(ctypes.c_char.from_buffer(pages))
-        self.kept.append(pages)
+        self.retained.append(pages)
         for place, (original, label, vectorcall, flags) in self._places.items():
             entry = _Entry(self._vectorcall(label) if vectorcall else self._method(label, flags))
-            self.kept.append(entry)
+            self.retained.append(entry)
             noting = ctypes.cast(entry, ctypes.c_void_p).value
             assert noting is not None
             code = _SAVE + _load(noting) + _CALL + _RESTORE + _load(original) + _JUMP
@@ -246,25 +246,25 @@ class _NumpyHooks:
     def _method(self, label: str, flags: int) -> Any:
         def noting(owner: int, arguments: int | None, count: int | None, names: int | None) -> None:
             if flags & _FASTCALL:
-                given = _vector(arguments, count or 0, names if flags & _KEYWORDS else None)
+                values = _vector(arguments, count or 0, names if flags & _KEYWORDS else None)
             elif flags & (_VARARGS | _O):
-                given = [_object(arguments), *(_object(count).values() if flags & _KEYWORDS and count else ())]
+                values = [_object(arguments), *(_object(count).values() if flags & _KEYWORDS and count else ())]
             else:
-                given = []
-            self._note(label, [_object(owner), *given])
+                values = []
+            self._note(label, [_object(owner), *values])
 
         return noting
 
-    def _note(self, label: str, given: list[Any]) -> None:
-        if any(self._many(value) for value in given) and not _by_an_interpreter(sys._getframe(2)):
+    def _note(self, label: str, values: list[Any]) -> None:
+        if any(self._many(value) for value in values) and not _by_an_interpreter(sys._getframe(2)):
             self._found[f"library numpy.{label}"] = None
 
     def _many(self, value: Any, depth: int = 0) -> bool:
-        """Whether it holds more than FEW elements."""
+        """Return whether it holds more than FEW elements."""
         if type(value) in self._scalars:
             return False
         if isinstance(value, (list, tuple)):
-            return len(value) > FEW or depth > 2 or any(self._many(one, depth + 1) for one in value)
+            return len(value) > FEW or depth > 2 or any(self._many(item, depth + 1) for item in value)
         if hasattr(value, "__array_interface__") or hasattr(value, "__array__"):
             shape, count = getattr(value, "shape", (FEW + 1,)), 1
             for size in shape:
@@ -275,21 +275,21 @@ class _NumpyHooks:
 
 def _functions(np: Any) -> Iterator[tuple[str, Any]]:
     """Each ufunc, dispatched function and C function that computes which a module of PACKAGES holds, by its name."""
-    dispatched, seen = type(np.dot), set()
+    dispatched, visited = type(np.dot), set()
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] not in PACKAGES or module is None:
             continue
         for value in list(vars(module).values()):
-            if type(value) not in (np.ufunc, dispatched, BuiltinFunctionType) or id(value) in seen:
+            if type(value) not in (np.ufunc, dispatched, BuiltinFunctionType) or id(value) in visited:
                 continue
-            seen.add(id(value))
+            visited.add(id(value))
             label = getattr(value, "__name__", "function")
             if label in BUILTINS if type(value) is BuiltinFunctionType else type(value) is np.ufunc or label not in MOVES:
                 yield label, value
 
 
 def _by_an_interpreter(frame: FrameType | None) -> bool:
-    """Whether the first caller that is not NumPy's own code is an interpreter's."""
+    """Return whether the first caller that is not NumPy's own code is an interpreter's."""
     while frame is not None:
         package = str(frame.f_globals.get("__name__", "")).split(".")[0]
         if package not in PACKAGES:

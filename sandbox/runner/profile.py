@@ -51,7 +51,7 @@ def profile(launch: Callable[[], object], kernel: Loaded, device: Device, out_di
 
 
 def launch_in_range(launch: Callable[[], object], device: Device) -> None:
-    """One launch between the driver's start and stop of profilers, so that ncu looks at nothing else."""
+    """Launch between the driver's start and stop of profilers, so that ncu looks at nothing else."""
     import torch
 
     launch()
@@ -90,11 +90,11 @@ def _profiled(launch: Callable[[], object], kernel: Loaded, device: Device, out_
             files[name] = TORCH_PROFILER
             break
     launches = tuple(_launches_in(json.loads(trace))) if device.HAS_PROFILER else log.launches()
-    what = "CPU and CUDA" if device.HAS_PROFILER else "CPU only, because there is no GPU here: its times say nothing about one"
+    coverage = "CPU and CUDA" if device.HAS_PROFILER else "CPU only, because there is no GPU here: its times say nothing about one"
     cut = "" if len(files) > 1 else "; the trace is too large and was left out"
-    detail = f"{LAUNCH_COUNT} calls; activities: {what}{cut}"
-    found = wire.KernelProfile(tools=(wire.ProfileTool(name=TORCH_PROFILER, outcome=ToolOutcome.RAN, detail=detail),), launches=launches)
-    return wire.ProfileNote(profile=found, files=files)
+    detail = f"{LAUNCH_COUNT} calls; activities: {coverage}{cut}"
+    profile = wire.KernelProfile(tools=(wire.ProfileTool(name=TORCH_PROFILER, outcome=ToolOutcome.RAN, detail=detail),), launches=launches)
+    return wire.ProfileNote(profile=profile, files=files)
 
 
 def _trace(profiled: Any) -> bytes:
@@ -106,15 +106,15 @@ def _trace(profiled: Any) -> bytes:
 
 def _launches_in(trace: Mapping[str, Any]) -> Iterator[wire.KernelLaunch]:
     """The kernels in a Chrome trace of a GPU, those alike together. Times in it are microseconds."""
-    found: dict[tuple[str, tuple[int, ...], tuple[int, ...], int], list[float]] = {}
+    launches: dict[tuple[str, tuple[int, ...], tuple[int, ...], int], list[float]] = {}
     for event in trace.get("traceEvents", ()):
         if event.get("cat") != "kernel":
             continue
         about = event.get("args", {})
-        grid, block = (tuple(int(one) for one in about.get(name, (0, 0, 0))) for name in ("grid", "block"))
+        grid, block = (tuple(int(size) for size in about.get(name, (0, 0, 0))) for name in ("grid", "block"))
         key = (str(event.get("name", "")), grid, block, int(about.get("shared memory", 0)))
-        found.setdefault(key, []).append(float(event.get("dur", 0.0)))
-    for (name, grid, block, shared_bytes), times_us in list(found.items())[:KIND_LIMIT]:
+        launches.setdefault(key, []).append(float(event.get("dur", 0.0)))
+    for (name, grid, block, shared_bytes), times_us in list(launches.items())[:KIND_LIMIT]:
         total_ns = round(sum(times_us) * 1000)
         yield wire.KernelLaunch(kernel=name, grid=grid, block=block, shared_bytes=shared_bytes, count=len(times_us), duration_ns=total_ns)
 

@@ -56,14 +56,14 @@ def main(argv: list[str] | None = None) -> int:
     if SANITIZE in arguments:
         kernel = with_named_memory(kernel, job, arena)
     gate.reply(first, Answer(status=Status.OK))
-    own = kernel.own_operators
+    own_operators = kernel.own_operators
     serve(
         gate,
         first,
         device,
         arena,
         {0: kernel},
-        lambda launch, kernels: observe(launch, kernels=kernels, own_operators=own),
+        lambda launch, kernels: observe(launch, kernels=kernels, own_operators=own_operators),
         _profiler(arguments, kernel, device),
     )
     return 0

@@ -20,7 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from sandbox.judge.timing.interleaved import EAGER, NULL, OWN_NULL, SUBJECT, SoloTimings, Times, TimingSetup
-from sandbox.judge.timing.overhead import Net, subtract_overhead
+from sandbox.judge.timing.overhead import NetTiming, subtract_overhead
 from sandbox.judge.timing.stopping import LookAllowance, steady
 from sandbox.protocol import wire
 from tests.gpu.families import SAME
@@ -95,7 +95,7 @@ def records(path: Path) -> Iterator[dict[str, Any]]:
             yield from map(json.loads, lines)
 
 
-def net_of(data: dict[str, Any], allowance: LookAllowance = LookAllowance.FACTOR) -> Net:
+def net_of(data: dict[str, Any], allowance: LookAllowance = LookAllowance.FACTOR) -> NetTiming:
     """One measurement by today's rules."""
     alone = {name: data["alone"][name] for name in ("floor_ns", "run_ns")}
     parties = TimingSetup(

@@ -48,27 +48,27 @@ MORE_TIME = "make the workload smaller, or give the check more time with --budge
 _Outcome = wire.FindingOutcome
 
 
-class Idle:
-    """Remembers what has changed something. One for all workloads of a problem."""
+class EffectiveMutants:
+    """Changes of a problem, and whether one had an effect at some draw of any workload."""
 
     def __init__(self, spec: wire.ProblemSpec) -> None:
         self._spec = spec
         self._done: dict[str, bool] = {}  # operation, such as "relu" or "mul 2": whether it has ever done something
         self._same = [tensor.distribution.kind == "constant" and bool(tensor.shape) for tensor in spec.inputs]
 
-    def see(self, case: AdmissionCase, other: AdmissionCase) -> None:
+    def see(self, case: AdmissionCase, second: AdmissionCase) -> None:
         """Take two draws of one workload into account."""
-        for one in (case, other):
+        for draw in (case, second):
             watch = _IdleMode()
             with watch, suppress(ReferenceFailed):  # one that can't be watched has run without before
-                one.answer(one.inputs)
+                draw.answer(draw.inputs)
             for operation, changed in watch.changed.items():
                 self._done[operation] = self._done.get(operation, False) or changed
-        for index, (mine, theirs) in enumerate(zip(case.inputs, other.inputs, strict=True)):
+        for index, (mine, theirs) in enumerate(zip(case.inputs, second.inputs, strict=True)):
             self._same[index] &= mine.is_floating_point() and equal(mine, theirs)
 
     def findings(self) -> Iterator[wire.Finding]:
-        """What is to be said once every workload has been seen. A published set is as it is: there it is a warning."""
+        """Yield the findings once every workload has been seen. A published set is as it is: there it is a warning."""
         outcome = wire.FindingOutcome.FAILED if self._spec.format == native.NAME else wire.FindingOutcome.WARNING
         for tensor, same in zip(self._spec.inputs, self._same, strict=True):
             if same:
@@ -76,8 +76,8 @@ class Idle:
                     f"{tensor.name!r} is the same in every trial, so that a kernel need not read it; draw it from another distribution"
                 )
                 yield wire.Finding(check=f"input {tensor.name}", workload_id="", outcome=outcome, message=statement)
-        for operation, done in self._done.items():
-            if not done:
+        for operation, unchanged in self._done.items():
+            if not unchanged:
                 statement = (
                     f"the reference's {operation!r} changes nothing at any workload, so that a kernel need not do it; "
                     "take it out of the reference, or draw inputs on which it does something"
@@ -103,48 +103,48 @@ class _IdleMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = function.overloadpacket.__name__
         plain = name.removesuffix("_")
-        given = _operands(plain, args)
-        kept = [one.clone() for one in given] if name != plain else given  # relu_ writes to what it is given
+        operands = _operands(plain, args)
+        copies = [operand.clone() for operand in operands] if name != plain else operands  # relu_ writes to what it is given
         result = function(*args, **(kwargs or {}))
         first = result[0] if isinstance(result, tuple) else result
-        if kept and isinstance(first, torch.Tensor) and first.numel() > 1:
+        if copies and isinstance(first, torch.Tensor) and first.numel() > 1:
             self._count[plain] += 1
             number = self._count[plain]
             operation = plain if number == 1 else f"{plain} {number}"
-            self.changed[operation] = not any(one.shape == first.shape and torch.equal(one, first) for one in kept)
+            self.changed[operation] = not any(operand.shape == first.shape and torch.equal(operand, first) for operand in copies)
         return result
 
 
 def _operands(name: str, args: tuple[Any, ...]) -> Tensors:
     """The tensors that the result is compared with; none where the operation does not count."""
     wanted = 1 if name in _OF_ONE else 2 if name in _OF_TWO else 0
-    given = [
+    operands = [
         argument for argument in args[:wanted] if isinstance(argument, torch.Tensor) and argument.dim() and argument.is_floating_point()
     ]
-    return given if len(given) == wanted else []
+    return operands if len(operands) == wanted else []
 
 
 @dataclass(slots=True, kw_only=True)
-class Draws:
-    """A workload's draws, each made when it is asked for."""
+class LazyInputs:
+    """Inputs of a workload, each drawn at its first use."""
 
     task: Task
     workload: wire.Workload
     device: Device
-    made: list[AdmissionCase] = field(default_factory=list)
+    cases: list[AdmissionCase] = field(default_factory=list)
 
     def __getitem__(self, index: int) -> AdmissionCase:
-        while len(self.made) <= index:
-            self.made.append(AdmissionCase.draw(self.task, self.workload, len(self.made), self.device))
-        return self.made[index]
+        while len(self.cases) <= index:
+            self.cases.append(AdmissionCase.draw(self.task, self.workload, len(self.cases), self.device))
+        return self.cases[index]
 
 
 def controls(case: AdmissionCase) -> Iterator[wire.Finding]:
-    """What has to hold of the right answer itself."""
+    """Check the right answer itself."""
     workload = case.workload
-    own = case.task.compare is not None  # it says which infinities are right
-    odd = sum(int((tensor.isnan() if own else ~tensor.isfinite()).sum()) for tensor in case.right if tensor.is_floating_point())
-    text = f"the right answer has {odd} elements that are {'NaN' if own else 'NaN or infinite'}; narrow the inputs (scale, low, high)"
+    own_rule = case.task.compare is not None  # it says which infinities are right
+    odd = sum(int((tensor.isnan() if own_rule else ~tensor.isfinite()).sum()) for tensor in case.right if tensor.is_floating_point())
+    text = f"the right answer has {odd} elements that are {'NaN' if own_rule else 'NaN or infinite'}; narrow the inputs (scale, low, high)"
     yield finding("finite", workload, FAILED if odd else PASSED, text if odd else "")
     agrees = case.accepts(case.answer(case.inputs))
     text = "the reference answers the same inputs in two ways; take randomness and state out of it, or loosen the tolerance"
@@ -160,7 +160,7 @@ def controls(case: AdmissionCase) -> Iterator[wire.Finding]:
         yield finding("float64", workload, PASSED if rounded else FAILED if strict else WARNING, "" if rounded else text)
 
 
-def try_mutant(mutant: Mutant, draws: Draws) -> Iterator[wire.Finding]:
+def try_mutant(mutant: Mutant, draws: LazyInputs) -> Iterator[wire.Finding]:
     """A mutant at every draw until one rejects it; nothing where it can't be made."""
     workload, right, spec = draws.workload, 0, draws.task.spec
     if mutant.lowers_precision and (workload.tolerance or spec.tolerance).allow_lower_precision:
@@ -189,28 +189,28 @@ def try_mutant(mutant: Mutant, draws: Draws) -> Iterator[wire.Finding]:
 
 
 def finding(check: str, workload: wire.Workload, outcome: wire.FindingOutcome, message: str) -> wire.Finding:
-    """What a check found at a workload."""
+    """Return the finding of a check at a workload."""
     return wire.Finding(check=check, workload_id=workload.workload_id, outcome=outcome, message=message)
 
 
 def examine(task: Task, device: Device, budget_s: float, clock: Callable[[], float] = time.monotonic) -> Iterator[wire.Finding]:
     """Each workload that there is memory and time for, the small ones first, and then all of them together."""
     examiner = _Examiner(task=task, device=device, end_s=clock() + budget_s, clock=clock)
-    for workload in sorted(task.spec.workloads, key=lambda one: working_bytes(task.spec, one)):
-        for one in examiner.examine(workload):
-            examiner.seen.append(one)
-            yield one
-    if not examiner.done and not any(one.outcome is FAILED for one in examiner.seen):
+    for workload in sorted(task.spec.workloads, key=lambda result: working_bytes(task.spec, result)):
+        for result in examiner.examine(workload):
+            examiner.findings.append(result)
+            yield result
+    if not examiner.examined_count and not any(result.outcome is FAILED for result in examiner.findings):
         yield wire.Finding(check="fits", workload_id="", outcome=UNKNOWN, message=f"no workload could be checked; {ELSEWHERE}")
     for mutant in mutants(examiner.task):
-        outcomes = {one.outcome for one in examiner.seen if one.check == mutant.check}
+        outcomes = {result.outcome for result in examiner.findings if result.check == mutant.check}
         if mutant.vital and outcomes == {UNKNOWN}:
             text = f"{mutant.cheat} gives the right answer at every workload; {mutant.remedy}"
             yield wire.Finding(check=mutant.check, workload_id="", outcome=FAILED if mutant.needs_no_input else WARNING, message=text)
         if mutant.one_rejects:
-            yield from accepted_everywhere(mutant, examiner.task.spec, examiner.seen, examiner.examined)
+            yield from accepted_everywhere(mutant, examiner.task.spec, examiner.findings, examiner.examined)
     yield from narrow_columns(examiner.task.spec)
-    if examiner.done:
+    if examiner.examined_count:
         yield from examiner.idle.findings()
 
 
@@ -231,20 +231,20 @@ def free_bytes(device: Device) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class _Examiner:
-    """One problem under examination. rate: seconds a byte, as the last workload took."""
+    """A problem under examination. rate: seconds a byte, as the last workload took."""
 
     task: Task
     device: Device
     end_s: float
     clock: Callable[[], float]
-    seen: list[wire.Finding] = field(default_factory=list)
+    findings: list[wire.Finding] = field(default_factory=list)
     rate: float = 0.0
-    done: int = 0  # workloads
+    examined_count: int = 0  # workloads
     examined: set[str] = field(default_factory=set)  # their names
-    idle: Idle = field(init=False)
+    idle: EffectiveMutants = field(init=False)
 
     def __post_init__(self) -> None:
-        self.idle = Idle(self.task.spec)
+        self.idle = EffectiveMutants(self.task.spec)
 
     def examine(self, workload: wire.Workload) -> Iterator[wire.Finding]:
         """The findings at one workload."""
@@ -270,19 +270,21 @@ class _Examiner:
             yield self._slow(workload, guessed_s)
             return
         begun_s = self.clock()
-        draws = Draws(task=self.task, workload=workload, device=self.device)
+        draws = LazyInputs(task=self.task, workload=workload, device=self.device)
         case, drawn_s = draws[0], self.clock()
-        found = list(controls(case))
+        findings = list(controls(case))
         ended_s = self.clock()
         # Mostly comparing, of which the controls did three.
         todo = list(mutants(self.task))
         expected_s = (DRAWS - 1) * (drawn_s - begun_s) + len(todo) * (ended_s - drawn_s) / 3
         self.rate = (ended_s - begun_s + expected_s) / max(size, SMALL_BYTES)
-        if self.done and self._too_long(expected_s):  # the first one is tried as far as the time goes: the telling mutants come first
+        if self.examined_count and self._too_long(
+            expected_s
+        ):  # the first one is tried as far as the time goes: the telling mutants come first
             yield self._slow(workload, expected_s)
             return
-        yield from found
-        if any(one.outcome is FAILED for one in found):  # what judges a right answer wrong says nothing of a wrong one
+        yield from findings
+        if any(result.outcome is FAILED for result in findings):  # what judges a right answer wrong says nothing of a wrong one
             return
         for count, mutant in enumerate(todo):
             if self._too_long(0.0):
@@ -291,7 +293,7 @@ class _Examiner:
                 return
             yield from try_mutant(mutant, draws)
         self.idle.see(draws[0], draws[1])
-        self.done += 1
+        self.examined_count += 1
         self.examined.add(workload.workload_id)
 
     def _too_long(self, expected_s: float) -> bool:
@@ -304,7 +306,7 @@ class _Examiner:
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether this machine's memory was the reason, which says nothing of the problem."""
+    """Return whether this machine's memory was the reason, which says nothing of the problem."""
     while error is not None:
         if isinstance(error, (MemoryError, torch.OutOfMemoryError, ReferenceTooLarge)) or "can't allocate memory" in str(error):
             return True
@@ -312,15 +314,17 @@ def is_out_of_memory(error: BaseException | None) -> bool:
     return False
 
 
-def accepted_everywhere(mutant: Mutant, spec: wire.ProblemSpec, seen: Iterable[wire.Finding], examined: set[str]) -> Iterator[wire.Finding]:
+def accepted_everywhere(
+    mutant: Mutant, spec: wire.ProblemSpec, findings: Iterable[wire.Finding], examined: set[str]
+) -> Iterator[wire.Finding]:
     """A finding for the first kind of device on which no workload rejects the mutant, and one accepts it.
 
     It refuses a native problem whose workloads on that device were all examined. Another format's set is published as it is, and an
     unexamined workload might reject the mutant: there it is a warning.
     """
-    found = [one for one in seen if one.check == mutant.check]
-    accepting = {one.workload_id for one in found if one.message == mutant.accepted_here}
-    rejecting = {one.workload_id for one in found if one.outcome is _Outcome.PASSED}
+    about_mutant = [finding for finding in findings if finding.check == mutant.check]
+    accepting = {finding.workload_id for finding in about_mutant if finding.message == mutant.accepted_here}
+    rejecting = {finding.workload_id for finding in about_mutant if finding.outcome is _Outcome.PASSED}
     for kind in DeviceKind:
         names = {workload.workload_id for workload in _workloads(spec, kind)}
         if not names & accepting or names & rejecting:

@@ -44,7 +44,7 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     scalars = tuple(not tensor.shape for tensor in spec.inputs)
 
     def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        result = function(*[one.item() if scalar else one for one, scalar in zip(inputs, scalars, strict=True)])
+        result = function(*[tensor.item() if scalar else tensor for tensor, scalar in zip(inputs, scalars, strict=True)])
         return _outputs(result, spec, inputs)
 
     def draw(workload: wire.Workload, key: str) -> list[torch.Tensor]:
@@ -53,10 +53,10 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     changed = _changed(spec, run, draw, where)
 
     def reference(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        return run([one.clone() if index in changed else one for index, one in enumerate(inputs)] if changed else inputs)
+        return run([tensor.clone() if index in changed else tensor for index, tensor in enumerate(inputs)] if changed else inputs)
 
-    for one in (run, reference):
-        one.__code__ = one.__code__.replace()  # their own: what torch.compile makes is kept with the code object
+    for call in (run, reference):
+        call.__code__ = call.__code__.replace()  # their own: what torch.compile makes is kept with the code object
 
     def compare(
         workload: wire.Workload,
@@ -76,25 +76,25 @@ def _changed(spec: wire.ProblemSpec, run: references.Reference, draw: references
     """Which inputs the reference writes to."""
     smallest = min(spec.workloads, key=lambda workload: math.prod(max(size, 1) for size in workload.axes.values()))
     inputs = draw(smallest, _PROBE)
-    given = [tensor.clone() for tensor in inputs]
+    copies = [tensor.clone() for tensor in inputs]
     with sources.contained(f"{RUN} at {smallest.workload_id!r}", where), sources.seeded(_PROBE, where):
-        expected = run(given)
+        expected = run(copies)
     declared = [torch.empty(shape_of(output, smallest.axes), dtype=getattr(torch, output.dtype), device="meta") for output in spec.outputs]
     _check(expected, declared, spec)
-    return frozenset(index for index, (one, before) in enumerate(zip(given, inputs, strict=True)) if not same_bytes(one, before))
+    return frozenset(index for index, (copy, before) in enumerate(zip(copies, inputs, strict=True)) if not same_bytes(copy, before))
 
 
 def _outputs(result: object, spec: wire.ProblemSpec, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """What run returned, by name, in order, or alone; numbers become tensors."""
+    """Return the outputs of run, by name, in order, or alone; numbers become tensors."""
     if isinstance(result, dict):
         if missing := [output.name for output in spec.outputs if output.name not in result]:
             raise references.ReferenceFailed(f"{RUN} returned no {missing[0]!r}; return every output")
         result = [result[output.name] for output in spec.outputs]
-    found = list(result) if isinstance(result, (tuple, list)) else [result]
-    if len(found) != len(spec.outputs):
-        raise references.ReferenceFailed(f"{RUN} returned {len(found)} outputs; the definition has {len(spec.outputs)}")
+    results = list(result) if isinstance(result, (tuple, list)) else [result]
+    if len(results) != len(spec.outputs):
+        raise references.ReferenceFailed(f"{RUN} returned {len(results)} outputs; the definition has {len(spec.outputs)}")
     where = next((tensor.device for tensor in inputs if tensor.dim()), torch.device("cpu"))
-    return [_tensor(one, of, where) for one, of in zip(found, spec.outputs, strict=True)]
+    return [_tensor(item, of, where) for item, of in zip(results, spec.outputs, strict=True)]
 
 
 def _tensor(value: object, of: wire.TensorSpec, where: torch.device) -> torch.Tensor:
@@ -114,24 +114,24 @@ def _check(expected: list[torch.Tensor], outputs: list[torch.Tensor], spec: wire
 
 def _draw(spec: wire.ProblemSpec, workload: wire.Workload, key: str, where: str, names: dict[str, Any]) -> list[torch.Tensor]:
     """The inputs of a key, by the kinds that the workload says."""
-    made = json.loads(workload.arguments)
+    arguments = json.loads(workload.arguments)
     with sources.seeded(key, where):
         custom = _custom(workload, where, names)
-        drawn = [_one(of, made["inputs"][of.name], workload, where, custom, made) for of in spec.inputs]
-    return [nests.with_strides(one, workload.strides.get(of.name, ())) for one, of in zip(drawn, spec.inputs, strict=True)]
+        drawn = [_one(of, arguments["inputs"][of.name], workload, where, custom, arguments) for of in spec.inputs]
+    return [nests.with_strides(tensor, workload.strides.get(of.name, ())) for tensor, of in zip(drawn, spec.inputs, strict=True)]
 
 
 def _custom(workload: wire.Workload, where: str, names: dict[str, Any]) -> dict[str, object]:
-    """What the definition's own function makes, by name; nothing where the workload has no such inputs."""
-    made = json.loads(workload.arguments)
-    message = made["inputs"]
-    if made["custom"] is None or not any(one["type"] == "custom" for one in message.values()):
+    """Return the inputs that the definition's own function makes, by name; nothing where the workload has no such inputs."""
+    arguments = json.loads(workload.arguments)
+    message = arguments["inputs"]
+    if arguments["custom"] is None or not any(entry["type"] == "custom" for entry in message.values()):
         return {}
-    scalars = {name: one["value"] for name, one in message.items() if one["type"] == "scalar"}
-    with sources.contained(made["custom"], where):
-        custom = names[made["custom"]]({**workload.axes, **scalars}, torch.device(where))
+    scalars = {name: entry["value"] for name, entry in message.items() if entry["type"] == "scalar"}
+    with sources.contained(arguments["custom"], where):
+        custom = names[arguments["custom"]]({**workload.axes, **scalars}, torch.device(where))
     if not isinstance(custom, dict):
-        raise references.ReferenceFailed(f"{made['custom']} returned a {type(custom).__name__}; return a dict of inputs by name")
+        raise references.ReferenceFailed(f"{arguments['custom']} returned a {type(custom).__name__}; return a dict of inputs by name")
     return custom
 
 
@@ -144,7 +144,7 @@ def _with_strides(workload: wire.Workload, where: str, names: dict[str, Any]) ->
 
 
 def _one(
-    of: wire.TensorSpec, message: dict[str, Any], workload: wire.Workload, where: str, custom: dict[str, object], made: dict[str, Any]
+    of: wire.TensorSpec, message: dict[str, Any], workload: wire.Workload, where: str, custom: dict[str, object], arguments: dict[str, Any]
 ) -> torch.Tensor:
     shape = shape_of(of, workload.axes)
     dtype: torch.dtype = getattr(torch, of.dtype)
@@ -152,10 +152,10 @@ def _one(
         case "scalar":
             return torch.tensor(message["value"]).to(dtype)
         case "custom":
-            return _made(of, custom.get(of.name), shape, dtype, where, made["custom"])
+            return _made(of, custom.get(of.name), shape, dtype, where, arguments["custom"])
         case "safetensors":
             return _stored(message, shape, dtype).to(where)
-    by_name = _by_name(of.name, shape, where) if made["by_name"] and of.shape and of.dtype in _WIDE else None
+    by_name = _by_name(of.name, shape, where) if arguments["by_name"] and of.shape and of.dtype in _WIDE else None
     drawn = by_name.to(dtype) if by_name is not None else _random(shape, dtype, where)
     return drawn if of.shape else drawn.cpu()
 
@@ -203,7 +203,7 @@ _WIDE = {"float64", "float32", "float16", "bfloat16"}
 
 
 def _by_name(name: str, shape: tuple[int, ...], where: str) -> torch.Tensor | None:
-    """What SOL makes of an input's name: values that its role can have; None where it has none."""
+    """Draw an input as SOL does by its name: values that its role can have; None where it has none."""
     bare = name.rstrip("0123456789")
     normal: Callable[[], torch.Tensor] = lambda: torch.randn(shape, device=where)  # noqa: E731
     if bare.endswith(("norm_weight", "norm_bias")):
@@ -252,14 +252,14 @@ class Rule:
         nonfinite = ~out.isfinite() & ~agreed & ~unwritten
         error = (out - ref).abs()
         beyond = ~agreed & self._beyond(error, ref)
-        seen = out.isfinite() & ref.isfinite() & ~unwritten
+        finite = out.isfinite() & ref.isfinite() & ~unwritten
         return Comparison(
             element_count=output.numel(),
             mismatched_count=self._unforgiven(out, ref, error, beyond, agreed, unwritten),
             unwritten_count=int(unwritten.sum()),
             nonfinite_count=int(nonfinite.sum()),
-            max_absolute_error=_largest(error[seen]),
-            max_relative_error=_largest((error / self._divisor(ref))[seen]),
+            max_absolute_error=_largest(error[finite]),
+            max_relative_error=_largest((error / self._divisor(ref))[finite]),
         )
 
     def _divisor(self, ref: torch.Tensor) -> torch.Tensor:

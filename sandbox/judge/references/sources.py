@@ -55,7 +55,7 @@ class Modules:
         return self._made[name]
 
     def has(self, name: str) -> bool:
-        """Whether there is a file of that name."""
+        """Return whether there is a file of that name."""
         return name in self._texts
 
     def file_of(self, module_name: str) -> str | None:
@@ -112,7 +112,7 @@ class _ReferenceOnCpu(ast.NodeTransformer):
 
 
 @contextmanager
-def contained(what: str, where: str) -> Iterator[None]:
+def contained(action: str, where: str) -> Iterator[None]:
     """Around a call of a problem's code: torch's switches are put back, memory is bounded, and what it raises is the problem's fault."""
     switches, cudnn = _switches(), torch.backends.cudnn
     before = (cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark)
@@ -123,7 +123,7 @@ def contained(what: str, where: str) -> Iterator[None]:
         raise
     except (MemoryError, Exception) as error:
         text = str(error).strip().splitlines()[0] if str(error).strip() else ""
-        raise references.ReferenceFailed(f"{what} raised {type(error).__name__}: {text}") from error
+        raise references.ReferenceFailed(f"{action} raised {type(error).__name__}: {text}") from error
     finally:
         if _switches() != switches:
             torch.use_deterministic_algorithms(switches.deterministic, warn_only=switches.warns)
@@ -134,7 +134,7 @@ def contained(what: str, where: str) -> Iterator[None]:
 
 
 class _Switches(NamedTuple):
-    """What of torch's own a problem's code may change for all that comes after it."""
+    """Switches of torch that a problem's code may change for all that comes after it."""
 
     deterministic: bool
     warns: bool
@@ -162,7 +162,7 @@ def _bounded_memory(where: str) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     free = next(int(line.split()[1]) * 1024 for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable"))
-    bound = min([mapped + free + _SPARE_BYTES, *(one for one in (soft, hard) if one != resource.RLIM_INFINITY)])
+    bound = min([mapped + free + _SPARE_BYTES, *(limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY)])
     resource.setrlimit(resource.RLIMIT_AS, (bound, hard))
     try:
         yield

@@ -30,7 +30,7 @@ SCATTER_NS = 15_000  # on a quiet device the middle half of the null runs lies w
 
 
 class LookAllowance(Enum):
-    """What an interval pays for how its measurement could end."""
+    """Widening that an interval pays for how its measurement could end."""
 
     NONE = "none"  # a number of turns that was fixed before the first
     FACTOR = "factor"  # looks at the width
@@ -39,7 +39,7 @@ class LookAllowance(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Width:
+class HalfWidth:
     """Half of an interval of logarithms: what the turns' scatter leaves open, and what more turns would not average out."""
 
     sampled: float
@@ -52,24 +52,24 @@ class Width:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """What is seen of a measurement. quiet_count: the turns that count; 0 where they are fewer than three quarters of those taken, so at
-    the first look at least 9. widths: one for each baseline; None where turns have no time."""
+class InterimEstimate:
+    """Estimate in the course of a measurement. quiet_count: the turns that count; 0 where they are fewer than three quarters of those
+    taken, so at the first look at least 9. widths: one for each baseline; None where turns have no time."""
 
     quiet_count: int
-    widths: Sequence[Width | None]
+    widths: Sequence[HalfWidth | None]
 
 
-def end_of(taken_count: int, limit: int, look: Look, precision: float, most: int = LOOKS[-1]) -> MeasurementEnd | None:
-    """Why a measurement ends after this turn, or None where it goes on. limit: how many turns the budget has time for. most: how many are
-    ever taken."""
+def end_of(taken_count: int, limit: int, look: InterimEstimate, precision: float, turn_limit: int = LOOKS[-1]) -> MeasurementEnd | None:
+    """Why a measurement ends after this turn, or None where it goes on. limit: how many turns the budget has time for. turn_limit: how many
+    are ever taken."""
     widths = [width for width in look.widths if width is not None]
-    known = taken_count in LOOKS and look.quiet_count > 0 and 0 < len(widths) == len(look.widths)
-    if known and all(width.sampled <= target(precision, width.bias) for width in widths):
+    is_look = taken_count in LOOKS and look.quiet_count > 0 and 0 < len(widths) == len(look.widths)
+    if is_look and all(width.sampled <= target(precision, width.bias) for width in widths):
         return MeasurementEnd.FLOOR if any(width.total > precision * ROUNDING for width in widths) else MeasurementEnd.WIDTH
     if taken_count < limit:
         return None
-    return MeasurementEnd.TURNS if limit >= most else MeasurementEnd.BUDGET
+    return MeasurementEnd.TURNS if limit >= turn_limit else MeasurementEnd.BUDGET
 
 
 def target(precision: float, bias: float) -> float:
@@ -103,17 +103,17 @@ def inflation(logs: Sequence[float]) -> float:
     """
     mean = statistics.fmean(logs)
     apart = [log - mean for log in logs]
-    scatter = sum(one * one for one in apart)
+    scatter = sum(distance * distance for distance in apart)
     if scatter == 0:
         return 1.0
-    lagged = sum(one * following for one, following in itertools.pairwise(apart)) / scatter + 1 / len(logs)
+    lagged = sum(distance * following for distance, following in itertools.pairwise(apart)) / scatter + 1 / len(logs)
     share = min(max(lagged, 0.0), DEPENDENCE_LIMIT)
     return min((1 + share) / (1 - share), INFLATION_LIMIT)
 
 
 @lru_cache(maxsize=256)
 def t_quantile(freedom: int, miss_share: float) -> float:
-    """What Student's t exceeds with this probability; infinite without a degree of freedom."""
+    """Return the value that Student's t exceeds with this probability; infinite without a degree of freedom."""
     if freedom < 1:
         return math.inf
     low, high = 0.0, math.pi / 2
@@ -149,7 +149,7 @@ def interval_width(
     bias_ns: float = 0.0,
     bias_share: float = 0.0,
     allowance: LookAllowance = LookAllowance.NONE,
-) -> Width | None:
+) -> HalfWidth | None:
     """Half of the 95 % interval of the logarithm of the turns' mean ratio.
 
     bias_ns, bias_share: how far two processes that do the same differ however long one measures. None where a turn of either is at or below
@@ -158,7 +158,7 @@ def interval_width(
     if len(subject_ns) < 2 or min(*subject_ns, *baseline_ns) <= 0:
         return None
     shorter_ns = min(statistics.fmean(subject_ns), statistics.fmean(baseline_ns))
-    return Width(
+    return HalfWidth(
         sampled=sampled_half_width(log_ratios(subject_ns, baseline_ns), allowance), bias=math.hypot(bias_ns / shorter_ns, bias_share)
     )
 
@@ -201,18 +201,18 @@ class NoiseKind(Enum):
     OWN = "own"
 
 
-def undisturbed_rounds(own: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]], alone_ns: float) -> list[int]:
+def undisturbed_rounds(own_nulls: Sequence[Sequence[int]], trusted_nulls: Sequence[Sequence[int]], alone_ns: float) -> list[int]:
     """The turns in which the subject's null runs took no longer than it is believed: in the others something slowed its process, or it
     lies, and what is subtracted there is too little."""
     return [
         number
-        for number, (ours, other) in enumerate(zip(own, theirs, strict=True))
-        if steady(ours) <= min(steady(other), alone_ns + NULL_SLACK_NS) + OWN_SLACK_NS
+        for number, (ours, trusted) in enumerate(zip(own_nulls, trusted_nulls, strict=True))
+        if steady(ours) <= min(steady(trusted), alone_ns + NULL_SLACK_NS) + OWN_SLACK_NS
     ]
 
 
 def classify_noise(turns: Sequence[Sequence[int]], alone_ns: float) -> NoiseKind:
-    """What the trusted runner's null runs say of the device while there is a subject; one of them that took long says nothing."""
+    """Classify the trusted runner's null runs while there is a subject; one of them that took long says nothing."""
     ordered = sorted(duration_ns for turn in turns for duration_ns in turn)
     if ordered[3 * len(ordered) // 4] - ordered[len(ordered) // 4] > SCATTER_NS:
         return NoiseKind.SCATTER
