@@ -19,7 +19,7 @@ from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Verdict
 from grader.server.grading import Grading
 from sandbox.protocol import wire
-from sandbox.protocol.job_pipes import READY
+from sandbox.protocol.box_files import READY
 from sandbox.protocol.wire import BoxCause
 
 ENVIRONMENT = wire.Environment(device="fake", device_kind="emulated", clock=wire.Clock.HOST, isolation="fake", versions={"fake": "1"})
@@ -367,8 +367,6 @@ with (place / "log").open("a") as log:
                 say(wire.Trial(workload_id=one.workload_id, phase=wire.TrialPhase.VERIFY, index=0, outcome=outcome))
                 if outcome is not wire.TrialOutcome.PASSED:
                     break
-            if message.mode is wire.Mode.PROFILE:
-                say(wire.OrderSwap(kernel_first=True, pytorch_first=False))
             if todo == "restart" and message.kept_times:
                 say(wire.Restart(job_id=message.job_id, cause=wire.RestartCause.NOT_TIMED))
             else:

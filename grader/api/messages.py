@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -14,7 +13,7 @@ from typing import cast
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from grader.api.profiles import order_swap_to_proto, profile_to_proto
+from grader.api.profiles import profile_to_proto
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, full_name
 from grader.api.statuses import failure_to_status
 from grader.model import (
@@ -37,7 +36,6 @@ from grader.v1 import grader_service_pb2, problem_pb2, rejudge_pb2, report_pb2, 
 from grader.verdict.compiler_diagnostics import compiler_diagnostics
 from grader.verdict.median_interval import median_interval
 from grader.verdict.timing_audit import bandwidth_share, peak_share
-from grader.verdict.wrong_patterns import describe, likely_cause
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import cuda_signature, without_model
 
@@ -348,33 +346,10 @@ def _trial(trial: wire.Trial, redactor: Redactor) -> report_pb2.Trial:
         wrong_elements=[report_pb2.WrongElement(**asdict(one)) for one in shown.wrong_elements],
         symptom=shown.symptom or "",
         cuda_error=shown.cuda_error,
-        error_map=_error_map(shown),
-        order_swap=order_swap_to_proto(shown.order_swap),
     )
     if exposure < Exposure.HIDDEN:
         message.run_duration.CopyFrom(_duration(shown.duration_ns))
     return message
-
-
-def _error_map(trial: wire.Trial) -> report_pb2.ErrorMap | None:
-    found = trial.error_map
-    if found is None:
-        return None
-    return report_pb2.ErrorMap(
-        output=found.output,
-        shape=found.shape,
-        rows=found.rows,
-        columns=found.columns,
-        block_rows=found.block_rows,
-        block_columns=found.block_columns,
-        wrong_count=found.wrong_count,
-        unwritten_count=found.unwritten_count,
-        wrong_shares=b64decode(found.wrong_shares),
-        unwritten_shares=b64decode(found.unwritten_shares),
-        pattern=found.pattern.kind if found.pattern else "",
-        description=describe(trial),
-        likely_cause=likely_cause(trial),
-    )
 
 
 def _measurement(

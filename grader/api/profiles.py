@@ -24,15 +24,9 @@ def profile_to_proto(profile: wire.KernelProfile) -> report_pb2.Profile:
         kernels=[report_pb2.KernelUse(**asdict(one)) for one in profile.kernels],
         launches=[_launch(one) for one in profile.launches],
         remarks=profile.remarks,
-        order_swap=order_swap_to_proto(profile.order_swap),
         findings=[_finding(one) for one in profile.findings],
         access_counts=_access_counts(profile.access_counts),
     )
-
-
-def order_swap_to_proto(found: wire.OrderSwap | None) -> report_pb2.OrderSwap | None:
-    """What a harness in the kernel's process would say; None where that was not tried."""
-    return None if found is None else report_pb2.OrderSwap(kernel_first=found.kernel_first, pytorch_first=found.pytorch_first)
 
 
 def artifact_to_proto(

@@ -18,7 +18,7 @@ import structlog
 
 from grader.artifacts.store import make_private, write_whole
 from grader.isolation.pickup import Refusal, pick_up
-from sandbox.protocol.output import FILE_LIMIT_BYTES
+from sandbox.protocol.box_files import FILE_LIMIT_BYTES
 
 log = structlog.get_logger()
 

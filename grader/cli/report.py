@@ -10,7 +10,6 @@ from rich.text import Text
 
 from grader.api.statuses import reason_of
 from grader.cli import profiles, times
-from grader.cli.error_map import CharacterMap
 from grader.cli.step_bar import step_bar
 from grader.cli.text import escape_unprintable, one_line, plain
 from grader.errors import ProblemBroken
@@ -91,13 +90,6 @@ def _graded(report: report_pb2.Report, score: str, submission_id: str) -> Iterat
         if wrong := [one for trial in report.trials for one in trial.wrong_elements]:
             yield Text()
             yield _wrong_elements(wrong)
-        for trial in report.trials:
-            if trial.HasField("error_map") and trial.error_map.rows * trial.error_map.columns > 1:
-                yield Text()
-                yield CharacterMap(trial.error_map)
-    if swapped := formatting.order_swap(report):
-        yield Text()
-        yield plain(swapped)
     if report.measurements:
         yield Text()
         yield from times.render(report.measurements, report.environment.ceilings)

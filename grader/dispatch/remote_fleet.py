@@ -30,7 +30,7 @@ from grader.isolation.cancellation import finish_despite_cancel
 from grader.model import Lease
 from grader.observability.observer import LaneNow, LaneState
 from sandbox.protocol import wire
-from sandbox.protocol.output import FILE_LIMIT_BYTES
+from sandbox.protocol.box_files import FILE_LIMIT_BYTES
 
 FACTS_WAITING = 256  # of an attempt; then its worker is not read until some are taken
 FACT_LIMIT, FACTS_LIMIT_BYTES = 100_000, 256 * 1024 * 1024  # of an attempt

@@ -10,7 +10,7 @@ from grader.artifacts.files import FILE_COUNT_LIMIT, NAME, SUBMISSION_LIMIT_BYTE
 from grader.grading.build import KERNEL_LIMIT, NAME_LIMIT_CHARS, REMARK_LIMIT, REMARK_LIMIT_CHARS, plain, sane
 from grader.isolation.pickup import Refusal, RefusalReason, pick_up
 from sandbox.protocol import wire
-from sandbox.protocol.output import FILE_LIMIT_BYTES, PROFILE_NOTE
+from sandbox.protocol.box_files import FILE_LIMIT_BYTES, PROFILE_NOTE
 
 NOTE_LIMIT_BYTES = 256 * 1024
 TOOL_LIMIT, LAUNCH_LIMIT, FINDING_LIMIT, DETAIL_LIMIT_CHARS, TOOL_LIMIT_CHARS, ARCHITECTURE_LIMIT_CHARS = 16, 64, 50, 400, 64, 16

@@ -37,7 +37,7 @@ from grader.grading.sweep import SweepPart, swept
 from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.model import Lease
 from sandbox.protocol import wire
-from sandbox.protocol.job_pipes import WAIT
+from sandbox.protocol.box_files import WAIT
 from sandbox.protocol.languages import languages
 from sandbox.protocol.signatures import entry_in
 from sandbox.protocol.wire import BoxCause, BuildOutcome, Step

@@ -23,7 +23,7 @@ from grader.grading.ports import Host, Lane, Workspace
 from grader.isolation import Box, BoxExit, BoxSpec, IsolationBroken, Purpose
 from grader.model import Lease
 from sandbox.protocol import wire
-from sandbox.protocol.output import (
+from sandbox.protocol.box_files import (
     COMPUTE_SANITIZER,
     EMULATED_SANITIZER,
     NCU,
@@ -126,7 +126,6 @@ def joined(profiles: tuple[wire.KernelProfile, ...]) -> wire.KernelProfile:
         remarks=tuple(dict.fromkeys(remark for one in profiles for remark in one.remarks)),
         findings=tuple(found for one in profiles for found in one.findings)[: claims.FINDING_LIMIT],
         access_counts=next((one.access_counts for one in profiles if one.access_counts is not None), None),
-        order_swap=next((one.order_swap for one in profiles if one.order_swap is not None), None),
     )
 
 
@@ -171,9 +170,9 @@ async def run_profile(
 ) -> AsyncGenerator[wire.Fact | ProfileClaims, None]:
     """Have the kernel launched once more in a fresh box, under a profiler; progress, then what that left. The caller has the turn.
 
-    Of the facts of this run only the order swap is kept: the kernel was judged before. job: of one public workload.
+    None of the facts of this run is kept: the kernel was judged before. job: of one public workload.
     """
-    why, end, swapped = "", BoxExit(cause=BoxCause.EXITED), None
+    why, end = "", BoxExit(cause=BoxCause.EXITED)
     try:
         async with host.isolation.start(spec) as box:
             wanted = tool.patient(job(box))
@@ -184,8 +183,6 @@ async def run_profile(
                         raise (ProblemBroken if fact.problem_at_fault else JudgeBroken)(fact.message)
                     if isinstance(fact, wire.Progress):
                         yield fact
-                    if isinstance(fact, wire.OrderSwap) and tool is TORCH:
-                        swapped = fact
                     why = why or _failure(fact)
             end = await _reported(box) if tool.command else await box.kill()
     except IsolationBroken as error:
@@ -200,12 +197,11 @@ async def run_profile(
     launches = () if tool.command else found.profile.launches
     sanitizes = tool.name == EMULATED_SANITIZER
     findings, counts = (found.profile.findings, found.profile.access_counts) if sanitizes else ((), None)
-    shown_id = workload_id if launches or findings or counts or swapped else ""
+    shown_id = workload_id if launches or findings or counts else ""
     profile = replace(
         found.profile, kernels=(), architecture="", launches=launches, findings=findings, access_counts=counts, workload_id=shown_id
     )
-    checked = unless_missing(replace(found, profile=profile), tool.name, end)
-    yield replace(checked, profile=replace(checked.profile, order_swap=swapped))
+    yield unless_missing(replace(found, profile=profile), tool.name, end)
 
 
 def profiled_workload(problem: wire.ProblemSpec, *, largest: bool, preferred: str = "") -> wire.ProblemSpec | None:

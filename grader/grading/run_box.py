@@ -16,7 +16,7 @@ from pathlib import Path
 from grader.errors import SandboxBroken
 from grader.isolation import Box, BoxSpec, Isolation, IsolationBroken
 from grader.isolation.cancellation import finish_despite_cancel
-from sandbox.protocol.job_pipes import GO, READY
+from sandbox.protocol.box_files import GO, READY
 
 IMPORT_S = 60.0
 

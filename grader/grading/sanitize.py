@@ -15,8 +15,8 @@ from grader.grading.claims import ProfileClaims
 from grader.grading.profile import GPU_SANITIZER, RunTool, without_result
 from grader.model import NewSubmission
 from sandbox.protocol import wire
+from sandbox.protocol.box_files import EMULATED_SANITIZER
 from sandbox.protocol.languages import languages
-from sandbox.protocol.output import EMULATED_SANITIZER
 from sandbox.protocol.wire import BoxCause, ToolOutcome, TrialOutcome
 
 FAILED_TEST_S, SANITIZE_MODE_S = 10.0, 120.0

@@ -10,7 +10,6 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from grader.html_report import charts
 from grader.html_report.diagnostics import REMARKS, remarks_by_line
-from grader.html_report.error_maps import error_maps
 from grader.html_report.measured import measured
 from grader.html_report.profiles import kernel_row, profile
 from grader.html_report.source_lines import shown_sources
@@ -102,8 +101,6 @@ def _report(report: report_pb2.Report, budget: charts.ChartBudget) -> dict[str, 
             for trial in report.trials
             for one in trial.wrong_elements
         ][:ROWS],
-        "maps": error_maps(report.trials),
-        "order_swap": formatting.order_swap(report),
         "times": measured(report, budget),
         "roofline": charts.roofline_chart([one for one in report.measurements if not one.hidden], report.environment.ceilings),
         "build": _build(report) if report.HasField("build") else None,

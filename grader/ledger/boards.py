@@ -13,7 +13,7 @@ from grader.ledger.tables import bans, submissions
 from grader.model import Competition, Score, SubmissionState, Verdict
 from grader.rules.leaderboard import Standing
 from sandbox.protocol import wire
-from sandbox.protocol.rule import rule_of
+from sandbox.protocol.signatures import rule_of
 
 _OWN = ("submission_id", "user_name", "problem_id", "create_time")
 _JUDGED = ("device", "clock", "score", "score_low", "score_high", "flags", "problem_digest")

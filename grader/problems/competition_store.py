@@ -26,7 +26,7 @@ from grader.problems.competition_file import CompetitionFile, Secret, key_of, li
 from grader.problems.store import Problems
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind
-from sandbox.protocol.rule import rule_of
+from sandbox.protocol.signatures import rule_of
 
 FILE_NAME = "competition.toml"
 

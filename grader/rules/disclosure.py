@@ -54,7 +54,7 @@ TABLE: Mapping[type, Mapping[str, Row]] = {
         **dict.fromkeys(("index", "run_count"), _NOT_SECRET),
         **dict.fromkeys(("key", "element_count", "mismatched_count", "unwritten_count", "nonfinite_count"), _NOT_HIDDEN),
         **dict.fromkeys(("message", "max_absolute_error", "max_relative_error", "budget_ratio", "duration_ns"), _FIRST),
-        **dict.fromkeys(("wrong_elements", "symptom", "cuda_error", "error_map", "order_swap"), _FIRST),
+        **dict.fromkeys(("wrong_elements", "symptom", "cuda_error", "wrong_pattern"), _FIRST),
     },
     wire.Measurement: {  # of a secret workload there is none at all: it is nothing but times
         "workload_id": (_SHOWN, _SHOWN, _RENAMED, _OMITTED),
@@ -78,7 +78,6 @@ TABLE: Mapping[type, Mapping[str, Row]] = {
     wire.Evidence: dict.fromkeys(("policy", "imported", "seen", "hints"), _NEVER),
     # Of a public workload, in boxes that no hidden one was run in. The files are their owner's: `ListArtifacts`.
     wire.KernelProfile: dict.fromkeys((one.name for one in dataclasses.fields(wire.KernelProfile)), _ALWAYS),
-    wire.OrderSwap: dict.fromkeys((one.name for one in dataclasses.fields(wire.OrderSwap)), _ALWAYS),  # of a public workload
     wire.ArtifactFile: dict.fromkeys((one.name for one in dataclasses.fields(wire.ArtifactFile)), _NEVER),
     wire.Violation: dict.fromkeys(("kind", "detail"), _NEVER),
     wire.Plan: dict.fromkeys(("trials", "measured", "rule", "sweep"), _NEVER),  # the rule is a field of the report

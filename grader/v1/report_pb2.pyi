@@ -279,14 +279,13 @@ class Span(_message.Message):
     def __init__(self, step: _Optional[_Union[Step, str]] = ..., begin: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Profile(_message.Message):
-    __slots__ = ("tools", "workload_id", "architecture", "kernels", "launches", "remarks", "order_swap", "findings", "access_counts")
+    __slots__ = ("tools", "workload_id", "architecture", "kernels", "launches", "remarks", "findings", "access_counts")
     TOOLS_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
     ARCHITECTURE_FIELD_NUMBER: _ClassVar[int]
     KERNELS_FIELD_NUMBER: _ClassVar[int]
     LAUNCHES_FIELD_NUMBER: _ClassVar[int]
     REMARKS_FIELD_NUMBER: _ClassVar[int]
-    ORDER_SWAP_FIELD_NUMBER: _ClassVar[int]
     FINDINGS_FIELD_NUMBER: _ClassVar[int]
     ACCESS_COUNTS_FIELD_NUMBER: _ClassVar[int]
     tools: _containers.RepeatedCompositeFieldContainer[ProfileTool]
@@ -295,10 +294,9 @@ class Profile(_message.Message):
     kernels: _containers.RepeatedCompositeFieldContainer[KernelUse]
     launches: _containers.RepeatedCompositeFieldContainer[KernelLaunch]
     remarks: _containers.RepeatedScalarFieldContainer[str]
-    order_swap: OrderSwap
     findings: _containers.RepeatedCompositeFieldContainer[SanitizerFinding]
     access_counts: AccessCounts
-    def __init__(self, tools: _Optional[_Iterable[_Union[ProfileTool, _Mapping]]] = ..., workload_id: _Optional[str] = ..., architecture: _Optional[str] = ..., kernels: _Optional[_Iterable[_Union[KernelUse, _Mapping]]] = ..., launches: _Optional[_Iterable[_Union[KernelLaunch, _Mapping]]] = ..., remarks: _Optional[_Iterable[str]] = ..., order_swap: _Optional[_Union[OrderSwap, _Mapping]] = ..., findings: _Optional[_Iterable[_Union[SanitizerFinding, _Mapping]]] = ..., access_counts: _Optional[_Union[AccessCounts, _Mapping]] = ...) -> None: ...
+    def __init__(self, tools: _Optional[_Iterable[_Union[ProfileTool, _Mapping]]] = ..., workload_id: _Optional[str] = ..., architecture: _Optional[str] = ..., kernels: _Optional[_Iterable[_Union[KernelUse, _Mapping]]] = ..., launches: _Optional[_Iterable[_Union[KernelLaunch, _Mapping]]] = ..., remarks: _Optional[_Iterable[str]] = ..., findings: _Optional[_Iterable[_Union[SanitizerFinding, _Mapping]]] = ..., access_counts: _Optional[_Union[AccessCounts, _Mapping]] = ...) -> None: ...
 
 class AccessCounts(_message.Message):
     __slots__ = ("lines", "counted_blocks", "blocks", "partial", "flops")
@@ -465,7 +463,7 @@ class Load(_message.Message):
     def __init__(self, outcome: _Optional[_Union[LoadOutcome, str]] = ..., message: _Optional[str] = ...) -> None: ...
 
 class Trial(_message.Message):
-    __slots__ = ("workload_id", "key", "outcome", "mismatched_count", "unwritten_count", "max_absolute_error", "max_relative_error", "phase", "index", "hidden", "element_count", "nonfinite_count", "budget_ratio", "message", "run_duration", "run_count", "wrong_elements", "symptom", "cuda_error", "error_map", "order_swap")
+    __slots__ = ("workload_id", "key", "outcome", "mismatched_count", "unwritten_count", "max_absolute_error", "max_relative_error", "phase", "index", "hidden", "element_count", "nonfinite_count", "budget_ratio", "message", "run_duration", "run_count", "wrong_elements", "symptom", "cuda_error")
     WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
@@ -485,8 +483,6 @@ class Trial(_message.Message):
     WRONG_ELEMENTS_FIELD_NUMBER: _ClassVar[int]
     SYMPTOM_FIELD_NUMBER: _ClassVar[int]
     CUDA_ERROR_FIELD_NUMBER: _ClassVar[int]
-    ERROR_MAP_FIELD_NUMBER: _ClassVar[int]
-    ORDER_SWAP_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
     key: str
     outcome: TrialOutcome
@@ -506,17 +502,7 @@ class Trial(_message.Message):
     wrong_elements: _containers.RepeatedCompositeFieldContainer[WrongElement]
     symptom: str
     cuda_error: str
-    error_map: ErrorMap
-    order_swap: OrderSwap
-    def __init__(self, workload_id: _Optional[str] = ..., key: _Optional[str] = ..., outcome: _Optional[_Union[TrialOutcome, str]] = ..., mismatched_count: _Optional[int] = ..., unwritten_count: _Optional[int] = ..., max_absolute_error: _Optional[float] = ..., max_relative_error: _Optional[float] = ..., phase: _Optional[_Union[TrialPhase, str]] = ..., index: _Optional[int] = ..., hidden: _Optional[bool] = ..., element_count: _Optional[int] = ..., nonfinite_count: _Optional[int] = ..., budget_ratio: _Optional[float] = ..., message: _Optional[str] = ..., run_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_count: _Optional[int] = ..., wrong_elements: _Optional[_Iterable[_Union[WrongElement, _Mapping]]] = ..., symptom: _Optional[str] = ..., cuda_error: _Optional[str] = ..., error_map: _Optional[_Union[ErrorMap, _Mapping]] = ..., order_swap: _Optional[_Union[OrderSwap, _Mapping]] = ...) -> None: ...
-
-class OrderSwap(_message.Message):
-    __slots__ = ("kernel_first", "pytorch_first")
-    KERNEL_FIRST_FIELD_NUMBER: _ClassVar[int]
-    PYTORCH_FIRST_FIELD_NUMBER: _ClassVar[int]
-    kernel_first: bool
-    pytorch_first: bool
-    def __init__(self, kernel_first: _Optional[bool] = ..., pytorch_first: _Optional[bool] = ...) -> None: ...
+    def __init__(self, workload_id: _Optional[str] = ..., key: _Optional[str] = ..., outcome: _Optional[_Union[TrialOutcome, str]] = ..., mismatched_count: _Optional[int] = ..., unwritten_count: _Optional[int] = ..., max_absolute_error: _Optional[float] = ..., max_relative_error: _Optional[float] = ..., phase: _Optional[_Union[TrialPhase, str]] = ..., index: _Optional[int] = ..., hidden: _Optional[bool] = ..., element_count: _Optional[int] = ..., nonfinite_count: _Optional[int] = ..., budget_ratio: _Optional[float] = ..., message: _Optional[str] = ..., run_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_count: _Optional[int] = ..., wrong_elements: _Optional[_Iterable[_Union[WrongElement, _Mapping]]] = ..., symptom: _Optional[str] = ..., cuda_error: _Optional[str] = ...) -> None: ...
 
 class WrongElement(_message.Message):
     __slots__ = ("output", "index", "expected", "actual", "allowed_error")
@@ -531,36 +517,6 @@ class WrongElement(_message.Message):
     actual: float
     allowed_error: float
     def __init__(self, output: _Optional[str] = ..., index: _Optional[_Iterable[int]] = ..., expected: _Optional[float] = ..., actual: _Optional[float] = ..., allowed_error: _Optional[float] = ...) -> None: ...
-
-class ErrorMap(_message.Message):
-    __slots__ = ("output", "shape", "rows", "columns", "block_rows", "block_columns", "wrong_count", "unwritten_count", "wrong_shares", "unwritten_shares", "pattern", "description", "likely_cause")
-    OUTPUT_FIELD_NUMBER: _ClassVar[int]
-    SHAPE_FIELD_NUMBER: _ClassVar[int]
-    ROWS_FIELD_NUMBER: _ClassVar[int]
-    COLUMNS_FIELD_NUMBER: _ClassVar[int]
-    BLOCK_ROWS_FIELD_NUMBER: _ClassVar[int]
-    BLOCK_COLUMNS_FIELD_NUMBER: _ClassVar[int]
-    WRONG_COUNT_FIELD_NUMBER: _ClassVar[int]
-    UNWRITTEN_COUNT_FIELD_NUMBER: _ClassVar[int]
-    WRONG_SHARES_FIELD_NUMBER: _ClassVar[int]
-    UNWRITTEN_SHARES_FIELD_NUMBER: _ClassVar[int]
-    PATTERN_FIELD_NUMBER: _ClassVar[int]
-    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
-    LIKELY_CAUSE_FIELD_NUMBER: _ClassVar[int]
-    output: str
-    shape: _containers.RepeatedScalarFieldContainer[int]
-    rows: int
-    columns: int
-    block_rows: int
-    block_columns: int
-    wrong_count: int
-    unwritten_count: int
-    wrong_shares: bytes
-    unwritten_shares: bytes
-    pattern: str
-    description: str
-    likely_cause: str
-    def __init__(self, output: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., rows: _Optional[int] = ..., columns: _Optional[int] = ..., block_rows: _Optional[int] = ..., block_columns: _Optional[int] = ..., wrong_count: _Optional[int] = ..., unwritten_count: _Optional[int] = ..., wrong_shares: _Optional[bytes] = ..., unwritten_shares: _Optional[bytes] = ..., pattern: _Optional[str] = ..., description: _Optional[str] = ..., likely_cause: _Optional[str] = ...) -> None: ...
 
 class Speedup(_message.Message):
     __slots__ = ("baseline", "ratio", "ratio_low", "ratio_high")

@@ -81,10 +81,9 @@ def _hints(trial: wire.Trial) -> Iterator[str]:
         yield f"A CUDA call of the kernel failed ({trial.cuda_error}); check what each launch and call returns."
     if trial.symptom is not None:
         yield f"{_SYMPTOMS[trial.symptom]}."
-    pattern = trial.error_map.pattern if trial.error_map is not None else None
-    # The share says everything, and an error of precision is scattered by its nature.
-    if pattern is not None and pattern.kind is not PatternKind.EVERYTHING and not (pattern.kind is PatternKind.SCATTERED and trial.symptom):
-        yield describe(trial)
+    # An error of precision is scattered by its nature.
+    if trial.wrong_pattern is not None and not (trial.wrong_pattern.kind is PatternKind.SCATTERED and trial.symptom):
+        yield describe(trial.wrong_pattern)
     if trial.phase is wire.TrialPhase.CERTIFY and trial.outcome in (TrialOutcome.UNWRITTEN, TrialOutcome.MISMATCHED):
         yield _RIGHT_BEFORE
     yield likely_cause(trial)

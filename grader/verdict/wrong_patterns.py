@@ -14,50 +14,43 @@ VECTORS = (2, 4, 8, 16)
 WARP = 32
 
 
-def describe(trial: wire.Trial) -> str:
-    """Where the wrong elements are; "" where nothing is known of it."""
-    found = trial.error_map
-    if found is None or found.pattern is None:
-        return ""
-    pattern, kind = found.pattern, found.pattern.kind
-    those = f"The {'unwritten' if pattern.unwritten else 'wrong'} elements of '{found.output}' are"
-    match kind:
+def describe(pattern: wire.WrongPattern) -> str:
+    """Where the wrong elements are; "" where the share of wrong elements says it."""
+    elements = f"The {'unwritten' if pattern.unwritten else 'wrong'} elements of '{pattern.output}' are"
+    match pattern.kind:
         case PatternKind.EVERYTHING:
-            whole = _count(found) == math.prod(found.shape)
-            if pattern.unwritten:
-                return f"{'No element' if whole else 'Almost no element'} of '{found.output}' was written."
-            return f"{'Every' if whole else 'Nearly every'} element of '{found.output}' is wrong."
+            return ""
         case PatternKind.NONZERO:
-            return f"All or nearly all elements of '{found.output}' whose expected value is not 0 are wrong."
+            return f"All or nearly all elements of '{pattern.output}' whose expected value is not 0 are wrong."
         case PatternKind.REGION:
-            return f"{those} in {' and in '.join(_indices(one, found.shape) for one in pattern.ranges)}."
+            return f"{elements} in {' and in '.join(_indices(one, pattern.shape) for one in pattern.ranges)}."
         case PatternKind.LAST_ROWS_OR_COLUMNS:
-            return f"{those} in {' or in '.join(_indices(one, found.shape) for one in pattern.ranges)}."
+            return f"{elements} in {' or in '.join(_indices(one, pattern.shape) for one in pattern.ranges)}."
         case PatternKind.BORDER:
-            return f"{those} in {' or in '.join(_ends(one, found.shape) for one in pattern.ranges)}."
+            return f"{elements} in {' or in '.join(_ends(one, pattern.shape) for one in pattern.ranges)}."
         case PatternKind.UPPER_TRIANGLE:
-            return f"{those} those above the diagonal."
+            return f"{elements} those above the diagonal."
         case PatternKind.LOWER_TRIANGLE:
-            return f"{those} those below the diagonal."
+            return f"{elements} those below the diagonal."
         case PatternKind.DIAGONAL:
             tile = pattern.ranges[0].step
-            return f"{those} {'those' if tile == 1 else f'in the tiles of {tile} x {tile}'} on the diagonal."
+            return f"{elements} {'those' if tile == 1 else f'in the tiles of {tile} x {tile}'} on the diagonal."
         case PatternKind.SCATTERED:
-            return f"{those} scattered over all of it."
-    assert_never(kind)
+            return f"{elements} scattered over all of it."
+    assert_never(pattern.kind)
 
 
 def likely_cause(trial: wire.Trial) -> str:
     """What the pattern points to; "" where it could have several causes, or where a better one is known."""
-    found = trial.error_map
-    if found is None or found.pattern is None or trial.symptom is not None or trial.cuda_error:
+    pattern = trial.wrong_pattern
+    if pattern is None or trial.symptom is not None or trial.cuda_error:
         return ""
-    unwritten, ranges = found.pattern.unwritten, found.pattern.ranges
-    match found.pattern.kind:
-        case PatternKind.EVERYTHING if unwritten and _count(found) == math.prod(found.shape):
+    unwritten, ranges = pattern.unwritten, pattern.ranges
+    match pattern.kind:
+        case PatternKind.EVERYTHING if unwritten and pattern.count == math.prod(pattern.shape):
             return "The launch likely failed, or the kernel returned early."
         case PatternKind.REGION if len(ranges) == 1:
-            return _cause_of_range(ranges[0], found.shape, unwritten=unwritten)
+            return _cause_of_range(ranges[0], pattern.shape, unwritten=unwritten)
         case PatternKind.LAST_ROWS_OR_COLUMNS:
             return _cause_of_last(ranges, unwritten=unwritten)
         case PatternKind.BORDER if unwritten:
@@ -155,10 +148,6 @@ def _long_axes(shape: Sequence[int]) -> list[int]:
 def _tile(one: IndexRange) -> int:
     """The largest tile of which the range is the rest; 0 where it is none's."""
     return next((tile for tile in TILES if one.size % tile and one.first == one.size // tile * tile), 0)
-
-
-def _count(found: wire.ErrorMap) -> int:
-    return found.unwritten_count if found.pattern is not None and found.pattern.unwritten else found.wrong_count
 
 
 def _ordinal(number: int) -> str:

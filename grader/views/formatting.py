@@ -299,17 +299,6 @@ def profile_outcome(outcome: report_pb2.ProfileToolOutcome) -> str:
     return "not available" if name == "unavailable" else name
 
 
-def order_swap(report: report_pb2.Report) -> str:
-    """What a harness inside the kernel's process would say, in a sentence; "" where that was not tried."""
-    found = report.profile.order_swap if report.profile.HasField("order_swap") else None
-    found = next((trial.order_swap for trial in report.trials if trial.HasField("order_swap")), found)
-    if found is None:
-        return ""
-    first, second = ("right" if one else "wrong" for one in (found.kernel_first, found.pytorch_first))
-    why = ", because PyTorch's answer still lies in the memory that it gets" if found.pytorch_first and not found.kernel_first else ""
-    return f"A harness inside the kernel's process would call it {first} with the kernel first, and {second} with PyTorch first{why}."
-
-
 def dimensions(sizes: Sequence[int]) -> str:
     """Sizes along axes, such as `64 x 64 x 1`."""
     return " x ".join(map(str, sizes))

@@ -24,9 +24,9 @@ from sandbox.compilers.emulation import Unsupported
 from sandbox.compilers.headers import Headers
 from sandbox.languages.registry import implementation
 from sandbox.protocol import wire
+from sandbox.protocol.box_files import leave
 from sandbox.protocol.devices import device_info
 from sandbox.protocol.elf import NotAnObject
-from sandbox.protocol.output import leave
 from sandbox.protocol.triton_key import fix_triton_key
 
 COMPILED_SUFFIXES = {".cu", ".cpp", ".cc", ".cxx", ".c"}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox.protocol import wire
-from sandbox.protocol.output import FILE_LIMIT_BYTES, PROFILE_NOTE, leave
+from sandbox.protocol.box_files import FILE_LIMIT_BYTES, PROFILE_NOTE, leave
 from sandbox.protocol.wire import ToolOutcome
 
 FILE_COUNT_LIMIT = 56

@@ -77,7 +77,7 @@ class State:
 
 
 class Device(Protocol):
-    """What judge, runner and builder need of a device."""
+    """A device, as judge, runner and builder need it."""
 
     KIND: DeviceKind
     CLOCK: wire.Clock
@@ -89,7 +89,7 @@ class Device(Protocol):
 
     @staticmethod
     def foreign_usage() -> ForeignUsage:
-        """What is on the device before this process opens it."""
+        """Return the use of the device before this process opens it."""
 
     def create_arena(self, size_bytes: int) -> Arena:
         """Make an arena of at least size_bytes; judge's side."""
@@ -152,19 +152,19 @@ class Device(Protocol):
         """Clocks, temperature, throttle reasons and so on, now."""
 
     def ceilings(self) -> dict[str, float]:
-        """What the device can do at most, measured once: "bytes_per_s", "flops_per_s:DTYPE"."""
+        """Return the device's ceilings, measured once: "bytes_per_s", "flops_per_s:DTYPE"."""
 
-    def record_baseline_usage(self, before: ForeignUsage, kept: Path | None) -> None:
+    def record_baseline_usage(self, before: ForeignUsage, record_path: Path | None) -> None:
         """Take judge and baseline, which have begun since before, for what belongs on the device; of others only what was there when the
         server's first judge began, which is kept in a file: a judge that is started anew must not take a leftover for its own."""
 
     def check(self) -> State:
-        """Whether the device is as it was before the first job: nobody else's work on it, memory given back, a canary kernel right."""
+        """Check that the device is as it was before the first job: nobody else's work on it, memory given back, a canary kernel right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignUsage:
-    """What is on a device that is not ours: whose contexts, and memory that belongs to no process."""
+    """Use of a device that is not ours: whose contexts, and memory that belongs to no process."""
 
     pids: frozenset[int] = frozenset()
     untold_bytes: int = 0

@@ -1,4 +1,4 @@
-"""What a device can do at most, and the time under which no work of a given size can be done on it.
+"""Measures a device's ceilings, and computes the time under which no work of a given size can be done on it.
 
 Each rate is an upper bound for a right kernel: the best of several ways, on data that costs the least power. So a floor made of it hits
 nobody who did the work (timing.md 3.2, L3).
@@ -42,8 +42,8 @@ def physical_floor_ns(
         through_memory = moved_bytes - min(written_bytes, int(ceilings.get(CACHE, 0)))
         times_s.append(max(0, through_memory) / ceilings[BYTES])
     # Not by float8: next to float4, whose rate is not measured, it would make a floor that a good kernel falls under.
-    named = [one for dtype in dtypes for one in (dtype, *NARROWER.get(dtype, ())) if one != FLOAT8]
-    rate = max((ceilings.get(FLOPS + one, 0.0) for one in named), default=0.0)
+    named = [name for dtype in dtypes for name in (dtype, *NARROWER.get(dtype, ())) if name != FLOAT8]
+    rate = max((ceilings.get(FLOPS + dtype, 0.0) for dtype in named), default=0.0)
     if flops is not None and rate:
         times_s.append(flops / rate)
     return round(SAFETY * max(times_s) * 1e9) if times_s else None
@@ -53,44 +53,40 @@ def measure(device: str) -> dict[str, float]:
     """Measure the rates; about three seconds. What a device can't do is not there."""
     import torch
 
-    found = {CACHE: float(torch.cuda.get_device_properties(device).L2_cache_size)}
+    ceilings = {CACHE: float(torch.cuda.get_device_properties(device).L2_cache_size)}
     bandwidth = _bandwidth(device)
     if bandwidth is not None:
-        found[BYTES] = bandwidth
+        ceilings[BYTES] = bandwidth
     # Three products of TF32 make one of float32, so it is never slower than what is right.
     with _matmul_precision("high"):
         for dtype, side in SIDE.items():
             rate = _matmul_rate(getattr(torch, dtype), side, device)
             if rate is not None:
-                found[FLOPS + dtype] = rate
+                ceilings[FLOPS + dtype] = rate
     with _matmul_precision("highest"):
         rate = _matmul_rate(torch.float32, SIDE["float32"], device)
         if rate is not None:
-            found[FLOPS + IEEE_FLOAT32] = rate
+            ceilings[FLOPS + IEEE_FLOAT32] = rate
     rate = _float8_rate(SIDE["float16"], device)
     if rate is not None:
-        found[FLOPS + FLOAT8] = rate
-    if FLOPS + "float16" in found:
-        found[FLOPS + "int8"] = 2 * found[FLOPS + "float16"]
-    found[LAUNCH] = _launch_ns(device)
-    torch.cuda.empty_cache()
-    return found
-
-
-def _launch_ns(device: str) -> float:
-    """What `do_bench` says of the smallest kernel: a cold cache, all launches queued, the median."""
+        ceilings[FLOPS + FLOAT8] = rate
+    if FLOPS + "float16" in ceilings:
+        ceilings[FLOPS + "int8"] = 2 * ceilings[FLOPS + "float16"]
+    # What `do_bench` says of the smallest kernel: a cold cache, all launches queued, the median.
     import torch
 
     cache = torch.empty(EVICT_BYTES // 4, dtype=torch.int32, device=device)
-    one = torch.zeros(1, device=device)
+    scalar = torch.zeros(1, device=device)
     pairs = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(LAUNCH_COUNT)]  # type: ignore[no-untyped-call]
     for begun, ended in pairs:
         cache.zero_()
         begun.record()
-        one.fill_(1.0)
+        scalar.fill_(1.0)
         ended.record()
     torch.cuda.synchronize()
-    return float(1e6 * statistics.median(begun.elapsed_time(ended) for begun, ended in pairs))
+    ceilings[LAUNCH] = float(1e6 * statistics.median(begun.elapsed_time(ended) for begun, ended in pairs))
+    torch.cuda.empty_cache()
+    return ceilings
 
 
 def _bandwidth(device: str) -> float | None:
@@ -115,8 +111,8 @@ def _matmul_rate(dtype: torch.dtype, side: int, device: str) -> float | None:
     import torch
 
     try:
-        left, right = (torch.zeros((side, side), dtype=dtype, device=device) for _ in range(2))
-        return float(2 * side**3 / _best_s(lambda: torch.matmul(left, right)))
+        first, second = (torch.zeros((side, side), dtype=dtype, device=device) for _ in range(2))
+        return float(2 * side**3 / _best_s(lambda: torch.matmul(first, second)))
     except RuntimeError:  # such as a dtype that its cuBLAS lacks
         return None
 
@@ -126,12 +122,12 @@ def _float8_rate(side: int, device: str) -> float | None:
     import torch
 
     try:
-        left, right = (torch.zeros((side, side), dtype=getattr(torch, FLOAT8), device=device) for _ in range(2))
+        first, second = (torch.zeros((side, side), dtype=getattr(torch, FLOAT8), device=device) for _ in range(2))
         scale = torch.ones((), dtype=torch.float32, device=device)
 
         def run() -> object:
             # The right matrix has to be column-major.
-            return torch._scaled_mm(left, right.t(), scale, scale, out_dtype=torch.bfloat16, use_fast_accum=True)
+            return torch._scaled_mm(first, second.t(), scale, scale, out_dtype=torch.bfloat16, use_fast_accum=True)
 
         return float(2 * side**3 / _best_s(run))
     except (RuntimeError, ValueError, AttributeError):  # a device, or a torch, without float8

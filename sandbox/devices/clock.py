@@ -115,7 +115,7 @@ Pairs = Sequence[tuple["torch.Tensor", "torch.Tensor"]]  # (to, from), contiguou
 
 
 class _ClockStage:
-    """One place in this process's memory for what is copied inside the clock, the same in every turn: torch's allocator hands places out
+    """Memory of this process for what is copied inside the clock, the same in every turn: torch's allocator hands places out
     by turns, and where a copy reads from is nothing that should be in anybody's time (docs/decisions/0014)."""
 
     def __init__(self, device: torch.device) -> None:
@@ -126,14 +126,14 @@ class _ClockStage:
         """A place for each, of its shape, and the same for the same tensor; the tensors themselves where they are too large."""
         begins: dict[tuple[int, int], int] = {}
         size_bytes = 0
-        for one in tensors:
-            if _key(one) not in begins:
-                begins[_key(one)] = size_bytes
-                size_bytes += math.ceil(one.nbytes / ALIGN_BYTES) * ALIGN_BYTES
+        for source in tensors:
+            if _key(source) not in begins:
+                begins[_key(source)] = size_bytes
+                size_bytes += math.ceil(source.nbytes / ALIGN_BYTES) * ALIGN_BYTES
         memory = self._of(size_bytes)
         if memory is None:
             return list(tensors)
-        return [memory[begins[_key(one)] :][: one.nbytes].view(one.dtype).view(one.shape) for one in tensors]
+        return [memory[begins[_key(tensor)] :][: tensor.nbytes].view(tensor.dtype).view(tensor.shape) for tensor in tensors]
 
     def forget(self) -> None:
         """Leave the memory to torch's allocator."""
@@ -202,15 +202,15 @@ class NativeClock:
         return TurnTime(duration_ns=turn.duration_ns, ending=WaitEnd(turn.ending), code=turn.code)
 
     def _created(self, function: str, flags: int = 0) -> ctypes.c_void_p:
-        """What a function of the driver creates."""
+        """Return what a function of the driver creates."""
         handle = ctypes.c_void_p()
         if code := getattr(self._libcuda, function)(ctypes.byref(handle), flags):
             raise RuntimeError(f"{function} fails: code {code}")
         return handle
 
 
-def _key(one: torch.Tensor) -> tuple[int, int]:
-    return one.data_ptr(), one.nbytes
+def _key(tensor: torch.Tensor) -> tuple[int, int]:
+    return tensor.data_ptr(), tensor.nbytes
 
 
 def _copies(pairs: Pairs) -> ctypes.Array[_Copy]:
@@ -219,11 +219,11 @@ def _copies(pairs: Pairs) -> ctypes.Array[_Copy]:
 
 def _compiled() -> ctypes.CDLL:
     with tempfile.TemporaryDirectory() as folder:
-        made = str(Path(folder) / "clock.so")
-        command = ["g++", "-O2", "-std=c++17", "-shared", "-fPIC", str(SOURCE), "-o", made]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_S, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"the clock can't be compiled; is g++ installed? {done.stderr[-500:]}")
-        library = ctypes.CDLL(made)
+        target = str(Path(folder) / "clock.so")
+        command = ["g++", "-O2", "-std=c++17", "-shared", "-fPIC", str(SOURCE), "-o", target]
+        process = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_S, check=False)
+        if process.returncode != 0:
+            raise RuntimeError(f"the clock can't be compiled; is g++ installed? {process.stderr[-500:]}")
+        library = ctypes.CDLL(target)
     library.take_turn.restype = None
     return library

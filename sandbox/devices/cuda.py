@@ -106,7 +106,10 @@ class CudaDevice:
     def __init__(self) -> None:
         torch.cuda.init()  # type: ignore[no-untyped-call]
         self._one = torch.zeros(1, device="cuda")  # makes the primary context, and current
-        self._small = _small_operations()
+        # A copy within the device, a fill, a copy from the host, and an event.
+        word, two, event = torch.zeros(1), torch.zeros(2, device="cuda"), torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        first, second = two[:1], two[1:]
+        self._small = partial(second.copy_, first), two.zero_, partial(first.copy_, word), event.record
         self.wait: Callable[[], int] = ctypes.CDLL("libcuda.so.1").cuCtxSynchronize  # the bindings take microseconds after it
         self._released = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self.clock: NativeClock | None = None
@@ -116,7 +119,7 @@ class CudaDevice:
 
     @staticmethod
     def foreign_usage() -> ForeignUsage:
-        """What is on the GPU of CUDA_VISIBLE_DEVICES now; asked before this process has a context there."""
+        """Return the use of the GPU of CUDA_VISIBLE_DEVICES now; asked before this process has a context there."""
         from sandbox.devices.nvml import GpuWatch
 
         named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
@@ -162,7 +165,7 @@ class CudaDevice:
         _ask(driver.cuCtxSynchronize())
 
     def launch_null(self) -> None:
-        """One thread writes one number."""
+        """Launch a thread that writes a number."""
         self._one.fill_(1.0)
 
     def acquire_context(self) -> None:
@@ -201,19 +204,19 @@ class CudaDevice:
         _ask(driver.cuCtxResetPersistingL2Cache())
         times_ms = do_bench(run, warmup=WARMUP_MS, rep=budget_ns // 1_000_000, return_mode="all")
         step = -(-len(times_ms) // SAMPLE_LIMIT)
-        return tuple(round(one * 1e6) for one in times_ms[::step])
+        return tuple(round(time_ms * 1e6) for time_ms in times_ms[::step])
 
     # -- the judge's side --------------------------------------------------------------------------------------------------
 
     def identify(self) -> Identity:
-        """What torch and the driver say."""
+        """Return what torch and the driver say."""
         import triton
 
-        seen = self._nvml().identity()
+        identity = self._nvml().identity()
         major, minor = torch.cuda.get_device_capability()
-        versions = {key: value for key, value in seen.items() if key not in ("name", "uuid")}
+        versions = {key: value for key, value in identity.items() if key not in ("name", "uuid")}
         versions |= {"cuda": str(torch.version.cuda), "triton": str(triton.__version__)}
-        return Identity(name=seen["name"], versions=versions, architecture=f"sm_{major}{minor}", uuid=seen["uuid"])
+        return Identity(name=identity["name"], versions=versions, architecture=f"sm_{major}{minor}", uuid=identity["uuid"])
 
     def source(self, key: str) -> _CudaPhilox:
         """torch's Philox, with a seed of 64 bits and a place in its sequence of 61."""
@@ -248,15 +251,15 @@ class CudaDevice:
         workloads are at which judge and baselines have worked."""
         free, total = torch.cuda.mem_get_info()
         spare = free % (total // LEVEL_PARTS >> 21 << 21)
-        held = _ask(driver.cuMemAlloc(spare)) if spare else None
+        filler = _ask(driver.cuMemAlloc(spare)) if spare else None
         try:
             yield
         finally:
-            if held is not None:
-                _ask(driver.cuMemFree(held))
+            if filler is not None:
+                _ask(driver.cuMemFree(filler))
 
     def conditions(self) -> dict[str, str]:
-        """What NVML says now."""
+        """Return what NVML says now."""
         return self._nvml().conditions()
 
     def ceilings(self) -> dict[str, float]:
@@ -265,18 +268,18 @@ class CudaDevice:
 
         return ceilings.measure("cuda")
 
-    def record_baseline_usage(self, before: ForeignUsage, kept: Path | None) -> None:
+    def record_baseline_usage(self, before: ForeignUsage, record_path: Path | None) -> None:
         """Ours is what has begun since before; the rest is as the server's first judge saw it."""
         watch = self._nvml()
-        own = set(watch.compute_pids()) - before.pids
+        own_pids = set(watch.compute_pids()) - before.pids
         # What the driver keeps for itself while there is a context shows only now.
         before = replace(before, untold_bytes=max(before.untold_bytes, watch.untold_bytes()))
-        if kept is not None and kept.exists():
-            sentence = json.loads(kept.read_text("utf-8"))
+        if record_path is not None and record_path.exists():
+            sentence = json.loads(record_path.read_text("utf-8"))
             before = ForeignUsage(pids=frozenset(sentence["pids"]), untold_bytes=int(sentence["untold_bytes"]))
-        elif kept is not None:
-            kept.write_text(json.dumps({"pids": sorted(before.pids), "untold_bytes": before.untold_bytes}), "utf-8")
-        self._known, self._untold_bytes = frozenset(own | before.pids), before.untold_bytes
+        elif record_path is not None:
+            record_path.write_text(json.dumps({"pids": sorted(before.pids), "untold_bytes": before.untold_bytes}), "utf-8")
+        self._known, self._untold_bytes = frozenset(own_pids | before.pids), before.untold_bytes
 
     def check(self) -> State:
         """Wait for strangers to leave; then a canary has to be right and quick."""
@@ -313,13 +316,6 @@ class CudaDevice:
         if self._watch is None:
             self._watch = GpuWatch(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
         return self._watch
-
-
-def _small_operations() -> tuple[Callable[[], object], ...]:
-    """A copy within the device, a fill, a copy from the host, and an event."""
-    word, two, event = torch.zeros(1), torch.zeros(2, device="cuda"), torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-    first, second = two[:1], two[1:]
-    return partial(second.copy_, first), two.zero_, partial(first.copy_, word), event.record
 
 
 class _CudaPhilox:
@@ -374,7 +370,7 @@ def _rounded(size_bytes: int) -> int:
 
 
 def _ask(answer: tuple[Any, ...]) -> Any:
-    """What a call of the driver returned, without its code; DeviceFault where that is an error."""
+    """Return the result of a call of the driver, without its code; DeviceFault where that is an error."""
     code = answer[0]
     if int(code) != 0:
         raise DeviceFault(getattr(code, "name", str(code)))

@@ -144,7 +144,9 @@ class EmulatedDevice:
         samples: list[int] = []
         end = time.perf_counter_ns() + budget_ns
         while not samples or (len(samples) < SAMPLE_COUNT and time.perf_counter_ns() < end):
-            self._clear_cache()
+            if self._cache is None:
+                self._cache = ctypes.create_string_buffer(CACHE_BYTES)
+            ctypes.memset(self._cache, len(self._cache) & 0xFF, CACHE_BYTES)
             begun = time.perf_counter_ns()
             run()
             samples.append(time.perf_counter_ns() - begun)
@@ -164,7 +166,7 @@ class EmulatedDevice:
         """Nothing: the box's limit keeps memory for the judge."""
 
     def free_bytes(self) -> int | None:
-        """It is the host's."""
+        """Return the host's free memory."""
         return None
 
     def release_cached_memory(self) -> None:
@@ -182,17 +184,12 @@ class EmulatedDevice:
         """None: it is never compared with a physical floor."""
         return {}
 
-    def record_baseline_usage(self, before: ForeignUsage, kept: Path | None) -> None:
+    def record_baseline_usage(self, before: ForeignUsage, record_path: Path | None) -> None:
         """Nothing to keep apart."""
 
     def check(self) -> State:
         """A host that runs this is well enough."""
         return State(healthy=True)
-
-    def _clear_cache(self) -> None:
-        if self._cache is None:
-            self._cache = ctypes.create_string_buffer(CACHE_BYTES)
-        ctypes.memset(self._cache, len(self._cache) & 0xFF, CACHE_BYTES)
 
 
 class _EmulatedPhilox:

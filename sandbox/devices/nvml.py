@@ -1,4 +1,4 @@
-"""What NVML says of the GPU that a judge has: what it is, its clocks and temperature, who is on it.  Reads only, never sets.
+"""Reads what NVML says of the GPU that a judge has: what it is, its clocks and temperature, who is on it.  Reads only, never sets.
 
 What a device or a driver does not tell is left out.
 """
@@ -27,7 +27,7 @@ REASONS = {
 
 
 class GpuWatch:
-    """One GPU, by its UUID."""
+    """A GPU, by its UUID."""
 
     def __init__(self, uuid: str) -> None:
         pynvml.nvmlInit()
@@ -35,7 +35,7 @@ class GpuWatch:
 
     def identity(self) -> dict[str, str]:
         """Name, uuid, and versions of what drives it."""
-        found = {
+        facts = {
             "name": _answer_or_none(lambda: _text(pynvml.nvmlDeviceGetName(self._gpu))),
             "uuid": _answer_or_none(lambda: _text(pynvml.nvmlDeviceGetUUID(self._gpu))),
             "driver": _answer_or_none(lambda: _text(pynvml.nvmlSystemGetDriverVersion())),
@@ -43,12 +43,12 @@ class GpuWatch:
             "vbios": _answer_or_none(lambda: _text(pynvml.nvmlDeviceGetVbiosVersion(self._gpu))),
             "memory_bytes": _answer_or_none(lambda: str(pynvml.nvmlDeviceGetMemoryInfo(self._gpu).total)),
         }
-        return {key: value for key, value in found.items() if value is not None}
+        return {key: value for key, value in facts.items() if value is not None}
 
     def conditions(self) -> dict[str, str]:
         """How it is now: clocks in MHz, temperature in C, power in W, why it is slowed, memory errors."""
         ask = self._asked
-        found = {
+        conditions = {
             "sm_clock_mhz": ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
             "sm_clock_max_mhz": ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
             "memory_clock_mhz": ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM),
@@ -64,7 +64,7 @@ class GpuWatch:
             "ecc_uncorrected": _answer_or_none(self._uncorrected),
             "mig": _answer_or_none(lambda: "on" if pynvml.nvmlDeviceGetMigMode(self._gpu)[0] else "off"),
         }
-        return {key: value for key, value in found.items() if value is not None}
+        return {key: value for key, value in conditions.items() if value is not None}
 
     def used_bytes(self) -> int:
         """Of its memory, by all processes and the driver itself."""
@@ -72,12 +72,12 @@ class GpuWatch:
 
     def compute_pids(self) -> tuple[int, ...]:
         """Whose contexts are on it; of the pid namespace that the driver sees."""
-        return tuple(sorted(int(one.pid) for one in self._processes()))
+        return tuple(sorted(int(process.pid) for process in self._processes()))
 
     def untold_bytes(self) -> int:
-        """What is used and belongs to no process; 0 where NVML does not say what each process has."""
-        owned = [one.usedGpuMemory for one in self._processes()]
-        return 0 if not owned or any(one is None for one in owned) else max(0, self.used_bytes() - sum(map(int, owned)))
+        """Return the memory that is used and belongs to no process; 0 where NVML does not say what each process has."""
+        owned = [process.usedGpuMemory for process in self._processes()]
+        return 0 if not owned or any(used is None for used in owned) else max(0, self.used_bytes() - sum(map(int, owned)))
 
     def _processes(self) -> list[Any]:
         return _answer_or_none(lambda: list(pynvml.nvmlDeviceGetComputeRunningProcesses(self._gpu))) or []

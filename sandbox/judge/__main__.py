@@ -1,27 +1,41 @@
-"""The judge process: jobs in on standard input, facts out on standard output, a JSON line each.  `python -m sandbox.judge KIND`."""
+"""The judge process: jobs in on standard input, facts out on standard output, a JSON line each.  `python -m sandbox.judge KIND`.
+
+Its first fact is its environment: operating system, CPU, compilers and packages of this process and its tools, never a kernel's word.
+"""
 
 from __future__ import annotations
 
 import gc
+import importlib.metadata
 import os
+import platform
+import re
+import shutil
 import signal
+import subprocess
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import torch
 
 from sandbox.devices import Device, implementation, open_device
+from sandbox.judge import end_with_parent
 from sandbox.judge.baseline import Baseline
-from sandbox.judge.host_versions import host_versions
 from sandbox.judge.lane import judge, prepare
-from sandbox.judge.parent import end_with_parent
 from sandbox.protocol import wire
+from sandbox.protocol.devices import DeviceKind, device_info
 from sandbox.protocol.triton_key import fix_triton_key
 
 DEVICE_KNOWN = "GRADER_DEVICE_KNOWN"  # a file next to which the server's judges of this device agree on what was there first
+PACKAGES = ("numpy", "triton", "numba", "numba-cuda")
+ASK_S = 10.0
+CPU_INFO = Path("/proc/cpuinfo")
+CUDA_HOME = "/usr/local/cuda"  # as `grader/isolation/toolchain.py` looks for it
+_RELEASE = re.compile(r"release [\d.]+, V([\d.]+)")
+_MODEL = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
 
 
 def main() -> None:
@@ -64,8 +78,8 @@ def start(kind: str) -> tuple[Device, Baseline]:
     baseline = Baseline(device)
     try:
         baseline.started()
-        kept = os.environ.get(DEVICE_KNOWN)
-        device.record_baseline_usage(before, Path(kept) if kept else None)
+        known_path = os.environ.get(DEVICE_KNOWN)
+        device.record_baseline_usage(before, Path(known_path) if known_path else None)
     except BaseException:
         baseline.close()
         raise
@@ -73,7 +87,7 @@ def start(kind: str) -> tuple[Device, Baseline]:
 
 
 def environment(device: Device, ceilings: dict[str, float]) -> wire.Environment:
-    """What this lane's reports are made on and with."""
+    """Describe the device, the host and the tools that this lane's reports are made with."""
     identity = device.identify()
     return wire.Environment(
         device=identity.name,
@@ -115,6 +129,71 @@ def answer(
 def _emit(facts: BinaryIO, fact: wire.Fact) -> None:
     facts.write(wire.encode(fact))
     facts.flush()
+
+
+def host_versions(kind: DeviceKind, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Names and versions, by what they are of. What this host does not have, or does not say, is left out."""
+    versions = {
+        "os": _system_name(),
+        "kernel": platform.release(),
+        "cpu": _cpu_model(),
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "cudnn": cudnn_version(torch.backends.cudnn.version()),  # type: ignore[no-untyped-call]
+        "gcc": _answer([*environ.get("CXX", "g++").split(), "-dumpfullversion"]),
+        **{name: _package_version(name) for name in PACKAGES},
+    }
+    if device_info(kind).toolkit_program:
+        homes = (environ.get("CUDA_HOME"), CUDA_HOME)
+        nvcc = next((f"{home}/bin/nvcc" for home in homes if home and Path(home, "bin", "nvcc").exists()), "nvcc")
+        versions["nvcc"] = nvcc_version(_answer([nvcc, "--version"]))
+    return {name: version for name, version in versions.items() if version}
+
+
+def cudnn_version(number: int | None) -> str:
+    """cuDNN's number in words: 91002 is 9.10.2, and 8907 is 8.9.7 (cudnn_version.h). "" where there is none."""
+    if not number:
+        return ""
+    major, rest = divmod(number, 10_000 if number >= 90_000 else 1000)
+    return f"{major}.{rest // 100}.{rest % 100}"
+
+
+def nvcc_version(answer: str) -> str:
+    """The full version that `nvcc --version` says; "" where it says none."""
+    match = _RELEASE.search(answer)
+    return match[1] if match else ""
+
+
+def _answer(command: Sequence[str]) -> str:
+    """Return what a tool prints; "" where it is missing, or does not answer."""
+    if shutil.which(command[0]) is None:
+        return ""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=ASK_S, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _package_version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _system_name() -> str:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", "")
+    except OSError:
+        return platform.system()
+
+
+def _cpu_model() -> str:
+    try:
+        match = _MODEL.search(CPU_INFO.read_text("utf-8", "replace"))
+    except OSError:
+        match = None
+    return match[1].strip() if match else platform.machine()
 
 
 if __name__ == "__main__":

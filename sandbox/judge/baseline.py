@@ -1,42 +1,130 @@
-"""The trusted baseline runner: PyTorch's own time by the same protocol and the same loop as the subject.
+"""The trusted baseline runner: PyTorch's own time by the same protocol and the same loop as the subject, and its times while it was alone.
 
 A process of its own next to the judge, kept from job to job: the subject must not be timed against a cold start, and what
 `torch.compile` makes of a problem is made once. For each job it receives the problem on its standard input, and link and memory as every
-runner does.
+runner does. Its times alone are kept where nothing slowed them, for some minutes, and for the same problem, workload and conditions: a
+wrong kernel does not wait for them. A measurement that they do not fit is done again by a fresh process, with new ones
+(docs/decisions/0061).
 """
 
 from __future__ import annotations
 
 import gc
+import math
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from sandbox.devices import Arena, Device, open_device
-from sandbox.judge.parent import end_with_parent
+from sandbox.judge import end_with_parent
 from sandbox.judge.references import Reference, load_task
-from sandbox.judge.run.placement import arena_bytes, rounded
-from sandbox.judge.run.runner_link import RunnerLink, connect
-from sandbox.judge.timing.batch import BATCH_BYTES
-from sandbox.judge.timing.interleaved import EAGER, VARIANTS, WARMUP_COUNT
-from sandbox.judge.timing.kept_timings import KeptTimings
+from sandbox.judge.runner_link import RunnerLink, connect
+from sandbox.judge.timing.box_load import foreign_cpu_ns
+from sandbox.judge.timing.interleaved import EAGER, VARIANTS, WARMUP_COUNT, SoloTimings
+from sandbox.judge.timing.measure import BATCH_BYTES
+from sandbox.judge.trial import arena_bytes, rounded
 from sandbox.launch.kernel import Bound, Loaded
 from sandbox.launch.loop import serve
-from sandbox.protocol import arena as link_protocol
 from sandbox.protocol import wire
-from sandbox.protocol.gate import Answer, Call, Gate, Status
+from sandbox.protocol.devices import throttled
+from sandbox.protocol.gate import Answer, Call, Gate, Status, receive_job
 from sandbox.protocol.languages import module_of
 from sandbox.protocol.version import VERSION
 
+KEPT_S = 600.0
+# How many cores others may use meanwhile: next to none, unless these are enough for all that judge and baseline do.
+QUIET_CORES, OWN_CORES = 0.3, 4
+# Of a device's conditions, those that are the same from job to job. Its clocks and its temperature are not.
+SAME_CONDITIONS = ("sm_clock_max_mhz", "memory_clock_max_mhz", "power_limit_w", "persistence", "ecc", "mig")
+Conditions = Mapping[str, str]
+Key = tuple[str, ...]
 LOAD_S = 60.0
 COMPILE_CACHE = "GRADER_COMPILE_CACHE"
 COMPILED_ANEW = "torch.compile compiles it anew in every call; its time would be the compiler's"
+
+
+@dataclass(frozen=True, slots=True)
+class _DatedTimings:
+    timings: SoloTimings
+    since_s: float
+
+
+class HostActivity:
+    """Load that others put on this machine, from when this is made. cpu_ns: the CPU time that they have had; None where that is not
+    known."""
+
+    def __init__(self, cpu_ns: Callable[[], int | None] = foreign_cpu_ns, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cpu_ns, self._clock = cpu_ns, clock
+        self._begun_ns, self._begun_s = cpu_ns(), clock()
+
+    def quiet(self, core_count: int) -> bool:
+        """Return whether others have done next to nothing until now; also where nothing is known, for then times are compared alone."""
+        now_ns = self._cpu_ns()
+        if now_ns is None or self._begun_ns is None:
+            return True
+        cores = (now_ns - self._begun_ns) / 1e9 / max(self._clock() - self._begun_s, 1e-9)
+        return cores <= max(QUIET_CORES, core_count - OWN_CORES)
+
+
+class KeptTimings:
+    """Of the problems that the trusted runner has last loaded, problem_count at most. clock: seconds.
+
+    A problem that is loaded anew begins without any: what was compiled for it is compiled again.
+    """
+
+    def __init__(self, problem_count: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._problem_count, self._clock = problem_count, clock
+        self._problems: OrderedDict[str, dict[Key, _DatedTimings]] = OrderedDict()
+        self._unfit_since_s: dict[str, float] = {}  # problems, by digest
+
+    def load(self, problem: wire.ProblemSpec) -> None:
+        """The trusted runner loads this problem, if it has not, and forgets the one that it loaded first."""
+        self._problems.setdefault(problem.digest, {})
+        if len(self._problems) > self._problem_count:
+            oldest, _ = self._problems.popitem(last=False)
+            self._unfit_since_s.pop(oldest, None)
+
+    def keep(self, problem: wire.ProblemSpec, timings: Mapping[str, SoloTimings], conditions: Conditions) -> None:
+        """Keep the times of workloads, by name, unless the device was slowed meanwhile, or such times did not fit a while ago."""
+        if problem.digest not in self._problems or not problem.digest or throttled(conditions):
+            return
+        if self.unfit(problem):
+            return
+        for workload in problem.workloads:
+            if workload.workload_id in timings:
+                entry = _DatedTimings(timings[workload.workload_id], self._clock())
+                self._problems[problem.digest][_key(workload, conditions)] = entry
+
+    def find(self, problem: wire.ProblemSpec, workloads: Sequence[wire.Workload], conditions: Conditions) -> dict[str, SoloTimings] | None:
+        """The times of all these workloads, by name; None where those of one are missing or too old, or the device is slowed now."""
+        entries = self._problems.get(problem.digest, {})
+        dated = {workload.workload_id: entries.get(_key(workload, conditions)) for workload in workloads}
+        oldest_s = self._clock() - KEPT_S
+        timings = {name: entry.timings for name, entry in dated.items() if entry is not None and entry.since_s > oldest_s}
+        return timings if len(timings) == len(workloads) and not throttled(conditions) else None
+
+    def unfit(self, problem: wire.ProblemSpec) -> bool:
+        """Return whether kept times of this problem did not fit a while ago, so that none are kept now."""
+        return self._unfit_since_s.get(problem.digest, -math.inf) > self._clock() - KEPT_S
+
+    def forget(self, problem: wire.ProblemSpec) -> None:
+        """Times that did not fit a measurement are not used again, and no others of the problem are kept for a while: a matmul that runs
+        into a GPU's limit of power is slower next to a kernel than alone, every time, and each such measurement is made twice."""
+        self._problems.get(problem.digest, {}).clear()
+        self._unfit_since_s[problem.digest] = self._clock()
+
+
+def _key(workload: wire.Workload, conditions: Conditions) -> Key:
+    return repr(workload), *(conditions.get(name, "") for name in SAME_CONDITIONS)
 
 
 class Baseline:
@@ -47,12 +135,16 @@ class Baseline:
         self.kept = KeptTimings(wire.KEPT_PROBLEM_COUNT)
         self._ready = False
         self._link, theirs = socket.socketpair(socket.AF_UNIX)
+        # The judge's own are not the baseline's: it allocates as the subject's process does.
         self._process = subprocess.Popen(
             [sys.executable, "-m", "sandbox.judge.baseline", str(theirs.fileno()), device.KIND],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
-            env={**_without_allocator_settings(os.environ), **_compile_environment(os.environ.get(COMPILE_CACHE))},
+            env={
+                **{name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")},
+                **_compile_environment(os.environ.get(COMPILE_CACHE)),
+            },
         )
         theirs.close()
 
@@ -89,7 +181,7 @@ class Baseline:
 def runner_job(
     problem: wire.ProblemSpec, language: str, entry: str, device: Device, templates: tuple[str, ...] = (), *, trusted: bool = False
 ) -> wire.RunnerJob:
-    """What a runner gets to know of a problem. An arena's exact size is for a trusted one."""
+    """Return the job of a runner: the part of a problem that it gets to know. An arena's exact size is for a trusted one."""
     needed = arena_bytes(problem, BATCH_BYTES if device.CLOCK is wire.Clock.DEVICE_EVENTS else 0)
     return wire.RunnerJob(
         device_kind=device.KIND,
@@ -104,16 +196,11 @@ def runner_job(
     )
 
 
-def _without_allocator_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """The judge's own are not the baseline's: it allocates as the subject's process does."""
-    return {name: value for name, value in environment.items() if not name.startswith("MALLOC_")}
-
-
 def _compile_environment(cache: str | None) -> dict[str, str]:
-    """What inductor and triton compile stays from server to server; one process at a time compiles, and does it itself."""
+    """Keep what inductor and triton compile from server to server; one process at a time compiles, and does it itself."""
     places = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
-    kept = {name: str(Path(cache) / folder) for name, folder in places.items()} if cache else {}
-    return {"TORCHINDUCTOR_COMPILE_THREADS": "1", **kept}
+    directories = {name: str(Path(cache) / folder) for name, folder in places.items()} if cache else {}
+    return {"TORCHINDUCTOR_COMPILE_THREADS": "1", **directories}
 
 
 def unsubmitted(job_id: str, problem: wire.ProblemSpec, language: str = "cuda") -> wire.Job:
@@ -135,11 +222,13 @@ def _load(reference: Reference, job: wire.RunnerJob, arena: Arena) -> Loaded:
 
     def bind(call: Call) -> Bound:
         arguments = [
-            arena.tensor(slot.offset, tensor.dtype, slot.shape, slot.strides) if tensor.shape else _scalar(slot.scalar, tensor)
+            arena.tensor(slot.offset, tensor.dtype, slot.shape, slot.strides)
+            if tensor.shape
+            else torch.tensor(slot.scalar, dtype=getattr(torch, tensor.dtype))
             for slot, tensor in zip(call.inputs, job.inputs, strict=True)
         ]
         targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
-        blanks = [empty.setdefault((index, *one.shape), torch.empty_like(one)) for index, one in enumerate(targets)]
+        blanks = [empty.setdefault((index, *target.shape), torch.empty_like(target)) for index, target in enumerate(targets)]
 
         def finish(result: object) -> None:
             assert isinstance(result, list)
@@ -159,10 +248,6 @@ def _copy(values: list[torch.Tensor], targets: list[torch.Tensor]) -> None:
         target.copy_(value)
 
 
-def _scalar(value: float, tensor: wire.TensorSpec) -> torch.Tensor:
-    return torch.tensor(value, dtype=getattr(torch, tensor.dtype))
-
-
 class CompiledReference:
     """A reference as `torch.compile` runs it. Refused for good at shapes where it is still compiled in its third call, the last of the
     warm-up: where a reference depends on a number that is new in every call, a run's time would mostly be the compiler's.
@@ -177,7 +262,7 @@ class CompiledReference:
 
     def __call__(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         """Its outputs."""
-        shapes = tuple(one.shape for one in inputs)
+        shapes = tuple(tensor.shape for tensor in inputs)
         if shapes in self._refused:
             raise RuntimeError(COMPILED_ANEW)
         before = _compilation_count()
@@ -204,16 +289,16 @@ class _References:
         """Load a problem's reference, or find it; the oldest goes."""
         if problem.digest and problem.digest in self._kept:
             return self._kept[problem.digest]
-        found = {VARIANTS[EAGER]: load_task(problem, device.TORCH).reference}
+        references = {VARIANTS[EAGER]: load_task(problem, device.TORCH).reference}
         if device.CLOCK is wire.Clock.DEVICE_EVENTS:
-            eager = found[VARIANTS[EAGER]]
+            eager = references[VARIANTS[EAGER]]
             # Compiled when it is first run at a shape. Without graphs of CUDA's: inputs lie elsewhere in every run.
-            found[VARIANTS["compile"]] = CompiledReference(torch.compile(eager, dynamic=False))
-            found[VARIANTS["max-autotune"]] = CompiledReference(torch.compile(eager, dynamic=False, mode="max-autotune-no-cudagraphs"))
-        self._kept[problem.digest] = found
+            references[VARIANTS["compile"]] = CompiledReference(torch.compile(eager, dynamic=False))
+            references[VARIANTS["max-autotune"]] = CompiledReference(torch.compile(eager, dynamic=False, mode="max-autotune-no-cudagraphs"))
+        self._kept[problem.digest] = references
         if len(self._kept) > wire.KEPT_PROBLEM_COUNT:
             del self._kept[next(iter(self._kept))]
-        return found
+        return references
 
 
 def main() -> None:
@@ -227,7 +312,7 @@ def main() -> None:
     link.sendall(b"r")
     while line := sys.stdin.buffer.readline():
         problem = wire.decode(line).problem
-        job, (gate_fd, arena_fd, artifact_fd, state_fd) = link_protocol.receive(link)
+        job, (gate_fd, arena_fd, artifact_fd, state_fd) = receive_job(link)
         gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
         kernels = {number: _load(reference, job, arena) for number, reference in references.of(problem, device).items()}
         first = gate.announce(VERSION)

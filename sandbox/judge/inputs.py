@@ -55,13 +55,13 @@ def shape_of(tensor: wire.TensorSpec, axes: dict[str, int]) -> tuple[int, ...]:
 def of_workload(
     problem: wire.ProblemSpec,
     workload: wire.Workload,
-    own: Callable[[wire.Workload, str], list[torch.Tensor]] | None,
+    draw_own: Callable[[wire.Workload, str], list[torch.Tensor]] | None,
     key: str,
     device: Device,
 ) -> list[torch.Tensor]:
     """A workload's inputs from a key: by the problem's own generator where it has one, else from the distributions."""
-    if own is not None:
-        return own(workload, key)
+    if draw_own is not None:
+        return draw_own(workload, key)
     return draw(problem.inputs, workload.axes, key, device, workload.distributions)
 
 
@@ -72,19 +72,19 @@ def draw(
     device: Device,
     distributions: Mapping[str, wire.Distribution] | None = None,
 ) -> list[torch.Tensor]:
-    """One contiguous tensor per spec, on the device; the same key gives the same values. Scalars stay with the host.
+    """Draw a contiguous tensor per spec, on the device; the same key gives the same values. Scalars stay with the host.
 
     distributions: of tensors, by name, that are drawn from another one than their spec's.
     """
     values = device.source(key)
     structure = random.Random(f"structure {key}")
-    others = distributions or {}
+    overrides = distributions or {}
     drawn = []
     for tensor in tensors:
         wanted = _DrawRequest(shape=shape_of(tensor, axes), dtype=getattr(torch, tensor.dtype), axes=axes, where=device.TORCH)
-        distribution = others.get(tensor.name, tensor.distribution)
-        one = _structured(_draw_one(distribution, wanted, values, structure), distribution, values)
-        drawn.append(one if tensor.shape else one.cpu())
+        distribution = overrides.get(tensor.name, tensor.distribution)
+        values_drawn = _structured(_draw_one(distribution, wanted, values, structure), distribution, values)
+        drawn.append(values_drawn if tensor.shape else values_drawn.cpu())
     return drawn
 
 
@@ -106,7 +106,7 @@ class _DrawRequest:
 
 
 def _draw_one(of: wire.Distribution, wanted: _DrawRequest, values: RandomSource, structure: random.Random) -> torch.Tensor:
-    """One tensor, contiguous and of its dtype."""
+    """Draw a tensor, contiguous and of its dtype."""
     match of.kind:
         case "mixture":
             drawn = _mixture(of, wanted, values, structure)
@@ -154,18 +154,18 @@ def _structured(drawn: torch.Tensor, of: wire.Distribution, values: RandomSource
             return drawn.sort(dim=-1).values
         case "sparse":
             assert of.density is not None
-            kept = values.uniform(tuple(drawn.shape)) < of.density
+            mask = values.uniform(tuple(drawn.shape)) < of.density
         case "permutation":
             rows = values.uniform(tuple(drawn.shape[:-1])).argsort(dim=-1)
-            kept = torch.zeros_like(drawn, dtype=torch.bool).scatter_(-1, rows.unsqueeze(-1), True)
+            mask = torch.zeros_like(drawn, dtype=torch.bool).scatter_(-1, rows.unsqueeze(-1), True)
         case "one_hot":
             places = values.uniform((*drawn.shape[:-1], 1)) * drawn.shape[-1]
-            kept = torch.zeros_like(drawn, dtype=torch.bool)
+            mask = torch.zeros_like(drawn, dtype=torch.bool)
             if drawn.numel():
-                kept.scatter_(-1, places.long().clamp_max_(drawn.shape[-1] - 1), True)
+                mask.scatter_(-1, places.long().clamp_max_(drawn.shape[-1] - 1), True)
         case unknown:
             raise ValueError(f"no structure {unknown!r}")
-    return torch.where(kept, drawn, torch.zeros_like(drawn))
+    return torch.where(mask, drawn, torch.zeros_like(drawn))
 
 
 def _uniform(of: wire.Distribution, wanted: _DrawRequest, values: RandomSource) -> torch.Tensor:
@@ -194,13 +194,9 @@ def _scaled(of: wire.Distribution, wanted: _DrawRequest, values: RandomSource, s
         drawn = drawn * torch.rsqrt(chi.square_().mean(0).clamp_min_(1e-3))
     scale = of.scale * 2.0 ** structure.uniform(-of.scale_spread, of.scale_spread)
     drawn = (drawn * scale).add_(structure.uniform(-of.offset, of.offset) * scale)
-    _plant_needles(drawn, structure, of, scale)
-    return drawn
-
-
-def _plant_needles(drawn: torch.Tensor, structure: random.Random, of: wire.Distribution, scale: float) -> None:
-    """Make a few random elements large: a kernel that reads only a part of the input misses them."""
+    # Make a few random elements large: a kernel that reads only a part of the input misses them.
     count = math.prod(drawn.shape)
     flat = drawn.view(-1)
     for _ in range(min(of.needles, count // 64)):
         flat[structure.randrange(count)] = structure.choice((-1, 1)) * of.needle_factor * scale
+    return drawn

@@ -21,25 +21,22 @@ import torch
 
 from sandbox.devices import Device
 from sandbox.devices.ceilings import LAUNCH, physical_floor_ns
-from sandbox.judge.baseline import Baseline, runner_job, unsubmitted
-from sandbox.judge.explain import COMPARED, explain
+from sandbox.judge.baseline import Baseline, HostActivity, KeptTimings, runner_job, unsubmitted
+from sandbox.judge.explain import explain
 from sandbox.judge.library_use import LibraryUse
-from sandbox.judge.order_swap import order_swap
 from sandbox.judge.references import ReferenceFailed, Task, load_task
-from sandbox.judge.run.placement import byte_count, memory_bytes, rounded
-from sandbox.judge.run.runner_link import NoRunner, RunnerLink, Silence, accept, connect
-from sandbox.judge.run.trial import RunOptions, WorkloadContext, run
-from sandbox.judge.timing.baseline_slowdown import outdated
+from sandbox.judge.runner_link import NoRunner, RunnerLink, Silence, accept, connect
 from sandbox.judge.timing.box_load import box_load
 from sandbox.judge.timing.interleaved import EAGER, VARIANTS, SoloTimings, TimingSetup, time_alone, with_new_nulls
-from sandbox.judge.timing.kept_timings import HostActivity, KeptTimings
 from sandbox.judge.timing.measure import measure
+from sandbox.judge.timing.overhead import outdated
 from sandbox.judge.timing.stopping import LookAllowance
+from sandbox.judge.trial import RunOptions, WorkloadContext, byte_count, memory_bytes, rounded, run
 from sandbox.judge.verify import judge_run
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, GateViolated, Operation, Status
 from sandbox.protocol.languages import languages
-from sandbox.protocol.rule import rule_of
+from sandbox.protocol.signatures import rule_of
 
 PASSED = wire.TrialOutcome.PASSED
 PROFILE_S, PROFILE_FACTOR = 60.0, 20  # for profilers themselves; a launch under one takes longer
@@ -55,22 +52,29 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
     try:
         task = load_task(job.problem, device.TORCH)
         job = replace(job, problem=task.spec)
-        artifact = _read_artifact(job)
+        artifact = Path(job.artifact_path).read_bytes()
+        if hashlib.sha256(artifact).hexdigest() != job.artifact_digest:
+            raise RuntimeError("the artifact is not the one that was built")
         yield plan_trials(job)
         device.reserve(rounded(working_bytes(job.problem)))
         with ExitStack() as open_links:
             clock, measured = None, _measured(job)
-            kept = baseline.kept.find(job.problem, measured, device.conditions()) if job.kept_times and measured else None
+            solo = baseline.kept.find(job.problem, measured, device.conditions()) if job.kept_times and measured else None
             # Where kept times did not fit a while ago, new ones are taken at once: verifying first would cost a second process. By the
             # host's clock they are not, for the box imports meanwhile.
             at_once = bool(measured) and device.CLOCK is wire.Clock.DEVICE_EVENTS and baseline.kept.unfit(job.problem)
-            if measured and (kept is not None or not job.kept_times or at_once):
+            if measured and (solo is not None or not job.kept_times or at_once):
                 trusted = open_links.enter_context(baseline.serve(job.problem, job.language))
-                clock = _JobClock(trusted=trusted, ceilings=ceilings or {}, alone=kept or {}, kept=kept is not None)
-                if kept is None:
+                clock = BaselineRun(trusted=trusted, ceilings=ceilings or {}, alone=solo or {}, reused=solo is not None)
+                if solo is None:
                     yield from _time_alone(job, clock, task, baseline.kept)
                 else:
-                    clock.alone.update(_with_new_nulls(kept, measured, trusted, task))
+                    clock.alone.update(
+                        {
+                            workload.workload_id: with_new_nulls(solo[workload.workload_id], trusted, WorkloadContext.of(task, workload))
+                            for workload in measured
+                        }
+                    )
             # Up to here it is our own code that takes its time, and the box sleeps; it is woken when this is heard.
             yield wire.Progress(stage=wire.Stage.LOADING)
             link = open_links.enter_context(accept(job.link_path, job.runner_uid, job.load_s * wire.WAIT_FACTOR))
@@ -113,16 +117,16 @@ def prepare(request: wire.Prepare, device: Device, baseline: Baseline) -> Iterat
         if baseline.kept.find(job.problem, _measured(job), device.conditions()) is None:
             device.reserve(rounded(working_bytes(job.problem)))
             with baseline.serve(job.problem, job.language) as trusted:
-                yield from _time_alone(job, _JobClock(trusted=trusted, ceilings={}), task, baseline.kept)
+                yield from _time_alone(job, BaselineRun(trusted=trusted, ceilings={}), task, baseline.kept)
         yield wire.Finished(job_id=job.job_id)
     except (torch.OutOfMemoryError, ReferenceFailed) as error:
         yield wire.Broken(job_id=job.job_id, message=str(error).splitlines()[0], problem_at_fault=True)
 
 
 def plan_trials(job: wire.Job) -> wire.Plan:
-    """What has to pass: every workload, public and hidden, in every mode. Of a sweep only what its sizes are."""
+    """Return the trials that have to pass: every workload, public and hidden, in every mode. Of a sweep only what its sizes are."""
     if job.mode is wire.Mode.SWEEP:
-        return wire.Plan(trials=(), rule=rule_of(job.problem), sweep=tuple(one.workload_id for one in job.problem.workloads))
+        return wire.Plan(trials=(), rule=rule_of(job.problem), sweep=tuple(workload.workload_id for workload in job.problem.workloads))
     return wire.Plan(
         trials=tuple((workload.workload_id, wire.TrialPhase.VERIFY, job.problem.trial_count) for workload in job.problem.workloads),
         measured=tuple(workload.workload_id for workload in _measured(job)),
@@ -134,24 +138,24 @@ def working_bytes(problem: wire.ProblemSpec) -> int:
     """How much of the device's memory judging takes next to the arenas, at the largest workload."""
 
     def of(workload: wire.Workload) -> int:
-        inputs, outputs = (sum(memory_bytes(one, workload) for one in tensors) for tensors in (problem.inputs, problem.outputs))
+        inputs, outputs = (sum(memory_bytes(tensor, workload) for tensor in tensors) for tensors in (problem.inputs, problem.outputs))
         return INPUT_FACTOR * inputs + OUTPUT_FACTOR * outputs
 
     return SPARE_BYTES + max(of(workload) for workload in problem.workloads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _JobClock:
-    """The trusted runner, its times while it was alone, by workload, and what the device can do at most. kept: these times are of an
+class BaselineRun:
+    """The trusted runner, its times while it was alone, by workload, and what the device can do at most. reused: these times are of an
     earlier job."""
 
     trusted: RunnerLink
     ceilings: Mapping[str, float]
     alone: dict[str, SoloTimings] = field(default_factory=dict)
-    kept: bool = False
+    reused: bool = False
 
 
-def _time_alone(job: wire.Job, clock: _JobClock, task: Task, kept: KeptTimings) -> Iterator[wire.Fact]:
+def _time_alone(job: wire.Job, clock: BaselineRun, task: Task, store: KeptTimings) -> Iterator[wire.Fact]:
     """Time the baselines while there is no subject, and keep the times of a quiet machine; reports it, because what is compiled for the
     first time takes a while."""
     compiled = ("compile", *job.problem.baselines) if clock.trusted.device.CLOCK is wire.Clock.DEVICE_EVENTS else ()
@@ -166,18 +170,11 @@ def _time_alone(job: wire.Job, clock: _JobClock, task: Task, kept: KeptTimings) 
         with redact_reference_errors(hidden=workload.hidden):
             clock.alone[workload.workload_id] = yield from time_alone(clock.trusted, bench, variants)
     if activity.quiet(os.cpu_count() or 1):
-        kept.keep(job.problem, clock.alone, clock.trusted.device.conditions())
-
-
-def _with_new_nulls(
-    kept: Mapping[str, SoloTimings], measured: tuple[wire.Workload, ...], trusted: RunnerLink, task: Task
-) -> dict[str, SoloTimings]:
-    """Kept times, with null runs of now."""
-    return {one.workload_id: with_new_nulls(kept[one.workload_id], trusted, WorkloadContext.of(task, one)) for one in measured}
+        store.keep(job.problem, clock.alone, clock.trusted.device.conditions())
 
 
 def _verify_and_measure(
-    job: wire.Job, subject: RunnerLink, task: Task, clock: _JobClock | None, libraries: LibraryUse | None
+    job: wire.Job, subject: RunnerLink, task: Task, clock: BaselineRun | None, libraries: LibraryUse | None
 ) -> Iterator[wire.Fact]:
     """The public workloads to their last measurement, then the hidden ones: whatever a kernel that has met those says, in an error, a
     claimed time or a print, may tell of them, so nothing of it is shown. Of each kind all are verified before the first is timed. The
@@ -206,7 +203,7 @@ def _verify_and_measure(
                     return
                 if libraries is not None:
                     yield libraries.evidence()
-                for workload in (one for one in _measured(job) if clock and one in part):
+                for workload in (measured for measured in _measured(job) if clock and measured in part):
                     assert clock is not None
                     yield wire.Progress(stage=wire.Stage.MEASURING, workload_id=workload.workload_id)
                     for fact in _measure(job, subject, workload, task, clock):
@@ -225,7 +222,7 @@ def _verify_and_measure(
 
 
 def _sweep(
-    job: wire.Job, subject: RunnerLink, task: Task, clock: _JobClock, libraries: LibraryUse | None, end_s: float
+    job: wire.Job, subject: RunnerLink, task: Task, clock: BaselineRun, libraries: LibraryUse | None, end_s: float
 ) -> Iterator[wire.Fact]:
     """The sizes one after the other, each verified and then timed: one that is wrong says nothing of the next. Ends early where the time
     of the sweep is over, and where the runner cannot go on; the server has a fresh one for the sizes that are left."""
@@ -235,15 +232,11 @@ def _sweep(
         size = workload.workload_id
         yield wire.Plan(trials=((size, wire.TrialPhase.VERIFY, job.problem.trial_count),), measured=(size,), rule=rule_of(job.problem))
         outcome = PASSED
-        for fact in _verify_and_measure(_only(job, workload), subject, task, clock, libraries):
+        for fact in _verify_and_measure(replace(job, problem=replace(job.problem, workloads=(workload,))), subject, task, clock, libraries):
             outcome = fact.outcome if isinstance(fact, wire.Trial) else outcome
             yield fact
         if subject.silence is not None or outcome in wire.ENDS_PROCESS:
             return
-
-
-def _only(job: wire.Job, workload: wire.Workload) -> wire.Job:
-    return replace(job, problem=replace(job.problem, workloads=(workload,)))
 
 
 def _profile(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: Task) -> Iterator[wire.Fact]:
@@ -252,16 +245,14 @@ def _profile(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
         raise RuntimeError("a hidden workload is never profiled")
     yield wire.Progress(stage=wire.Stage.PROFILING, workload_id=workload.workload_id)
     bench = WorkloadContext.of(task, workload)
-    done = run(subject, bench, RunOptions())
-    if isinstance(done.reply, Answer) and done.reply.status is Status.OK:
+    result = run(subject, bench, RunOptions())
+    if isinstance(result.reply, Answer) and result.reply.status is Status.OK:
         subject.call(Call(operation=Operation.PROFILE), PROFILE_S + PROFILE_FACTOR * job.problem.trial_s)
-        if (found := order_swap(subject, bench)) is not None:
-            yield found
 
 
 @contextmanager
 def redact_reference_errors(*, hidden: bool) -> Iterator[None]:
-    """What goes wrong with the reference on a hidden workload is not quoted: it may tell its size."""
+    """Quote no error of the reference on a hidden workload: it may tell its size."""
     try:
         yield
     except ReferenceFailed:
@@ -272,13 +263,13 @@ def redact_reference_errors(*, hidden: bool) -> Iterator[None]:
 
 def public_templates(task: Task) -> tuple[str, ...]:
     """The templates, but for those of hidden workloads: the values in them would tell."""
-    return tuple("" if one.hidden else template for one, template in zip(task.spec.workloads, task.templates, strict=False))
+    return tuple("" if workload.hidden else template for workload, template in zip(task.spec.workloads, task.templates, strict=False))
 
 
 def _parts(workloads: tuple[wire.Workload, ...]) -> Iterator[tuple[wire.Workload, ...]]:
     """The public ones, then the hidden ones; what there is of both."""
     for hidden in (False, True):
-        if part := tuple(one for one in workloads if one.hidden is hidden):
+        if part := tuple(workload for workload in workloads if workload.hidden is hidden):
             yield part
 
 
@@ -301,24 +292,22 @@ def _verify(
         draw_next = (bench if index + 1 < count else following) if ahead else None
         how = RunOptions(poison_allocations=True, stir=True, draw_next=draw_next)
         if libraries is not None and index == observed_index:
-            done = run(subject, bench, replace(how, operation=libraries.operation, limit_s=libraries.limit_s))
-            libraries.add(done.reply, hidden=workload.hidden)
+            result = run(subject, bench, replace(how, operation=libraries.operation, limit_s=libraries.limit_s))
+            libraries.add(result.reply, hidden=workload.hidden)
         else:
-            done = run(subject, bench, how)
-        trial = judge_run(done, bench, wire.TrialPhase.VERIFY, index)
+            result = run(subject, bench, how)
+        trial = judge_run(result, bench, wire.TrialPhase.VERIFY, index)
         if not workload.hidden:
-            trial = explain(trial, done, bench, earlier)
-            if trial.outcome in COMPARED and job.mode is not wire.Mode.SWEEP:  # whose process goes on with another size
-                trial = replace(trial, order_swap=order_swap(subject, bench))
+            trial = explain(trial, result, bench, earlier)
         yield trial
-        earlier = done.outputs
+        earlier = result.outputs
 
 
 def _failed(fact: wire.Fact) -> bool:
     return isinstance(fact, wire.Trial) and fact.outcome is not PASSED
 
 
-def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: Task, clock: _JobClock) -> Iterator[wire.Fact]:
+def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: Task, clock: BaselineRun) -> Iterator[wire.Fact]:
     problem = job.problem
     parties = TimingSetup(
         subject=subject,
@@ -334,13 +323,13 @@ def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
     floor_ns = physical_floor_ns(
         workload.moved_bytes,
         workload.flops,
-        {one.dtype for one in (*problem.inputs, *problem.outputs) if one.shape},
-        sum(byte_count(one, workload.axes) for one in problem.outputs),
+        {tensor.dtype for tensor in (*problem.inputs, *problem.outputs) if tensor.shape},
+        sum(byte_count(output, workload.axes) for output in problem.outputs),
         clock.ceilings,
     )
-    bench, own = (WorkloadContext.of(task, workload) for _ in range(2))
-    for fact in measure(parties, bench, own, floor_ns):
-        if clock.kept and isinstance(fact, wire.Measurement) and outdated(parties, fact):
+    bench, baseline_bench = (WorkloadContext.of(task, workload) for _ in range(2))
+    for fact in measure(parties, bench, baseline_bench, floor_ns):
+        if clock.reused and isinstance(fact, wire.Measurement) and outdated(parties, fact):
             yield wire.Restart(job_id=job.job_id, cause=wire.RestartCause.OUTDATED)
             return
         yield fact
@@ -351,14 +340,7 @@ def _measured(job: wire.Job) -> tuple[wire.Workload, ...]:
         return ()
     # The hidden ones last, as above: between public ones, each would be seen to take its time.
     measured = (workload for workload in job.problem.workloads if job.mode is wire.Mode.RANKED or not workload.hidden)
-    return tuple(sorted(measured, key=lambda one: one.hidden))
-
-
-def _read_artifact(job: wire.Job) -> bytes:
-    data = Path(job.artifact_path).read_bytes()
-    if hashlib.sha256(data).hexdigest() != job.artifact_digest:
-        raise RuntimeError("the artifact is not the one that was built")
-    return data
+    return tuple(sorted(measured, key=lambda entry: entry.hidden))
 
 
 def _load_fact(subject: RunnerLink) -> wire.Load:

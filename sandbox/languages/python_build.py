@@ -21,8 +21,8 @@ from sandbox.languages import numba_build
 from sandbox.languages.python_files import ModuleDirectory, NoMainFile, choose_main
 from sandbox.languages.python_module import entries, names_extensions
 from sandbox.protocol import wire
+from sandbox.protocol.box_files import read_left
 from sandbox.protocol.devices import device_info
-from sandbox.protocol.output import read_left
 from sandbox.protocol.python_archive import MODULES, ArchiveRefused, pack
 
 OUTPUT_KEPT_BYTES = 16 * 1024

@@ -43,8 +43,8 @@ class ConstantWeights:
     _constants: dict[int, tuple[torch.Tensor, Constant]] = field(default_factory=dict)
 
     def make(self, construct: Callable[[], Any]) -> Any:
-        """What construct makes. A module's weights are drawn when they or it are registered, and once more at the end: code that follows
-        a layer in a constructor sees what forward will see."""
+        """Return what construct makes. A module's weights are drawn when they or it are registered, and once more at the end: code that
+        follows a layer in a constructor sees what forward will see."""
         import torch
 
         with self._hooks():
@@ -54,7 +54,7 @@ class ConstantWeights:
         return model
 
     def constants_of(self, model: torch.nn.Module) -> dict[str, Constant]:
-        """What was drawn of a model that was made, by name."""
+        """Return the weights that were drawn of a model, by name."""
         weights = ((name, self._drawn_constant(tensor)) for name, tensor in weights_of(model))
         return {name: constant for name, constant in weights if constant is not None}
 
@@ -81,9 +81,9 @@ class ConstantWeights:
             if name in STATISTICS:
                 self._draw(name, tensor)
 
-        def submodule(module: torch.nn.Module, name: str, made: torch.nn.Module | None) -> None:
-            if made is not None:
-                self._draw_all(made)
+        def submodule(module: torch.nn.Module, name: str, child: torch.nn.Module | None) -> None:
+            if child is not None:
+                self._draw_all(child)
 
         handles = (
             hooks.register_module_parameter_registration_hook(parameter),

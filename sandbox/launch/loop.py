@@ -10,14 +10,12 @@ import random
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from sandbox.devices import Arena, Device, DeviceFault
 from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
 from sandbox.protocol.gate import FINE, Answer, Call, Gate, Operation, Status
 
 ITEM_BYTES = (2, 4, 8)
-REUSE_COUNT, REUSE_LIMIT_BYTES = 16, 256 << 20
 OBSERVED = (Operation.OBSERVE, Operation.OBSERVE_KERNELS)
 TIMED = (Operation.CALL, Operation.NULL, Operation.FLOOR, *OBSERVED)  # inside the judge's clock
 Observe = Callable[[Callable[[], object], bool], str]
@@ -26,16 +24,16 @@ Profile = Callable[[Callable[[], object]], None]
 
 @dataclass(slots=True)
 class _Placed:
-    """What PLACE left: the kernel bound to each placement; where its scalars come late, the call that it is bound to with each `go`."""
+    """State that PLACE left: the kernel bound to each placement; where its scalars come late, the call that it is bound to with each
+    `go`."""
 
     kernel: Loaded
     call: Call
     bound: list[Bound]
-    before_launch: Callable[[], None] | None = None
 
     @property
     def verifying(self) -> bool:
-        """Whether what it allocates is filled with NaN, and it is waited for."""
+        """Return whether what it allocates is filled with NaN, and it is waited for."""
         return self.call.poison
 
     def bind(self, gate: Gate) -> None:
@@ -70,7 +68,7 @@ def serve(
                         placed = None  # first: what it holds may lie where the next is to be
                         gc.collect(0)
                         call = gate.call()
-                        placed = _place(call, kernels, device, arena)
+                        placed = _place(call, kernels, device)
                         if call.seed:
                             random.seed(call.seed)
                             sizes = tuple(math.prod(slot.shape) * width for slot in call.outputs for width in ITEM_BYTES)
@@ -86,7 +84,10 @@ def serve(
                         placed.bind(gate)
                         _start(operation, placed, device)
                         device.finish(arena, last)
-                        _finish(gate, last, device)
+                        # Wait for the device and reply; DeviceFault where it was stopped.
+                        if code := gate.reply_after(device.wait, last):
+                            device.synchronize()  # says which fault that is
+                            raise DeviceFault(str(code))
                         continue
                     case Operation.EXIT:
                         pass
@@ -104,7 +105,7 @@ def serve(
 
 
 def failure(error: Exception, device: Device) -> Answer:
-    """What an exception comes to. The device is asked first: after a fault of its own every later error is only an echo."""
+    """Return the answer for an exception. The device is asked first: after a fault of its own every later error is only an echo."""
     if isinstance(error, LaunchRefused):
         return Answer(status=error.status, message=error.message)
     fault = error if isinstance(error, DeviceFault) else None
@@ -118,12 +119,11 @@ def failure(error: Exception, device: Device) -> Answer:
     return Answer(status=Status.OUT_OF_MEMORY if type(error).__name__ == "OutOfMemoryError" else Status.RAISED, message=message)
 
 
-def _place(call: Call, kernels: Mapping[int, Loaded], device: Device, arena: Arena) -> _Placed:
+def _place(call: Call, kernels: Mapping[int, Loaded], device: Device) -> _Placed:
     kernel = kernels[call.variant]
     if kernel.uses_torch and not device.STIR_POISONS:
         _poison_allocations(call.poison and kernel.fills)
-    before = partial(_leave_in_free_memory, call, arena) if call.reuse and kernel.uses_torch else None
-    return _Placed(kernel, call, [] if call.late_scalars else _bound(kernel, call), before)
+    return _Placed(kernel, call, [] if call.late_scalars else _bound(kernel, call))
 
 
 def _bound(kernel: Loaded, call: Call) -> list[Bound]:
@@ -139,12 +139,12 @@ def _launch(
         placed.bind(gate)
     if operation in OBSERVED and observe is not None:
         device.synchronize()  # its inputs are there: what is observed is the kernel's own work
-        found = observe(lambda: _run(placed, device), operation is Operation.OBSERVE_KERNELS and device.HAS_PROFILER)
+        report = observe(lambda: _run(placed, device), operation is Operation.OBSERVE_KERNELS and device.HAS_PROFILER)
         device.synchronize()
         _flush()
-        return Answer(status=Status.OK, message=found)
+        return Answer(status=Status.OK, message=report)
     if operation is Operation.PROFILE and profile is not None:
-        profile(lambda: [one.launch() for one in placed.bound])  # without the copy that only the judge needs
+        profile(lambda: [kernel.launch() for kernel in placed.bound])  # without the copy that only the judge needs
         return FINE
     if operation is Operation.BENCH:
         samples = device.do_bench(placed.bound[0].launch, gate.call().budget_ns)
@@ -163,16 +163,12 @@ def _launch(
 
 def _start(operation: Operation, placed: _Placed, device: Device) -> None:
     if operation in (Operation.NULL, Operation.WARM_NULL):
-        _run_nothing(placed, device)
+        device.launch_null()
+        for kernel in placed.bound:
+            if kernel.blank is not None:
+                kernel.blank()
     else:
         _run(placed, device)
-
-
-def _finish(gate: Gate, number: int, device: Device) -> None:
-    """Wait for the device and reply; DeviceFault where it was stopped."""
-    if code := gate.reply_after(device.wait, number):
-        device.synchronize()  # says which fault that is
-        raise DeviceFault(str(code))
 
 
 def _flush() -> None:
@@ -183,34 +179,12 @@ def _flush() -> None:
 
 
 def _run(placed: _Placed, device: Device) -> None:
-    if placed.before_launch is not None:
-        placed.before_launch()
-    results = [one.launch() for one in placed.bound]
+    results = [kernel.launch() for kernel in placed.bound]
     if placed.verifying:  # a fault is the kernel's, not the copy's
         device.synchronize()
-    for one, result in zip(placed.bound, results, strict=True):
-        if one.finish is not None:
-            one.finish(result)
-
-
-def _leave_in_free_memory(call: Call, arena: Arena) -> None:
-    """Let torch's allocator have free blocks of each output's size, with the bytes that lie at the output's place."""
-    import torch
-
-    sizes = [(slot.offset, math.prod(slot.shape) * slot.item_bytes) for slot in call.outputs]
-    places = [arena.tensor(offset, "uint8", (size,)) for offset, size in sizes]
-    for _ in range(2):  # malloc gives the first large block back to the system, and keeps the next one of that size
-        # More than one: free blocks of that size that hold something else are taken, too.
-        counts = [max(1, min(REUSE_COUNT, REUSE_LIMIT_BYTES // max(size, 1))) for _, size in sizes]
-        blocks = [torch.empty_like(place).copy_(place) for place, count in zip(places, counts, strict=True) for _ in range(count)]
-        del blocks
-
-
-def _run_nothing(placed: _Placed, device: Device) -> None:
-    device.launch_null()
-    for one in placed.bound:
-        if one.blank is not None:
-            one.blank()
+    for bound, result in zip(placed.bound, results, strict=True):
+        if bound.finish is not None:
+            bound.finish(result)
 
 
 def _poison_allocations(on: bool) -> None:

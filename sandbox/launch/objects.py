@@ -19,14 +19,14 @@ def make_object(kind: str, name: str, fields: Mapping[str, Any], of: type | None
     if kind == MODULE:
         return _module(fields, of)
     if kind == NAMED_TUPLE:
-        made: Any = of if of is not None and issubclass(of, tuple) else namedtuple(name.rpartition(".")[2], fields)
-        return made._make(fields.values())
+        instance: Any = of if of is not None and issubclass(of, tuple) else namedtuple(name.rpartition(".")[2], fields)
+        return instance._make(fields.values())
     if of is None:
         return types.SimpleNamespace(**fields)
-    made = object.__new__(of)
+    instance = object.__new__(of)
     for key, value in fields.items():
-        object.__setattr__(made, key, value)  # a frozen dataclass has a setter of its own
-    return made
+        object.__setattr__(instance, key, value)  # a frozen dataclass has a setter of its own
+    return instance
 
 
 def torch_class(name: str) -> type | None:
@@ -35,26 +35,26 @@ def torch_class(name: str) -> type | None:
         return None
     import torch
 
-    found: Any = torch
+    attribute: Any = torch
     for part in name.split(".")[1:]:
-        found = getattr(found, part, None)
-    return found if isinstance(found, type) else None
+        attribute = getattr(attribute, part, None)
+    return attribute if isinstance(attribute, type) else None
 
 
 def _module(fields: Mapping[str, Any], of: type | None) -> Any:
     import torch
 
     kind = of if of is not None and issubclass(of, torch.nn.Module) else torch.nn.Module
-    made = kind.__new__(kind)
-    torch.nn.Module.__init__(made)
+    module = kind.__new__(kind)
+    torch.nn.Module.__init__(module)
     for key, value in fields.items():
-        what, _, name = key.partition(":")
-        if what == PARAMETER:
-            made.register_parameter(name, None if value is None else torch.nn.Parameter(value, requires_grad=False))
-        elif what == BUFFER:
-            made.register_buffer(name, value)
-        elif what == SUBMODULE:
-            made.add_module(name, value)
+        group, _, name = key.partition(":")
+        if group == PARAMETER:
+            module.register_parameter(name, None if value is None else torch.nn.Parameter(value, requires_grad=False))
+        elif group == BUFFER:
+            module.register_buffer(name, value)
+        elif group == SUBMODULE:
+            module.add_module(name, value)
         else:
-            made.__dict__[name] = value
-    return made
+            module.__dict__[name] = value
+    return module

@@ -1,20 +1,24 @@
 """Reads what the emulated device's sanitizer has written, and looks its addresses up in the library's line table.
 
-The log comes from the kernel's own process, so all of it is a claim: whatever it holds, what comes out is small and has the right types.
-No torch here.
+The log comes from the kernel's own process, and the library may be hostile, so all of it is a claim: whatever they hold, what comes out is
+small and has the right types. No torch here.
+
+Floating-point operations per source line are those in each basic block of the library, times how often that was run. Exact for scalar code
+as g++ compiles it for the sanitizer: an instruction counts for a block if every path through the block passes it. Additions, subtractions,
+multiplications and divisions of float and double in the user's own lines are one each, and fma is two. Not counted: half and bfloat16,
+matrix instructions, atomic operations, and functions of the mathematics library (rsqrtf is one division).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sandbox.launch.sanitizer_flops import flops_per_line
-from sandbox.launch.source_lines import NAME_LIMIT, NOWHERE, Place, own_lines, user_lines
 from sandbox.protocol.wire import AccessCounts, LineCounts, LineFlops, MemoryAccess, SanitizerFinding, SanitizerKind, SanitizerSeverity
 
 LOG_LIMIT_BYTES = 1 << 20
@@ -39,6 +43,24 @@ _KINDS = [
     SanitizerKind.RACE,
     SanitizerKind.UNINITIALISED_READ,
 ]
+INSTRUCTION_LIMIT = 8192  # that are looked up
+FUNCTION_LIMIT = 50_000  # instructions of one function
+BLOCK_HOOK = "<__sanitizer_cov_trace_pc"
+_LINE = re.compile(r" *([0-9a-f]+):\t(?:(?:notrack|bnd|data16) )*(\S+) *(.*)")
+_SCALAR = re.compile(r"v?(add|sub|mul|div)s[sd]")
+_PACKED = {"ps": 4, "pd": 2}
+_PACKED_NAME = re.compile(r"v?(?:add|sub|mul|div)(p[sd])")
+_FUSED = re.compile(r"<fmaf?(@plt)?>")
+# Inlined into the user's line they count as if they were written there. The files compute nothing, but g++ makes one instruction of an
+# operation and of a conversion of its result.
+_INTRINSIC = re.compile(r"__(f(add|sub|mul|div|maf|rcp)|d(add|sub|mul|div|rcp)|fma)_r[nzud]|(__)?fdividef|rsqrtf?")
+_WITHOUT_ARITHMETIC = re.compile(r"/sandbox/native/emulated/emu/(bits|vector_types|sanitizer/hooks)\.h:")
+_ENDS = ("ret", "ud2", "hlt", "retq")
+LOOK_UP_S = 60.0
+NAME_LIMIT = 120
+Place = tuple[str, int]  # path and line
+NOWHERE: Place = ("", 0)
+Frame = tuple[str, str]  # a function, and where it is in it, as addr2line says it
 
 
 def read_log(log: Path, library: Path) -> list[SanitizerFinding]:
@@ -48,13 +70,15 @@ def read_log(log: Path, library: Path) -> list[SanitizerFinding]:
     merged: dict[tuple[SanitizerKind, frozenset[Place]], SanitizerFinding] = {}
     for record in records:
         finding = _finding(record, [lines.get(address, NOWHERE) for address in record["places"]])
-        if _is_one_barrier(finding):
+        # Whether a barrier only looks like two, because the compiler has made two copies of its line.
+        same = (finding.path, finding.line) == (finding.other_path, finding.other_line)
+        if finding.kind is SanitizerKind.DIVERGENT_BARRIER and finding.line > 0 and same:
             continue
         # Which of two accesses comes first depends on the order in which threads run.
         pair = frozenset(((finding.path, finding.line), (finding.other_path, finding.other_line)))
         key = (finding.kind, pair)
         merged[key] = _worse(merged[key], finding) if key in merged else finding
-    ranked = sorted(merged.values(), key=lambda one: (_SEVERITIES.index(one.severity), _KINDS.index(one.kind)))
+    ranked = sorted(merged.values(), key=lambda candidate: (_SEVERITIES.index(candidate.severity), _KINDS.index(candidate.kind)))
     return ranked[:FINDING_LIMIT]
 
 
@@ -73,36 +97,32 @@ def read_counts(log: Path, library: Path) -> AccessCounts | None:
         return None
     lines = user_lines(library, sorted({record["place"] for record in records.values()}))
     # Memory that the sanitizer does not know may be the device's own: that is used in the device's headers.
-    own = own_lines(library, sorted({record["place"] for record in records.values() if _is_doubtful(record)}))
+    own_places = own_lines(library, sorted({record["place"] for record in records.values() if _is_doubtful(record)}))
     merged: dict[tuple[Place, MemoryAccess], dict[str, int]] = {}
     for record in records.values():
-        place = (own if _is_doubtful(record) else lines).get(record["place"], NOWHERE)
+        place = (own_places if _is_doubtful(record) else lines).get(record["place"], NOWHERE)
         if place == NOWHERE:  # the device's own headers, which load in another way than a GPU does
             continue
         sums = merged.setdefault((place, record["access"]), dict.fromkeys(_COUNTS, 0))
         for name in _COUNTS:
             sums[name] += record[name]
     counted = (LineCounts(path=path, line=line, access=access, **sums) for ((path, line), access), sums in merged.items())
-    ranked = sorted(counted, key=lambda one: (-one.transactions, one.path, one.line, one.access))
+    ranked = sorted(counted, key=lambda entry: (-entry.transactions, entry.path, entry.line, entry.access))
     flops = flops_per_line(library, dict(list(runs.items())[:BASIC_BLOCK_LIMIT]))
-    most = sorted((LineFlops(path=path, line=line, flops=count) for (path, line), count in flops.items()), key=lambda one: -one.flops)
-    return AccessCounts(lines=tuple(ranked[:COUNTED_LINE_LIMIT]), flops=tuple(most[:COUNTED_LINE_LIMIT]), **blocks)
+    flop_lines = sorted(
+        (LineFlops(path=path, line=line, flops=count) for (path, line), count in flops.items()), key=lambda entry: -entry.flops
+    )
+    return AccessCounts(lines=tuple(ranked[:COUNTED_LINE_LIMIT]), flops=tuple(flop_lines[:COUNTED_LINE_LIMIT]), **blocks)
 
 
 def _is_doubtful(record: Mapping[str, Any]) -> bool:
     return record["unnamed"] and record["access"] not in (MemoryAccess.GLOBAL_ATOMIC, MemoryAccess.SHARED_ATOMIC)
 
 
-def _worse(one: SanitizerFinding, other: SanitizerFinding) -> SanitizerFinding:
+def _worse(first: SanitizerFinding, second: SanitizerFinding) -> SanitizerFinding:
     """The more severe of two, the first of equals, with the counts of both."""
-    worse = min((one, other), key=lambda finding: _SEVERITIES.index(finding.severity))
-    return replace(worse, count=one.count + other.count)
-
-
-def _is_one_barrier(finding: SanitizerFinding) -> bool:
-    """Whether a barrier only looks like two, because the compiler has made two copies of its line."""
-    same = (finding.path, finding.line) == (finding.other_path, finding.other_line)
-    return finding.kind is SanitizerKind.DIVERGENT_BARRIER and finding.line > 0 and same
+    worse = min((first, second), key=lambda finding: _SEVERITIES.index(finding.severity))
+    return replace(worse, count=first.count + second.count)
 
 
 def _records(log: Path) -> list[dict[str, Any]]:
@@ -126,7 +146,7 @@ def _log_lines(log: Path) -> list[bytes]:
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
-    """One line, with every field of the right type and size; None for anything else."""
+    """Read a line, with every field of the right type and size; None for anything else."""
     try:
         read = json.loads(line)
         places = [_whole(address) for address in read["places"][:PLACE_LIMIT]]
@@ -146,7 +166,7 @@ def _record(line: bytes) -> dict[str, Any] | None:
 
 
 def _count_record(line: bytes) -> dict[str, Any] | None:
-    """What one instruction did, with every field of the right type and size; None for anything else."""
+    """Read the counts of an instruction, with every field of the right type and size; None for anything else."""
     try:
         read = json.loads(line)
         if read["kind"] != "line_counts" or type(read["unnamed"]) is not bool:
@@ -195,7 +215,7 @@ def _text(value: object, limit: int) -> str:
 
 def _finding(record: Mapping[str, Any], places: Sequence[Place]) -> SanitizerFinding:
     first = places[0] if places else NOWHERE
-    other = places[1] if len(places) > 1 else NOWHERE
+    second = places[1] if len(places) > 1 else NOWHERE
 
     def named(match: re.Match[str]) -> str:
         number = int(match[1])
@@ -211,10 +231,167 @@ def _finding(record: Mapping[str, Any], places: Sequence[Place]) -> SanitizerFin
         message=message[:1].upper() + message[1:],
         path=first[0],
         line=first[1],
-        other_path=other[0],
-        other_line=other[1],
+        other_path=second[0],
+        other_line=second[1],
         memory=record["memory"],
         block=record["block"],
         thread=record["thread"],
         count=record["count"],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _MachineInstruction:
+    name: str
+    operands: str
+    following: int  # the address behind it
+
+    def next(self) -> list[int]:
+        """Where the thread may be after it, as far as it stays in its block."""
+        if (self.name.startswith("call") and BLOCK_HOOK in self.operands) or self.name in _ENDS:
+            return []
+        target = self.operands.partition(" ")[0]
+        to = [int(target, 16)] if re.fullmatch("[0-9a-f]+", target) else []
+        if self.name.startswith("jmp"):
+            return to
+        return [*to, self.following] if self.name.startswith("j") else [self.following]
+
+    def flops(self) -> int:
+        if _SCALAR.fullmatch(self.name):
+            return 1
+        if packed := _PACKED_NAME.fullmatch(self.name):
+            return _PACKED[packed[1]]
+        return 2 if self.name.startswith("call") and _FUSED.search(self.operands) else 0
+
+
+def flops_per_line(library: Path, runs: Mapping[int, int]) -> dict[Place, int]:
+    """How many were executed, of the basic blocks that began (behind their hook) at these addresses."""
+    executed: dict[int, int] = {}
+    for function in _functions(library) if runs else ():
+        for start in runs.keys() & function.keys():
+            for address, flops in _certain(function, start):
+                executed[address] = executed.get(address, 0) + flops * runs[start]
+    behind = sorted(address + 1 for address in executed)[:INSTRUCTION_LIMIT]
+    totals: dict[Place, int] = {}
+    for address, places in frames(library, behind).items():
+        place = _place(places)
+        if place != NOWHERE:
+            totals[place] = totals.get(place, 0) + executed[address - 1]
+    return totals
+
+
+def _place(call_chain: Sequence[Frame]) -> Place:
+    """The user's line that the instruction is of, or NOWHERE if it is of a header that computes something."""
+    for function, place in call_chain:
+        if not _INTRINSIC.fullmatch(function.partition("(")[0]) and not _WITHOUT_ARITHMETIC.search(place):
+            return users_place([(function, place)])
+    return NOWHERE
+
+
+def _functions(library: Path) -> Iterator[dict[int, _MachineInstruction]]:
+    """The instructions of each function, by address."""
+    command = ["objdump", "-d", "--no-show-raw-insn", "-j", ".text", str(library)]
+    try:
+        process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=LOOK_UP_S)
+    except (OSError, subprocess.SubprocessError):
+        return
+    for text in re.split(r"\n\n", process.stdout):
+        if BLOCK_HOOK not in text:
+            continue
+        read = [(int(match[1], 16), match[2], match[3]) for match in map(_LINE.match, text.splitlines()) if match]
+        following = [address for address, _, _ in read[1:]] + [0]
+        if len(read) <= FUNCTION_LIMIT:
+            pairs = zip(read, following, strict=True)
+            yield {address: _MachineInstruction(name, operands, after) for (address, name, operands), after in pairs}
+
+
+def _certain(function: Mapping[int, _MachineInstruction], start: int) -> list[tuple[int, int]]:
+    """The instructions that compute, and that all paths from `start` to the end of its block pass; nothing if there is a loop in it."""
+    order = _order(function, start)
+    if order is None or not any(function[address].flops() for address in order):
+        return []
+    # Paths to the end from each, then paths from the start to each.
+    after: dict[int, int] = {}
+    for address in reversed(order):
+        after[address] = sum(after.get(successor, 1) for successor in function[address].next()) or 1
+    before = dict.fromkeys(order, 0)
+    before[start] = 1
+    for address in order:
+        for successor in function[address].next():
+            if successor in before:
+                before[successor] += before[address]
+    counted = ((address, function[address].flops()) for address in order if before[address] * after[address] == after[start])
+    return [(address, flops) for address, flops in counted if flops]
+
+
+def _order(function: Mapping[int, _MachineInstruction], start: int) -> list[int] | None:
+    """Order the blocks that a block reaches, each before those that follow it; None for a loop."""
+    order: list[int] = []
+    open_: set[int] = set()
+    visited: set[int] = set()
+    waiting = [(start, False)]
+    while waiting:
+        address, is_left = waiting.pop()
+        if is_left:
+            open_.discard(address)
+            visited.add(address)
+            order.append(address)
+        elif address in open_:
+            return None
+        elif address not in visited:
+            open_.add(address)
+            waiting.append((address, True))
+            waiting += [(successor, False) for successor in function[address].next() if successor in function]
+    return order[::-1]
+
+
+def user_lines(library: Path, addresses: Sequence[int]) -> dict[int, Place]:
+    """The user's innermost line at each address, which lies behind the instruction."""
+    return {address: users_place(call_chain) for address, call_chain in frames(library, addresses).items()}
+
+
+def own_lines(library: Path, addresses: Sequence[int]) -> dict[int, Place]:
+    """The line at each address that is the user's own, and not of a header inlined into it."""
+    return {address: users_place(call_chain[:1]) for address, call_chain in frames(library, addresses).items()}
+
+
+def frames(library: Path, addresses: Sequence[int]) -> dict[int, list[Frame]]:
+    """The function at each address and those that it is inlined into, the innermost first."""
+    if not addresses or not library.exists():
+        return {}
+    words = "\n".join(hex(max(address - 1, 0)) for address in addresses)
+    command = ["addr2line", "-a", "-i", "-f", "-C", "-e", str(library)]
+    try:
+        process = subprocess.run(command, input=words, capture_output=True, text=True, errors="replace", check=False, timeout=LOOK_UP_S)
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    chains: dict[int, list[str]] = {}
+    current: list[str] = []
+    for line in process.stdout.splitlines():
+        if re.fullmatch("0x[0-9a-f]{16}", line):
+            current = chains.setdefault(int(line, 16) + 1, [])
+        else:
+            current.append(line)
+    return {address: list(zip(lines[::2], lines[1::2], strict=False)) for address, lines in chains.items()}
+
+
+def users_place(call_chain: Sequence[Frame]) -> Place:
+    """The first place that is in none of the headers of device, compiler and libraries."""
+    for _, place in call_chain:
+        path, _, line = place.partition(" (")[0].rpartition(":")
+        if (
+            line.isdigit()
+            and int(line) > 0
+            and path
+            and not path.startswith("??")
+            and not (path.startswith("/usr/") or "/sandbox/native/emulated/" in path or "/site-packages/" in path or "/include/" in path)
+        ):
+            return _submitted_name(path)[:NAME_LIMIT], int(line)
+    return NOWHERE
+
+
+def _submitted_name(path: str) -> str:
+    """As the submission names the file: g++ ran in its directory, of which the line table has the name, or a dot in its place."""
+    if not path.startswith("/"):
+        return path.removeprefix("./")
+    return path.rpartition("/files/")[2] if "/files/" in path else Path(path).name

@@ -14,13 +14,13 @@ BLOCK, TILE_ROWS, TILE_COLUMNS = 16, 128, 4
 VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
 
 
-def emulated(mat_a: Any, mat_b: Any, scale_a: Any, scale_b: Any, *others: Any, **named: Any) -> Any:
-    """What stands for `torch._scaled_mm`: torch's own, but for these products."""
+def emulated(mat_a: Any, mat_b: Any, scale_a: Any, scale_b: Any, *rest: Any, **named: Any) -> Any:
+    """Stand in for `torch._scaled_mm`: torch's own, but for these products."""
     import torch
 
     if str(mat_a.dtype) == "torch.float4_e2m1fn_x2" and scale_a.dtype == torch.float8_e4m3fn and mat_a.dim() == 2:
-        return scaled_mm(mat_a, mat_b, scale_a, scale_b, *others, **named)
-    return torch._scaled_mm(mat_a, mat_b, scale_a, scale_b, *others, **named)
+        return scaled_mm(mat_a, mat_b, scale_a, scale_b, *rest, **named)
+    return torch._scaled_mm(mat_a, mat_b, scale_a, scale_b, *rest, **named)
 
 
 def scaled_mm(
@@ -39,8 +39,8 @@ def scaled_mm(
     """
     import torch
 
-    left, right = _dequantized(mat_a, scale_a), _dequantized(mat_b.t(), scale_b)
-    product = left @ right.t()
+    first, second = _dequantized(mat_a, scale_a), _dequantized(mat_b.t(), scale_b)
+    product = first @ second.t()
     if bias is not None:
         product = product + bias.float()
     return product.to(out_dtype or torch.bfloat16)

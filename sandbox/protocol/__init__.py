@@ -1,2 +1,2 @@
-"""What trusted and untrusted processes share: messages, gate, arena, file formats, and the version of all of it.  Standard library only;
-decides nothing."""
+"""Parts that trusted and untrusted processes share: messages, gate, arena, file formats, and the version of all of it. Standard library
+only; decides nothing."""

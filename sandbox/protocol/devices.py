@@ -38,14 +38,14 @@ THROTTLE_REASONS = frozenset({"HwSlowdown", "HwThermalSlowdown", "SwThermalSlowd
 
 
 def throttled(conditions: Mapping[str, str]) -> bool:
-    """Whether heat or its power supply slow a device, by its conditions (`Device.conditions`)."""
+    """Return whether heat or its power supply slow a device, by its conditions (`Device.conditions`)."""
     reasons = conditions.get("throttle_reasons", "").split(",")
     return not THROTTLE_REASONS.isdisjoint(reason.strip() for reason in reasons)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInfo:
-    """What a kind of device is.
+    """A kind of device.
 
     implementation: the module and class of its `sandbox.devices.Device`. compiler: the module whose `prepare` plans its compilers' steps.
     toolkit_program: has to be on the builder's PATH to compile for it; toolkit_variable: names the toolkit's directory, which has it in
@@ -109,7 +109,7 @@ DEVICES: Mapping[DeviceKind, DeviceInfo] = {
 
 
 def device_info(kind: str) -> DeviceInfo:
-    """What a kind of device is; ValueError where there is none of that name."""
+    """Return a kind of device; ValueError where there is none of that name."""
     try:
         return DEVICES[DeviceKind(kind)]
     except ValueError:
@@ -122,6 +122,6 @@ def fault_of(message: str) -> tuple[str, FaultKind | None]:
     The rest of the message may be untrusted text. A name that no device lists has no kind.
     """
     for info in DEVICES.values():
-        if info.fault_pattern is not None and (found := info.fault_pattern.match(message)):
-            return found.group(), info.faults.get(found.group())
+        if info.fault_pattern is not None and (match := info.fault_pattern.match(message)):
+            return match.group(), info.faults.get(match.group())
     return "", None

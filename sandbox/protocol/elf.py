@@ -27,7 +27,7 @@ class NotAnObject(ValueError):
 
 
 class Damaged(NotAnObject):
-    """It begins as one, but no linker writes it so. It may still load: the dynamic loader reads program headers only."""
+    """An object that begins as one, but no linker writes it so. It may still load: the dynamic loader reads program headers only."""
 
 
 def exported_names(data: Bytes) -> list[str]:
@@ -36,12 +36,12 @@ def exported_names(data: Bytes) -> list[str]:
 
 
 def undefined_names(data: Bytes) -> Iterator[str]:
-    """What the object wants of others, cut likewise; that it is no object may come out after some of them."""
+    """Yield the names that the object wants of others, cut likewise; that it is no object may come out after some of them."""
     return (name for name, _, section in _dynamic_symbols(data) if section == 0 and name)
 
 
 def soname(data: Bytes) -> str | None:
-    """What the object is called by those that need it; None where it has no name."""
+    """Return the name by which others need the object; None where it has no name."""
     entries, strings_at = _table(data, _DYNAMIC, _DYNAMIC_ENTRY) or (range(0), 0)
     for at in entries:
         tag, value = _unpacked(_DYNAMIC_ENTRY, data, at)
@@ -51,21 +51,21 @@ def soname(data: Bytes) -> str | None:
 
 
 def is_cubin(data: Bytes) -> bool:
-    """Whether the object is a GPU's."""
+    """Return whether the object is a GPU's."""
     return data[18:20] == _EM_CUDA.to_bytes(2, "little")
 
 
 def kernel_names(cubin: Bytes) -> Iterator[str]:
     """The kernels that a cubin defines, as they are mangled; none of its device functions."""
     entries, strings_at = _table(cubin, _SYMTAB, _SYMBOL) or (range(0), 0)
-    left = len(cubin)
+    room = len(cubin)
     for at in entries:
-        name_at, info, other, section_index, _, _ = _unpacked(_SYMBOL, cubin, at)
-        if section_index == 0 or info & 0xF != 2 or not other & _STO_CUDA_ENTRY:
+        name_at, info, visibility, section_index, _, _ = _unpacked(_SYMBOL, cubin, at)
+        if section_index == 0 or info & 0xF != 2 or not visibility & _STO_CUDA_ENTRY:
             continue
         name = _text(cubin, strings_at + name_at)
-        left -= len(name)
-        if left < 0:
+        room -= len(name)
+        if room < 0:
             raise Damaged("its names are longer than it is: symbols share them")
         yield name
 
@@ -79,15 +79,15 @@ def section(data: Bytes, name: str) -> range:
     if count and (header_bytes != _SECTION.size or names_index >= count):
         raise Damaged(f"section headers of {header_bytes} bytes, with their names in section {names_index} of {count}")
     names_at = _unpacked(_SECTION, data, headers + names_index * _SECTION.size)[4] if count else 0
-    wanted, found = name.encode() + b"\0", range(0)
+    wanted, content = name.encode() + b"\0", range(0)
     for index in range(count):
         name_at, kind, _, _, offset, size, *_ = _unpacked(_SECTION, data, headers + index * _SECTION.size)
         if kind != _PROGBITS or data[names_at + name_at : names_at + name_at + len(wanted)] != wanted:
             continue
-        if found or offset + size > len(data):
+        if content or offset + size > len(data):
             raise Damaged(f"two sections {name}, or one that ends after the file")
-        found = range(offset, offset + size)
-    return found
+        content = range(offset, offset + size)
+    return content
 
 
 def _dynamic_symbols(data: Bytes) -> Iterator[tuple[str, int, int]]:
@@ -96,12 +96,12 @@ def _dynamic_symbols(data: Bytes) -> Iterator[tuple[str, int, int]]:
     if table is None:
         raise Damaged("it has no dynamic symbols")
     entries, strings_at = table
-    left = len(data)
+    room = len(data)
     for at in entries:
         name_at, info, _, section, _, _ = _unpacked(_SYMBOL, data, at)
         name = _text(data, strings_at + name_at)
-        left -= len(name)
-        if left < 0:
+        room -= len(name)
+        if room < 0:
             raise Damaged("its names are longer than it is: symbols share them")
         yield name, info, section
 
@@ -113,17 +113,17 @@ def _table(data: Bytes, wanted: int, entry: struct.Struct) -> tuple[range, int] 
     headers, header_bytes, count = _unpacked(_HEADER, data, 0)
     if count and header_bytes != _SECTION.size:
         raise Damaged(f"section headers of {header_bytes} bytes")
-    found = None
+    symbols = None
     for index in range(count):
         _, kind, _, _, offset, size, link, _, _, entry_bytes = _unpacked(_SECTION, data, headers + index * _SECTION.size)
         if kind != wanted:
             continue
-        if found is not None:  # the gABI allows one
+        if symbols is not None:  # the gABI allows one
             raise Damaged(f"two sections of kind {kind}")
         if entry_bytes != entry.size or offset + size > len(data) or link >= count:
             raise Damaged(f"a section of kind {kind} with {size} bytes at {offset}, {entry_bytes} an entry, linked to {link}")
-        found = range(offset, offset + size, entry.size), _unpacked(_SECTION, data, headers + link * _SECTION.size)[4]
-    return found
+        symbols = range(offset, offset + size, entry.size), _unpacked(_SECTION, data, headers + link * _SECTION.size)[4]
+    return symbols
 
 
 def _unpacked(layout: struct.Struct, data: Bytes, at: int) -> tuple[int, ...]:

@@ -1,22 +1,32 @@
-"""The gate: one sealed memfd of counters and a fixed-layout call, between the judge and one runner.
+"""The gate between the judge and one runner, and the socket over which the runner gets it.
 
-The judge writes a call and then `go`, a random number; the runner does the call, writes its answer and then `done`, the same
-number. Both spin (0.1 us), with a back-off after a while; every wait has a deadline. The judge copies an answer once and checks
-every field: nothing that a runner wrote is believed, it is only compared.
+The gate is a sealed memfd of counters and a fixed-layout call. The judge writes a call and then `go`, a random number; the runner does
+the call, writes its answer and then `done`, the same number. Both spin (0.1 us), with a back-off after a while; every wait has a deadline.
+The judge copies an answer once and checks every field: nothing that a runner wrote is believed, it is only compared.
+
+Over the socket go descriptors and one length-prefixed JSON line. The judge sends, the runner receives; nothing but the gate's layout ever
+goes in the opposite direction.
 """
 
 from __future__ import annotations
 
 import ctypes
 import fcntl
+import json
 import math
 import mmap
 import os
 import secrets
+import socket
+import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Any
+
+from sandbox.protocol import wire
 
 TENSOR_LIMIT = 128
 RANK_LIMIT = 8
@@ -30,10 +40,13 @@ NAP_S = 50e-6
 # On a GPU no tensor has the last ARENA_FLAG_BYTES of an arena. They begin with the number of the call whose inputs lie there; the number of
 # the call that has ended follows ARENA_FINISHED_AT bytes later.
 ARENA_FLAG_BYTES, ARENA_FINISHED_AT = 256, 64
+_HEADER = struct.Struct("<I")
+FD_COUNT = 4  # gate, arena, artifact, state
+ADDRESS_BYTES = 107  # of a unix socket, on Linux
 
 
 class Operation(IntEnum):
-    """What the runner is to do."""
+    """An operation of the runner."""
 
     PLACE = 1  # where the tensors of the following calls lie; with a seed, memory of random sizes is allocated and freed. Nothing runs
     CALL = 2  # one launch on each placement, then synchronise
@@ -50,7 +63,7 @@ class Operation(IntEnum):
 
 
 class Status(IntEnum):
-    """What the runner says of a call."""
+    """The runner's status of a call."""
 
     OK = 0
     RAISED = 1
@@ -68,7 +81,6 @@ class _SlotLayout(ctypes.Structure):
         ("strided", ctypes.c_uint32),
         ("shape", ctypes.c_int64 * RANK_LIMIT),
         ("scalar", ctypes.c_double),
-        ("item_bytes", ctypes.c_uint64),
         ("strides", ctypes.c_int64 * RANK_LIMIT),
     ]
 
@@ -89,7 +101,6 @@ class _Page(ctypes.Structure):
         ("count", ctypes.c_uint32),
         ("template_index", ctypes.c_uint32),
         ("late_scalars", ctypes.c_uint32),
-        ("reuse", ctypes.c_uint32),
         ("stride_bytes", ctypes.c_uint64),
         ("seed", ctypes.c_uint64),
         ("budget_ns", ctypes.c_uint64),
@@ -105,18 +116,19 @@ class _Page(ctypes.Structure):
 
 
 GATE_BYTES = 65536
+
+
 assert ctypes.sizeof(_Page) <= GATE_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """Where a tensor lies in the arena; scalar instead where shape is (). item_bytes: of an output's element, in a call with reuse.
-    strides: in elements, of an input that is not contiguous; of an output, which is, those that a returned tensor may have; else ()."""
+    """Where a tensor lies in the arena; scalar instead where shape is (). strides: in elements, of an input that is not contiguous; of an
+    output, which is, those that a returned tensor may have; else ()."""
 
     offset: int
     shape: tuple[int, ...]
     scalar: float = 0.0
-    item_bytes: int = 0
     strides: tuple[int, ...] = ()
 
     @property
@@ -134,9 +146,8 @@ def span(shape: Sequence[int], strides: Sequence[int] = ()) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request to a runner. count, stride_bytes: so many placements, each so far behind the one before. late_scalars: the values of the
-    inputs without a shape come with each `go`, and not with PLACE, so that nothing is computed from them before the clock runs. reuse:
-    before each launch, free memory of torch's allocator gets what lies in the outputs, as an earlier call leaves its answer there. seed: of
+    """A request to a runner. count, stride_bytes: so many placements, each so far behind the one before. late_scalars: the values of the
+    inputs without a shape come with each `go`, and not with PLACE, so that nothing is computed from them before the clock runs. seed: of
     PLACE, for what is allocated, filled with NaN and freed; 0: nothing is."""
 
     operation: Operation
@@ -152,7 +163,6 @@ class Call:
     seed: int = 0
     budget_ns: int = 0
     late_scalars: bool = False
-    reuse: bool = False
 
     def with_scalars(self, values: Sequence[float]) -> Call:
         """The same call, with these values for the inputs without a shape; one for each input, and those of tensors are ignored."""
@@ -171,7 +181,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the runner wrote next to `done`: claims and untrusted text, cut to the layout's limits."""
+    """The runner's answer next to `done`: claims and untrusted text, cut to the layout's limits."""
 
     status: Status
     message: str = ""
@@ -186,7 +196,7 @@ class GateViolated(Exception):
 
 
 class Gate:
-    """One side's view of the gate's page."""
+    """A side's view of the gate's page."""
 
     def __init__(self, fd: int) -> None:
         self._map = mmap.mmap(fd, GATE_BYTES)
@@ -200,13 +210,13 @@ class Gate:
         ctypes.memset(ctypes.addressof(page) + _Page.operation.offset, 0, _Page.samples_ns.offset - _Page.operation.offset)
         page.operation, page.poison, page.seed, page.budget_ns = call.operation, call.poison, call.seed, call.budget_ns
         page.variant, page.copy_out, page.count, page.stride_bytes = call.variant, call.copy_out, call.count, call.stride_bytes
-        page.template_index, page.late_scalars, page.reuse = call.template, call.late_scalars, call.reuse
+        page.template_index, page.late_scalars = call.template, call.late_scalars
         page.input_count, page.output_count, page.axis_count = len(call.inputs), len(call.outputs), len(call.axes)
         for index, axis in enumerate(call.axes):
             page.axes[index] = axis
         for index, slot in enumerate((*call.inputs, *call.outputs)):
             page.slots[index].offset, page.slots[index].rank, page.slots[index].scalar = slot.offset, len(slot.shape), slot.scalar
-            page.slots[index].item_bytes, page.slots[index].strided = slot.item_bytes, bool(slot.strides)
+            page.slots[index].strided = bool(slot.strides)
             for axis, size in enumerate(slot.shape):
                 page.slots[index].shape[axis] = size
             for axis, stride in enumerate(slot.strides):
@@ -252,8 +262,8 @@ class Gate:
         """Wait until `done` is number. False: the deadline (monotonic) passed, or the runner went away without it."""
         page, clock = self._page, time.monotonic_ns
         begun, gone = clock(), False
-        while (seen := page.done) != number:
-            if seen != previous:
+        while (echo := page.done) != number:
+            if echo != previous:
                 raise GateViolated("the runner answered a call that was never made")
             now = clock()
             if gone or now > deadline_ns:
@@ -269,7 +279,7 @@ class Gate:
         if copy.status not in Status.__members__.values() or copy.sample_count > SAMPLE_LIMIT or copy.message_bytes > MESSAGE_LIMIT_BYTES:
             raise GateViolated("the runner's answer is out of its layout")
         samples = tuple(copy.samples_ns[: copy.sample_count])
-        if any(one > SAMPLE_LIMIT_NS for one in samples):
+        if any(sample > SAMPLE_LIMIT_NS for sample in samples):
             raise GateViolated("the runner claims a time that no clock can have seen")
         message = bytes(copy.message[: copy.message_bytes]).decode("utf-8", "replace")
         return Answer(status=Status(copy.status), message=message, samples_ns=samples)
@@ -302,7 +312,6 @@ class Gate:
                 offset=slot.offset,
                 shape=tuple(slot.shape[: slot.rank]),
                 scalar=slot.scalar,
-                item_bytes=slot.item_bytes,
                 strides=tuple(slot.strides[: slot.rank]) if slot.strided else (),
             )
             for slot in page.slots[: page.input_count + page.output_count]
@@ -318,7 +327,6 @@ class Gate:
             count=page.count,
             template=page.template_index,
             late_scalars=bool(page.late_scalars),
-            reuse=bool(page.reuse),
             stride_bytes=page.stride_bytes,
             seed=page.seed,
             budget_ns=page.budget_ns,
@@ -356,4 +364,92 @@ def create_sealed(name: str, size: int) -> int:
     fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, size)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    return fd
+
+
+@contextmanager
+def socket_address(path: str) -> Iterator[str]:
+    """The path of a socket, or another way to it where that is too long for an address: $TMPDIR may lie deep."""
+    if len(os.fsencode(path)) <= ADDRESS_BYTES:
+        yield path
+        return
+    directory, name = os.path.split(path)
+    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{name}"
+    finally:
+        os.close(descriptor)
+
+
+def send_job(link: socket.socket, job: wire.RunnerJob, fds: tuple[int, ...], limit_s: float) -> None:
+    """Send the job and the descriptors of gate, arena, artifact and state; TimeoutError where the runner does not read them in time."""
+    _send(link, wire.encode(job), fds, limit_s)
+
+
+def send_templates(link: socket.socket, templates: Sequence[str], limit_s: float) -> None:
+    """Send all templates, once some were kept back of a job's: in memory, for nobody reads the link until one is wanted."""
+    fd = sealed_copy(json.dumps(templates).encode())
+    try:
+        _send(link, b"{}", (fd,), limit_s)
+    finally:
+        os.close(fd)
+
+
+def _send(link: socket.socket, body: bytes, fds: tuple[int, ...], limit_s: float) -> None:
+    deadline = time.monotonic() + limit_s
+    data = _HEADER.pack(len(body)) + body
+    try:
+        link.settimeout(limit_s)
+        sent = socket.send_fds(link, [data], list(fds))
+        if rest := data[sent:]:  # of nothing, too, it would be asked whether the runner is there, which may have answered and gone
+            link.settimeout(max(deadline - time.monotonic(), 0.001))
+            link.sendall(rest)
+    finally:
+        link.settimeout(None)
+
+
+def receive_job(link: socket.socket) -> tuple[wire.RunnerJob, list[int]]:
+    """Receive what `send_job` sent; waits for ever, for the judge ends the box."""
+    data, fds = _receive(link)
+    job: Any = wire.decode(data)
+    if not isinstance(job, wire.RunnerJob):
+        raise wire.WireError(f"a {type(job).__name__} is no job of a runner's")
+    return job, fds
+
+
+def _receive(link: socket.socket) -> tuple[bytes, list[int]]:
+    data, fds, _, _ = socket.recv_fds(link, 1 << 16, FD_COUNT)
+    while len(data) < _HEADER.size or len(data) < _HEADER.size + _HEADER.unpack_from(data)[0]:
+        chunk = link.recv(1 << 16)
+        if not chunk:
+            raise EOFError("the judge closed the link")
+        data += chunk
+    return data[_HEADER.size :], fds
+
+
+class Templates(Sequence[str]):
+    """A runner's templates, of which some come when they are wanted."""
+
+    def __init__(self, link: socket.socket, templates: Sequence[str]) -> None:
+        self._link, self._known = link, templates
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __getitem__(self, index: Any) -> Any:
+        if not self._known[index]:
+            (fd,) = _receive(self._link)[1]
+            with os.fdopen(fd, "rb") as file:
+                file.seek(0)  # it was written through this descriptor's file
+                self._known = json.load(file)
+        return self._known[index]
+
+
+def sealed_copy(data: bytes) -> int:
+    """A memfd that holds data and can never change: how an artifact gets into a box that has no mount for it."""
+    fd = os.memfd_create("artifact", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return fd

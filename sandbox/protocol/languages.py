@@ -22,7 +22,7 @@ def _no_rule(text: str, entry: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanguageInfo:
-    """What a language is.
+    """A language of submissions.
 
     module: the module that builds and loads it, imported in boxes only. suffixes: of its files. marker: tells it from another language
     with the same suffixes; None: it is the one that remains. file_limit: how many files a submission may have; 0: no limit of its own.
@@ -46,21 +46,21 @@ class LanguageInfo:
 @lru_cache(maxsize=1)
 def languages() -> Mapping[str, LanguageInfo]:
     """All languages by name: the built-in ones and those of installed packages. Raises ValueError where a name is taken."""
-    found = {one.name: one for one in BUILT_IN}
+    registry = {module.name: module for module in BUILT_IN}
     for point in entry_points(group=GROUP):
         info = point.load()
         if not isinstance(info, LanguageInfo):
             raise ValueError(f"the entry point {point.value!r} of {GROUP} is a {type(info).__name__}; let it name a LanguageInfo")
-        if info.name in found:
+        if info.name in registry:
             raise ValueError(f"the entry point {point.value!r} of {GROUP} is named {info.name!r}, as another language is; rename it")
-        found[info.name] = info
-    return found
+        registry[info.name] = info
+    return registry
 
 
 def module_of(language: str) -> str:
     """The module of a language that another package brings; "" for the built-in ones, which a box finds by name."""
-    known = languages().get(language)
-    return "" if known is None or known in BUILT_IN else known.module
+    info = languages().get(language)
+    return "" if info is None or info in BUILT_IN else info.module
 
 
 _REGISTERS_MODULE = re.compile(r"PYBIND11_|TORCH_LIBRARY|TORCH_EXTENSION_NAME|PyInit_|PyModuleDef|pybind11")

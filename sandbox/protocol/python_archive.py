@@ -34,19 +34,19 @@ def pack(sources: Mapping[str, bytes], place: Path, *, modules: Mapping[str, byt
     files |= {f"{MODULES}/{name}": content for name, content in (modules or {}).items()}
     files |= {MAIN_FILE: main.encode()} if main else {}
     files |= {path: place / path for path in _files(place)}
-    made, total = io.BytesIO(), 0
-    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+    buffer, total = io.BytesIO(), 0
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for count, path in enumerate(sorted(files), start=1):
-            found = files[path]
-            content = _content(found) if isinstance(found, Path) else found
+            source = files[path]
+            content = _content(source) if isinstance(source, Path) else source
             total += len(content)
             if total > SIZE_LIMIT_BYTES or count > FILE_COUNT_LIMIT:
-                most = f"{SIZE_LIMIT_BYTES >> 20} MiB or {FILE_COUNT_LIMIT} files"
-                raise ArchiveRefused(f"what the module made when it was imported is over {most}; compile less there")
+                limits = f"{SIZE_LIMIT_BYTES >> 20} MiB or {FILE_COUNT_LIMIT} files"
+                raise ArchiveRefused(f"what the module made when it was imported is over {limits}; compile less there")
             entry = tarfile.TarInfo(path)
             entry.size, entry.mode = len(content), 0o444
             archive.addfile(entry, io.BytesIO(content))
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def unpack(artifact: bytes, place: Path) -> None:

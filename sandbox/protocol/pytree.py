@@ -25,7 +25,7 @@ class NestInvalid(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectParts:
-    """What an object is made of. kind: how it is put together (`sandbox/launch/objects.py`). name: its file's and its class's, as in
+    """Parts of an object. kind: how it is put together (`sandbox/launch/objects.py`). name: its file's and its class's, as in
     "task.Config"."""
 
     kind: str
@@ -40,7 +40,7 @@ class _Flattening:
     is_tensor: Callable[[object], bool]
     dimensions: Callable[[Any], Dimensions]
     parts: Callable[[object], ObjectParts | None]
-    found: list[Any] = field(default_factory=list)
+    tensors: list[Any] = field(default_factory=list)
 
 
 def flatten(
@@ -56,7 +56,7 @@ def flatten(
     text = json.dumps(_take(value, how, 0))
     if len(text) > TEXT_LIMIT:
         raise NestInvalid(f"its plain values take {len(text)} characters; {TEXT_LIMIT} may be sent")
-    return how.found, text
+    return how.tensors, text
 
 
 def no_objects(kind: str, name: str, fields: dict[str, Any]) -> Any:
@@ -81,16 +81,16 @@ def builder(node: list[Any], make_object: MakeObject = no_objects) -> Make:
         case ["value", value]:
             return lambda _: value
         case ["list", [*nodes]]:
-            parts = [builder(one, make_object) for one in nodes]
+            parts = [builder(node, make_object) for node in nodes]
             return lambda tensors: [make(tensors) for make in parts]
         case ["tuple", [*nodes]]:
-            parts = [builder(one, make_object) for one in nodes]
+            parts = [builder(node, make_object) for node in nodes]
             return lambda tensors: tuple([make(tensors) for make in parts])
         case ["dict", [*pairs]]:
-            items = [(key, builder(one, make_object)) for key, one in pairs]
+            items = [(key, builder(child, make_object)) for key, child in pairs]
             return lambda tensors: {key: make(tensors) for key, make in items}
         case ["object", str() as kind, str() as name, [*pairs]]:
-            items = [(key, builder(one, make_object)) for key, one in pairs]
+            items = [(key, builder(child, make_object)) for key, child in pairs]
             return lambda tensors: make_object(kind, name, {key: make(tensors) for key, make in items})
     raise NestInvalid(f"{node!r} is no nest")
 
@@ -101,11 +101,11 @@ def leaves(node: list[Any]) -> Iterator[tuple[int, Dimensions]]:
         case ["tensor", int() as index, *dimensions]:
             yield index, dimensions[0] if dimensions else None
         case ["list" | "tuple", [*nodes]]:
-            for one in nodes:
-                yield from leaves(one)
+            for child in nodes:
+                yield from leaves(child)
         case ["dict", [*pairs]] | ["object", _, _, [*pairs]]:
-            for _, one in pairs:
-                yield from leaves(one)
+            for _, child in pairs:
+                yield from leaves(child)
 
 
 def renumbered(node: list[Any], numbers: Sequence[int]) -> list[Any]:
@@ -114,21 +114,21 @@ def renumbered(node: list[Any], numbers: Sequence[int]) -> list[Any]:
         case ["tensor", int() as index, *dimensions]:
             return ["tensor", numbers[index], *dimensions]
         case ["list" | "tuple" as kind, [*nodes]]:
-            return [kind, [renumbered(one, numbers) for one in nodes]]
+            return [kind, [renumbered(node, numbers) for node in nodes]]
         case [*head, [*pairs]] if head[:1] in (["dict"], ["object"]):
-            return [*head, [[key, renumbered(one, numbers)] for key, one in pairs]]
+            return [*head, [[key, renumbered(child, numbers)] for key, child in pairs]]
     return node
 
 
 def has_objects(node: list[Any]) -> bool:
-    """Whether there is an object in a template's node: a kernel may change one, so each launch gets its own."""
+    """Return whether there is an object in a template's node: a kernel may change one, so each launch gets its own."""
     match node:
         case ["object", *_]:
             return True
         case ["list" | "tuple", [*nodes]]:
             return any(map(has_objects, nodes))
         case ["dict", [*pairs]]:
-            return any(has_objects(one) for _, one in pairs)
+            return any(has_objects(child) for _, child in pairs)
     return False
 
 
@@ -136,18 +136,18 @@ def _take(value: object, how: _Flattening, depth: int) -> list[Any]:
     if depth > DEPTH_LIMIT:
         raise NestInvalid(f"it is nested more than {DEPTH_LIMIT} deep")
     if how.is_tensor(value):
-        how.found.append(value)
+        how.tensors.append(value)
         dimensions = how.dimensions(value)
-        return ["tensor", len(how.found) - 1] if dimensions is None else ["tensor", len(how.found) - 1, dimensions]
+        return ["tensor", len(how.tensors) - 1] if dimensions is None else ["tensor", len(how.tensors) - 1, dimensions]
     if value is None or isinstance(value, (bool, int, float, str)):
         return ["value", value]
     if (parts := how.parts(value)) is not None:
-        return ["object", parts.kind, parts.name, [[key, _take(one, how, depth + 1)] for key, one in parts.fields.items()]]
+        return ["object", parts.kind, parts.name, [[key, _take(child, how, depth + 1)] for key, child in parts.fields.items()]]
     if isinstance(value, (list, tuple)):
-        return ["list" if isinstance(value, list) else "tuple", [_take(one, how, depth + 1) for one in value]]
+        return ["list" if isinstance(value, list) else "tuple", [_take(child, how, depth + 1) for child in value]]
     if isinstance(value, dict):
         if not all(isinstance(key, (str, int)) for key in value):
             raise NestInvalid("a dict has a key that is neither a string nor an integer")
-        return ["dict", [[key, _take(one, how, depth + 1)] for key, one in value.items()]]
-    known = "tensors, numbers, strings, lists, tuples, dicts and objects of the problem's own classes can be sent"
-    raise NestInvalid(f"it holds a {type(value).__name__}; {known}")
+        return ["dict", [[key, _take(child, how, depth + 1)] for key, child in value.items()]]
+    sentence = "tensors, numbers, strings, lists, tuples, dicts and objects of the problem's own classes can be sent"
+    raise NestInvalid(f"it holds a {type(value).__name__}; {sentence}")

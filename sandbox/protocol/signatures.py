@@ -1,4 +1,4 @@
-"""How the entry of a problem is declared in a compiled language.  Data and text only."""
+"""Texts about a problem: how its entry is declared in a compiled language, and the rule for a right answer.  Data and text only."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ CUDA, TORCH_EXTENSION, PYTHON = "cuda", "torch_extension", "python"
 FUNCTION, FUNCTIONS = "solve", {TORCH_EXTENSION: "forward"}  # the entry's name where a problem's own is that of a class
 
 
-def with_arguments(spec: wire.ProblemSpec, found: wire.Described) -> wire.ProblemSpec:
+def with_arguments(spec: wire.ProblemSpec, description: wire.Described) -> wire.ProblemSpec:
     """The problem with the arguments that were learned of it, in its own convention."""
-    workloads = tuple(replace(one, axes=dict(found.axes), strides=dict(found.strides)) for one in spec.workloads)
+    workloads = tuple(replace(workload, axes=dict(description.axes), strides=dict(description.strides)) for workload in spec.workloads)
     as_model = replace(
         spec,
-        inputs=found.inputs,
-        outputs=found.outputs,
-        weights=found.weights,
+        inputs=description.inputs,
+        outputs=description.outputs,
+        weights=description.weights,
         axes=(),
         workloads=workloads,
         convention=wire.Convention.MODEL,
@@ -57,22 +57,25 @@ def without_model(spec: wire.ProblemSpec) -> wire.ProblemSpec:
 
 def cuda_signature(spec: wire.ProblemSpec) -> str:
     """How the entry is declared in raw CUDA: inputs (() by value), outputs, axes, stream. "" where the arguments are not known yet."""
-    known = without_model(spec)
-    if not known.outputs:
+    plain = without_model(spec)
+    if not plain.outputs:
         return ""
-    inputs = [f"{C_TYPES[one.dtype]} {one.name}" if one.shape == () else f"const {C_TYPES[one.dtype]}* {one.name}" for one in known.inputs]
-    outputs = [f"{C_TYPES[one.dtype]}* {one.name}" for one in known.outputs]
-    axes = [f"int64_t {axis}" for axis in known.axes]
+    inputs = [
+        f"{C_TYPES[tensor.dtype]} {tensor.name}" if tensor.shape == () else f"const {C_TYPES[tensor.dtype]}* {tensor.name}"
+        for tensor in plain.inputs
+    ]
+    outputs = [f"{C_TYPES[output.dtype]}* {output.name}" for output in plain.outputs]
+    axes = [f"int64_t {axis}" for axis in plain.axes]
     return f'extern "C" void {entry_in(spec, CUDA)}({", ".join([*inputs, *outputs, *axes, "cudaStream_t stream"])})'
 
 
 def torch_signature(spec: wire.ProblemSpec) -> str:
     """How the entry of a torch extension is declared: tensors and numbers in, outputs returned. "" where that is not known yet."""
-    known = without_model(spec)
-    if not known.outputs:
+    plain = without_model(spec)
+    if not plain.outputs:
         return ""
-    result = "torch::Tensor" if len(known.outputs) == 1 else "std::vector<torch::Tensor>"
-    inputs = [f"{'torch::Tensor' if one.shape else TORCH_SCALARS.get(one.dtype, 'int64_t')} {one.name}" for one in known.inputs]
+    result = "torch::Tensor" if len(plain.outputs) == 1 else "std::vector<torch::Tensor>"
+    inputs = [f"{'torch::Tensor' if tensor.shape else TORCH_SCALARS.get(tensor.dtype, 'int64_t')} {tensor.name}" for tensor in plain.inputs]
     return f"{result} {FUNCTIONS[TORCH_EXTENSION]}({', '.join(inputs)})"
 
 
@@ -84,3 +87,25 @@ def declaration(spec: wire.ProblemSpec, language: str) -> str:
         case "torch_extension":
             return torch_signature(spec)
     return ""
+
+
+def rule_of(problem: wire.ProblemSpec) -> str:
+    """The problem's rule: its format's own, or its tolerance, with what differs at workloads that are shown."""
+    if problem.rule:
+        return problem.rule
+    special = (workload for workload in problem.workloads if workload.tolerance is not None and not workload.hidden)
+    return "; ".join(
+        (_of(problem.tolerance), *(f"{entry.workload_id}: {_elements(entry.tolerance or problem.tolerance)}" for entry in special))
+    )
+
+
+def _of(tolerance: wire.Tolerance) -> str:
+    budget = tolerance.budget_factor
+    whole = (
+        "" if budget is None else f", rms error against float64 at most {budget:g} times PyTorch's + {tolerance.budget_floor:g} * rms(ref)"
+    )
+    return f"{_elements(tolerance)}{whole}{', lower precision allowed' if tolerance.allow_lower_precision else ''}"
+
+
+def _elements(tolerance: wire.Tolerance) -> str:
+    return f"|out - ref| <= {tolerance.atol:g} + {tolerance.rtol:g} * |ref|"

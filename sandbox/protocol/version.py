@@ -13,8 +13,7 @@ from pathlib import Path
 PARTS = (
     "protocol/wire.py",
     "protocol/gate.py",
-    "protocol/arena.py",
-    "protocol/job_pipes.py",
+    "protocol/box_files.py",
     "launch/loop.py",
     "runner/run.py",
     "builder/build.py",

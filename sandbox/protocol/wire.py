@@ -6,7 +6,6 @@ what it means is decided in `grader/verdict/fold.py`.
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import json
 import math
@@ -28,7 +27,6 @@ Count = Annotated[int, (0, 2**63 - 1)]
 SmallCount = Annotated[int, (0, 10**9)]  # the API has it in 32 bits, and may add to it
 Int32 = Annotated[int, (-(2**31), 2**31 - 1)]
 AnyFloat = Annotated[float, None]  # may be infinite or NaN
-Base64 = Annotated[str, None]
 
 
 class WireError(ValueError):
@@ -47,7 +45,7 @@ class Mode(StrEnum):
 
 
 class Stage(StrEnum):
-    """What is being done, for people who wait."""
+    """Stage of a grading, for people who wait."""
 
     BUILDING = "building"
     WAITING = "waiting"  # for a device
@@ -59,7 +57,7 @@ class Stage(StrEnum):
 
 
 class Step(StrEnum):
-    """What the time of a grading goes into, in the usual order."""
+    """Step of a grading that takes time, in the usual order."""
 
     QUEUED = "queued"
     DEVICE = "device"  # waiting for one, or for its judge to start
@@ -108,7 +106,7 @@ ENDS_PROCESS = (TrialOutcome.CRASHED, TrialOutcome.TIMED_OUT, TrialOutcome.DEVIC
 
 
 class Symptom(StrEnum):
-    """What the errors of a wrong answer look like. A hint for people: decides nothing."""
+    """Likeness of the errors of a wrong answer. A hint for people: decides nothing."""
 
     FLOAT16 = "float16"  # an answer whose inputs were rounded to this dtype has the same errors
     BFLOAT16 = "bfloat16"
@@ -149,7 +147,7 @@ class LoadOutcome(StrEnum):
 
 
 class Clock(StrEnum):
-    """What took the times."""
+    """The clock that took the times."""
 
     DEVICE_EVENTS = "device_events"
     HOST = "host"
@@ -169,7 +167,7 @@ class BoxCause(StrEnum):
 
 
 class ViolationKind(StrEnum):
-    """What a runner did that no honest kernel does."""
+    """Kind of an act that no honest kernel does."""
 
     PROTOCOL = "protocol"  # it wrote to the gate what its shim never writes
     TIMING = "timing"  # its claim is out of the clock's reach
@@ -177,7 +175,7 @@ class ViolationKind(StrEnum):
 
 
 class ToolOutcome(StrEnum):
-    """What became of one tool of a profile."""
+    """Outcome of a tool of a profile."""
 
     RAN = "ran"
     FAILED = "failed"
@@ -232,7 +230,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """One size. Hidden ones are not shown to submitters.
+    """A size of a problem. Hidden ones are not shown to submitters.
 
     moved_bytes, flops: what every right kernel has to move through the device's memory, and to compute; None: not declared.
     device_kind: the one kind of device that it is meant for; "": every kind. tolerance: its own; None: the problem's.
@@ -255,7 +253,7 @@ class Workload:
 
 
 class Libraries(StrEnum):
-    """Whether a kernel may call what others have written: PyTorch's operators, cuBLAS, cuDNN and so on."""
+    """Permission to call what others have written: PyTorch's operators, cuBLAS, cuDNN and so on."""
 
     ALLOWED = "allowed"
     LABELLED = "labelled"  # the report names what it uses
@@ -275,7 +273,7 @@ class Convention(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemSpec:
-    """What the judge needs of a problem. reference is source text that only the judge executes: of more files than one it is a JSON object
+    """A problem as the judge needs it. reference is source text that only the judge executes: of more files than one it is a JSON object
     of texts by name. inputs, outputs: () where only the problem's own code knows them; then `sandbox/judge/references` fills them in.
     weights: what a model of `Convention.MODEL` keeps, () where that is not known: further inputs of an entry that is no model.
     modules: texts by file name, such as "task.py", that a Python submission may import; nothing secret is among them."""
@@ -305,7 +303,7 @@ class ProblemSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One judging: the runner behind `link_path` is to be verified and measured."""
+    """A request to judge: the runner behind `link_path` is to be verified and measured."""
 
     job_id: str
     problem: ProblemSpec
@@ -325,7 +323,8 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionJob:
-    """Whether a problem tells right answers from wrong ones, at the workloads that there is memory and time for. Answered by Findings.
+    """A request to check that a problem tells right answers from wrong ones, at the workloads that there is memory and time for. Answered
+    by Findings.
 
     describe_only: learn its arguments, and do not try any answer. Answered by Described where that can be done.
     """
@@ -338,7 +337,7 @@ class AdmissionJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildJob:
-    """What the build box reads from {src}/job.json."""
+    """The job that the build box reads from {src}/job.json."""
 
     language: str
     entry: str
@@ -365,8 +364,8 @@ class EntryCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerJob:
-    """What the judge tells a runner. Nothing in it helps to guess an input or an answer, or a hidden workload's size: arena_bytes is a
-    round number, and hidden workloads' templates are "" until the first of them is to be run."""
+    """The job that the judge sends to a runner. Nothing in it helps to guess an input or an answer, or a hidden workload's size:
+    arena_bytes is a round number, and hidden workloads' templates are "" until the first of them is to be run."""
 
     device_kind: str
     language: str
@@ -385,7 +384,7 @@ class RunnerJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What the report is made on and with."""
+    """Device, host and tools that the report was made with."""
 
     device: str
     device_kind: str
@@ -432,7 +431,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelUse:
-    """What the compiler says that one kernel uses of the device; a claim of the builder's."""
+    """Resources of the device that a kernel uses, by the compiler; a claim of the builder's."""
 
     name: str  # demangled where that is possible
     registers: Count  # 0: not known
@@ -446,7 +445,7 @@ class KernelUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildNote:
-    """What the builder says of a build, next to the artifact; a claim that decides nothing."""
+    """Notes of the builder, next to the artifact; a claim that decides nothing."""
 
     headers: str = ""  # which headers answered the source: "", "light" or "full"; `sandbox/compilers/headers.py`
     fallback: str = ""  # why the light ones were not enough, in a sentence
@@ -473,7 +472,8 @@ class Build:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What has to pass before anything may be accepted: (workload_id, phase, how many trials). rule: what counts as right, for people.
+    """Trials that have to pass before anything may be accepted: (workload_id, phase, how many trials). rule: what counts as right, for
+    people.
 
     sweep: it begins a sweep of these sizes, and asks for none of them; each has a plan of its own, unless there was no time for it.
     """
@@ -518,45 +518,19 @@ class IndexRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongPattern:
-    """What the wrong elements of an output have in common. unwritten: it is said of those that were never written."""
+    """Common place of the wrong elements of an output. count: how many they are. unwritten: only those that were never written count."""
 
+    output: str
+    shape: tuple[Count, ...]
     kind: PatternKind
+    count: Count
     unwritten: bool = False
     ranges: tuple[IndexRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorMap:
-    """Where an output is wrong: its last two axes that are longer than 1, in blocks; the axes before them are summed up.
-
-    wrong_shares, unwritten_shares: a byte a block, row by row, in base64: 0 for none, 255 for all. What is unwritten is wrong, too.
-    """
-
-    output: str
-    shape: tuple[Count, ...]
-    rows: SmallCount  # of blocks
-    columns: SmallCount
-    block_rows: Count  # elements that a block has in a column; fewer in the last one
-    block_columns: Count
-    wrong_count: Count
-    unwritten_count: Count
-    wrong_shares: Base64
-    unwritten_shares: Base64 = ""  # "": none is unwritten
-    pattern: WrongPattern | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OrderSwap:
-    """Whether a harness that compares inside the kernel's process would accept it, with the kernel called first and with PyTorch called
-    first. What the judge saw of memory arranged in these two ways; shown only."""
-
-    kernel_first: bool
-    pytorch_first: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One run of the kernel on fresh inputs, compared with the reference."""
+    """A run of the kernel on fresh inputs, compared with the reference."""
 
     workload_id: str
     phase: TrialPhase
@@ -577,8 +551,7 @@ class Trial:
     wrong_elements: tuple[WrongElement, ...] = ()  # the first ones, where an answer was compared and is wrong
     symptom: Symptom | None = None
     cuda_error: str = ""  # what the CUDA runtime said after the call, such as a failed launch; a claim, untrusted text
-    error_map: ErrorMap | None = None  # of the first output with wrong elements
-    order_swap: OrderSwap | None = None  # where an answer on a public workload is wrong
+    wrong_pattern: WrongPattern | None = None  # of the first output with wrong elements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -646,7 +619,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What a kernel uses of libraries, by their functions' names. imported: the artifact wants them. seen: called in trials under
+    """Use of libraries by a kernel, by their functions' names. imported: the artifact wants them. seen: called in trials under
     observation, as the runner says. hints: what could be used to hide more; decides nothing."""
 
     policy: Libraries
@@ -657,7 +630,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileTool:
-    """One tool of a profile. detail: what it covers, or why it failed or is not available, in a sentence; a claim."""
+    """A tool of a profile. detail: what it covers, or why it failed or is not available, in a sentence; a claim."""
 
     name: str
     outcome: ToolOutcome
@@ -677,7 +650,7 @@ class KernelLaunch:
 
 
 class SanitizerKind(StrEnum):
-    """What a sanitizer has found."""
+    """Kind of a sanitizer's finding."""
 
     OUT_OF_BOUNDS = "out_of_bounds"
     UNINITIALISED_READ = "uninitialised_read"
@@ -689,7 +662,7 @@ class SanitizerKind(StrEnum):
 
 
 class SanitizerSeverity(StrEnum):
-    """Whether a finding makes a kernel wrong."""
+    """Severity of a finding: an error makes a kernel wrong."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -716,7 +689,7 @@ class SanitizerFinding:
 
 
 class MemoryAccess(StrEnum):
-    """What an instruction does to which memory."""
+    """Kind of a memory access."""
 
     GLOBAL_LOAD = "global_load"
     GLOBAL_STORE = "global_store"
@@ -754,7 +727,7 @@ class LineFlops:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessCounts:
-    """What the emulated device's sanitizer counted, in some blocks of each launch: counts, never times. lines: those with the most
+    """Counts of the emulated device's sanitizer, in some blocks of each launch: counts, never times. lines: those with the most
     transactions. flops: the lines with the most. partial: some accesses of these blocks were left out, because they were too many."""
 
     lines: tuple[LineCounts, ...] = ()
@@ -766,7 +739,7 @@ class AccessCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelProfile:
-    """What the tools of profile mode, or a sanitizer, found. All of it is a claim of the boxes that they ran in, and decides nothing.
+    """Findings of the tools of profile mode, or of a sanitizer. All of it is a claim of the boxes that they ran in, and decides nothing.
     workload_id: the public workload that was run; "" where none was. architecture: what the static tools compiled for."""
 
     tools: tuple[ProfileTool, ...] = ()
@@ -777,12 +750,11 @@ class KernelProfile:
     remarks: tuple[str, ...] = ()
     findings: tuple[SanitizerFinding, ...] = ()  # the likeliest cause first
     access_counts: AccessCounts | None = None  # None where nothing was counted
-    order_swap: OrderSwap | None = None  # of the workload that was run; the judge's, and no claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileNote:
-    """What a box of profile mode leaves in {out}, next to its files: what it found, and which tool made which file. A claim."""
+    """Note that a box of profile mode leaves in {out}, next to its files: its findings, and the tool of each file. A claim."""
 
     profile: KernelProfile
     files: dict[str, str] = field(default_factory=dict)  # tools, by the names of files
@@ -828,7 +800,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptTimeline:
-    """What the time of an attempt went into, one step after the other without gaps; for people, decides nothing."""
+    """Steps that an attempt spent its time on, one after the other without gaps; for people, decides nothing."""
 
     spans: tuple[Span, ...]
 
@@ -878,7 +850,7 @@ class Health:
 
 
 class FindingOutcome(StrEnum):
-    """What a check of a problem found."""
+    """Outcome of a check of a problem."""
 
     PASSED = "passed"
     FAILED = "failed"  # a cheat could pass, or a right kernel could not: the problem is refused
@@ -888,7 +860,7 @@ class FindingOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one check of `sandbox/judge/admission/check.py` found of a problem. workload_id "": of all that were checked."""
+    """Finding of a check of `sandbox/judge/admission/check.py`. workload_id "": of all that were checked."""
 
     check: str
     workload_id: str
@@ -898,7 +870,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """What only a problem's own code knows of its arguments: a claim of that code. digest: the problem's. axes: sizes, by name.
+    """Arguments of a problem that only its own code knows: a claim of that code. digest: the problem's. axes: sizes, by name.
     strides: as a workload has them.
 
     obstacle: why it can't be given to an entry that is no model, in a sentence; "" where it can.
@@ -924,7 +896,6 @@ Fact = (
     | Measurement
     | Evidence
     | KernelProfile
-    | OrderSwap
     | ArtifactFile
     | Violation
     | RunEnd
@@ -953,7 +924,6 @@ MESSAGES: dict[str, type[Any]] = {
         Measurement,
         Evidence,
         KernelProfile,
-        OrderSwap,
         ProfileNote,
         ArtifactFile,
         Violation,
@@ -984,7 +954,7 @@ def parts(data: Any) -> dict[str, Any]:
     kind = type(data)
     names = _FIELD_NAMES.get(kind)
     if names is None:
-        names = _FIELD_NAMES[kind] = tuple(one.name for one in dataclasses.fields(kind))
+        names = _FIELD_NAMES[kind] = tuple(attribute.name for attribute in dataclasses.fields(kind))
     return {name: getattr(data, name) for name in names}
 
 
@@ -1036,7 +1006,11 @@ def _build(cls: type[Any], data: dict[str, Any]) -> Any:
         raise WireError(str(error)) from None
 
 
-RETIRED = {Measurement: frozenset({"waited_ns", "done_early"})}  # fields of facts that a ledger may still hold; they are left out
+RETIRED = {  # fields of facts that a ledger may still hold; they are left out
+    Measurement: frozenset({"waited_ns", "done_early"}),
+    Trial: frozenset({"order_swap", "error_map"}),
+    KernelProfile: frozenset({"order_swap"}),
+}
 _HINTS: dict[type[Any], dict[str, Any]] = {}  # evaluating annotations takes longer than all else here
 
 
@@ -1044,8 +1018,6 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return _union(arguments, value, where)
-    if hint == Base64 and isinstance(value, str):
-        return _base64(value, where)
     if origin is Annotated:
         return _number(arguments[0], arguments[1], value, where)
     if hint in (int, float):
@@ -1055,7 +1027,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     if origin is tuple and isinstance(value, list):
         inner = (arguments[0],) * len(value) if len(arguments) == 2 and arguments[1] is Ellipsis else arguments
         if len(inner) == len(value):
-            return tuple(_value(one, item, where) for one, item in zip(inner, value, strict=True))
+            return tuple(_value(inner_hint, item, where) for inner_hint, item in zip(inner, value, strict=True))
     elif origin is dict and isinstance(value, dict):
         return {_text(key, where): _value(arguments[1], item, where) for key, item in value.items()}
     elif isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(value, dict):
@@ -1089,14 +1061,6 @@ def _text(value: str, where: str) -> str:
         value.encode()
     except UnicodeEncodeError:
         raise WireError(f"{where} holds half of a surrogate pair") from None
-    return value
-
-
-def _base64(value: str, where: str) -> str:
-    try:
-        base64.b64decode(value)
-    except ValueError:
-        raise WireError(f"{where} is not base64") from None
     return value
 
 

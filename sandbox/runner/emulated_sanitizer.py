@@ -1,24 +1,31 @@
-"""Has a runner launched with the emulated device's sanitizer, and leaves what that saw in {out}.
+"""The emulated device's sanitizer in a run box: has a runner launched under it, and leaves what that saw in {out}.
 
-Runs in a run box, with the kernel's own rights. The submission runs in the same box, so all of it is a claim.
-Usage: `emulated_sanitizer OUT COMMAND...`; COMMAND starts the runner with `--sanitize`.
+Runs with the kernel's own rights, and the submission runs in the same box, so all of it is a claim.
+Usage: `emulated_sanitizer OUT COMMAND...`; COMMAND starts the runner with `--sanitize`, which calls `keep_library` and `with_named_memory`.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from sandbox.devices import Arena
+from sandbox.launch.kernel import Bound, Loaded
 from sandbox.launch.sanitizer_log import read_counts, read_log
 from sandbox.protocol import wire
-from sandbox.protocol.output import EMULATED_SANITIZER, PROFILE_NOTE, leave
+from sandbox.protocol.box_files import EMULATED_SANITIZER, PROFILE_NOTE, leave
+from sandbox.protocol.gate import Call
 from sandbox.protocol.wire import ToolOutcome
-from sandbox.runner.sanitized import LIBRARY, LOG, PLACE
 
 THREADS = "GRADER_EMULATED_THREADS"
+PLACE = "GRADER_SANITIZER_PLACE"  # the directory that `emulated_sanitizer` has made
+LOG, LIBRARY = "log", "library.so"
 
 
 def main() -> int:
@@ -41,11 +48,45 @@ def main() -> int:
 
 
 def _sentence(findings: tuple[wire.SanitizerFinding, ...]) -> str:
-    counts = {name: sum(one.severity is name for one in findings) for name in wire.SanitizerSeverity}
+    counts = {name: sum(finding.severity is name for finding in findings) for name in wire.SanitizerSeverity}
     words = [
         f"{count} {name.value}{'' if count == 1 or name is wire.SanitizerSeverity.INFO else 's'}" for name, count in counts.items() if count
     ]
     return f"found {', '.join(words)}" if words else "found nothing"
+
+
+def keep_library(artifact_fd: int) -> None:
+    """Copy the artifact to where addresses of the log are looked up, once this process has gone."""
+    place = os.environ.get(PLACE)
+    if place:
+        (Path(place) / LIBRARY).write_bytes(Path(f"/proc/self/fd/{artifact_fd}").read_bytes())
+
+
+def with_named_memory(kernel: Loaded, job: wire.RunnerJob, arena: Arena) -> Loaded:
+    """Tell the sanitizer, before each launch, where each argument begins and ends."""
+
+    def bind(call: Call) -> Bound:
+        bound = kernel.bind(call)
+        named = [
+            *zip(call.inputs, job.inputs, [1] * len(job.inputs), strict=True),
+            *zip(call.outputs, job.outputs, [0] * len(job.outputs), strict=True),
+        ]
+        for library in _sanitized(kernel.libraries()):
+            for slot, tensor, initialised in named:
+                if slot.shape:
+                    import torch  # preloaded in such a box
+
+                    size_bytes = slot.element_count * int(getattr(torch, tensor.dtype).itemsize)
+                    library.emu_sanitizer_region(
+                        ctypes.c_void_p(arena.address(slot.offset)), ctypes.c_size_t(size_bytes), tensor.name.encode(), 1, initialised
+                    )
+        return bound
+
+    return replace(kernel, bind=bind)
+
+
+def _sanitized(libraries: Sequence[ctypes.CDLL]) -> list[ctypes.CDLL]:
+    return [library for library in libraries if hasattr(library, "emu_sanitizer_region")]
 
 
 if __name__ == "__main__":

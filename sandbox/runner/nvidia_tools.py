@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.protocol import wire
-from sandbox.protocol.output import (
+from sandbox.protocol.box_files import (
     COMPUTE_SANITIZER,
     FILE_LIMIT_BYTES,
     NCU,
@@ -61,8 +61,8 @@ def main() -> int:
         outcome, detail, files = _run(TOOLS[name], out_dir, command)
     except Exception as error:  # noqa: BLE001  the kernel may have removed or locked what the tool needs
         outcome, detail, files = ToolOutcome.FAILED, f"{type(error).__name__}: {error}", ()
-    found = wire.KernelProfile(tools=(wire.ProfileTool(name=name, outcome=outcome, detail=detail[:TAIL_BYTES]),))
-    leave(out_dir, PROFILE_NOTE, wire.encode(wire.ProfileNote(profile=found, files=dict.fromkeys(files, name))))
+    profile = wire.KernelProfile(tools=(wire.ProfileTool(name=name, outcome=outcome, detail=detail[:TAIL_BYTES]),))
+    leave(out_dir, PROFILE_NOTE, wire.encode(wire.ProfileNote(profile=profile, files=dict.fromkeys(files, name))))
     return 0
 
 
@@ -84,7 +84,7 @@ def _run(tool: NvidiaTool, out_dir: Path, command: Sequence[str]) -> Found:
 
 def find(program: str) -> str | None:
     """Return where a tool lies: on the path, or the latest version in NVIDIA's own directory."""
-    versions = sorted(NSIGHT.glob(f"*/{program}"), key=lambda path: [int(one) for one in re.findall(r"\d+", path.parent.name)])
+    versions = sorted(NSIGHT.glob(f"*/{program}"), key=lambda path: [int(number) for number in re.findall(r"\d+", path.parent.name)])
     return str(versions[-1]) if versions else shutil.which(program)
 
 
@@ -110,17 +110,17 @@ def _ncu_report(program: str, out_dir: Path, printed: str) -> Found:
     files = [NCU_REPORT]
     pages = {NCU_TEXT: (), NCU_CSV: ("--csv",)}
     for name, options in pages.items():
-        done = subprocess.run(
+        process = subprocess.run(
             [program, "--import", str(report), "--page", "details", *options], capture_output=True, timeout=IMPORT_S, check=False
         )
-        if done.returncode == 0:
-            leave(out_dir, name, done.stdout[:FILE_LIMIT_BYTES])
+        if process.returncode == 0:
+            leave(out_dir, name, process.stdout[:FILE_LIMIT_BYTES])
             files.append(name)
     return ToolOutcome.RAN, _figures(_text(out_dir / NCU_CSV)), tuple(files)
 
 
 def _figures(text: str) -> str:
-    """What people read first, for the first kernels, in a sentence."""
+    """Return the figures that people read first, for the first kernels, in a sentence."""
     begin = text.find('"ID"')
     kernels: dict[str, dict[str, str]] = {}
     for row in csv.DictReader(io.StringIO(text[begin:] if begin >= 0 else "")):

@@ -21,14 +21,13 @@ from sandbox.devices import Device
 from sandbox.languages.registry import implementation
 from sandbox.launch.kernel import Loaded
 from sandbox.launch.loop import Profile, failure, serve
-from sandbox.protocol import arena as link_protocol
-from sandbox.protocol.gate import Answer, Gate, Status
-from sandbox.protocol.job_pipes import GO, READY, WAIT
+from sandbox.protocol.box_files import GO, READY, WAIT
+from sandbox.protocol.gate import Answer, Gate, Status, Templates, receive_job, socket_address
 from sandbox.protocol.triton_key import fix_triton_key
 from sandbox.protocol.version import VERSION
+from sandbox.runner.emulated_sanitizer import keep_library, with_named_memory
 from sandbox.runner.observe import observe
 from sandbox.runner.profile import launch_in_range, profile
-from sandbox.runner.sanitized import keep_library, with_named_memory
 
 PROFILE, PROFILER_RANGE, SANITIZE = "--profile", "--profiler-range", "--sanitize"
 CONNECT_S = 3600.0  # the judge may have another job, or compile a baseline; the box's own limit is what ends a wait
@@ -41,8 +40,8 @@ def main(argv: list[str] | None = None) -> int:
     if WAIT in arguments and not wait_for_job(Path(arguments[arguments.index(WAIT) + 1])):
         return 0
     link = _connect(arguments[0])
-    job, (gate_fd, arena_fd, artifact_fd, state_fd) = link_protocol.receive(link)
-    job = replace(job, templates=link_protocol.Templates(link, job.templates))  # type: ignore[arg-type]  # as good as a tuple
+    job, (gate_fd, arena_fd, artifact_fd, state_fd) = receive_job(link)
+    job = replace(job, templates=Templates(link, job.templates))  # type: ignore[arg-type]  # as good as a tuple
     device = devices.open_device(job.device_kind)
     gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
     first = gate.announce(VERSION)  # until then nothing of the submission has run: what fails is our fault
@@ -57,14 +56,14 @@ def main(argv: list[str] | None = None) -> int:
     if SANITIZE in arguments:
         kernel = with_named_memory(kernel, job, arena)
     gate.reply(first, Answer(status=Status.OK))
-    own = kernel.own_operators
+    own_operators = kernel.own_operators
     serve(
         gate,
         first,
         device,
         arena,
         {0: kernel},
-        lambda launch, kernels: observe(launch, kernels=kernels, own_operators=own),
+        lambda launch, kernels: observe(launch, kernels=kernels, own_operators=own_operators),
         _profiler(arguments, kernel, device),
     )
     return 0
@@ -109,7 +108,7 @@ def _connect(path: str) -> socket.socket:
     deadline = time.monotonic() + CONNECT_S
     while True:
         try:
-            with link_protocol.address(path) as address:
+            with socket_address(path) as address:
                 link.connect(address)
             return link
         except (FileNotFoundError, ConnectionRefusedError):

@@ -19,7 +19,7 @@ from tests.extensions.builds import build as build_extension
 from tests.extensions.corpus import Extension
 
 if AFTER_COLLECTION:
-    from sandbox.judge.device_code import DeviceCode
+    from sandbox.judge.library_use import DeviceCode
 
 NVCC = shutil.which("nvcc")
 

@@ -4,7 +4,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from sandbox.launch.sanitizer_flops import flops_per_line
+from sandbox.launch.sanitizer_log import flops_per_line
 from sandbox.protocol.wire import LineFlops
 from tests.conformance.test_access_counts import counts_of
 

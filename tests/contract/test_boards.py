@@ -14,7 +14,7 @@ from grader.ledger.tables import submissions
 from grader.model import Competition, Report, Score, TieRule, Verdict
 from grader.rules import leaderboard
 from sandbox.protocol import wire
-from sandbox.protocol.rule import rule_of
+from sandbox.protocol.signatures import rule_of
 from tests import fakes
 from tests.board_rows import START, filled, rows
 from tests.clock import Clock

@@ -22,11 +22,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.judge.run import runner_link
-from sandbox.judge.run.runner_link import NoRunner, Silence, accept, connect
-from sandbox.protocol import arena as link_protocol
+from sandbox.judge import runner_link
+from sandbox.judge.runner_link import NoRunner, Silence, accept, connect
 from sandbox.protocol import wire
-from sandbox.protocol.gate import Answer, Call, Gate, GateViolated, Operation, Status
+from sandbox.protocol.gate import Answer, Call, Gate, GateViolated, Operation, Status, receive_job
 from sandbox.protocol.version import VERSION
 from tests.clock import SteppedTime
 from tests.fuzz import values
@@ -93,7 +92,7 @@ class Peer:
 
     def take(self, _: object) -> None:
         self.end.settimeout(60)
-        _, fds = link_protocol.receive(self.end)
+        _, fds = receive_job(self.end)
         self.gate = Gate(fds[0])
         for fd in fds:
             os.close(fd)
@@ -227,7 +226,7 @@ def test_what_arrives_at_a_runner_is_a_job_or_an_error_that_it_knows(data: bytes
         ours.sendall(struct.pack("<I", len(body)) + body if framed else body)
         ours.close()
         with pytest.raises((EOFError, wire.WireError, OSError)):
-            link_protocol.receive(theirs)
+            receive_job(theirs)
 
 
 def flooded(path: str, uid: int | None, limit_s: float) -> tuple[object, int]:

@@ -20,9 +20,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from sandbox.judge.timing.interleaved import EAGER, NULL, OWN_NULL, SUBJECT, SoloTimings, Times, TimingSetup
-from sandbox.judge.timing.overhead import Net, subtract_overhead
-from sandbox.judge.timing.speedup import steady
-from sandbox.judge.timing.stopping import LookAllowance
+from sandbox.judge.timing.overhead import NetTiming, subtract_overhead
+from sandbox.judge.timing.stopping import LookAllowance, steady
 from sandbox.protocol import wire
 from tests.gpu.families import SAME
 from tests.gpu.figures import SAME_COLUMNS, same_against_same
@@ -87,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def records(path: Path) -> Iterator[dict[str, Any]]:
-    """What `sandbox/judge/timing/record.py` wrote, in the order of its files or lines."""
+    """What `sandbox/judge/timing/measure.py` wrote, in the order of its files or lines."""
     if path.is_dir():
         for one in sorted(path.glob("*.json"), key=lambda name: int(name.stem.split("-")[1])):
             yield json.loads(one.read_text("utf-8"))
@@ -96,7 +95,7 @@ def records(path: Path) -> Iterator[dict[str, Any]]:
             yield from map(json.loads, lines)
 
 
-def net_of(data: dict[str, Any], allowance: LookAllowance = LookAllowance.FACTOR) -> Net:
+def net_of(data: dict[str, Any], allowance: LookAllowance = LookAllowance.FACTOR) -> NetTiming:
     """One measurement by today's rules."""
     alone = {name: data["alone"][name] for name in ("floor_ns", "run_ns")}
     parties = TimingSetup(

@@ -17,8 +17,8 @@ if AFTER_COLLECTION:
     import torch
     import torch.nn.functional as F
 
-    from sandbox.judge.compare.tolerance import Comparison, compare
     from sandbox.judge.inputs import draw, shape_of
+    from sandbox.judge.tolerance import Comparison, compare
 
 
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.judge.run.runner_link import NoRunner, accept, connect
+from sandbox.judge.runner_link import NoRunner, accept, connect
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Status
 

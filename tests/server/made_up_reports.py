@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -113,12 +112,10 @@ def measurement(workload_id: str, speedup: float, seed: int, sample_count: int) 
 
 
 def mismatched() -> Report:
-    """The report of a wrong answer, with wrong elements and a map of them."""
-    shares = base64.b64encode(bytes(255 if column >= 8 else 0 for _ in range(16) for column in range(16))).decode()
-    half = wire.WrongPattern(kind=wire.PatternKind.REGION, ranges=(wire.IndexRange(axis=1, size=256, first=128, last=255),))
-    error_map = wire.ErrorMap(
-        output="y", shape=(128, 256), rows=16, columns=16, block_rows=8, block_columns=16, wrong_count=16_384, unwritten_count=0,
-        wrong_shares=shares, pattern=half,
+    """The report of a wrong answer, with wrong elements and their pattern."""
+    half = wire.WrongPattern(
+        output="y", shape=(128, 256), kind=wire.PatternKind.REGION, count=16_384,
+        ranges=(wire.IndexRange(axis=1, size=256, first=128, last=255),),
     )  # fmt: skip
     found = replace(
         trial("128x256"),
@@ -128,8 +125,7 @@ def mismatched() -> Report:
         wrong_elements=tuple(
             wire.WrongElement(output="y", index=(0, 128 + at), expected=0.01, actual=0.02, allowed_error=1e-5) for at in range(5)
         ),
-        error_map=error_map,
-        order_swap=wire.OrderSwap(kernel_first=False, pytorch_first=True),
+        wrong_pattern=half,
     )
     return Report(
         verdict=Verdict.WRONG_ANSWER,

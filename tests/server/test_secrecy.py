@@ -61,7 +61,7 @@ class Telltale(fakes.FakeGrade):
                         max_absolute_error=float(size),
                         duration_ns=NANOSECONDS,
                         key=f"{size:032}",
-                        error_map=_error_map(told, size),
+                        wrong_pattern=_wrong_pattern(told, size),
                     )
                 case wire.Measurement(hidden=True):
                     times = wire.Samples(durations_ns=(NANOSECONDS,))
@@ -70,21 +70,10 @@ class Telltale(fakes.FakeGrade):
                     yield fact
 
 
-def _error_map(name: str, size: int) -> wire.ErrorMap:
-    """One that says it in its name, its shape, its sizes, and in the sentence that is made of it."""
+def _wrong_pattern(name: str, size: int) -> wire.WrongPattern:
+    """One that says it in its name, its shape, its count, and in the sentence that is made of it."""
     tail = wire.IndexRange(axis=0, size=size, first=1, last=size - 1)
-    return wire.ErrorMap(
-        output=name,
-        shape=(size,),
-        rows=1,
-        columns=1,
-        block_rows=1,
-        block_columns=size,
-        wrong_count=size,
-        unwritten_count=0,
-        wrong_shares="",
-        pattern=wire.WrongPattern(kind=wire.PatternKind.REGION, ranges=(tail,)),
-    )
+    return wire.WrongPattern(output=name, shape=(size,), kind=wire.PatternKind.REGION, count=size, ranges=(tail,))
 
 
 @asynccontextmanager

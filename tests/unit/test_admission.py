@@ -22,8 +22,8 @@ if AFTER_COLLECTION:
     from sandbox.judge.admission.case import AdmissionCase
     from sandbox.judge.admission.check import admit
     from sandbox.judge.admission.examination import examine, working_bytes
-    from sandbox.judge.compare.tolerance import Comparison
     from sandbox.judge.references import Task
+    from sandbox.judge.tolerance import Comparison
 
 
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.judge.run.runner_link import NoRunner, connect
-from sandbox.protocol import arena, wire
+from sandbox.judge.runner_link import NoRunner, connect
+from sandbox.protocol import wire
+from sandbox.protocol.gate import FD_COUNT, Templates, receive_job, send_job, send_templates
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
@@ -26,12 +27,12 @@ def test_hidden_templates_come_when_they_are_wanted() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         job = runner_job(PROBLEM, "python", "solve", EmulatedDevice(), public_templates(task))
-        arena.send(ours, job, (0, 0, 0, 0), 1.0)
-        received, descriptors = arena.receive(theirs)
-        assert len(descriptors) == arena.FD_COUNT and received == job and b"hidden" not in wire.encode(received)
-        templates = arena.Templates(theirs, received.templates)
+        send_job(ours, job, (0, 0, 0, 0), 1.0)
+        received, descriptors = receive_job(theirs)
+        assert len(descriptors) == FD_COUNT and received == job and b"hidden" not in wire.encode(received)
+        templates = Templates(theirs, received.templates)
         assert templates[0] == "public" and len(templates) == 2
-        arena.send_templates(ours, task.templates, 1.0)
+        send_templates(ours, task.templates, 1.0)
         assert [templates[1], templates[0], templates[1]] == ["hidden", "public", "hidden"]
 
 
@@ -40,8 +41,8 @@ def test_long_templates_need_nobody_who_reads_at_once(length: int) -> None:
     """The runner reads when it is asked for the first of them, after they were sent."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        templates = arena.Templates(theirs, ("public", ""))
-        arena.send_templates(ours, ("public", "x" * length), 1.0)
+        templates = Templates(theirs, ("public", ""))
+        send_templates(ours, ("public", "x" * length), 1.0)
         assert templates[1] == "x" * length
 
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from sandbox.judge.timing.heartbeat import Heartbeat
+from sandbox.judge.timing.interleaved import Heartbeat
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Operation, Status
 from tests.collection import AFTER_COLLECTION
 from tests.draining import drained
 
 if AFTER_COLLECTION:
-    from sandbox.judge.run.trial import Run, RunOptions
-    from sandbox.judge.timing import batch
-    from sandbox.judge.timing.batch import BATCH_COUNT, Batch, time_batches
+    from sandbox.judge.timing import measure
+    from sandbox.judge.timing.measure import BATCH_COUNT, Batch, time_batches
+    from sandbox.judge.trial import Run, RunOptions
 
 
 SIZE, LAUNCH_NS, PROTOCOL_NS = 8, 5_000, 300_000
@@ -44,13 +44,13 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[wire.Prog
             compared.append(0)
             return _trial(wire.TrialOutcome.MISMATCHED if len(compared) - 1 == wrong else wire.TrialOutcome.PASSED)
 
-        monkeypatch.setattr(batch, "judge_run", judge_run)
+        monkeypatch.setattr(measure, "judge_run", judge_run)
         party: Any = SimpleNamespace(arena=SimpleNamespace(size_bytes=1 << 30))
         bench: Any = SimpleNamespace(workload=None)
         return drained(time_batches(party, party, bench, bench, LAUNCH_NS, Heartbeat(wire.Stage.MEASURING, "n"), copies=False))
 
-    monkeypatch.setattr(batch, "run_batch", run_batch)
-    monkeypatch.setattr(batch, "batch_size", lambda *_: SIZE)
+    monkeypatch.setattr(measure, "run_batch", run_batch)
+    monkeypatch.setattr(measure, "batch_size", lambda *_: SIZE)
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     return time
 

@@ -5,8 +5,7 @@ from subprocess import run
 
 import pytest
 
-from sandbox.judge.device_code import source_name
-from sandbox.judge.library_use import from_run, from_symbols
+from sandbox.judge.library_use import from_run, from_symbols, source_name
 from sandbox.protocol import elf, python_archive
 from tests.unit.fat_objects import ELF, PTX, cubin, fat_binary, fat_object, with_section
 

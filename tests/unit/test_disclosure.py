@@ -99,29 +99,12 @@ def test_a_hidden_workload_has_another_name(exposure):
 
 
 @pytest.mark.parametrize("exposure", [Exposure.PUBLIC, Exposure.LATER, Exposure.HIDDEN, Exposure.SECRET], ids=lambda one: one.name)
-def test_a_map_of_errors_is_for_public_workloads_only(exposure):
-    """Neither its shares nor the sentences made of it: a place is a size. The control is a public one, in which all of it is."""
+def test_a_pattern_of_errors_is_for_public_workloads_only(exposure):
+    """A place is a size. The control is a public one, in which all of it is."""
     where = wire.IndexRange(axis=0, size=770013, first=770012, last=770012)
-    found = wire.ErrorMap(
-        output="c770014",
-        shape=(770013,),
-        rows=1,
-        columns=1,
-        block_rows=1,
-        block_columns=770015,
-        wrong_count=1,
-        unwritten_count=0,
-        wrong_shares="Zm9vNzcwMDE2",
-        pattern=wire.WrongPattern(kind=wire.PatternKind.REGION, ranges=(where,)),
-    )
-    trial = dataclasses.replace(facts(exposure)[0], error_map=found)
-    redacted = redact(trial, exposure)
-    assert (redacted.error_map is not None) is (exposure is Exposure.PUBLIC)
-    if exposure is Exposure.LATER:  # such a trial is marked hidden on its way out
-        trial = dataclasses.replace(trial, hidden=True)
-    shown = str(messages.event_to_proto(Event(sequence=1, event_time=NOW, attempt=1, fact=trial), SUBMISSION, redactor(exposure)))
-    assert [str(mark) in shown for mark in (770012, 770013, 770014, 770015)] == [exposure is Exposure.PUBLIC] * 4
-    assert ("error_map" in shown) is (exposure is Exposure.PUBLIC)
+    pattern = wire.WrongPattern(output="c", shape=(770013,), kind=wire.PatternKind.REGION, count=1, ranges=(where,))
+    trial = redact(dataclasses.replace(facts(exposure)[0], wrong_pattern=pattern), exposure)
+    assert trial.wrong_pattern == (pattern if exposure is Exposure.PUBLIC else None)
 
 
 def test_output_of_a_competition_is_left_out():

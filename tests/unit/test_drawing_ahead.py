@@ -15,7 +15,7 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.run import trial
+    from sandbox.judge import trial
     from tests.unit.test_lane import PROBLEM, honest, judged
 
 WAIT_S = 300.0

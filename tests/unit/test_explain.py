@@ -15,12 +15,10 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.compare.symptoms import symptom
-    from sandbox.judge.compare.wrong_elements import first_wrong
-    from sandbox.judge.explain import explain
-    from sandbox.judge.run import poison
-    from sandbox.judge.run.trial import Run, WorkloadContext
+    from sandbox.judge.explain import explain, symptom
+    from sandbox.judge.trial import Run, WorkloadContext, fill_with_poison, output_was_read, unwritten_mask
     from sandbox.judge.verify import judge_run
+    from sandbox.judge.wrong_elements import first_wrong
 
 TOLERANCE = wire.Tolerance(atol=1e-5, rtol=1e-5)
 WORKLOAD = wire.Workload(workload_id="n8", axes={})
@@ -132,12 +130,12 @@ def test_nan_computed_from_the_output_is_not_called_unwritten() -> None:
     """beta * C with beta = 0: the poison is a signalling NaN, and arithmetic makes it quiet. What nobody wrote stays as it was."""
     a, b = inputs()
     output = torch.empty(64, 64)
-    bits = poison.fill(output)
+    bits = fill_with_poison(output)
     computed = a @ b + 0.0 * output
-    assert poison.output_read(computed, bits) and not bool(poison.unwritten(computed, bits).any())
-    trial = explained(computed, unwritten=poison.unwritten(computed, bits), output_read=True)
+    assert output_was_read(computed, bits) and not bool(unwritten_mask(computed, bits).any())
+    trial = explained(computed, unwritten=unwritten_mask(computed, bits), output_read=True)
     assert (trial.outcome, trial.symptom) == (TrialOutcome.NON_FINITE, Symptom.OUTPUT_READ)
-    assert bool(poison.unwritten(output, bits).all()) and not poison.output_read(output, bits)
+    assert bool(unwritten_mask(output, bits).all()) and not output_was_read(output, bits)
 
 
 def test_a_cuda_error_is_shown_in_its_form_only() -> None:

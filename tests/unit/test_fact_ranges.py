@@ -15,9 +15,6 @@ from tests import fakes
 HALF = "\ud800"
 MOST = 2**63 - 1
 TIMES = fakes.measurement()
-MAP = wire.ErrorMap(
-    output="c", shape=(1,), rows=1, columns=1, block_rows=1, block_columns=1, wrong_count=1, unwritten_count=0, wrong_shares="/w=="
-)
 OUT_OF_RANGE = {
     "too many elements": dataclasses.replace(fakes.trial(), element_count=2**70),
     "fewer than none": dataclasses.replace(fakes.trial(), element_count=-1),
@@ -36,7 +33,6 @@ OUT_OF_RANGE = {
     "an infinite speedup": dataclasses.replace(
         TIMES, speedups=(wire.Speedup(baseline="eager", ratio=math.inf, ratio_low=0.0, ratio_high=math.nan),)
     ),
-    "shares that are not base64": dataclasses.replace(fakes.trial(), error_map=dataclasses.replace(MAP, wrong_shares="a")),
     "an exit code": wire.RunEnd(cause=wire.BoxCause.EXITED, exit_code=2**40),
 }
 

@@ -72,26 +72,17 @@ def test_no_share_of_a_hidden_workload_is_told(outcome: wire.TrialOutcome) -> No
     assert "3.03" in public and not any(character.isdigit() for character in hidden.replace("or 1.", ""))
 
 
-def mapped(kind: wire.PatternKind, **more: object) -> str:
-    """The sentence of a wrong answer with a map of this pattern."""
-    found = wire.ErrorMap(
-        output="c",
-        shape=(64, 64),
-        rows=64,
-        columns=64,
-        block_rows=1,
-        block_columns=1,
-        wrong_count=4096,
-        unwritten_count=0,
-        wrong_shares="",
-        pattern=wire.WrongPattern(kind=kind),
-    )
-    return trial_failed(failed(wire.TrialOutcome.MISMATCHED, error_map=found, element_count=4096, mismatched_count=2016, **more), None)[2]
+def explained(kind: wire.PatternKind, **fields: object) -> str:
+    """The sentence of a wrong answer with this pattern."""
+    pattern = wire.WrongPattern(output="c", shape=(64, 64), kind=kind, count=4096)
+    return trial_failed(
+        failed(wire.TrialOutcome.MISMATCHED, wrong_pattern=pattern, element_count=4096, mismatched_count=2016, **fields), None
+    )[2]
 
 
 def test_where_an_answer_is_wrong_follows_the_sentence() -> None:
     """With its cause; nothing where nothing is known."""
-    assert mapped(wire.PatternKind.UPPER_TRIANGLE).endswith(
+    assert explained(wire.PatternKind.UPPER_TRIANGLE).endswith(
         " The wrong elements of 'c' are those above the diagonal. A comparison of row and column, such as a mask, is likely wrong."
     )
     bare = trial_failed(failed(wire.TrialOutcome.MISMATCHED, element_count=4096, mismatched_count=2016), None)[2]
@@ -100,12 +91,12 @@ def test_where_an_answer_is_wrong_follows_the_sentence() -> None:
 
 def test_what_a_share_or_a_symptom_says_is_not_said_again() -> None:
     """Everything is 100 %, and an error of precision is scattered by its nature. The control is a scattered error without a symptom."""
-    assert "Every element" not in mapped(wire.PatternKind.EVERYTHING)
-    assert "scattered" not in mapped(wire.PatternKind.SCATTERED, symptom=wire.Symptom.TF32)
-    assert "scattered" in mapped(wire.PatternKind.SCATTERED)
+    assert "Every element" not in explained(wire.PatternKind.EVERYTHING)
+    assert "scattered" not in explained(wire.PatternKind.SCATTERED, symptom=wire.Symptom.TF32)
+    assert "scattered" in explained(wire.PatternKind.SCATTERED)
 
 
-def test_a_map_of_a_hidden_workload_adds_no_sentence() -> None:
+def test_a_pattern_of_a_hidden_workload_adds_no_sentence() -> None:
     """The judge makes none of one; were there one, nothing would be said of it."""
-    assert "diagonal" not in mapped(wire.PatternKind.UPPER_TRIANGLE, hidden=True)
-    assert "diagonal" in mapped(wire.PatternKind.UPPER_TRIANGLE)
+    assert "diagonal" not in explained(wire.PatternKind.UPPER_TRIANGLE, hidden=True)
+    assert "diagonal" in explained(wire.PatternKind.UPPER_TRIANGLE)

@@ -14,13 +14,11 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge import verify
+    from sandbox.judge import tolerance, verify
     from sandbox.judge.admission.case import AdmissionCase
-    from sandbox.judge.compare import low_magnitude, rounding_noise
-    from sandbox.judge.compare.rounding_noise import FEW, fails_budget_only, perturb_inputs_one_ulp
-    from sandbox.judge.compare.tolerance import Comparison, compare, spread
     from sandbox.judge.references import Task
-    from sandbox.judge.run.trial import Run, WorkloadContext
+    from sandbox.judge.tolerance import FEW, Comparison, compare, fails_budget_only, perturb_inputs_one_ulp, spread
+    from sandbox.judge.trial import Run, WorkloadContext
 
 
 MEAN = wire.ProblemSpec(
@@ -91,7 +89,7 @@ def test_a_right_kernel_is_never_unlucky(kernel: Kernel) -> None:
 
 def test_the_control_is_unlucky(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were PyTorch's error of one element taken for what float32 costs, a right kernel would be refused."""
-    monkeypatch.setattr(rounding_noise, "fails_budget_only", lambda _: False)
+    monkeypatch.setattr(tolerance, "fails_budget_only", lambda _: False)
     assert any(rejected(sequential))
 
 
@@ -105,10 +103,10 @@ def test_few_shaken_inputs_may_be_unlucky_too(moves_at: int, asked: int, excuses
         calls.append(1)
         return [exact + (1e-7 if len(calls) > moves_at else 0.0)]
 
-    def again(_: int, perturbed: rounding_noise.Tensors) -> Comparison:
+    def again(_: int, perturbed: tolerance.Tensors) -> Comparison:
         return compare(output, torch.zeros(1), exact, wrong, wire.Tolerance(), perturbed)
 
-    (found,) = rounding_noise.forgive_rounding_noise([again(0, [])], [], [output], exactly, again)
+    (found,) = tolerance.forgive_rounding_noise([again(0, [])], [], [output], exactly, again)
     assert (len(calls), found.outcome is wire.TrialOutcome.PASSED) == (asked, excuses)
 
 
@@ -171,9 +169,7 @@ def test_floats_are_shaken_by_one_unit_and_the_rest_is_left() -> None:
 def test_a_loss_of_kernelbench_is_not_unlucky_either() -> None:
     """Its rule has the budget where an output is faint."""
     random = torch.Generator().manual_seed(8)
-    comparer = low_magnitude.ElementwiseComparer(
-        allowed=wire.Tolerance(atol=1e-4, rtol=1e-4), wide=lambda inputs: [mean(inputs[0].double())]
-    )
+    comparer = tolerance.ElementwiseComparer(allowed=wire.Tolerance(atol=1e-4, rtol=1e-4), wide=lambda inputs: [mean(inputs[0].double())])
 
     def share(kernel: Kernel) -> float:
         bad = 0

@@ -10,7 +10,7 @@ from grader.errors import ProblemInvalid
 from grader.formats import flashinfer, with_calling_convention
 from grader.model import NewSubmission, SourceFile
 from sandbox.protocol import wire
-from sandbox.protocol.rule import rule_of
+from sandbox.protocol.signatures import rule_of
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "flashinfer"
 RMSNORM = FIXTURES / "trace" / "definitions" / "rmsnorm" / "rmsnorm_h128.json"

@@ -16,7 +16,7 @@ if AFTER_COLLECTION:
     import torch
 
     from sandbox.judge.references import ReferenceFailed, Task, load_task
-    from sandbox.judge.references.flashinfer_rule import Rule
+    from sandbox.judge.references.flashinfer import Rule
     from tests.unit.test_lane import judged
 
 

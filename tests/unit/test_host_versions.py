@@ -14,8 +14,7 @@ if AFTER_COLLECTION:
     import torch
 
     from sandbox.devices.emulated import EmulatedDevice
-    from sandbox.judge.__main__ import environment
-    from sandbox.judge.host_versions import cudnn_version, host_versions, nvcc_version
+    from sandbox.judge.__main__ import cudnn_version, environment, host_versions, nvcc_version
 
 NVCC_ANSWER = """nvcc: NVIDIA (R) Cuda compiler driver
 Copyright (c) 2005-2025 NVIDIA Corporation

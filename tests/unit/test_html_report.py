@@ -51,11 +51,6 @@ def graded(text="plain"):
     trial = report_pb2.Trial(
         workload_id=text, outcome=report_pb2.TRIAL_OUTCOME_MISMATCHED, message=text, element_count=9, mismatched_count=3,
         wrong_elements=[report_pb2.WrongElement(output=text, index=[0, 3], expected=1, actual=2)],
-        order_swap=report_pb2.OrderSwap(kernel_first=False, pytorch_first=True),
-        error_map=report_pb2.ErrorMap(
-            output=text, shape=[4, 4], rows=2, columns=2, block_rows=2, block_columns=2, wrong_count=3, unwritten_count=1,
-            wrong_shares=bytes([0, 255, 128, 0]), unwritten_shares=bytes([0, 64, 0, 0]), description=text, likely_cause=text,
-        ),
     )  # fmt: skip
     report = report_pb2.Report(
         verdict=report_pb2.VERDICT_ACCEPTED, reason=text, summary=text, flags=[text], output=text, libraries=[text], rule=text,
@@ -109,13 +104,11 @@ def test_a_report_holds_all_that_a_reader_asks_for():
     for shown in (
         "ACCEPTED", "plain", "2x (1.9 to 2.1)", "1.01 ms", "1.00 ms to 1.02 ms", "396 GB/s", "10 % of memory bandwidth",
         "79 % of FP32 units, 10 % of TF32 tensor cores", "FP32 units", "warning #1: plain", "sm_90", "docker",
-        "wrong with the kernel first, and right with PyTorch first",
         "75 % at 128 and 256 and 512 threads (registers)", "compile 6",
     ):  # fmt: skip
         assert shown in words, shown
     charts = [attributes["class"] for tag, attributes in page.found if tag == "svg"]
     assert {"chart timeline", "chart samples", "chart roofline", "chart bar"} <= set(charts)
-    assert charts.count("chart heat-map") == 2 and "4 x 4" in words  # of what is wrong, and of what was never written
     assert all(attributes.get("role") == "img" for tag, attributes in page.found if tag == "svg")
     order = [words.index(heading) for heading in ("Timeline How", "Workloads Workload", "Times Medians", "Build Built", "Raw data All")]
     assert order == sorted(order)
@@ -289,22 +282,9 @@ def test_hidden_workloads_are_a_count():
     submission = graded()
     hidden = submission.report.measurements.add(workload_id="hidden-1", hidden=True, certified=samples(7_654_321))
     hidden.declared_work.moved_bytes = 987_654_321
-    error_map = submission.report.trials[0].error_map
-    submission.report.trials.add(workload_id="hidden-1", hidden=True, outcome=report_pb2.TRIAL_OUTCOME_PASSED, error_map=error_map)
+    submission.report.trials.add(workload_id="hidden-1", hidden=True, outcome=report_pb2.TRIAL_OUTCOME_PASSED)
     visible = re.sub(r"data:[^\"]*", "", report_file(submission))
     assert "And 1 hidden, of which 1 passed." in visible and not re.search("hidden-1|7.65|988", visible)
-    assert visible.count("Where plain is wrong") == 1
-
-
-@pytest.mark.parametrize(
-    "changes", [{"rows": 65}, {"columns": 3}, {"wrong_shares": b"\x01"}, {"unwritten_shares": b"\x01", "rows": 2**31 - 1}]
-)
-def test_a_map_that_makes_no_sense_is_left_out(changes):
-    """As a newer server could send it."""
-    submission = graded()
-    for name, value in changes.items():
-        setattr(submission.report.trials[0].error_map, name, value)
-    assert "heat-map" not in report_file(submission)
 
 
 def test_what_is_not_graded_has_a_report_too():

@@ -12,10 +12,10 @@ from tests import fakes
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
+    from sandbox.judge.baseline import KEPT_S, HostActivity, KeptTimings
     from sandbox.judge.timing import interleaved
-    from sandbox.judge.timing.baseline_slowdown import outdated
     from sandbox.judge.timing.interleaved import SoloTimings, TimingSetup, with_new_nulls
-    from sandbox.judge.timing.kept_timings import KEPT_S, HostActivity, KeptTimings
+    from sandbox.judge.timing.overhead import outdated
 
     TIMINGS = SoloTimings(null_ns={False: [1_000], True: [1_000]}, floor_ns=[900], run_ns={"eager": [101_000]})
 

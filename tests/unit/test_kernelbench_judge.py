@@ -24,9 +24,8 @@ from sandbox.devices.emulated import EmulatedDevice
 from sandbox.languages import model_state
 from sandbox.launch.kernel import Bound, Loaded
 from sandbox.launch.loop import serve
-from sandbox.protocol import arena as link_protocol
 from sandbox.protocol import wire
-from sandbox.protocol.gate import Answer, Call, Gate, Status
+from sandbox.protocol.gate import Answer, Call, Gate, Status, receive_job
 from sandbox.protocol.signatures import without_model
 from sandbox.protocol.version import VERSION
 from tests.collection import AFTER_COLLECTION
@@ -36,9 +35,9 @@ if AFTER_COLLECTION:
     from torch import nn
     from torch._subclasses.fake_tensor import FakeTensor
 
-    from sandbox.judge.compare import low_magnitude, tolerance
+    from sandbox.judge import tolerance
     from sandbox.judge.lane import judge
-    from sandbox.judge.references import ReferenceFailed, Task, load_task, seeds, trace
+    from sandbox.judge.references import ReferenceFailed, Task, load_task, sources, trace
     from sandbox.judge.references.kernelbench import _ModelSource
 
 
@@ -112,7 +111,7 @@ def _run(path: str, entry: Callable[..., Any]) -> None:
             time.sleep(0.005)
     else:
         return  # the judge has refused the problem
-    job, (gate_fd, arena_fd, _, state_fd) = link_protocol.receive(link)
+    job, (gate_fd, arena_fd, _, state_fd) = receive_job(link)
     device, gate = EmulatedDevice(), Gate(gate_fd)
     arena = device.attach_arena(arena_fd, job.arena_bytes)
     state = Path(f"/proc/self/fd/{state_fd}").read_bytes()
@@ -285,7 +284,7 @@ def test_the_same_key_gives_the_same_inputs_and_leaves_the_generators() -> None:
 
 def test_every_bit_of_the_key_counts() -> None:
     """The whole state of the generator is made from the key: with its words as they were, the numbers are other ones."""
-    with seeds.seeded(KEY):
+    with sources.seeded(KEY):
         state, values = torch.get_rng_state(), torch.rand(4)
         torch.manual_seed(torch.initial_seed())
         assert not torch.equal(torch.get_rng_state(), state)
@@ -524,7 +523,7 @@ def test_zeros_fail_where_the_output_is_faint_and_noise_does_not() -> None:
 def test_pieces_say_what_the_whole_says(changed: int | None) -> None:
     """Counts, largest errors and the budget, wherever the wrong element is; the control is one piece."""
     task = task_of(SOFTMAX)
-    assert isinstance(task.compare, low_magnitude.ElementwiseComparer)
+    assert isinstance(task.compare, tolerance.ElementwiseComparer)
     inputs = drawn(task)
     right = task.reference(inputs)[0]
     output, mask = right.clone(), torch.zeros_like(right, dtype=torch.bool)

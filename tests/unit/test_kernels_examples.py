@@ -19,7 +19,7 @@ if AFTER_COLLECTION:
     import numpy as np
     import torch
 
-    from sandbox.judge.compare.tolerance import compare
+    from sandbox.judge.tolerance import compare
 
 
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"

@@ -25,12 +25,11 @@ from grader.verdict.failure_reasons import trial_failed
 from sandbox.devices import Arena
 from sandbox.devices.clock import Pairs, TurnTime
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.judge.run.runner_link import CLOSED_SUFFIX, RunnerLink, Silence
+from sandbox.judge.runner_link import CLOSED_SUFFIX, RunnerLink, Silence
 from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
 from sandbox.launch.loop import serve
-from sandbox.protocol import arena as link_protocol
 from sandbox.protocol import wire
-from sandbox.protocol.gate import Answer, Call, Gate, Operation, Status
+from sandbox.protocol.gate import Answer, Call, Gate, Operation, Status, receive_job
 from sandbox.protocol.version import VERSION
 from tests.collection import AFTER_COLLECTION
 
@@ -38,14 +37,12 @@ if AFTER_COLLECTION:
     import torch
 
     from sandbox.judge import lane
-    from sandbox.judge.baseline import Baseline
+    from sandbox.judge.baseline import Baseline, HostActivity
     from sandbox.judge.lane import judge, plan_trials
-    from sandbox.judge.run.trial import RunOptions, WorkloadContext, run, run_batch
     from sandbox.judge.timing import measure as measuring
     from sandbox.judge.timing.interleaved import OWN_NULL, SUBJECT, SoloTimings, TimingSetup
-    from sandbox.judge.timing.kept_timings import HostActivity
-    from sandbox.judge.timing.measure import BENCH_NS, measure
-    from sandbox.judge.timing.record import VARIABLE
+    from sandbox.judge.timing.measure import BENCH_NS, VARIABLE, measure
+    from sandbox.judge.trial import RunOptions, WorkloadContext, run, run_batch
     from sandbox.judge.verify import judge_run
 
 
@@ -127,7 +124,7 @@ def _run(path: str, kernel: Kernel, serve: Callable[..., None]) -> None:
             break
         except OSError:
             time.sleep(0.005)
-    job, (gate_fd, arena_fd, *_) = link_protocol.receive(link)
+    job, (gate_fd, arena_fd, *_) = receive_job(link)
     device, gate = EmulatedDevice(), Gate(gate_fd)
     arena = device.attach_arena(arena_fd, job.arena_bytes)
 
@@ -322,7 +319,7 @@ def test_hidden_workloads_are_timed_last_while_nobody_else_is_there(tmp_path: Pa
 
 @pytest.mark.parametrize("hidden", [False, True])
 def test_only_a_public_wrong_answer_is_explained(tmp_path: Path, hidden: bool) -> None:
-    """Elements, map and sentence: the size is in each of them. The control is the same wrong answer of a public workload."""
+    """Elements, pattern and sentence: the size is in each of them. The control is the same wrong answer of a public workload."""
 
     def leaves_out_the_last(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
         outputs[0][:32] = (inputs[0] * 2 + inputs[1])[:32]
@@ -331,7 +328,7 @@ def test_only_a_public_wrong_answer_is_explained(tmp_path: Path, hidden: bool) -
     facts = judged(tmp_path, leaves_out_the_last, problem=replace(PROBLEM, workloads=(workload,)))
     (trial,) = (fact for fact in facts if isinstance(fact, wire.Trial))
     assert trial.outcome is wire.TrialOutcome.UNWRITTEN and trial.hidden is hidden
-    assert (trial.error_map is None and trial.wrong_elements == ()) is hidden
+    assert (trial.wrong_pattern is None and trial.wrong_elements == ()) is hidden
     assert ("the last 5 of 37 elements, from element 32 on" in trial_failed(trial, None)[2]) is not hidden
 
 

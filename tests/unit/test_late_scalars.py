@@ -11,7 +11,7 @@ import pytest
 
 from sandbox.devices import Arena
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.judge.run.runner_link import RunnerLink
+from sandbox.judge.runner_link import RunnerLink
 from sandbox.launch.kernel import Bound, Loaded
 from sandbox.launch.loop import serve
 from sandbox.protocol import wire
@@ -21,7 +21,7 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.run.trial import RunOptions, WorkloadContext, run, scalars_are_late
+    from sandbox.judge.trial import RunOptions, WorkloadContext, run, scalars_are_late
 
 X = wire.TensorSpec(name="x", dtype="float32", shape=("n",))
 PHASE = wire.TensorSpec(name="phase", dtype="float64", shape=(), distribution=wire.Distribution(kind="uniform", low=0.5, high=1.5))

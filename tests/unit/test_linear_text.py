@@ -27,7 +27,7 @@ from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
 from grader.verdict.compiler_diagnostics import compiler_diagnostics, defined_twice, first_error
 from grader.views.sanitize import escape_unprintable, one_line
-from sandbox.judge.device_code import jit_functions
+from sandbox.judge.library_use import jit_functions
 from sandbox.protocol.languages import languages as known_languages
 from sandbox.protocol.source_tokens import PYTHON, C, Grammar, tokens
 from tests import fakes
@@ -99,7 +99,7 @@ MODULES = (
     "grader.intake.languages",
     "sandbox.protocol.source_tokens",
     "grader.web.submit_form",
-    "sandbox.judge.device_code",
+    "sandbox.judge.library_use",
     "sandbox.protocol.languages",
 )
 

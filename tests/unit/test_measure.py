@@ -10,16 +10,23 @@ from types import SimpleNamespace
 import pytest
 
 from grader.dispatch.judge_process import CUDA_SILENCE_S, SILENCE_S
-from sandbox.judge.timing.heartbeat import SIGN_S, Heartbeat
-from sandbox.judge.timing.noise import NoiseKind, classify_noise, undisturbed_rounds
-from sandbox.judge.timing.speedup import speedup, steady
-from sandbox.judge.timing.stopping import LOOKS, Look, LookAllowance, Width
+from sandbox.judge.timing.interleaved import SIGN_S, Heartbeat
+from sandbox.judge.timing.stopping import (
+    LOOKS,
+    HalfWidth,
+    InterimEstimate,
+    LookAllowance,
+    NoiseKind,
+    classify_noise,
+    speedup,
+    steady,
+    undisturbed_rounds,
+)
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
     from sandbox.judge.timing import interleaved
-    from sandbox.judge.timing.baseline_slowdown import baseline_times
     from sandbox.judge.timing.interleaved import (
         EAGER,
         NULL,
@@ -36,7 +43,7 @@ if AFTER_COLLECTION:
         plan_turns,
     )
     from sandbox.judge.timing.measure import _shortest_ns, bench_limit_s, confirmed
-    from sandbox.judge.timing.overhead import _counting, overhead_allowance, subtract_overhead
+    from sandbox.judge.timing.overhead import _counting, baseline_times, overhead_allowance, subtract_overhead
 
 
 def test_a_steady_ratio_has_a_narrow_interval() -> None:
@@ -228,7 +235,12 @@ def test_turns_in_which_the_subjects_process_was_slow_are_left_out() -> None:
 
 
 def _turns_taken(
-    monkeypatch: pytest.MonkeyPatch, clock: wire.Clock, looks: Callable[[int], Look], *, budget_s: float = 20.0, turn_s: float = 0.0
+    monkeypatch: pytest.MonkeyPatch,
+    clock: wire.Clock,
+    looks: Callable[[int], InterimEstimate],
+    *,
+    budget_s: float = 20.0,
+    turn_s: float = 0.0,
 ) -> tuple[list[wire.Fact], Times]:
     """What `take_turns` emits of turns that do nothing but let time pass; looks: by the number of turns."""
     trial = wire.Trial(workload_id="n", hidden=False, phase=wire.TrialPhase.CERTIFY, index=0, key="", duration_ns=1, outcome=PASSED)
@@ -267,9 +279,9 @@ def _turns_taken(
 @pytest.mark.parametrize(("quiet_from", "taken", "end"), [(0, 12, "width"), (13, 18, "width"), (29, 40, "width"), (99, 60, "turns")])
 def test_turns_are_taken_until_enough_of_them_are_quiet(quiet_from: int, taken: int, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the next look; a host that is never quiet, or a subject that dawdles, gets sixty and no more. What was taken is planned."""
-    narrow = Width(sampled=0.001, bias=0.002)
+    narrow = HalfWidth(sampled=0.001, bias=0.002)
     facts, times = _turns_taken(
-        monkeypatch, wire.Clock.DEVICE_EVENTS, lambda turn: Look(quiet_count=turn if turn >= quiet_from else 0, widths=(narrow,))
+        monkeypatch, wire.Clock.DEVICE_EVENTS, lambda turn: InterimEstimate(quiet_count=turn if turn >= quiet_from else 0, widths=(narrow,))
     )
     assert sum(isinstance(one, wire.Trial) for one in facts) == taken
     assert times.end == wire.MeasurementEnd(end) and times.allowance is LookAllowance.FACTOR
@@ -279,7 +291,7 @@ def test_turns_are_taken_until_enough_of_them_are_quiet(quiet_from: int, taken: 
 
 def test_by_the_hosts_clock_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight turns, whatever they say."""
-    _, times = _turns_taken(monkeypatch, wire.Clock.HOST, lambda turn: Look(quiet_count=turn, widths=()))
+    _, times = _turns_taken(monkeypatch, wire.Clock.HOST, lambda turn: InterimEstimate(quiet_count=turn, widths=()))
     assert len(times.taken_ns[SUBJECT]) == TURN_LIMIT and times.allowance is LookAllowance.NONE
 
 
@@ -297,8 +309,8 @@ def test_the_budget_is_not_longer_for_a_subject_that_gets_slow(
     clock: wire.Clock, turn_s: float, taken: int, allowance: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Turns end with it, but for the least that there are, and the interval is as wide as of an end that the subject chose."""
-    wide = Width(sampled=0.1, bias=0.002)
-    _, times = _turns_taken(monkeypatch, clock, lambda turn: Look(quiet_count=turn, widths=(wide,)), turn_s=turn_s)
+    wide = HalfWidth(sampled=0.1, bias=0.002)
+    _, times = _turns_taken(monkeypatch, clock, lambda turn: InterimEstimate(quiet_count=turn, widths=(wide,)), turn_s=turn_s)
     assert len(times.taken_ns[SUBJECT]) == taken and times.allowance is LookAllowance[allowance]
     assert times.end is (wire.MeasurementEnd.BUDGET if allowance == "CUT_SHORT" else wire.MeasurementEnd.TURNS)
 

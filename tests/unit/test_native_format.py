@@ -8,7 +8,7 @@ from grader.errors import ProblemInvalid, ProblemNotFound
 from grader.formats import native
 from grader.problems.store import Problems
 from sandbox.protocol import wire
-from sandbox.protocol.rule import rule_of
+from sandbox.protocol.signatures import rule_of
 from tests import fakes
 
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"

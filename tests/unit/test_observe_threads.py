@@ -11,8 +11,7 @@ from subprocess import run
 import pytest
 
 from sandbox.judge.library_use import from_run
-from sandbox.runner.observe import observe
-from sandbox.runner.observe_numpy import numpy_calls
+from sandbox.runner.observe import numpy_calls, observe
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:

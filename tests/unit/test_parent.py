@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 ENDS_S, STARTS_S, LIVES_S = 60.0, 60.0, 0.5
 # Loops in C, where no other thread of the interpreter gets to run.
 LOOP = "import itertools\nsum(itertools.repeat(0))"
-TIED = "from sandbox.judge.parent import end_with_parent\nend_with_parent(1)"
+TIED = "from sandbox.judge import end_with_parent\nend_with_parent(1)"
 # Starts a command in a session of its own, as the server does, and hands a message to it.
 STARTER = """
 import subprocess, sys

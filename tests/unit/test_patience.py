@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.judge.run.patience import run_queue_waits_of, wait_patiently
+from sandbox.judge.runner_link import run_queue_waits_of, wait_patiently
 from sandbox.protocol.wire import WAIT_FACTOR
 
 

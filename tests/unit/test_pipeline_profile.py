@@ -44,7 +44,6 @@ class Boxes(fakes.FakeBoxes):
                     architecture="sm_90a",
                     kernels=(USE,),
                     launches=(LAUNCH,),
-                    order_swap=wire.OrderSwap(kernel_first=False, pytorch_first=False),
                 )
                 files = {"a.ptx": "nvcc", "torch_trace.json": "torch profiler", "ncu.ncu-rep": "ncu", "x.ncu-rep": "ncu"}
                 for name in files:
@@ -117,12 +116,10 @@ def fact_stages(facts: list[wire.Fact]) -> list[tuple[wire.Stage, str | None]]:
 
 
 async def test_each_box_claims_only_what_it_can_know(make) -> None:
-    """The static box no launches, the run box no resources, neither of them another tool; the workload is named by the server, and what
-    both orders of calls would show comes from the judge."""
+    """The static box no launches, the run box no resources, neither of them another tool; the workload is named by the server."""
     found = fold(await graded(make())).profile
     assert found.workload_id == "n8" and found.launches == (LAUNCH,) and found.kernels == (USE,) and found.architecture == "sm_90a"
     assert [one.name for one in found.tools].count("ncu") == 1
-    assert found.order_swap == wire.OrderSwap(kernel_first=True, pytorch_first=False)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from grader.model import Lease, Submission, SubmissionState, Verdict
 from grader.verdict.fold import fold
 from grader.views import access_counts
 from sandbox.protocol import wire
-from sandbox.protocol.output import EMULATED_SANITIZER
+from sandbox.protocol.box_files import EMULATED_SANITIZER
 from sandbox.protocol.wire import BoxCause, SanitizerKind, SanitizerSeverity, ToolOutcome
 from tests import fakes
 from tests.unit.pipeline_fleets import fleets

@@ -12,8 +12,7 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     from sandbox.judge.baseline import runner_job
     from sandbox.judge.inputs import draw, fresh_key
-    from sandbox.judge.run.placement import ALIGN_BYTES, BAND_BYTES, arena_bytes, byte_count, place, placement_bytes, rounded
-    from sandbox.judge.run.trial import WorkloadContext
+    from sandbox.judge.trial import ALIGN_BYTES, BAND_BYTES, WorkloadContext, arena_bytes, byte_count, place, placement_bytes, rounded
 
 
 SPEC = wire.ProblemSpec(

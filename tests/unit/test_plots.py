@@ -7,7 +7,6 @@ import pytest
 
 from grader.plots.bars import BAR_WIDTH, TimelineSegment, interval_bar, interval_positions, timeline
 from grader.plots.frames import LEFT, WIDTH, ChartAxis
-from grader.plots.heat_map import MOST_CELLS, heat_map
 from grader.plots.lines import ChartSeries, ReferenceLine, line_chart
 from grader.plots.roofline import RooflineCeiling, RooflinePoint, roofline
 from grader.plots.samples import samples_chart
@@ -45,9 +44,6 @@ def every_kind(name):
         "roofline": roofline([point], [RooflineCeiling(name, 6e13)], 3e12, title=name),
         "timeline": timeline([TimelineSegment(name, 1.0), TimelineSegment("build", 2.0)], title=name),
         "bar": interval_bar(interval_positions([(2.0, 1.9, 2.1)])[0], title=name),
-        "heat-map": heat_map(
-            [[0.0, 1.0]], title=name, description=name, row_label=name, column_label=name, low_label=name, high_label=name
-        ),
     }
 
 
@@ -225,16 +221,3 @@ def test_a_timeline_is_as_long_as_its_stages():
     first, second = of_class(root, "segment")
     assert float(second.get("width")) == 3 * float(first.get("width")) and float(second.get("x")) == float(first.get("width"))
     assert "build: 3 s, 75 %" in "".join(second.itertext()) and timeline([], title="t") == ""
-
-
-def test_a_heat_map_shows_where_something_is_wrong():
-    """What is not 0 never looks like 0; cells of one level next to each other are one shape; at most 64 x 64."""
-    cells = [[0.0, None, 1e-9], [1.0, 1.0, 0.5]]
-    root = parsed(heat_map(cells, title="t", description="d", row_label="rows", column_label="columns"))
-    drawn = {one.get("class").split()[1]: one.get("d") for one in of_class(root, "cells") if one.tag == f"{SVG}path"}
-    assert {level: shapes.count("M") for level, shapes in drawn.items()} == {"level-1": 1, "level-4": 1, "level-8": 1}
-    full = [[1.0 / (1 + (row + column) % 7) for column in range(MOST_CELLS)] for row in range(MOST_CELLS)]
-    assert len(heat_map(full, title="t", description="d", row_label="r", column_label="c")) < 250_000
-    for wrong in ([], [[]], [[0.0], [0.0, 1.0]], [[0.0] * 65], [[0.0]] * 65):
-        with pytest.raises(ValueError, match="1 to 64"):
-            heat_map(wrong, title="t", description="d", row_label="r", column_label="c")

@@ -8,7 +8,7 @@ from grader.artifacts.files import FILE_COUNT_LIMIT, SUBMISSION_LIMIT_BYTES
 from grader.grading import claims
 from grader.grading.claims import ClaimedFile
 from sandbox.protocol import wire
-from sandbox.protocol.output import FILE_LIMIT_BYTES, PROFILE_NOTE
+from sandbox.protocol.box_files import FILE_LIMIT_BYTES, PROFILE_NOTE
 from sandbox.protocol.wire import ToolOutcome
 
 SECRET = b"root:x:0:0"

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.judge.timing.noise import NULL_SLACK_NS, OWN_SLACK_NS, NoiseKind, undisturbed_rounds
-from sandbox.judge.timing.speedup import steady
+from sandbox.judge.timing.stopping import NULL_SLACK_NS, OWN_SLACK_NS, NoiseKind, steady, undisturbed_rounds
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
 from tests.gpu.figures import HALF_WIDTH, WINNER, half_width

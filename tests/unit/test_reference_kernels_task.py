@@ -18,7 +18,7 @@ if AFTER_COLLECTION:
     import torch
 
     from sandbox.judge.references import ReferenceFailed, Task, load_task
-    from sandbox.judge.references.reference_kernels_code import Code
+    from sandbox.judge.references.reference_kernels import Code
     from sandbox.judge.references.sources import Modules
     from sandbox.judge.tensors import same_bytes
     from tests.unit.test_lane import judged

@@ -5,8 +5,7 @@ import contextlib
 from sandbox.languages import launch_hook
 from sandbox.launch.kernel import Loaded
 from sandbox.protocol import wire
-from sandbox.runner.launches import KIND_LIMIT, LaunchLog, logged
-from sandbox.runner.profile import _launches_in
+from sandbox.runner.profile import KIND_LIMIT, LaunchLog, _launches_in, logged
 
 
 def event(name="k", grid=(2, 1, 1), dur=2.5, cat="kernel", **args):

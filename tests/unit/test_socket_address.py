@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.judge.run.runner_link import accept
-from sandbox.protocol.arena import ADDRESS_BYTES, address
+from sandbox.judge.runner_link import accept
+from sandbox.protocol.gate import ADDRESS_BYTES, socket_address
 from sandbox.runner.run import _connect
 
 
@@ -38,7 +38,7 @@ def test_a_runner_reaches_its_judge_however_deep(tmp_path: Path, depth: int) -> 
 @pytest.mark.parametrize("name", ["a" * ADDRESS_BYTES, "é" * 53 + "b"])
 def test_as_much_as_fits_is_left_as_it_is(name: str) -> None:
     """In bytes, not letters."""
-    with address(name) as found:
+    with socket_address(name) as found:
         assert found == name
-    with pytest.raises(FileNotFoundError), address("/nowhere/" + name):
+    with pytest.raises(FileNotFoundError), socket_address("/nowhere/" + name):
         pass

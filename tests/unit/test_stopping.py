@@ -21,9 +21,9 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     from sandbox.judge.timing.stopping import (
         LOOKS,
-        Look,
+        HalfWidth,
+        InterimEstimate,
         LookAllowance,
-        Width,
         end_of,
         inflation,
         quantile,
@@ -68,16 +68,16 @@ DOF = 5  # of the noise
 )
 def test_when_turns_end(taken: int, limit: int, quiet: int, sampled: float, bias: float, precision: float, end: str | None) -> None:
     """At a look where the interval is as narrow as asked, or as the clock allows; else with the last turn that there is time for."""
-    found = end_of(taken, limit, Look(quiet_count=quiet, widths=(Width(sampled=sampled, bias=bias),)), precision)
+    found = end_of(taken, limit, InterimEstimate(quiet_count=quiet, widths=(HalfWidth(sampled=sampled, bias=bias),)), precision)
     assert found == (None if end is None else MeasurementEnd(end))
 
 
 def test_every_baseline_has_to_be_narrow() -> None:
     """A score may be over any of them; one without a width is none."""
-    narrow, wide = Width(sampled=0.001, bias=0.002), Width(sampled=0.02, bias=0.002)
+    narrow, wide = HalfWidth(sampled=0.001, bias=0.002), HalfWidth(sampled=0.02, bias=0.002)
 
-    def end(*widths: Width | None) -> MeasurementEnd | None:
-        return end_of(12, 60, Look(quiet_count=12, widths=widths), 0.01)
+    def end(*widths: HalfWidth | None) -> MeasurementEnd | None:
+        return end_of(12, 60, InterimEstimate(quiet_count=12, widths=widths), 0.01)
 
     assert end(narrow, narrow) is MeasurementEnd.WIDTH
     assert end(narrow, wide) is end(narrow, None) is end(None) is end() is None
@@ -174,8 +174,8 @@ def ruled(allowance: LookAllowance) -> Stop:
 
     def stop(logs: Sequence[float], of: Scenario) -> tuple[int, float]:
         for taken in LOOKS:
-            width = Width(sampled=sampled_half_width(logs[:taken], allowance), bias=of.bias)
-            if end_of(taken, LOOKS[-1], Look(quiet_count=taken, widths=(width,)), of.precision) is not None:
+            width = HalfWidth(sampled=sampled_half_width(logs[:taken], allowance), bias=of.bias)
+            if end_of(taken, LOOKS[-1], InterimEstimate(quiet_count=taken, widths=(width,)), of.precision) is not None:
                 return taken, width.total
         raise AssertionError("the last look is the last")
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from grader.dispatch.judge_process import CUDA_SILENCE_S, SILENCE_S
-from sandbox.judge.run.runner_link import Silence
-from sandbox.judge.timing.speedup import steady
+from sandbox.judge.runner_link import Silence
+from sandbox.judge.timing.stopping import steady
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Operation, Status
 from tests.collection import AFTER_COLLECTION
@@ -19,8 +19,8 @@ from tests.draining import drained
 
 if AFTER_COLLECTION:
     from sandbox.judge.references import ReferenceFailed
-    from sandbox.judge.run.trial import Run
-    from sandbox.judge.timing import heartbeat, interleaved
+    from sandbox.judge.timing import interleaved
+    from sandbox.judge.trial import Run
 
 
 PROTOCOL_NS, COPY_NS, EAGER_NS, SPELL_NS = 600_000, 40_000, 90_000, 30_000
@@ -109,7 +109,7 @@ def _warmed_up(monkeypatch: pytest.MonkeyPatch, *replies: Answer | Silence) -> N
 def test_a_judge_that_times_for_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the host's clock and by a device's: whoever waits for it takes a silent one for dead."""
     bench = SimpleNamespace(problem=SimpleNamespace(trial_s=1.0), workload=SimpleNamespace(hidden=False))
-    monkeypatch.setattr(heartbeat, "SIGN_S", 0.0)
+    monkeypatch.setattr(interleaved, "SIGN_S", 0.0)
     for clock, count in ((wire.Clock.HOST, 3 + 6), (wire.Clock.DEVICE_EVENTS, 3 + 12 * 2 * 3)):
         monkeypatch.setattr(interleaved, "run", _runs(10_000))
         trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=clock), silence=None)

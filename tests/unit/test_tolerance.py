@@ -15,10 +15,9 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.compare.tolerance import Comparison, _rms, compare
-    from sandbox.judge.run import poison
-    from sandbox.judge.run.trial import Run, WorkloadContext
     from sandbox.judge.tensors import numbers
+    from sandbox.judge.tolerance import Comparison, _rms, compare
+    from sandbox.judge.trial import Run, WorkloadContext, fill_with_poison, unwritten_mask
     from sandbox.judge.verify import judge_run
 
 
@@ -43,9 +42,9 @@ def dtype(request: pytest.FixtureRequest) -> torch.dtype:
 def test_an_unwritten_element_is_a_wrong_answer(dtype: torch.dtype) -> None:
     """NaN left in an output counts as unwritten, even where the tolerance is infinite."""
     output = torch.empty(100, dtype=dtype)
-    bits = poison.fill(output)
+    bits = fill_with_poison(output)
     output[1:] = 1
-    found = compare(output, torch.ones(100, dtype=dtype), None, poison.unwritten(output, bits), LOOSE)
+    found = compare(output, torch.ones(100, dtype=dtype), None, unwritten_mask(output, bits), LOOSE)
     assert (found.outcome, found.unwritten_count) == (wire.TrialOutcome.UNWRITTEN, 1)
 
 
@@ -53,12 +52,12 @@ def test_an_unwritten_element_is_a_wrong_answer(dtype: torch.dtype) -> None:
 def test_an_unwritten_integer_is_a_wrong_answer(dtype: torch.dtype) -> None:
     """Integers have no NaN; a random sentinel shows instead."""
     output = torch.empty(4096, dtype=dtype)
-    bits = poison.fill(output)
+    bits = fill_with_poison(output)
     reference = torch.randint(0, 2, (4096,)).to(dtype)
     output[1:] = reference[1:]
     if dtype not in (torch.bool,) and int(reference[0]) == int(output[0]):
         pytest.skip("the sentinel is the right answer this time")
-    found = compare(output, reference, None, poison.unwritten(output, bits), LOOSE)
+    found = compare(output, reference, None, unwritten_mask(output, bits), LOOSE)
     assert found.outcome is wire.TrialOutcome.UNWRITTEN
 
 
@@ -69,7 +68,7 @@ def test_what_lies_in_memory_of_the_kernels_own_is_unwritten_too(dtype: torch.dt
     output.view(torch.uint8).fill_(0xFF)
     reference = torch.ones(64, dtype=dtype)
     output[8:] = reference[8:]
-    found = compare(output, reference, None, poison.unwritten(output, 5), LOOSE)
+    found = compare(output, reference, None, unwritten_mask(output, 5), LOOSE)
     assert (found.outcome, found.unwritten_count) == (wire.TrialOutcome.UNWRITTEN, 8)
 
 
@@ -80,23 +79,23 @@ NARROW = ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", 
 def test_an_unwritten_byte_of_a_narrow_float_is_a_wrong_answer(dtype: torch.dtype) -> None:
     """They have few NaNs or none: a random byte shows instead, where it is not the right answer. Control: all of it written."""
     output = torch.empty(64, 64, dtype=torch.uint8).view(dtype)
-    bits = poison.fill(output)
+    bits = fill_with_poison(output)
     reference = torch.full((64, 64), bits ^ 1, dtype=torch.uint8).view(dtype)
     output.view(torch.uint8)[1:] = reference.view(torch.uint8)[1:]
-    found = compare(output, reference, None, poison.unwritten(output, bits), LOOSE)
+    found = compare(output, reference, None, unwritten_mask(output, bits), LOOSE)
     count = 128 if dtype == torch.float4_e2m1fn_x2 else 64
     assert (found.outcome, found.unwritten_count, found.element_count) == (wire.TrialOutcome.UNWRITTEN, count, 64 * count)
     output.view(torch.uint8)[0] = reference.view(torch.uint8)[0]
-    assert compare(output, reference, None, poison.unwritten(output, bits), LOOSE).unwritten_count == 0
+    assert compare(output, reference, None, unwritten_mask(output, bits), LOOSE).unwritten_count == 0
 
 
 @pytest.mark.parametrize("dtype", NARROW, indirect=True)
 def test_a_sentinel_that_is_the_right_answer_is_written(dtype: torch.dtype) -> None:
     """As of integers; and where it is not, it counts, whatever the kernel's fresh memory holds."""
     right = torch.full((16,), 0x31, dtype=torch.uint8).view(dtype)
-    assert compare(right.clone(), right, None, poison.unwritten(right, 0x31), LOOSE).outcome is PASSED
+    assert compare(right.clone(), right, None, unwritten_mask(right, 0x31), LOOSE).outcome is PASSED
     fresh = torch.full((16,), 0xFF, dtype=torch.uint8).view(dtype)
-    assert compare(fresh, right, None, poison.unwritten(fresh, 0x31), LOOSE).outcome is wire.TrialOutcome.UNWRITTEN
+    assert compare(fresh, right, None, unwritten_mask(fresh, 0x31), LOOSE).outcome is wire.TrialOutcome.UNWRITTEN
 
 
 @pytest.mark.parametrize("dtype", [name for name in NARROW if name != "float4_e2m1fn_x2"], indirect=True)
@@ -122,16 +121,16 @@ def test_float4_is_two_numbers_in_a_byte_the_first_in_its_low_half() -> None:
 
 def test_two_poisons_differ() -> None:
     """A kernel can't know this trial's NaN from the last one's."""
-    assert len({poison.fill(torch.empty(1, dtype=torch.float32)) for _ in range(8)}) > 1
+    assert len({fill_with_poison(torch.empty(1, dtype=torch.float32)) for _ in range(8)}) > 1
 
 
 def test_a_nan_that_the_kernel_made_is_not_called_unwritten() -> None:
     """0/0 is the kernel's own doing, and the report says so."""
     output = torch.empty(4)
-    bits = poison.fill(output)
+    bits = fill_with_poison(output)
     output[:] = torch.zeros(4) / torch.zeros(4) * -1
     output.view(torch.int32).fill_(-0x400000)  # x86's default NaN has its sign set
-    found = compare(output, torch.ones(4), None, poison.unwritten(output, bits), LOOSE)
+    found = compare(output, torch.ones(4), None, unwritten_mask(output, bits), LOOSE)
     assert found.outcome is wire.TrialOutcome.NON_FINITE
 
 
@@ -155,7 +154,7 @@ def verified(output: torch.Tensor, bits: int, reference: torch.Tensor) -> wire.T
         duration_ns=0,
         inputs=[],
         outputs=[output],
-        unwritten=[poison.unwritten(output, bits)],
+        unwritten=[unwritten_mask(output, bits)],
     )
     bench = WorkloadContext(problem=problem, workload=workload, reference=lambda _: [reference])
     return judge_run(done, bench, wire.TrialPhase.VERIFY, 0)
@@ -167,7 +166,7 @@ def test_a_nan_that_is_right_is_not_called_unwritten(dtype: torch.dtype, fresh: 
     """The logarithm of a negative number has the bits of torch's fresh memory; as right is NaN with all bits set. Beside it, where the
     reference is a number, both are unwritten."""
     output, reference = torch.empty(8, dtype=dtype), torch.ones(8, dtype=dtype)
-    bits = poison.fill(output)
+    bits = fill_with_poison(output)
     output[:] = 1
     reference[:4] = math.nan
     output[:5] = math.nan
@@ -183,14 +182,14 @@ def test_a_nan_that_is_right_is_not_called_unwritten(dtype: torch.dtype, fresh: 
 def test_this_trials_poison_is_unwritten_where_nan_is_right_too(dtype: torch.dtype) -> None:
     """A kernel that writes nothing has not found out where there is no answer."""
     output, reference = torch.empty(8, dtype=dtype), torch.full((8,), math.nan, dtype=dtype)
-    found = verified(output, poison.fill(output), reference)
+    found = verified(output, fill_with_poison(output), reference)
     assert (found.outcome, found.unwritten_count) == (wire.TrialOutcome.UNWRITTEN, 8)
 
 
 def test_poison_is_nobodys_own_nan() -> None:
     """A CPU makes NaN without payload, a GPU NaN with all of it: where the reference has one, a kernel's own is not taken for poison."""
     output = torch.empty(1, dtype=torch.bfloat16)
-    assert not {poison.fill(output) for _ in range(4000)} & {0x7FC0, 0x7FFF}
+    assert not {fill_with_poison(output) for _ in range(4000)} & {0x7FC0, 0x7FFF}
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -317,7 +316,7 @@ def test_a_reference_that_rounds_by_itself_refuses_nobody_who_rounds(
     assert found.outcome is PASSED and found.budget_ratio is not None and 0 < found.budget_ratio < 0.5
     off = (once.double() * (1 + 6 * torch.finfo(dtype).eps)).to(dtype)
     assert compared(off, reference(x, w), loose, wide).outcome is wire.TrialOutcome.MISMATCHED
-    monkeypatch.setattr("sandbox.judge.compare.tolerance.OWN_ULPS", 0.0)
+    monkeypatch.setattr("sandbox.judge.tolerance.OWN_ULPS", 0.0)
     assert compared(once, reference(x, w), loose, wide).outcome is wire.TrialOutcome.MISMATCHED
 
 

@@ -9,7 +9,7 @@ from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
     from sandbox.judge.timing.overhead import _counting, selection_allowance
-    from sandbox.judge.timing.speedup import speedup
+    from sandbox.judge.timing.stopping import speedup
 
 GRADINGS, TURNS, MOST_TURNS = 2_000, 24, 60
 STILL, SLOW = [300_000] * 8, [350_000] * 8

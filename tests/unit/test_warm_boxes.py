@@ -17,7 +17,7 @@ from grader.dispatch.warm_boxes import BOX_BYTES, SPARE_BYTES, WarmBoxes, WarmPl
 from grader.errors import SandboxBroken
 from grader.grading.run_box import JobPipes, started
 from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, IsolationBroken, Limits, Purpose
-from sandbox.protocol.job_pipes import GO, READY
+from sandbox.protocol.box_files import GO, READY
 from sandbox.protocol.wire import BoxCause
 from tests import fakes
 

@@ -26,7 +26,7 @@ from grader.server.main import parser
 from grader.server.serve import run
 from grader.server.wiring import box_settings, host_breaker, joined
 from sandbox.protocol import wire
-from sandbox.protocol.job_pipes import READY
+from sandbox.protocol.box_files import READY
 
 CAPACITY = 4
 BUILDER_COUNT = 2  # where --builders says nothing: stubs need no cores

@@ -1,4 +1,4 @@
-"""One draw of a workload's inputs with its right answers, and how the problem's own rule judges other answers.  For admission only."""
+"""A draw of a workload's inputs with its right answers, and the problem's own rule for other answers.  For admission only."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from sandbox.devices import Device
 from sandbox.judge.inputs import of_workload, shape_of
 from sandbox.judge.references import Reference, ReferenceFailed, Task
-from sandbox.judge.run.trial import Run, WorkloadContext
 from sandbox.judge.tensors import equal, is_narrow
+from sandbox.judge.trial import Run, WorkloadContext
 from sandbox.judge.verify import expected, judge_run
 from sandbox.protocol import wire
 from sandbox.protocol.gate import FINE
@@ -40,16 +40,27 @@ class AdmissionCase:
         key = hashlib.sha256(f"{task.spec.digest} {workload.workload_id} {index}".encode()).hexdigest()[:32]
         drawn = of_workload(task.spec, workload, task.draw, key, device)
         right = expected(task.reference, drawn, task.spec)
-        _check_declared(task.spec, workload, drawn, right)
+        where = drawn[0].device if drawn and drawn[0].dim() else None
+        for tensor, answer in zip(task.spec.outputs, right, strict=True):
+            if not isinstance(answer, torch.Tensor):
+                raise ReferenceFailed(f"the reference's {tensor.name!r} is a {type(answer).__name__}; return a tensor")
+            shape, dtype = shape_of(tensor, workload.axes), getattr(torch, tensor.dtype)
+            if answer.shape != shape or answer.dtype != dtype:
+                declared = f"{dtype} {shape}"
+                raise ReferenceFailed(
+                    f"the reference's {tensor.name!r} is {answer.dtype} {tuple(answer.shape)}; the problem declares {declared}"
+                )
+            if where is not None and answer.device != where:
+                raise ReferenceFailed(f"the reference's {tensor.name!r} is on {answer.device}; return a tensor on the device of its inputs")
         case = cls(key=key, task=task, workload=workload, inputs=drawn, right=right, exact=None)
         return dataclasses.replace(case, exact=case._in_double())
 
     def answer(self, inputs: Tensors, reference: Reference | None = None) -> Tensors:
-        """What the reference makes of other inputs. reference: another one than the task's."""
+        """Return the reference's answer to other inputs. reference: another one than the task's."""
         return expected(reference or self.task.reference, inputs, self.task.spec)
 
     def accepts(self, outputs: Tensors) -> bool:
-        """Whether the problem's own rule takes these for right, every element written."""
+        """Return whether the problem's own rule takes these for right, every element written."""
         bench = WorkloadContext(
             problem=self.task.spec,
             workload=self.workload,
@@ -57,47 +68,34 @@ class AdmissionCase:
             reference64=None if self.exact is None else self._exactly,
             compare=self.task.compare,
         )
-        own = self.task.compare is not None  # a format's own code may change what it is given
-        done = Run(
+        own_rule = self.task.compare is not None  # a format's own code may change what it is given
+        result = Run(
             key=self.key,
             reply=FINE,
             duration_ns=0,
-            inputs=[one.clone() for one in self.inputs] if own else self.inputs,
-            outputs=[one.clone() for one in outputs] if own else outputs,
-            unwritten=[torch.zeros_like(one, dtype=torch.bool) for one in outputs],
+            inputs=[tensor.clone() for tensor in self.inputs] if own_rule else self.inputs,
+            outputs=[output.clone() for output in outputs] if own_rule else outputs,
+            unwritten=[torch.zeros_like(output, dtype=torch.bool) for output in outputs],
         )
-        return judge_run(done, bench, wire.TrialPhase.VERIFY, 0).outcome is wire.TrialOutcome.PASSED
+        return judge_run(result, bench, wire.TrialPhase.VERIFY, 0).outcome is wire.TrialOutcome.PASSED
 
     def is_right(self, outputs: Tensors) -> bool:
-        """Whether these are the right answers to the last bit."""
-        return all(equal(one, right) for one, right in zip(outputs, self.right, strict=True))
+        """Return whether these are the right answers to the last bit."""
+        return all(equal(output, right) for output, right in zip(outputs, self.right, strict=True))
 
     def _exactly(self, inputs: Tensors) -> Tensors:
         """The right answers in double: known for the case's own inputs, and not for shaken ones."""
-        own = all(equal(one, mine.to(one.dtype)) for one, mine in zip(inputs, self.inputs, strict=True))
-        return self.exact if own and self.exact is not None else list((self.task.reference64 or self.task.reference)(inputs))
+        own_inputs = all(equal(tensor, mine.to(tensor.dtype)) for tensor, mine in zip(inputs, self.inputs, strict=True))
+        return self.exact if own_inputs and self.exact is not None else list((self.task.reference64 or self.task.reference)(inputs))
 
     def _in_double(self) -> Tensors | None:
-        if not any(one.is_floating_point() and not is_narrow(one.dtype) for one in self.right):
+        if not any(tensor.is_floating_point() and not is_narrow(tensor.dtype) for tensor in self.right):
             return None
         tolerance = self.workload.tolerance or self.task.spec.tolerance
-        widened = [one.double() if one.is_floating_point() and not is_narrow(one.dtype) else one for one in self.inputs]
+        widened = [tensor.double() if tensor.is_floating_point() and not is_narrow(tensor.dtype) else tensor for tensor in self.inputs]
         try:
             return expected(self.task.reference64 or self.task.reference, widened, self.task.spec)
         except ReferenceFailed as failure:
             if self.task.compare is not None or tolerance.budget_factor is None:
                 return None
             raise ReferenceFailed(f"with inputs in float64, for the error budget: {failure}") from failure
-
-
-def _check_declared(spec: wire.ProblemSpec, workload: wire.Workload, drawn: Tensors, right: Tensors) -> None:
-    where = drawn[0].device if drawn and drawn[0].dim() else None
-    for tensor, found in zip(spec.outputs, right, strict=True):
-        if not isinstance(found, torch.Tensor):
-            raise ReferenceFailed(f"the reference's {tensor.name!r} is a {type(found).__name__}; return a tensor")
-        shape, dtype = shape_of(tensor, workload.axes), getattr(torch, tensor.dtype)
-        if found.shape != shape or found.dtype != dtype:
-            declared = f"{dtype} {shape}"
-            raise ReferenceFailed(f"the reference's {tensor.name!r} is {found.dtype} {tuple(found.shape)}; the problem declares {declared}")
-        if where is not None and found.device != where:
-            raise ReferenceFailed(f"the reference's {tensor.name!r} is on {found.device}; return a tensor on the device of its inputs")

@@ -1,4 +1,4 @@
-"""Whether a problem tells right answers from wrong ones.
+"""Checks that a problem tells right answers from wrong ones.
 
 `python -m sandbox.judge.admission.check KIND`: jobs in, findings out, as JSON lines.
 
@@ -20,9 +20,8 @@ from typing import BinaryIO
 import torch
 
 from sandbox.devices import Device, open_device
-from sandbox.judge.admission.attempts import FAILED, UNKNOWN
-from sandbox.judge.admission.examination import examine, free_bytes, is_out_of_memory
-from sandbox.judge.parent import end_with_parent
+from sandbox.judge import end_with_parent
+from sandbox.judge.admission.examination import FAILED, UNKNOWN, examine, free_bytes, is_out_of_memory
 from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, describe, load_task
 from sandbox.protocol import wire
 
@@ -47,10 +46,10 @@ def admit(
 
 
 def arguments_of(spec: wire.ProblemSpec, device: Device) -> Iterator[wire.Described]:
-    """What can be learned of a problem's arguments; nothing where its files say it all, or where that fails."""
+    """Describe a problem's arguments; nothing where its files say it all, or where that fails."""
     with suppress(ReferenceFailed):
-        if (found := describe(spec, device.TORCH)) is not None:
-            yield found
+        if (description := describe(spec, device.TORCH)) is not None:
+            yield description
 
 
 def _not_loaded(failure: ReferenceFailed) -> wire.Finding:
@@ -90,8 +89,8 @@ def main() -> None:
         job: wire.AdmissionJob = wire.decode(line)
         try:
             with time_limit(job.budget_s + max(LEAST_GRACE_S, GRACE_SHARE * job.budget_s)):
-                for found in _answers(job, device):
-                    _say(statement, found)
+                for finding in _answers(job, device):
+                    _say(statement, finding)
             _say(statement, wire.Finished(job_id=job.job_id))
         except Exception as error:  # noqa: BLE001  the same, and this process is not to be trusted with another
             traceback.print_exc()

@@ -60,26 +60,26 @@ class Mutant:
 
     @property
     def accepted_here(self) -> str:
-        """What is said of a workload that accepts it, where one workload has to reject it."""
+        """The message of a workload that accepts it, where one workload has to reject it."""
         return f"{self.cheat} is accepted at this workload"
 
 
 def mutants(task: Task) -> Iterator[Mutant]:
     """Every mutant of a problem, the telling ones first."""
     spec = task.spec
-    for index, one in enumerate(spec.inputs):
+    for index, tensor in enumerate(spec.inputs):
         yield Mutant(
-            check=f"input {one.name}",
+            check=f"input {tensor.name}",
             make=partial(_other_input, index),
-            cheat=f"a kernel that ignores {one.name!r}",
-            remedy=f"use {one.name!r} in the reference or leave it out of the inputs; where it is used, {_INPUTS}",
+            cheat=f"a kernel that ignores {tensor.name!r}",
+            remedy=f"use {tensor.name!r} in the reference or leave it out of the inputs; where it is used, {_INPUTS}",
             # What is only written to may hold anything, and a nest of data may hold the same numbers in two orders.
             vital=index not in task.scratch and spec.convention is not wire.Convention.DATA,
             needs_no_input=True,
         )
     yield Mutant(
         check="seed",
-        make=lambda case, other: other.right,
+        make=lambda case, second: second.right,
         cheat="a kernel that remembers the answer to other inputs",
         remedy="the answer has to depend on the inputs' values; change what is asked for, or " + _VALUES,
         vital=True,
@@ -116,12 +116,12 @@ def mutants(task: Task) -> Iterator[Mutant]:
         one_rejects=True,
         right_by_inputs=True,
     )
-    for index, one in enumerate(spec.inputs):
-        if one.shape:
+    for index, tensor in enumerate(spec.inputs):
+        if tensor.shape:
             yield Mutant(
-                check=f"every second of {one.name}",
+                check=f"every second of {tensor.name}",
                 make=partial(_every_second, index),
-                cheat=f"a kernel that reads only every second element of each row of {one.name!r} and doubles it",
+                cheat=f"a kernel that reads only every second element of each row of {tensor.name!r} and doubles it",
                 remedy=_INPUTS,
             )
     for weight in task.weights:
@@ -136,8 +136,8 @@ def mutants(task: Task) -> Iterator[Mutant]:
 
 def _of_output(spec: wire.ProblemSpec, index: int, where: str) -> Iterator[Mutant]:
     def mutant(check: str, change: Callable[[AdmissionCase, AdmissionCase], torch.Tensor | None], cheat: str) -> Mutant:
-        def make(case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
-            changed = change(case, other)
+        def make(case: AdmissionCase, second: AdmissionCase) -> Tensors | None:
+            changed = change(case, second)
             return None if changed is None else [*case.right[:index], changed, *case.right[index + 1 :]]
 
         return Mutant(check=check + where, make=make, cheat=cheat)
@@ -145,22 +145,22 @@ def _of_output(spec: wire.ProblemSpec, index: int, where: str) -> Iterator[Mutan
     constants: dict[str, tuple[Callable[[AdmissionCase, AdmissionCase], torch.Tensor | None], str]] = {
         "zeros": (lambda case, _: _zeros(case.right[index]), "zeros"),
         "ones": (lambda case, _: torch.ones_like(case.right[index]), "ones"),
-        "constant mean": (lambda _, other: _mean(other.right[index]), "one constant"),
+        "constant mean": (lambda _, second: _mean(second.right[index]), "one constant"),
         "nan": (lambda case, _: _nan(case.right[index]), "NaN"),
     }
     narrow = is_narrow(getattr(torch, spec.outputs[index].dtype))  # torch has no arithmetic for these
-    for check, (change, what) in constants.items():
+    for check, (change, phrase) in constants.items():
         if check == "zeros" or not narrow:
-            yield replace(mutant(check, change, f"a kernel that writes {what}{where}"), needs_no_input=True)
+            yield replace(mutant(check, change, f"a kernel that writes {phrase}{where}"), needs_no_input=True)
     if narrow:
         yield mutant("one element", lambda case, _: _one_byte_wrong(case, index), "a kernel with one wrong element" + where)
         return
-    for number, one in enumerate(spec.inputs):
-        if one.shape:
+    for number, tensor in enumerate(spec.inputs):
+        if tensor.shape:
             yield mutant(
-                f"copy of {one.name}",
+                f"copy of {tensor.name}",
                 partial(_copy, number, index),
-                f"a kernel that copies {one.name!r}{where}",
+                f"a kernel that copies {tensor.name!r}{where}",
             )
     yield mutant("transposed", lambda case, _: _transposed(case, index), "a kernel that writes the transposed answer" + where)
     one_wrong = mutant("one element", lambda case, _: _one_wrong(case, index), "a kernel with one wrong element" + where)
@@ -179,18 +179,18 @@ def _of_output(spec: wire.ProblemSpec, index: int, where: str) -> Iterator[Mutan
         yield replace(mutant(f"first {count} columns", partial(_first_columns, index, count), cheat), one_rejects=True)
 
 
-def _flushed(index: int, border: Callable[[AdmissionCase], float], case: AdmissionCase, other: AdmissionCase) -> torch.Tensor | None:
+def _flushed(index: int, border: Callable[[AdmissionCase], float], case: AdmissionCase, second: AdmissionCase) -> torch.Tensor | None:
     return flushed(case.right[index], border(case))
 
 
-def _first_columns(index: int, count: int, case: AdmissionCase, other: AdmissionCase) -> torch.Tensor | None:
+def _first_columns(index: int, count: int, case: AdmissionCase, second: AdmissionCase) -> torch.Tensor | None:
     return first_columns(case.right[index], count)
 
 
 def _zeros(right: torch.Tensor) -> torch.Tensor:
-    made = torch.empty_like(right)
-    made.view(torch.uint8 if is_narrow(right.dtype) else right.dtype).zero_()  # torch fills no float4 on a GPU
-    return made
+    zeros = torch.empty_like(right)
+    zeros.view(torch.uint8 if is_narrow(right.dtype) else right.dtype).zero_()  # torch fills no float4 on a GPU
+    return zeros
 
 
 def _mean(right: torch.Tensor) -> torch.Tensor | None:
@@ -206,11 +206,11 @@ def _nan(right: torch.Tensor) -> torch.Tensor | None:
     return torch.full_like(right, float("nan")) if right.is_floating_point() and right.numel() else None
 
 
-def _copy(number: int, index: int, case: AdmissionCase, other: AdmissionCase) -> torch.Tensor | None:
-    given, right = case.inputs[number], case.right[index]
-    if FLOAT4 in (given.dtype, right.dtype):
+def _copy(number: int, index: int, case: AdmissionCase, second: AdmissionCase) -> torch.Tensor | None:
+    tensor, right = case.inputs[number], case.right[index]
+    if FLOAT4 in (tensor.dtype, right.dtype):
         return None
-    return given.to(right.dtype) if given.shape == right.shape else None
+    return tensor.to(right.dtype) if tensor.shape == right.shape else None
 
 
 def _transposed(case: AdmissionCase, index: int) -> torch.Tensor | None:
@@ -225,7 +225,7 @@ def _transposed(case: AdmissionCase, index: int) -> torch.Tensor | None:
 
 
 def _one_wrong(case: AdmissionCase, index: int) -> torch.Tensor | None:
-    """One element off by as much as elements are large, and by no less than itself."""
+    """Change an element by as much as elements are large, and by no less than itself."""
     right = case.right[index]
     if not right.numel():
         return None
@@ -245,7 +245,7 @@ def _one_wrong(case: AdmissionCase, index: int) -> torch.Tensor | None:
 
 
 def _one_byte_wrong(case: AdmissionCase, index: int) -> torch.Tensor | None:
-    """One element with another exponent."""
+    """Give an element another exponent."""
     right = case.right[index]
     if not right.numel():
         return None
@@ -254,32 +254,35 @@ def _one_byte_wrong(case: AdmissionCase, index: int) -> torch.Tensor | None:
     return wrong
 
 
-def _lower_precision(case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
-    floats = {one.dtype for one in case.right if one.is_floating_point()}
+def _lower_precision(case: AdmissionCase, second: AdmissionCase) -> Tensors | None:
+    floats = {tensor.dtype for tensor in case.right if tensor.is_floating_point()}
     lower = _LOWER.get(floats.pop()) if len(floats) == 1 else None
-    if lower is None or not any(one.is_floating_point() and one.dim() for one in case.inputs):
+    if lower is None or not any(tensor.is_floating_point() and tensor.dim() for tensor in case.inputs):
         return None
-    rounded = (one.to(lower).to(one.dtype) if one.dtype != FLOAT4 and one.is_floating_point() and one.dim() else one for one in case.inputs)
+    rounded = (
+        tensor.to(lower).to(tensor.dtype) if tensor.dtype != FLOAT4 and tensor.is_floating_point() and tensor.dim() else tensor
+        for tensor in case.inputs
+    )
     return _answer(case, list(rounded))
 
 
-def _every_second(index: int, case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
-    given = case.inputs[index]
-    if not given.is_floating_point() or is_narrow(given.dtype) or given.dim() == 0 or given.shape[-1] < 2:
+def _every_second(index: int, case: AdmissionCase, second: AdmissionCase) -> Tensors | None:
+    tensor = case.inputs[index]
+    if not tensor.is_floating_point() or is_narrow(tensor.dtype) or tensor.dim() == 0 or tensor.shape[-1] < 2:
         return None
-    sampled = given.clone()
+    sampled = tensor.clone()
     sampled[..., 1::2] = 0
     sampled[..., 0::2] *= 2
     return _answer(case, [*case.inputs[:index], sampled, *case.inputs[index + 1 :]])
 
 
-def _other_input(index: int, case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
-    if equal(case.inputs[index], other.inputs[index]):
+def _other_input(index: int, case: AdmissionCase, second: AdmissionCase) -> Tensors | None:
+    if equal(case.inputs[index], second.inputs[index]):
         return None  # always the same: a constant of the problem
-    return _answer(case, [*case.inputs[:index], other.inputs[index], *case.inputs[index + 1 :]])
+    return _answer(case, [*case.inputs[:index], second.inputs[index], *case.inputs[index + 1 :]])
 
 
-def _other_weight(weight: WeightCheck, case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
+def _other_weight(weight: WeightCheck, case: AdmissionCase, second: AdmissionCase) -> Tensors | None:
     """None where the answer does not depend on it, such as on running statistics in training. What is never drawn need not be read."""
     outputs = _answer(case, case.inputs, weight.changed)
     if outputs is None or case.is_right(outputs):

@@ -28,17 +28,17 @@ _HALVES = (torch.float16, torch.bfloat16)
 Replaced = Callable[..., Any]
 
 
-def without_maximum(case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
+def without_maximum(case: AdmissionCase, second: AdmissionCase) -> Tensors | None:
     """The reference with softmax, logsumexp and attention that do not subtract the maximum; None where it calls none of them."""
     return _run(case, _Replacing(_STABILISED, needs="exp"), attention=True)
 
 
-def one_pass_moments(case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
+def one_pass_moments(case: AdmissionCase, second: AdmissionCase) -> Tensors | None:
     """The reference with every variance computed as E[x^2] - E[x]^2; None where it calls no operation that has one."""
     return _run(case, _Replacing(_MOMENTS), attention=False)
 
 
-def normal_tail(case: AdmissionCase, other: AdmissionCase) -> Tensors | None:
+def normal_tail(case: AdmissionCase, second: AdmissionCase) -> Tensors | None:
     """The reference with extremes, top-k and softmax of values far from the mean only.
 
     None where it calls none of them.
@@ -67,9 +67,9 @@ def first_columns(right: torch.Tensor, count: int) -> torch.Tensor | None:
     """The answer with zeros beyond the first columns of the last dimension; None where there are no more of them."""
     if right.dim() < 1 or right.shape[-1] <= count:
         return None
-    kept = right.clone()
-    kept[..., count:] = 0
-    return kept
+    columns = right.clone()
+    columns[..., count:] = 0
+    return columns
 
 
 def _run(case: AdmissionCase, replacing: _Replacing, *, attention: bool) -> Tensors | None:
@@ -91,7 +91,7 @@ class _Replacing(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @property
     def applies(self) -> bool:
-        """Whether the result is what a careless kernel computes."""
+        """Return whether the result is what a careless kernel computes."""
         used = self._called & self._replaced.keys()
         return bool(used) and (not self._needs or bool(used - _BY_HAND.keys()) or self._needs in self._called)
 
@@ -135,11 +135,11 @@ def _attention(
 ) -> torch.Tensor:
     q, k, v = _wide(query), _wide(key), _wide(value)
     if enable_gqa:
-        k, v = (one.repeat_interleave(q.shape[-3] // one.shape[-3], -3) for one in (k, v))
+        k, v = (tensor.repeat_interleave(q.shape[-3] // tensor.shape[-3], -3) for tensor in (k, v))
     scores = q @ k.transpose(-1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if is_causal:
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-        scores = scores.masked_fill(~seen, -math.inf)
+        causal = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+        scores = scores.masked_fill(~causal, -math.inf)
     if attn_mask is not None:
         scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
     return (torch.softmax(scores, -1) @ v).to(query.dtype)
@@ -172,14 +172,14 @@ def _amax(x: torch.Tensor, dim: Any = (), keepdim: bool = False) -> torch.Tensor
 def _max(x: torch.Tensor, *rest: Any, **named: Any) -> Any:
     if not x.is_floating_point() or (rest and isinstance(rest[0], torch.Tensor)):
         return None
-    found = torch.max(x, *rest, **named)
-    return torch.zeros_like(found) if isinstance(found, torch.Tensor) else (torch.zeros_like(found[0]), found[1])
+    maximum = torch.max(x, *rest, **named)
+    return torch.zeros_like(maximum) if isinstance(maximum, torch.Tensor) else (torch.zeros_like(maximum[0]), maximum[1])
 
 
 def _moments(x: torch.Tensor, dims: Any, correction: float = 0.0, keepdim: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
     """Variance and mean, by sums of x and of its square."""
     dims = list(range(x.dim())) if not dims else list(dims)
-    count = math.prod(x.shape[one] for one in dims)
+    count = math.prod(x.shape[dim] for dim in dims)
     mean, square = x.mean(dims, keepdim=keepdim), (x * x).mean(dims, keepdim=keepdim)
     return (square - mean * mean) * (count / max(count - correction, 1e-30)), mean
 
@@ -222,7 +222,7 @@ def _batch_norm(x: torch.Tensor, weight: Any, bias: Any, mean: Any, var: Any, tr
     if not training:
         return None  # the moments are given
     wide = _wide(x)
-    variance, average = _moments(wide, [one for one in range(x.dim()) if one != 1])
+    variance, average = _moments(wide, [axis for axis in range(x.dim()) if axis != 1])
     rstd = torch.rsqrt(variance + eps)
     channels = (1, x.shape[1], *([1] * (x.dim() - 2)))
     result = (wide - average) * rstd

@@ -16,10 +16,10 @@ from types import ModuleType
 
 import torch
 
-from sandbox.judge.compare.tolerance import Comparison
-from sandbox.judge.reference_errors import ReferenceFailed as ReferenceFailed
-from sandbox.judge.reference_errors import ReferenceTooLarge as ReferenceTooLarge
+from sandbox.judge import ReferenceFailed as ReferenceFailed
+from sandbox.judge import ReferenceTooLarge as ReferenceTooLarge
 from sandbox.judge.references import flashinfer, kernelbench, native, reference_kernels, robust_kbench
+from sandbox.judge.tolerance import Comparison
 from sandbox.protocol import wire
 
 Reference = Callable[[list[torch.Tensor]], list[torch.Tensor]]
@@ -71,11 +71,11 @@ BUILT_IN = (flashinfer, kernelbench, native, reference_kernels, robust_kbench)
 @lru_cache(maxsize=1)
 def references() -> Mapping[str, ModuleType]:
     """The judge's half of all formats by name: the built-in ones and those of installed packages."""
-    return {one.NAME: one for one in (*BUILT_IN, *(point.load() for point in entry_points(group=GROUP)))}
+    return {module.NAME: module for module in (*BUILT_IN, *(point.load() for point in entry_points(group=GROUP)))}
 
 
 def describe(spec: wire.ProblemSpec, where: str) -> wire.Described | None:
-    """What a problem's own code says of its arguments, without making anything large; None where its format has no need of that."""
+    """Describe a problem's arguments by its own code, without making anything large; None where its format has no need of that."""
     learn = getattr(references()[spec.format], "describe", None)
     with blamed("the file"):
         return None if learn is None else learn(spec, where)
@@ -84,8 +84,8 @@ def describe(spec: wire.ProblemSpec, where: str) -> wire.Described | None:
 def load_task(spec: wire.ProblemSpec, where: str) -> Task:
     """A problem's task on the device that torch calls where."""
     try:
-        found = references()[spec.format].task(spec, where)
-        return found if isinstance(found, Task) else Task(spec=spec, reference=found)
+        task = references()[spec.format].task(spec, where)
+        return task if isinstance(task, Task) else Task(spec=spec, reference=task)
     except ReferenceFailed as failure:
         raise type(failure)(f"problem {spec.problem_id!r}: {failure}") from failure
     except Exception as error:
@@ -93,11 +93,11 @@ def load_task(spec: wire.ProblemSpec, where: str) -> Task:
 
 
 @contextmanager
-def blamed(what: str) -> Iterator[None]:
+def blamed(action: str) -> Iterator[None]:
     """Say of an exception that the problem's own code raised it; not where the device or its memory did."""
     try:
         yield
     except (ReferenceFailed, torch.OutOfMemoryError, torch.AcceleratorError):
         raise
     except Exception as error:
-        raise ReferenceFailed(f"{what} raised {type(error).__name__}: {error}") from error
+        raise ReferenceFailed(f"{action} raised {type(error).__name__}: {error}") from error

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +19,32 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from sandbox.judge import references
-from sandbox.judge.compare.tolerance import Comparison
 from sandbox.judge.inputs import shape_of
-from sandbox.judge.references import nests, seeds, sources
-from sandbox.judge.references.flashinfer_rule import Rule
-from sandbox.judge.tensors import same_bytes
+from sandbox.judge.references import nests, sources
+from sandbox.judge.tensors import is_narrow, numbers, same_bytes
+from sandbox.judge.tolerance import Comparison
 from sandbox.protocol import wire
 
 NAME = "flashinfer"
 RUN = "run"
 _LOWEST, _HIGHEST = -1024, 1024
 _PROBE = "0" * 32
+_SMALLEST = 1e-8  # what FlashInfer adds to a divisor
+_ROUNDING = 1e-9
 
 
 def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     """Execute the reference's text once, and run it at the smallest workload: what it returns, and whether it changes its inputs."""
-    with sources.contained("the reference's text", where), seeds.seeded(spec.digest, where):
+    with sources.contained("the reference's text", where), sources.seeded(spec.digest, where):
         module = sources.Modules({"reference": spec.reference}, f"{NAME}_{spec.digest[:12]}", where).load("reference")
     function = getattr(module, RUN, None)
     if not callable(function):
         raise references.ReferenceFailed(f"the reference defines no function {RUN!r}")
-    spec = replace(spec, workloads=tuple(_with_strides(one, where, vars(module)) for one in spec.workloads))
-    scalars = tuple(not one.shape for one in spec.inputs)
+    spec = replace(spec, workloads=tuple(_with_strides(workload, where, vars(module)) for workload in spec.workloads))
+    scalars = tuple(not tensor.shape for tensor in spec.inputs)
 
     def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        result = function(*[one.item() if scalar else one for one, scalar in zip(inputs, scalars, strict=True)])
+        result = function(*[tensor.item() if scalar else tensor for tensor, scalar in zip(inputs, scalars, strict=True)])
         return _outputs(result, spec, inputs)
 
     def draw(workload: wire.Workload, key: str) -> list[torch.Tensor]:
@@ -52,10 +53,10 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     changed = _changed(spec, run, draw, where)
 
     def reference(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        return run([one.clone() if index in changed else one for index, one in enumerate(inputs)] if changed else inputs)
+        return run([tensor.clone() if index in changed else tensor for index, tensor in enumerate(inputs)] if changed else inputs)
 
-    for one in (run, reference):
-        one.__code__ = one.__code__.replace()  # their own: what torch.compile makes is kept with the code object
+    for call in (run, reference):
+        call.__code__ = call.__code__.replace()  # their own: what torch.compile makes is kept with the code object
 
     def compare(
         workload: wire.Workload,
@@ -75,25 +76,25 @@ def _changed(spec: wire.ProblemSpec, run: references.Reference, draw: references
     """Which inputs the reference writes to."""
     smallest = min(spec.workloads, key=lambda workload: math.prod(max(size, 1) for size in workload.axes.values()))
     inputs = draw(smallest, _PROBE)
-    given = [one.clone() for one in inputs]
-    with sources.contained(f"{RUN} at {smallest.workload_id!r}", where), seeds.seeded(_PROBE, where):
-        expected = run(given)
-    declared = [torch.empty(shape_of(one, smallest.axes), dtype=getattr(torch, one.dtype), device="meta") for one in spec.outputs]
+    copies = [tensor.clone() for tensor in inputs]
+    with sources.contained(f"{RUN} at {smallest.workload_id!r}", where), sources.seeded(_PROBE, where):
+        expected = run(copies)
+    declared = [torch.empty(shape_of(output, smallest.axes), dtype=getattr(torch, output.dtype), device="meta") for output in spec.outputs]
     _check(expected, declared, spec)
-    return frozenset(index for index, (one, before) in enumerate(zip(given, inputs, strict=True)) if not same_bytes(one, before))
+    return frozenset(index for index, (copy, before) in enumerate(zip(copies, inputs, strict=True)) if not same_bytes(copy, before))
 
 
 def _outputs(result: object, spec: wire.ProblemSpec, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """What run returned, by name, in order, or alone; numbers become tensors."""
+    """Return the outputs of run, by name, in order, or alone; numbers become tensors."""
     if isinstance(result, dict):
-        if missing := [one.name for one in spec.outputs if one.name not in result]:
+        if missing := [output.name for output in spec.outputs if output.name not in result]:
             raise references.ReferenceFailed(f"{RUN} returned no {missing[0]!r}; return every output")
-        result = [result[one.name] for one in spec.outputs]
-    found = list(result) if isinstance(result, (tuple, list)) else [result]
-    if len(found) != len(spec.outputs):
-        raise references.ReferenceFailed(f"{RUN} returned {len(found)} outputs; the definition has {len(spec.outputs)}")
-    where = next((one.device for one in inputs if one.dim()), torch.device("cpu"))
-    return [_tensor(one, of, where) for one, of in zip(found, spec.outputs, strict=True)]
+        result = [result[output.name] for output in spec.outputs]
+    results = list(result) if isinstance(result, (tuple, list)) else [result]
+    if len(results) != len(spec.outputs):
+        raise references.ReferenceFailed(f"{RUN} returned {len(results)} outputs; the definition has {len(spec.outputs)}")
+    where = next((tensor.device for tensor in inputs if tensor.dim()), torch.device("cpu"))
+    return [_tensor(item, of, where) for item, of in zip(results, spec.outputs, strict=True)]
 
 
 def _tensor(value: object, of: wire.TensorSpec, where: torch.device) -> torch.Tensor:
@@ -113,37 +114,37 @@ def _check(expected: list[torch.Tensor], outputs: list[torch.Tensor], spec: wire
 
 def _draw(spec: wire.ProblemSpec, workload: wire.Workload, key: str, where: str, names: dict[str, Any]) -> list[torch.Tensor]:
     """The inputs of a key, by the kinds that the workload says."""
-    made = json.loads(workload.arguments)
-    with seeds.seeded(key, where):
+    arguments = json.loads(workload.arguments)
+    with sources.seeded(key, where):
         custom = _custom(workload, where, names)
-        drawn = [_one(of, made["inputs"][of.name], workload, where, custom, made) for of in spec.inputs]
-    return [nests.with_strides(one, workload.strides.get(of.name, ())) for one, of in zip(drawn, spec.inputs, strict=True)]
+        drawn = [_one(of, arguments["inputs"][of.name], workload, where, custom, arguments) for of in spec.inputs]
+    return [nests.with_strides(tensor, workload.strides.get(of.name, ())) for tensor, of in zip(drawn, spec.inputs, strict=True)]
 
 
 def _custom(workload: wire.Workload, where: str, names: dict[str, Any]) -> dict[str, object]:
-    """What the definition's own function makes, by name; nothing where the workload has no such inputs."""
-    made = json.loads(workload.arguments)
-    message = made["inputs"]
-    if made["custom"] is None or not any(one["type"] == "custom" for one in message.values()):
+    """Return the inputs that the definition's own function makes, by name; nothing where the workload has no such inputs."""
+    arguments = json.loads(workload.arguments)
+    message = arguments["inputs"]
+    if arguments["custom"] is None or not any(entry["type"] == "custom" for entry in message.values()):
         return {}
-    scalars = {name: one["value"] for name, one in message.items() if one["type"] == "scalar"}
-    with sources.contained(made["custom"], where):
-        custom = names[made["custom"]]({**workload.axes, **scalars}, torch.device(where))
+    scalars = {name: entry["value"] for name, entry in message.items() if entry["type"] == "scalar"}
+    with sources.contained(arguments["custom"], where):
+        custom = names[arguments["custom"]]({**workload.axes, **scalars}, torch.device(where))
     if not isinstance(custom, dict):
-        raise references.ReferenceFailed(f"{made['custom']} returned a {type(custom).__name__}; return a dict of inputs by name")
+        raise references.ReferenceFailed(f"{arguments['custom']} returned a {type(custom).__name__}; return a dict of inputs by name")
     return custom
 
 
 def _with_strides(workload: wire.Workload, where: str, names: dict[str, Any]) -> wire.Workload:
     """The workload with the strides of what the definition's own function makes, learned without memory where that can be done."""
     for making in (FakeTensorMode(allow_non_fake_inputs=True), nullcontext()):
-        with suppress(references.ReferenceFailed), seeds.seeded(_PROBE, where), making:
+        with suppress(references.ReferenceFailed), sources.seeded(_PROBE, where), making:
             return replace(workload, strides=nests.strides_of(_custom(workload, where, names)))
     return workload  # a trial says what is wrong
 
 
 def _one(
-    of: wire.TensorSpec, message: dict[str, Any], workload: wire.Workload, where: str, custom: dict[str, object], made: dict[str, Any]
+    of: wire.TensorSpec, message: dict[str, Any], workload: wire.Workload, where: str, custom: dict[str, object], arguments: dict[str, Any]
 ) -> torch.Tensor:
     shape = shape_of(of, workload.axes)
     dtype: torch.dtype = getattr(torch, of.dtype)
@@ -151,10 +152,10 @@ def _one(
         case "scalar":
             return torch.tensor(message["value"]).to(dtype)
         case "custom":
-            return _made(of, custom.get(of.name), shape, dtype, where, made["custom"])
+            return _made(of, custom.get(of.name), shape, dtype, where, arguments["custom"])
         case "safetensors":
             return _stored(message, shape, dtype).to(where)
-    by_name = _by_name(of.name, shape, where) if made["by_name"] and of.shape and of.dtype in _WIDE else None
+    by_name = _by_name(of.name, shape, where) if arguments["by_name"] and of.shape and of.dtype in _WIDE else None
     drawn = by_name.to(dtype) if by_name is not None else _random(shape, dtype, where)
     return drawn if of.shape else drawn.cpu()
 
@@ -202,7 +203,7 @@ _WIDE = {"float64", "float32", "float16", "bfloat16"}
 
 
 def _by_name(name: str, shape: tuple[int, ...], where: str) -> torch.Tensor | None:
-    """What SOL makes of an input's name: values that its role can have; None where it has none."""
+    """Draw an input as SOL does by its name: values that its role can have; None where it has none."""
     bare = name.rstrip("0123456789")
     normal: Callable[[], torch.Tensor] = lambda: torch.randn(shape, device=where)  # noqa: E731
     if bare.endswith(("norm_weight", "norm_bias")):
@@ -225,3 +226,69 @@ def _by_name(name: str, shape: tuple[int, ...], where: str) -> torch.Tensor | No
     if len(shape) > 1 and f"_{bare}".endswith(("_weight", "_weights", "_proj", "_projs", "_weight_matrix")):
         return normal() / math.sqrt(max(shape[-1], 1))
     return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """kind: "flashinfer" or "sol". ratio: of the elements that have to be right. cap: no element may be further off, whatever the ratio.
+    negative_inf: whether minus infinity is right where the reference has it."""
+
+    kind: str
+    atol: float
+    rtol: float
+    ratio: float
+    cap: float | None
+    negative_inf: bool
+
+    def compare(self, output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor) -> Comparison:
+        """Compare one output; unwritten elements are wrong, and none of them is forgiven."""
+        out, ref = numbers(output), numbers(reference)
+        agreed = (out == ref) & ref.isneginf() if self.negative_inf else torch.zeros_like(unwritten)
+        if bool((~ref.isfinite() & ~(ref.isneginf() & self.negative_inf)).any()):
+            text = "set allow_negative_inf if that is meant" if self.kind == "sol" else "no kernel could be right there"
+            raise references.ReferenceFailed(f"the reference's output is not finite; {text}")
+        certain = (output.is_floating_point() and not is_narrow(output.dtype)) or output.dtype == torch.bool
+        unwritten = unwritten if certain else unwritten & (out != ref)  # the sentinel may be the right answer
+        nonfinite = ~out.isfinite() & ~agreed & ~unwritten
+        error = (out - ref).abs()
+        beyond = ~agreed & self._beyond(error, ref)
+        finite = out.isfinite() & ref.isfinite() & ~unwritten
+        return Comparison(
+            element_count=output.numel(),
+            mismatched_count=self._unforgiven(out, ref, error, beyond, agreed, unwritten),
+            unwritten_count=int(unwritten.sum()),
+            nonfinite_count=int(nonfinite.sum()),
+            max_absolute_error=_largest(error[finite]),
+            max_relative_error=_largest((error / self._divisor(ref))[finite]),
+        )
+
+    def _divisor(self, ref: torch.Tensor) -> torch.Tensor:
+        return ref.abs() + _SMALLEST if self.kind == "flashinfer" else ref.abs().clamp_min(max(self.atol, _SMALLEST))
+
+    def _beyond(self, error: torch.Tensor, ref: torch.Tensor) -> torch.Tensor:
+        if self.kind == "flashinfer":
+            far = (error > self.atol) & (error / self._divisor(ref) > self.rtol)
+        else:
+            far = error > self.atol + self.rtol * ref.abs()
+        return far | ~error.isfinite()
+
+    def _unforgiven(
+        self,
+        out: torch.Tensor,
+        ref: torch.Tensor,
+        error: torch.Tensor,
+        beyond: torch.Tensor,
+        agreed: torch.Tensor,
+        unwritten: torch.Tensor,
+    ) -> int:
+        """How many elements are wrong, if it is more than the ratio forgives."""
+        if self.kind == "sol" and bool((ref != 0).any()) and not bool((out != 0).any()):
+            return int((ref != 0).sum())  # a kernel that did nothing, where most of the answer is small
+        counted, wrong = out.numel() - int(agreed.sum()), int((beyond | unwritten).sum())
+        over = 0 if self.cap is None else int(((error > self.cap) & ~agreed).sum())
+        forgiven = math.floor((1.0 - self.ratio) * counted + _ROUNDING)
+        return wrong if wrong > forgiven else max(over, int(unwritten.sum()))
+
+
+def _largest(values: torch.Tensor) -> float:
+    return float(values.max()) if values.numel() else 0.0

@@ -1,7 +1,8 @@
 """The kernelbench format's judge half: one file with `Model`, `get_inputs` and `get_init_inputs`.
 
 The file is executed once, in a module of its own. What it makes is first made without memory (`trace.py`); then the model is made for good,
-on the CPU as a runner makes its own, so that the same seed gives the same weights.
+on the CPU as a runner makes its own, so that the same seed gives the same weights. The arguments of an entry are learned from one traced
+call. `ModelNew` in Python is called with the inputs, as `Model` is; an entry in a compiled language gets the weights as further inputs.
 """
 
 from __future__ import annotations
@@ -20,51 +21,62 @@ from typing import Any
 
 import torch
 
-from sandbox.judge import references
-from sandbox.judge.compare import low_magnitude
-from sandbox.judge.references import kernelbench_arguments as arguments
-from sandbox.judge.references import seeds, sources, trace
-from sandbox.judge.references.nests import moved, with_strides
-from sandbox.judge.references.trace import Making
+from sandbox.judge import ReferenceFailed, references, tolerance
+from sandbox.judge.references import sources, trace
+from sandbox.judge.references.nests import moved, permutations_of, strides_of, with_strides
+from sandbox.judge.references.trace import Making, TracedCall
 from sandbox.judge.tensors import dtype_name
 from sandbox.launch.constant_weights import Constant, ConstantWeights, constant_of, kind_of
 from sandbox.protocol import pytree, wire
+from sandbox.protocol.gate import RANK_LIMIT, TENSOR_LIMIT
 from sandbox.protocol.signatures import with_arguments
 
 NAME = "kernelbench"
 _INPUTS, _ARGUMENTS, _MODEL = "get_inputs", "get_init_inputs", "Model"
 _FOR_REAL = nullcontext()
 Reference = Callable[[list[torch.Tensor]], list[torch.Tensor]]
+SCALARS = {bool: "bool", int: "int64", float: "float64"}
+NAME_CHARS = 60
+_EXACT_INTEGERS = 2**53  # of a double, by which scalars travel
+_DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool")
+# Of C++ and CUDA; and the last parameter of an entry.
+_RESERVED = (
+    "alignas alignof asm auto bool case catch char char8_t char16_t char32_t concept const consteval constexpr constinit const_cast "
+    "co_await co_return co_yield decltype default delete do double dynamic_cast enum explicit export extern float friend goto inline int "
+    "long mutable namespace new noexcept nullptr operator private protected public register reinterpret_cast requires restrict short "
+    "signed sizeof static static_assert static_cast struct switch template this thread_local throw typedef typeid typename union "
+    "unsigned using virtual void volatile wchar_t half stream"
+)
 
 
 def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     """Execute the file, learn its shapes, and make its model. The entry is a model (`wire.Convention.MODEL`), or gets the weights too."""
     source = _ModelSource.of(spec, where)
-    seen = source.traced(spec, where)
-    found = arguments.described(spec.digest, seen, source.parameter_names())
+    call = source.traced(spec, where)
+    description = described(spec.digest, call, source.parameter_names())
     model, drawn = source.drawn_model()
     model = model.to(where)
-    constants = [None if torch.is_tensor(one) else one for one in seen.inputs]
-    seen = replace(seen, inputs=[], outputs=[], weights={})  # they may have memory, and are not needed any more
-    wide = _Wide(source, seen, constants, where)
-    reference = _reference(model, seen, constants)
-    weights = [] if spec.convention is wire.Convention.MODEL else _weights(model, found, where)
+    constants = [None if torch.is_tensor(tensor) else tensor for tensor in call.inputs]
+    call = replace(call, inputs=[], outputs=[], weights={})  # they may have memory, and are not needed any more
+    wide = _Wide(source, call, constants, where)
+    reference = _reference(model, call, constants)
+    weights = [] if spec.convention is wire.Convention.MODEL else _weights(model, description, where)
     return references.Task(
-        spec=with_arguments(spec, found),
+        spec=with_arguments(spec, description),
         reference=reference,
         reference64=wide.outputs,
-        draw=lambda _, key: [*_drawn(source.inputs(key, where), found, constants), *weights],
-        compare=low_magnitude.ElementwiseComparer(allowed=spec.tolerance, wide=wide.outputs),
+        draw=lambda _, key: [*_drawn(source.inputs(key, where), description, constants), *weights],
+        compare=tolerance.ElementwiseComparer(allowed=spec.tolerance, wide=wide.outputs),
         state=_state(source, model, drawn) if spec.convention is wire.Convention.MODEL else b"",
-        described=found,
+        described=description,
         weights=_weight_checks(source, model, drawn, reference),
     )
 
 
 def describe(spec: wire.ProblemSpec, where: str) -> wire.Described:
-    """What the entry is given; of the model no more is made than that takes."""
+    """Describe the arguments of the entry; of the model no more is made than that takes."""
     source = _ModelSource.of(spec, where)
-    return arguments.described(spec.digest, source.traced(spec, where, only_described=True), source.parameter_names())
+    return described(spec.digest, source.traced(spec, where, only_described=True), source.parameter_names())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,17 +93,17 @@ class _ModelSource:
         """Execute the file for a device; nothing of an earlier execution is in its module."""
         module = types.ModuleType(f"{NAME}_{spec.problem_id}_{spec.digest[:12]}")
         sys.modules[module.__name__] = module  # torch.compile looks up a function's globals by its module's name
-        with seeds.seeded(spec.digest), references.blamed("the file"):
+        with sources.seeded(spec.digest), references.blamed("the file"):
             exec(sources.compiled(spec.reference, f"{spec.problem_id}.py", where), module.__dict__)
         for name in (_MODEL, _INPUTS, _ARGUMENTS):
             if not callable(getattr(module, name, None)):
                 raise references.ReferenceFailed(f"the file defines no {name}; define it")
-        found = json.loads(spec.workloads[0].arguments)
-        dtype, keeps_weights = getattr(torch, found["dtype"]), found.get("keep_weights", False)
+        arguments = json.loads(spec.workloads[0].arguments)
+        dtype, keeps_weights = getattr(torch, arguments["dtype"]), arguments.get("keep_weights", False)
         return cls(module=module, dtype=dtype, seed=int(spec.digest[:8], 16), keeps_weights=keeps_weights)
 
     def traced(self, spec: wire.ProblemSpec, where: str, *, only_described: bool = False) -> trace.TracedCall:
-        """One call of the model, without memory where that can be done."""
+        """Trace a call of the model, without memory where that can be done."""
         return trace.trace(
             self.model,
             lambda making, place: self.inputs(spec.digest, place, making),
@@ -101,12 +113,12 @@ class _ModelSource:
         )
 
     def arguments(self, making: Making = _FOR_REAL) -> list[Any]:
-        """What Model is made with."""
-        with seeds.seeded(f"arguments {self.seed}"), references.blamed(f"{_ARGUMENTS}()"), making:
-            given = getattr(self.module, _ARGUMENTS)()
-        if not isinstance(given, (list, tuple)):
-            raise references.ReferenceFailed(f"{_ARGUMENTS}() returned a {type(given).__name__}; return a list")
-        return list(given)
+        """Return the arguments of Model."""
+        with sources.seeded(f"arguments {self.seed}"), references.blamed(f"{_ARGUMENTS}()"), making:
+            values = getattr(self.module, _ARGUMENTS)()
+        if not isinstance(values, (list, tuple)):
+            raise references.ReferenceFailed(f"{_ARGUMENTS}() returned a {type(values).__name__}; return a list")
+        return list(values)
 
     def model(self, making: Making = _FOR_REAL) -> torch.nn.Module:
         """A model as a runner makes it, on the CPU, then cast."""
@@ -114,11 +126,11 @@ class _ModelSource:
 
     def drawn_model(self, making: Making = _FOR_REAL) -> tuple[torch.nn.Module, dict[str, Constant]]:
         """The same, and the constants in whose place it has drawn weights, by name: none where they are kept, or have no memory."""
-        given = self.arguments(making)
-        weights = self.constant_weights(_numbers(given))
-        with seeds.seeded(f"model {self.seed}"), references.blamed(f"{_MODEL}(*{_ARGUMENTS}())"), making:
+        values = self.arguments(making)
+        weights = self.constant_weights(_numbers(values))
+        with sources.seeded(f"model {self.seed}"), references.blamed(f"{_MODEL}(*{_ARGUMENTS}())"), making:
             torch.manual_seed(self.seed)
-            make = partial(getattr(self.module, _MODEL), *given)
+            make = partial(getattr(self.module, _MODEL), *values)
             draws = making is _FOR_REAL and not self.keeps_weights
             model = weights.make(make) if draws else make()
             if not isinstance(model, torch.nn.Module):
@@ -127,21 +139,21 @@ class _ModelSource:
             return _moved(model, self.dtype), constants
 
     def constant_weights(self, arguments: frozenset[float] = frozenset()) -> ConstantWeights:
-        """What draws weights in place of constants: the same values in every run."""
+        """Return what draws weights in place of constants: the same values in every run."""
         return ConstantWeights(seed=f"weights {self.seed}", arguments=arguments)
 
     def inputs(self, key: str, where: str, making: Making = _FOR_REAL) -> list[Any]:
         """The inputs of a key: tensors, cast, with the strides that the file gave them, or numbers."""
-        with seeds.seeded(key, where), references.blamed(f"{_INPUTS}()"), making:
-            given = _made_at(where, getattr(self.module, _INPUTS))
-            if not isinstance(given, (list, tuple)):
-                raise references.ReferenceFailed(f"{_INPUTS}() returned a {type(given).__name__}; return a list")
-            return [moved(one, where, _cast(one, self.dtype)) if torch.is_tensor(one) else one for one in given]
+        with sources.seeded(key, where), references.blamed(f"{_INPUTS}()"), making:
+            values = _made_at(where, getattr(self.module, _INPUTS))
+            if not isinstance(values, (list, tuple)):
+                raise references.ReferenceFailed(f"{_INPUTS}() returned a {type(values).__name__}; return a list")
+            return [moved(value, where, _cast(value, self.dtype)) if torch.is_tensor(value) else value for value in values]
 
     def parameter_names(self) -> list[str]:
-        """What forward calls its inputs."""
+        """Return forward's names of its inputs."""
         parameters = list(inspect.signature(getattr(self.module, _MODEL).forward).parameters.values())[1:]
-        return [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+        return [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
 
 
 def _made_at(where: str, make: Callable[[], object]) -> object:
@@ -165,9 +177,9 @@ def _numbers(value: object) -> frozenset[float]:
     return frozenset().union(*map(_numbers, inner))
 
 
-def _cast(one: torch.Tensor, dtype: torch.dtype) -> torch.dtype:
+def _cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.dtype:
     """Floating tensors only: a label or an index keeps its dtype."""
-    return dtype if one.is_floating_point() else one.dtype
+    return dtype if tensor.is_floating_point() else tensor.dtype
 
 
 def _moved(model: torch.nn.Module, dtype: torch.dtype, where: str = "cpu") -> torch.nn.Module:
@@ -180,44 +192,48 @@ def _moved(model: torch.nn.Module, dtype: torch.dtype, where: str = "cpu") -> to
     return model
 
 
-def _drawn(given: list[Any], found: wire.Described, constants: list[Any]) -> list[torch.Tensor]:
+def _drawn(values: list[Any], description: wire.Described, constants: list[Any]) -> list[torch.Tensor]:
     """A key's inputs as the list that goes to a runner; ReferenceFailed where they are not as they were when the task was made."""
-    declared = [(one.dtype, [found.axes[str(name)] for name in one.shape]) for one in found.inputs]
-    tensors = arguments.number_tensors(given)
-    made = [(dtype_name(one), list(one.shape)) for one in tensors]
-    if [None if torch.is_tensor(one) else one for one in given] != constants:
+    declared = [(tensor.dtype, [description.axes[str(name)] for name in tensor.shape]) for tensor in description.inputs]
+    tensors = [value if torch.is_tensor(value) else torch.tensor(value, dtype=getattr(torch, SCALARS[type(value)])) for value in values]
+    shapes = [(dtype_name(tensor), list(tensor.shape)) for tensor in tensors]
+    if [None if torch.is_tensor(value) else value for value in values] != constants:
         raise references.ReferenceFailed(
             f"{_INPUTS}() made other numbers than before; give a tensor where a value differs from call to call"
         )
-    if made != declared:
-        raise references.ReferenceFailed(f"{_INPUTS}() made {made}, and {declared} before; let only the values differ from call to call")
-    laid = [with_strides(one, found.strides.get(spec.name, ())) for one, spec in zip(tensors, found.inputs, strict=True)]
-    return [one if one.dim() else one.cpu() for one in laid]
+    if shapes != declared:
+        raise references.ReferenceFailed(f"{_INPUTS}() made {shapes}, and {declared} before; let only the values differ from call to call")
+    laid = [with_strides(value, description.strides.get(spec.name, ())) for value, spec in zip(tensors, description.inputs, strict=True)]
+    return [value if value.dim() else value.cpu() for value in laid]
 
 
-def _weights(model: torch.nn.Module, found: wire.Described, where: str) -> list[torch.Tensor]:
-    """What the model keeps, as inputs on the device: copies, for a call of the model may change its own. The same in every trial."""
-    if found.obstacle:
-        raise references.ReferenceFailed(f"its model can't be given to a compiled entry: {found.obstacle}; submit a Python module")
-    kept = [one.detach().to(where).clone(memory_format=torch.contiguous_format) for one in trace.kept_tensors(model).values()]
-    return [one if one.dim() else one.cpu() for one in kept]
+def _weights(model: torch.nn.Module, description: wire.Described, where: str) -> list[torch.Tensor]:
+    """Return the tensors of the model as inputs on the device: copies, for a call of the model may change its own. The same in every
+    trial."""
+    if description.obstacle:
+        raise references.ReferenceFailed(f"its model can't be given to a compiled entry: {description.obstacle}; submit a Python module")
+    copies = [tensor.detach().to(where).clone(memory_format=torch.contiguous_format) for tensor in trace.kept_tensors(model).values()]
+    return [tensor if tensor.dim() else tensor.cpu() for tensor in copies]
 
 
-def _reference(model: torch.nn.Module, seen: trace.TracedCall, constants: list[Any]) -> Reference:
+def _reference(model: torch.nn.Module, traced: trace.TracedCall, constants: list[Any]) -> Reference:
     """The model as a function that leaves nothing behind."""
     tensors = trace.named_tensors(model)
-    live = [tensors[name] for name in seen.written]
-    kept = [one.clone() for one in live]
-    rebound = [(model.get_submodule(name), key) for name, key in seen.rebound]
+    live = [tensors[name] for name in traced.written]
+    copies = [tensor.clone() for tensor in live]
+    rebound = [(model.get_submodule(name), key) for name, key in traced.rebound]
     before = [(module, key, vars(module).get(key, _ABSENT)) for module, key in rebound]
 
     def call(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         if live:
-            torch._foreach_copy_(live, kept)
+            torch._foreach_copy_(live, copies)
         for module, key, value in before:
-            _restore(module, key, value)
-        given = inputs[: len(constants)]  # weights that come after them are the model's own
-        result = model(*(one if constant is None else constant for one, constant in zip(given, constants, strict=True)))
+            if value is _ABSENT:
+                vars(module).pop(key, None)
+            else:
+                vars(module)[key] = value
+        values = inputs[: len(constants)]  # weights that come after them are the model's own
+        result = model(*(item if constant is None else constant for item, constant in zip(values, constants, strict=True)))
         return list(result) if isinstance(result, (tuple, list)) else [result]
 
     call.__code__ = call.__code__.replace()  # its own: what torch.compile makes is kept with the code object, and the rest would share it
@@ -227,18 +243,11 @@ def _reference(model: torch.nn.Module, seen: trace.TracedCall, constants: list[A
 _ABSENT = object()
 
 
-def _restore(module: torch.nn.Module, key: str, value: object) -> None:
-    if value is _ABSENT:
-        vars(module).pop(key, None)
-    else:
-        vars(module)[key] = value
-
-
 class _Wide:
     """The reference in double precision; its model is made when it is first needed."""
 
-    def __init__(self, source: _ModelSource, seen: trace.TracedCall, constants: list[Any], where: str) -> None:
-        self._source, self._seen, self._constants, self._where = source, seen, constants, where
+    def __init__(self, source: _ModelSource, call: trace.TracedCall, constants: list[Any], where: str) -> None:
+        self._source, self._seen, self._constants, self._where = source, call, constants, where
         self._call: Reference | None = None
 
     def outputs(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -249,7 +258,7 @@ class _Wide:
         before = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)  # of what forward makes itself
         try:
-            return self._call([one.double() if one.is_floating_point() else one for one in inputs])
+            return self._call([tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs])
         finally:
             torch.set_default_dtype(before)
 
@@ -263,40 +272,42 @@ def _weight_checks(
     for name, tensor in trace.kept_tensors(model).items():
         constant = constant_of(kind_of(name, tensor), tensor)
         if name in drawn:
-            other = partial(torch.full_like, tensor, drawn[name].value)
+            replacement = partial(torch.full_like, tensor, drawn[name].value)
         elif constant is not None and (name in parameters or tensor.numel() > 1):
-            other = partial(weights.draw, constant, tensor)
+            replacement = partial(weights.draw, constant, tensor)
         else:
             continue
-        plain = re.sub(r"[^A-Za-z0-9_]", "_", name)[: arguments.NAME_CHARS]
-        checks.append(references.WeightCheck(name=plain, drawn=name in drawn, changed=partial(_with_weight, tensor, other, reference)))
+        plain = re.sub(r"[^A-Za-z0-9_]", "_", name)[:NAME_CHARS]
+        checks.append(
+            references.WeightCheck(name=plain, drawn=name in drawn, changed=partial(_with_weight, tensor, replacement, reference))
+        )
     return tuple(checks)
 
 
 def _with_weight(
-    tensor: torch.Tensor, other: Callable[[], torch.Tensor], reference: Reference, inputs: list[torch.Tensor]
+    tensor: torch.Tensor, draw: Callable[[], torch.Tensor], reference: Reference, inputs: list[torch.Tensor]
 ) -> list[torch.Tensor]:
     """The outputs of a model in which a weight has other values."""
-    own = tensor.clone()
+    original = tensor.clone()
     try:
-        tensor.copy_(other())
-        return [one.clone() for one in reference(inputs)]
+        tensor.copy_(draw())
+        return [output.clone() for output in reference(inputs)]
     finally:
-        tensor.copy_(own)
+        tensor.copy_(original)
 
 
 def _state(source: _ModelSource, model: torch.nn.Module, drawn: Mapping[str, Constant]) -> bytes:
-    """What the runner makes its ModelNew of. dtype: what it has to be cast to, as the weights here are."""
-    given = source.arguments()
+    """Return the state of which the runner makes its ModelNew. dtype: what it has to be cast to, as the weights here are."""
+    arguments = source.arguments()
     try:
-        pytree.flatten(given, torch.is_tensor)
+        pytree.flatten(arguments, torch.is_tensor)
     except pytree.NestInvalid as invalid:
         raise references.ReferenceFailed(f"{_ARGUMENTS}() can't be sent to a kernel: {invalid}; return plain values") from None
     weights = {name: value.detach().cpu() for name, value in model.state_dict().items() if torch.is_tensor(value)}
     file = io.BytesIO()
     torch.save(
         {
-            "arguments": given,
+            "arguments": arguments,
             "weights": weights or None,
             "seed": source.seed,
             "drawn": {"seed": source.constant_weights().seed, "constants": sorted(set(map(tuple, drawn.values())))} if drawn else None,
@@ -306,3 +317,66 @@ def _state(source: _ModelSource, model: torch.nn.Module, drawn: Mapping[str, Con
         file,
     )
     return file.getvalue()
+
+
+def described(digest: str, call: TracedCall, parameters: list[str]) -> wire.Described:
+    """The arguments of a problem. parameters: what forward calls its inputs. ReferenceFailed where no entry could be given them."""
+    names = _Names()
+    called = [*parameters, *(f"x{index}" for index in range(len(parameters), len(call.inputs)))]
+    for name, value in zip(called, call.inputs, strict=False):
+        if torch.is_tensor(value) and value.dim() == 0:  # what has no axes travels as a number
+            sentence = f"input {name!r} is a tensor without axes, which a kernel would get as a number"
+            raise ReferenceFailed(f"{sentence}; give it an axis, as torch.rand(1) has, or return a number")
+        if isinstance(value, int) and abs(value) > _EXACT_INTEGERS:
+            raise ReferenceFailed(f"input {name!r} is {value}; integers up to 2 ** 53 can be given")
+    inputs = tuple(names.tensor(name, value) for name, value in zip(called, call.inputs, strict=False))
+    several = len(call.outputs) > 1
+    outputs = tuple(names.tensor(f"output{index}" if several else "output", value) for index, value in enumerate(call.outputs))
+    if len(inputs) + len(outputs) > TENSOR_LIMIT:
+        text = f"{len(inputs)} inputs and {len(outputs)} outputs; {TENSOR_LIMIT} can be sent"
+        raise ReferenceFailed(f"{text}: put several into one tensor")
+    count = len(inputs) + len(outputs) + len(call.weights)
+    obstacle = (
+        f"it has {len(call.weights)} weights and buffers, and an entry can take {TENSOR_LIMIT} tensors" if count > TENSOR_LIMIT else ""
+    )
+    weights: tuple[wire.TensorSpec, ...] = ()
+    try:
+        weights = () if obstacle else tuple(names.tensor(name, value) for name, value in call.weights.items())
+    except ReferenceFailed as failure:
+        obstacle = f"of its weights and buffers {failure}"
+    strides = strides_of({spec.name: value for spec, value in zip(inputs, call.inputs, strict=True)})
+    strides |= permutations_of({spec.name: value for spec, value in zip(outputs, call.outputs, strict=True)})
+    return wire.Described(
+        digest=digest, inputs=inputs, outputs=outputs, weights=weights, axes=names.axes, obstacle=obstacle, strides=strides
+    )
+
+
+class _Names:
+    """Names for tensors and their sizes that are different from each other, and that C++ takes."""
+
+    def __init__(self) -> None:
+        self.axes: dict[str, int] = {}
+        self._taken = set(_RESERVED.split())
+
+    def tensor(self, wanted: str, value: Any) -> wire.TensorSpec:
+        """The next tensor or number. Its sizes are axes of its own."""
+        shape = tuple(value.shape) if torch.is_tensor(value) else ()
+        name = self._free(wanted, len(shape))
+        if not torch.is_tensor(value):
+            return wire.TensorSpec(name=name, dtype=SCALARS[type(value)], shape=())
+        dtype = dtype_name(value)
+        if dtype not in _DTYPES or len(shape) > RANK_LIMIT:
+            raise ReferenceFailed(f"{wanted!r} is {dtype} with {len(shape)} axes; take one of {', '.join(_DTYPES)}, and {RANK_LIMIT} axes")
+        sizes = {f"{name}_{index}": int(size) for index, size in enumerate(shape)}
+        self.axes.update(sizes)
+        return wire.TensorSpec(name=name, dtype=dtype, shape=tuple(sizes))
+
+    def _free(self, wanted: str, rank: int) -> str:
+        plain = re.sub(r"[^A-Za-z0-9_]", "_", wanted)[:NAME_CHARS]
+        base = plain if re.match(r"[A-Za-z_]", plain) else f"p{plain}"
+        for name in (base, *(f"{base}{number}" for number in range(2, 2 + len(self._taken)))):
+            names = {name, *(f"{name}_{index}" for index in range(rank))}
+            if self._taken.isdisjoint(names):
+                self._taken |= names
+                return name
+        raise AssertionError("more names are taken than there are")

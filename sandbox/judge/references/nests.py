@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from sandbox.judge.reference_errors import ReferenceFailed
+from sandbox.judge import ReferenceFailed
 from sandbox.judge.tensors import memory_of, same_bytes
 from sandbox.launch.objects import ATTRIBUTE, BUFFER, MODULE, NAMED_TUPLE, PARAMETER, PLAIN, SUBMODULE
 from sandbox.protocol import pytree
@@ -24,31 +24,31 @@ def tensors_of(value: object) -> list[torch.Tensor]:
         return [value]
     if isinstance(value, dict):
         value = list(value.values())
-    return [tensor for one in value for tensor in tensors_of(one)] if isinstance(value, (list, tuple)) else []
+    return [tensor for element in value for tensor in tensors_of(element)] if isinstance(value, (list, tuple)) else []
 
 
-def dimensions(one: torch.Tensor) -> list[int] | None:
+def dimensions(tensor: torch.Tensor) -> list[int] | None:
     """How `permute` makes the tensor of `in_memory` of it; None where it is contiguous, or has gaps or overlaps."""
-    order = _memory_order(one)
-    return None if order is None else [order.index(dim) for dim in range(one.dim())]
+    order = _memory_order(tensor)
+    return None if order is None else [order.index(dim) for dim in range(tensor.dim())]
 
 
-def in_memory(one: torch.Tensor) -> torch.Tensor:
+def in_memory(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor with its dimensions in the order in which they lie in memory: contiguous, unless it has gaps or overlaps."""
-    order = _memory_order(one)
-    return one if order is None else one.permute(order)
+    order = _memory_order(tensor)
+    return tensor if order is None else tensor.permute(order)
 
 
-def _memory_order(one: torch.Tensor) -> list[int] | None:
-    if one.layout != torch.strided or one.is_contiguous():
+def _memory_order(tensor: torch.Tensor) -> list[int] | None:
+    if tensor.layout != torch.strided or tensor.is_contiguous():
         return None
-    order = sorted(range(one.dim()), key=one.stride, reverse=True)
-    return order if one.permute(order).is_contiguous() else None
+    order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
+    return order if tensor.permute(order).is_contiguous() else None
 
 
-def moved(one: torch.Tensor, where: str, dtype: torch.dtype | None = None) -> torch.Tensor:
+def moved(tensor: torch.Tensor, where: str, dtype: torch.dtype | None = None) -> torch.Tensor:
     """A plain tensor of the same strides on the device; what lies in its gaps is cast and moved too."""
-    plain = one.detach()
+    plain = tensor.detach()
     if plain.layout != torch.strided or plain.is_contiguous():
         return plain.to(where, dtype).contiguous()
     return memory_of(plain).to(where, dtype).as_strided(plain.shape, plain.stride())
@@ -56,29 +56,29 @@ def moved(one: torch.Tensor, where: str, dtype: torch.dtype | None = None) -> to
 
 def strides_of(tensors: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
     """The strides of those that are not contiguous, by name; what is no tensor has none."""
-    return {name: one.stride() for name, one in tensors.items() if isinstance(one, torch.Tensor) and not one.is_contiguous()}
+    return {name: tensor.stride() for name, tensor in tensors.items() if isinstance(tensor, torch.Tensor) and not tensor.is_contiguous()}
 
 
 def permutations_of(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, ...]]:
     """The same of those that are contiguous but for the order of their dimensions."""
-    return strides_of({name: one for name, one in tensors.items() if _memory_order(one) is not None})
+    return strides_of({name: tensor for name, tensor in tensors.items() if _memory_order(tensor) is not None})
 
 
-def with_strides(one: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+def with_strides(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     """The tensor with these strides, () for contiguous: as it is, or a copy whose gaps hold zeros. ReferenceFailed where they overlap."""
-    if not strides or one.stride() == strides:
-        return one if strides else one.contiguous()
-    copy = torch.zeros(span(one.shape, strides), dtype=one.dtype, device=one.device).as_strided(one.shape, strides)
+    if not strides or tensor.stride() == strides:
+        return tensor if strides else tensor.contiguous()
+    copy = torch.zeros(span(tensor.shape, strides), dtype=tensor.dtype, device=tensor.device).as_strided(tensor.shape, strides)
     with suppress(RuntimeError):  # torch refuses where it sees that elements share memory
-        copy.copy_(one)
-    if not same_bytes(copy, one):
-        text = f"an input has strides {one.stride()}, and had {strides} before; let strides not differ from call to call"
+        copy.copy_(tensor)
+    if not same_bytes(copy, tensor):
+        text = f"an input has strides {tensor.stride()}, and had {strides} before; let strides not differ from call to call"
         raise ReferenceFailed(text)
     return copy
 
 
 def object_parts(value: object, name_of: Callable[[type], str | None]) -> pytree.ObjectParts | None:
-    """What an object is made of; None for what is no object of a problem. name_of: the name of a class that can be found again."""
+    """Return the parts of an object; None for what is no object of a problem. name_of: the name of a class that can be found again."""
     kind = type(value)
     if isinstance(value, torch.nn.Module):
         return _parts(MODULE, kind, _module_fields(value), name_of)
@@ -103,8 +103,8 @@ def _parts(kind: str, of: type, fields: dict[str, object], name_of: Callable[[ty
 
 
 def _slots(of: type) -> tuple[str, ...]:
-    found: Any = vars(of).get("__slots__", ())
-    return tuple(name for name in ((found,) if isinstance(found, str) else found) if not name.startswith("__"))
+    slots: Any = vars(of).get("__slots__", ())
+    return tuple(name for name in ((slots,) if isinstance(slots, str) else slots) if not name.startswith("__"))
 
 
 def _module_fields(module: torch.nn.Module) -> dict[str, object]:
@@ -112,4 +112,4 @@ def _module_fields(module: torch.nn.Module) -> dict[str, object]:
     of_torch = vars(torch.nn.Module())
     attributes = {name: value for name, value in vars(module).items() if name not in of_torch or name == "training"}
     parts = ((PARAMETER, module._parameters), (BUFFER, module._buffers), (SUBMODULE, module._modules), (ATTRIBUTE, attributes))
-    return {f"{what}:{name}": value for what, values in parts for name, value in values.items()}
+    return {f"{group}:{name}": value for group, values in parts for name, value in values.items()}

@@ -1,13 +1,16 @@
 """Executes a problem's files as modules of their own, which can import each other and which nobody else can.
 
-Trusted code, but written for another harness: it says "cuda" where it means the device, and it expects to be alone in its process.
+Trusted code, but written for another harness: it says "cuda" where it means the device, and it expects to be alone in its process. Its
+random numbers are the same from the same key, and as hard to guess as the key.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
+import hashlib
 import linecache
+import random
 import re
 import resource
 import sys
@@ -17,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy
 import torch
 
 from sandbox.judge import references
@@ -26,6 +30,7 @@ _CUDA = re.compile(r"cuda(:\d+)?")
 _NOTHING_TO_DO = {"torch.cuda.synchronize", "torch.cuda.empty_cache", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all"}
 SCALED_MM = "__scaled_mm__"  # what stands for torch's function on the emulated device
 _SPARE_BYTES = 1 << 30  # of addresses: stacks of threads and the like, which are not touched
+_MT_BEGIN, _MT_WORDS = 3, 624  # where the Mersenne twister's words lie in the state of torch's CPU generator, in units of 8 bytes
 
 
 class Modules:
@@ -43,21 +48,20 @@ class Modules:
             vars(module)["__builtins__"] = self._builtins
             # Under a name that nobody else imports: torch.compile and dataclasses look a function's or class's module up there.
             self._made[name] = sys.modules[module.__name__] = module
-            self._execute(module, f"{self._label}/{name}.py", self._texts[name])
+            path = f"{self._label}/{name}.py"
+            text = self._texts[name]
+            linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)  # for tracebacks, and what reads its own source
+            exec(compiled(text, path, self._where), vars(module))
         return self._made[name]
 
     def has(self, name: str) -> bool:
-        """Whether there is a file of that name."""
+        """Return whether there is a file of that name."""
         return name in self._texts
 
     def file_of(self, module_name: str) -> str | None:
         """The file whose module has this name in sys.modules; None where it is none of these."""
         file = module_name.removeprefix(f"{self._label}_")
         return file if module_name != file and file in self._made else None
-
-    def _execute(self, module: types.ModuleType, path: str, text: str) -> None:
-        linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)  # for tracebacks, and what reads its own source
-        exec(compiled(text, path, self._where), vars(module))
 
     def _import(
         self,
@@ -108,7 +112,7 @@ class _ReferenceOnCpu(ast.NodeTransformer):
 
 
 @contextmanager
-def contained(what: str, where: str) -> Iterator[None]:
+def contained(action: str, where: str) -> Iterator[None]:
     """Around a call of a problem's code: torch's switches are put back, memory is bounded, and what it raises is the problem's fault."""
     switches, cudnn = _switches(), torch.backends.cudnn
     before = (cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark)
@@ -119,14 +123,18 @@ def contained(what: str, where: str) -> Iterator[None]:
         raise
     except (MemoryError, Exception) as error:
         text = str(error).strip().splitlines()[0] if str(error).strip() else ""
-        raise references.ReferenceFailed(f"{what} raised {type(error).__name__}: {text}") from error
+        raise references.ReferenceFailed(f"{action} raised {type(error).__name__}: {text}") from error
     finally:
-        _switch(switches)
+        if _switches() != switches:
+            torch.use_deterministic_algorithms(switches.deterministic, warn_only=switches.warns)
+            torch.utils.deterministic.fill_uninitialized_memory = switches.fills  # type: ignore[attr-defined]
+            torch.set_default_dtype(switches.default)
+            torch.set_float32_matmul_precision(switches.matmul)
         cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark = before
 
 
 class _Switches(NamedTuple):
-    """What of torch's own a problem's code may change for all that comes after it."""
+    """Switches of torch that a problem's code may change for all that comes after it."""
 
     deterministic: bool
     warns: bool
@@ -145,14 +153,6 @@ def _switches() -> _Switches:
     )
 
 
-def _switch(to: _Switches) -> None:
-    if _switches() != to:
-        torch.use_deterministic_algorithms(to.deterministic, warn_only=to.warns)
-        torch.utils.deterministic.fill_uninitialized_memory = to.fills  # type: ignore[attr-defined]
-        torch.set_default_dtype(to.default)
-        torch.set_float32_matmul_precision(to.matmul)
-
-
 @contextmanager
 def _bounded_memory(where: str) -> Iterator[None]:
     """On the CPU an allocation of what is not there fails at once, instead of the process when it is touched."""
@@ -162,9 +162,34 @@ def _bounded_memory(where: str) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     free = next(int(line.split()[1]) * 1024 for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable"))
-    bound = min([mapped + free + _SPARE_BYTES, *(one for one in (soft, hard) if one != resource.RLIM_INFINITY)])
+    bound = min([mapped + free + _SPARE_BYTES, *(limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY)])
     resource.setrlimit(resource.RLIMIT_AS, (bound, hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@contextmanager
+def seeded(key: str, where: str = "cpu") -> Iterator[None]:
+    """Seed torch's generators, Python's and numpy's from a key; they are as they were when the context is left.
+
+    where: the device whose generator is seeded next to the CPU's. A seed would leave 32 bits of the key to torch's CPU generator, which
+    can be searched; so its whole state is made from the key.
+    """
+    python, legacy = random.getstate(), numpy.random.get_state()
+    devices = [torch.device(where).index or 0] if where.startswith("cuda") else []
+    digest = hashlib.sha256(key.encode()).digest()
+    words = numpy.random.Generator(numpy.random.Philox(int.from_bytes(digest, "little"))).integers(0, 2**32, _MT_WORDS, dtype=numpy.int64)
+    with torch.random.fork_rng(devices=devices):
+        try:
+            torch.manual_seed(int.from_bytes(digest[:8], "little"))
+            state = torch.get_rng_state()
+            state.view(torch.int64)[_MT_BEGIN : _MT_BEGIN + _MT_WORDS] = torch.from_numpy(words)
+            torch.set_rng_state(state)
+            random.seed(digest)
+            numpy.random.seed(list(words[:8]))
+            yield
+        finally:
+            random.setstate(python)
+            numpy.random.set_state(legacy)

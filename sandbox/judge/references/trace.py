@@ -1,4 +1,4 @@
-"""What a problem's model does, learned from one call on tensors without memory: shapes, sizes, and what its forward changes or draws.
+"""Traces a call of a problem's model on tensors without memory: shapes, sizes, and what its forward changes or draws.
 
 Where that can't be done, for the code looks at values, the call is made for good.
 """
@@ -71,42 +71,41 @@ def _trace(
     weight_factor: int,
 ) -> TracedCall:
     real = isinstance(making, _Bounded)
-    given = inputs(making, where if real else "cpu")
-    _check_inputs(given)
-    sizes = _Sizes(input_bytes=_size(given), where=where, weight_factor=weight_factor)
+    values = inputs(making, where if real else "cpu")
+    _check_inputs(values)
+    sizes = _Sizes(input_bytes=_size(values), where=where, weight_factor=weight_factor)
     sizes.check(0, 0)
-    made = model(making)
-    made = made.to(where) if real else made
-    weight_bytes = _size([*made.parameters(), *made.buffers()])
+    traced_model = model(making)
+    traced_model = traced_model.to(where) if real else traced_model
+    weight_bytes = _size([*traced_model.parameters(), *traced_model.buffers()])
     sizes.check(weight_bytes, 0)
-    weights, before, watch = kept_tensors(made), _Kept.of(made), _TraceMode()
+    weights, before, watch = kept_tensors(traced_model), _Kept.of(traced_model), _TraceMode()
     with references.blamed("forward"), making, watch:
-        outputs = flat_outputs(made(*given))
-    written, rebound = before.changes(made, watch.written)
+        result = traced_model(*values)
+        outputs: list[torch.Tensor] = []
+        for output in result if isinstance(result, (tuple, list)) else [result]:
+            if not isinstance(output, torch.Tensor):
+                raise references.ReferenceFailed(f"forward returned a {type(output).__name__}; return a tensor, or a tuple of tensors")
+            outputs.append(output)
+    written, rebound = before.changes(traced_model, watch.written)
     sizes.check(weight_bytes, _size(outputs))
-    return TracedCall(inputs=given, outputs=outputs, weights=weights, written=written, rebound=rebound)
-
-
-def flat_outputs(result: object) -> list[torch.Tensor]:
-    """What forward returned as a list of tensors."""
-    found: list[torch.Tensor] = []
-    for one in result if isinstance(result, (tuple, list)) else [result]:
-        if not isinstance(one, torch.Tensor):
-            raise references.ReferenceFailed(f"forward returned a {type(one).__name__}; return a tensor, or a tuple of tensors")
-        found.append(one)
-    return found
+    return TracedCall(inputs=values, outputs=outputs, weights=weights, written=written, rebound=rebound)
 
 
 def cast(model: torch.nn.Module, dtype: torch.dtype, where: str) -> None:
-    """What `model.to(where, dtype)` does, also for tensors without memory, to which that can't be done."""
-    if not any(isinstance(one, FakeTensor) for one in named_tensors(model).values()):
+    """Do as `model.to(where, dtype)`, also for tensors without memory, to which that can't be done."""
+    if not any(isinstance(tensor, FakeTensor) for tensor in named_tensors(model).values()):
         model.to(where, dtype)
         return
     for module in model.modules():
-        for name, one in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
-            if one.is_floating_point() and one.dtype is not dtype:
-                made = one.detach().to(dtype)
-                setattr(module, name, torch.nn.Parameter(made, requires_grad=False) if isinstance(one, torch.nn.Parameter) else made)
+        for name, tensor in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
+            if tensor.is_floating_point() and tensor.dtype is not dtype:
+                converted = tensor.detach().to(dtype)
+                setattr(
+                    module,
+                    name,
+                    torch.nn.Parameter(converted, requires_grad=False) if isinstance(tensor, torch.nn.Parameter) else converted,
+                )
 
 
 class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -117,9 +116,9 @@ class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._limit_bytes = limit_bytes
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
-        """Look, then do it."""
+        """InterimEstimate, then do it."""
         if func._schema.arguments and func._schema.arguments[0].name == "size" and args and not func.is_view:
-            count = math.prod(int(one) for one in args[0])
+            count = math.prod(int(argument) for argument in args[0])
             if count * ((kwargs or {}).get("dtype") or torch.get_default_dtype()).itemsize > self._limit_bytes:
                 raise references.ReferenceTooLarge(f"a tensor of shape {list(args[0])} does not fit into memory; {SMALLER}")
         return func(*args, **(kwargs or {}))
@@ -133,9 +132,11 @@ class _TraceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.written: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
-        """Look, then do it."""
+        """InterimEstimate, then do it."""
         declared = func._schema.arguments  # a default is not among args
-        named = {one.name: one.default_value for one in declared} | dict(zip((one.name for one in declared), args, strict=False))
+        named = {parameter.name: parameter.default_value for parameter in declared} | dict(
+            zip((parameter.name for parameter in declared), args, strict=False)
+        )
         named |= kwargs or {}
         if torch.Tag.nondeterministic_seeded in func.tags and not any(_is_zero(named.get(name)) for name in _PROBABILITIES):
             text = (
@@ -160,17 +161,18 @@ class _Kept:
     def of(cls, model: torch.nn.Module) -> _Kept:
         """Remember what a call could change."""
         attributes = {name: _attributes(module) for name, module in model.named_modules()}
-        tensors = [value for own in attributes.values() for value in own.values() if torch.is_tensor(value)]
+        tensors = [value for fields in attributes.values() for value in fields.values() if torch.is_tensor(value)]
         return cls(
-            versions={name: one._version for name, one in named_tensors(model).items()},
+            versions={name: item._version for name, item in named_tensors(model).items()},
             attributes=attributes,
-            attribute_versions={id(one): one._version for one in tensors},
+            attribute_versions={id(tensor): tensor._version for tensor in tensors},
         )
 
     def changes(self, model: torch.nn.Module, running: set[int]) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-        """What the call changed. A tensor that a later call would read is no change but a fault: answers would depend on earlier calls."""
+        """Return the tensors that the call changed. A tensor that a later call would read is no change but a fault: answers would depend on
+        earlier calls."""
         tensors = named_tensors(model)
-        written = tuple(name for name, one in tensors.items() if id(one) in running or one._version != self.versions.get(name))
+        written = tuple(name for name, tensor in tensors.items() if id(tensor) in running or tensor._version != self.versions.get(name))
         rebound = []
         for name, module in model.named_modules():
             before, after = self.attributes.get(name, {}), _attributes(module)
@@ -193,15 +195,18 @@ def named_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def kept_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """What a model keeps and an answer can depend on, by name: its state, other buffers, and tensors that are plain attributes."""
-    found: dict[str, torch.Tensor] = {name: one for name, one in model.state_dict(keep_vars=True).items() if torch.is_tensor(one)}
-    attributes = {
-        f"{name}.{key}" if name else key: one for name, module in model.named_modules() for key, one in _attributes(module).items()
+    """Return the tensors that a model keeps and an answer can depend on, by name: its state, other buffers, and tensors that are plain
+    attributes."""
+    tensors: dict[str, torch.Tensor] = {
+        name: tensor for name, tensor in model.state_dict(keep_vars=True).items() if torch.is_tensor(tensor)
     }
-    for name, one in (*model.named_buffers(), *attributes.items()):
-        if torch.is_tensor(one):
-            found.setdefault(name, one)
-    return {name: one for name, one in found.items() if name.rpartition(".")[2] != _CALL_COUNTER}
+    attributes = {
+        f"{name}.{key}" if name else key: tensor for name, module in model.named_modules() for key, tensor in _attributes(module).items()
+    }
+    for name, tensor in (*model.named_buffers(), *attributes.items()):
+        if torch.is_tensor(tensor):
+            tensors.setdefault(name, tensor)
+    return {name: tensor for name, tensor in tensors.items() if name.rpartition(".")[2] != _CALL_COUNTER}
 
 
 def _is_zero(value: object) -> bool:
@@ -212,19 +217,19 @@ def _attributes(module: torch.nn.Module) -> dict[str, Any]:
     return {name: value for name, value in vars(module).items() if name not in _OWN}
 
 
-def _check_inputs(given: list[Any]) -> None:
-    for index, one in enumerate(given):
-        if not torch.is_tensor(one) and not isinstance(one, (bool, int, float)):
-            raise references.ReferenceFailed(f"input {index} is a {type(one).__name__}; tensors and numbers can be given")
+def _check_inputs(values: list[Any]) -> None:
+    for index, value in enumerate(values):
+        if not torch.is_tensor(value) and not isinstance(value, (bool, int, float)):
+            raise references.ReferenceFailed(f"input {index} is a {type(value).__name__}; tensors and numbers can be given")
 
 
 def _size(values: list[Any]) -> int:
-    return sum(memory_of(one).numel() * one.element_size() for one in values if torch.is_tensor(one))
+    return sum(memory_of(value).numel() * value.element_size() for value in values if torch.is_tensor(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sizes:
-    """What a problem takes. weight_factor: what one byte of the weights takes while it is judged; 0: nothing is checked."""
+    """Memory that a problem takes. weight_factor: what one byte of the weights takes while it is judged; 0: nothing is checked."""
 
     input_bytes: int
     where: str

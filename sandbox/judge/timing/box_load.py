@@ -1,4 +1,4 @@
-"""Whether a subject's box computes while a baseline is timed: one busy thread makes PyTorch look almost half as fast (cheating F2).
+"""Watches whether a subject's box computes while a baseline is timed: one busy thread makes PyTorch look almost half as fast (cheating F2).
 
 The kernel's account of CPU time is read: of the box's cgroup, else of its processes. It counts a running thread at its ticks, so a single
 reading is off by some milliseconds either way; the sum over all of a workload's runs is not.
@@ -39,14 +39,14 @@ class BoxLoad:
     def watch(self, name: str, work: Callable[[], Result]) -> Result:
         """Do `work`, and count what the box uses meanwhile."""
         before, begun = self.cpu_ns(), time.monotonic_ns()
-        done = work()
+        result = work()
         after, ended = self.cpu_ns(), time.monotonic_ns()
         if before is not None and after is not None:
             self.runs.setdefault(name, []).append((after - before, ended - begun))
-        return done
+        return result
 
     def busy(self, name: str) -> bool:
-        """Whether the box used more than an idle one does while this baseline ran."""
+        """Return whether the box used more than an idle one does while this baseline ran."""
         runs = self.runs.get(name, [])
         used_ns, lasted_ns = sum(used for used, _ in runs), sum(lasted for _, lasted in runs)
         return used_ns - POOL_NS * len(runs) > BUSY_SHARE * lasted_ns
@@ -75,9 +75,9 @@ def cgroup_account(theirs: str, ours: str, root: Path = CGROUPS) -> Path | None:
 
     v1 has the controller cpuacct; v2 counts in each cgroup. See cgroups(7).
     """
-    own = dict(_entries(ours))
+    directories = dict(_entries(ours))
     for controllers, path in _entries(theirs):
-        if own.get(controllers) is None or f"{own[controllers]}/".startswith(f"{path.rstrip('/')}/"):
+        if directories.get(controllers) is None or f"{directories[controllers]}/".startswith(f"{path.rstrip('/')}/"):
             continue
         file = root / controllers / path.lstrip("/") / "cpuacct.usage" if controllers else root / path.lstrip("/") / "cpu.stat"
         if (not controllers or "cpuacct" in controllers.split(",")) and file.is_file():
@@ -94,21 +94,21 @@ def _of_cgroup(account: Path) -> int | None:
     text = _text(account)
     if account.name == "cpuacct.usage":
         return int(text) if text.strip().isdigit() else None
-    found = dict(line.split() for line in text.splitlines() if len(line.split()) == 2).get("usage_usec", "")
-    return 1000 * int(found) if found.isdigit() else None
+    usage = dict(line.split() for line in text.splitlines() if len(line.split()) == 2).get("usage_usec", "")
+    return 1000 * int(usage) if usage.isdigit() else None
 
 
 def _of_processes(first: int) -> int | None:
-    """What a process and those that descend from it have used, with those that they have waited for."""
-    waiting, ticks, seen = [first], 0, 0
-    while waiting and seen < PROCESS_LIMIT:
-        pid, seen = waiting.pop(), seen + 1
+    """Return the CPU time that a process and those that descend from it have used, with those that they have waited for."""
+    waiting, ticks, count = [first], 0, 0
+    while waiting and count < PROCESS_LIMIT:
+        pid, count = waiting.pop(), count + 1
         fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
         if len(fields) <= WAITED_SYSTEM:
             continue  # it has ended
         ticks += sum(int(fields[index]) for index in (USER, SYSTEM, WAITED_USER, WAITED_SYSTEM))
         waiting += [int(child) for children in Path(f"/proc/{pid}/task").glob("*/children") for child in _text(children).split()]
-    return TICK_NS * ticks if seen else None
+    return TICK_NS * ticks if count else None
 
 
 def _text(path: str | Path) -> str:

@@ -1,4 +1,4 @@
-"""Who is run in the judge's clock, in which order, and how long each run took.
+"""Runs subject, baselines and null runs in the judge's clock, in turns, and records how long each run took.
 
 By device clock everyone runs in an order and then in its reverse (ABBA), null runs among them, so that a drift falls on all alike; turns of
 several ABBAs are what the interval is made of, since single runs are not independent (timing.md 2.2 and 3.5). What the protocol costs is
@@ -18,16 +18,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from sandbox.judge.references import ReferenceFailed
-from sandbox.judge.run.runner_link import RunnerLink, Silence
-from sandbox.judge.run.trial import Run, RunOptions, WorkloadContext, run
+from sandbox.judge.runner_link import RunnerLink, Silence
 from sandbox.judge.timing.box_load import BoxLoad
-from sandbox.judge.timing.heartbeat import Heartbeat
-from sandbox.judge.timing.speedup import steady
-from sandbox.judge.timing.stopping import LOOKS, Look, LookAllowance, end_of
+from sandbox.judge.timing.stopping import LOOKS, InterimEstimate, LookAllowance, end_of, steady
+from sandbox.judge.trial import Run, RunOptions, WorkloadContext, run
 from sandbox.judge.verify import judge_run
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Operation, Status
 
+SIGN_S = 20.0
 SUBJECT, EAGER = "subject", "eager"
 VARIANTS = {EAGER: 0, "compile": 1, "max-autotune": 2}  # what the trusted runner can run, by the gate's number
 NULL = {False: "null", True: "null with copy"}
@@ -48,16 +47,28 @@ SLOW_TURN_COUNT = 3  # of kernels that take seconds
 ONE_WARM_LAUNCH_NS, NO_WARM_LAUNCH_NS = 1_000_000, 20_000_000  # a kernel that takes longer gets one of these launches, or none
 TURN_LIMIT, TURN_FLOOR = 8, 2  # by the host's clock: turns of one ABBA
 BASELINE_S = 60.0  # trusted, so not held to the problem's trial_s; beyond this the judge itself is unwell
-NOTHING_SEEN = Look(quiet_count=0, widths=())
+NOTHING_SEEN = InterimEstimate(quiet_count=0, widths=())
 COMPILE_S = 380.0  # max-autotune tries many kernels; the judge has to say something before it is taken for dead
 PASSED = wire.TrialOutcome.PASSED
-
 Arm = Callable[[], Run]
+
+
+class Heartbeat:
+    """Says once more what is being done where nothing was said for SIGN_S; made when something was."""
+
+    def __init__(self, stage: wire.Stage, workload_id: str | None = None) -> None:
+        self._fact, self._said = wire.Progress(stage=stage, workload_id=workload_id), time.monotonic()
+
+    def emit_if_due(self) -> Iterator[wire.Progress]:
+        """Emit it, if it is time."""
+        if time.monotonic() - self._said >= SIGN_S:
+            self._said = time.monotonic()
+            yield self._fact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoloTimings:
-    """What the trusted runner took by the protocol, in nanoseconds, before there was a subject that could slow it.
+    """Times that the trusted runner took by the protocol, in nanoseconds, before there was a subject that could slow it.
 
     null_ns: without and with the copy that a kernel which returns its outputs makes. run_ns: by variant; one that does not run is not
     there.
@@ -70,8 +81,8 @@ class SoloTimings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingSetup:
-    """Who is timed: the subject, and the trusted runner with what it is to run. copies: the subject returns its outputs. launch_ns: how
-    much of a null run is its kernel, which is not the protocol's. load: of the subject's box, by the host's clock."""
+    """Runners that are timed: the subject, and the trusted runner with what it is to run. copies: the subject returns its outputs.
+    launch_ns: how much of a null run is its kernel, which is not the protocol's. load: of the subject's box, by the host's clock."""
 
     subject: RunnerLink
     trusted: RunnerLink
@@ -85,7 +96,7 @@ class TimingSetup:
 
     @property
     def clock(self) -> wire.Clock:
-        """What takes the times."""
+        """The clock that takes the times."""
         return self.subject.device.CLOCK
 
 
@@ -105,18 +116,18 @@ class Times:
 
     def flat(self, arm: str) -> list[int]:
         """All runs of an arm that is there."""
-        return [one for turn in self.taken_ns.get(arm, []) for one in turn]
+        return [duration_ns for turn in self.taken_ns.get(arm, []) for duration_ns in turn]
 
 
-def with_new_nulls(kept: SoloTimings, trusted: RunnerLink, bench: WorkloadContext) -> SoloTimings:
+def with_new_nulls(timings: SoloTimings, trusted: RunnerLink, bench: WorkloadContext) -> SoloTimings:
     """Times of an earlier job with null runs of now, while there is no subject: what the protocol costs changes with the host, by
     microseconds, and what a baseline takes beyond it does not. By the host's clock the times are as they were."""
     if trusted.device.CLOCK is wire.Clock.HOST:
-        return kept
-    nulls = {copies: null_runs(trusted, bench, copies=copies) for copies in kept.null_ns}
-    more_ns = round(steady(nulls[True]) - steady(kept.null_ns[True]))
-    runs = {name: [one + more_ns for one in taken] for name, taken in kept.run_ns.items()}
-    return replace(kept, null_ns=nulls, floor_ns=null_runs(trusted, bench, floor=True), run_ns=runs)
+        return timings
+    nulls = {copies: null_runs(trusted, bench, copies=copies) for copies in timings.null_ns}
+    more_ns = round(steady(nulls[True]) - steady(timings.null_ns[True]))
+    runs = {name: [run_ns + more_ns for run_ns in runs_ns] for name, runs_ns in timings.run_ns.items()}
+    return replace(timings, null_ns=nulls, floor_ns=null_runs(trusted, bench, floor=True), run_ns=runs)
 
 
 def time_alone(trusted: RunnerLink, bench: WorkloadContext, variants: tuple[str, ...]) -> Generator[wire.Progress, None, SoloTimings]:
@@ -128,7 +139,7 @@ def time_alone(trusted: RunnerLink, bench: WorkloadContext, variants: tuple[str,
         for _ in range(WARMUP_COUNT):
             first.append(run(trusted, bench, how))
             yield from signs.emit_if_due()
-        if all(isinstance(one.reply, Answer) and one.reply.status is Status.OK for one in first):
+        if all(isinstance(result.reply, Answer) and result.reply.status is Status.OK for result in first):
             running.append(name)
         elif trusted.silence is not None:
             raise RuntimeError(f"the baseline's runner did not answer to {name!r}: {_failure(first)}")
@@ -147,9 +158,9 @@ def time_alone(trusted: RunnerLink, bench: WorkloadContext, variants: tuple[str,
 
 
 def _failure(runs: list[Run]) -> str:
-    """What the first run that failed came to."""
-    for one in runs:
-        match one.reply:
+    """Describe the first run that failed."""
+    for result in runs:
+        match result.reply:
             case Silence.GONE:
                 return "its process ended"
             case Silence.TIMED_OUT:
@@ -184,46 +195,51 @@ def _alone_by_device_clock(
     return runs, {copies: runs[NULL[copies]] for copies in NULL}
 
 
-def contestants(parties: TimingSetup, bench: WorkloadContext, own: WorkloadContext) -> dict[str, Arm]:
-    """Who is run in turns, the subject first."""
+def contestants(parties: TimingSetup, bench: WorkloadContext, baseline_bench: WorkloadContext) -> dict[str, Arm]:
+    """Return the arms that are run in turns, the subject first."""
     last_ns = [0]
 
     def subject() -> Run:
         how = RunOptions(stir=parties.clock is wire.Clock.HOST, warm_count=warm_count(parties.clock, last_ns[0]))
-        done = run(parties.subject, bench, how)
-        last_ns[0] = done.duration_ns
-        return done
+        result = run(parties.subject, bench, how)
+        last_ns[0] = result.duration_ns
+        return result
 
-    found: dict[str, Arm] = {SUBJECT: subject}
+    arms: dict[str, Arm] = {SUBJECT: subject}
     for name, alone_ns in parties.alone.run_ns.items():
-        found[name] = partial(timed, parties.trusted, own, name, min(alone_ns))
+        arms[name] = partial(timed, parties.trusted, baseline_bench, name, min(alone_ns))
         if parties.load is not None:
-            found[name] = partial(parties.load.watch, name, found[name])
+            arms[name] = partial(parties.load.watch, name, arms[name])
     if parties.clock is wire.Clock.DEVICE_EVENTS:
         for copies in sorted({True, parties.copies}):
-            found[NULL[copies]] = partial(run, parties.trusted, own, _null(copies=copies))
-        found[OWN_NULL] = partial(run, parties.subject, bench, replace(_null(copies=parties.copies), limit_s=None))
-    return found
+            arms[NULL[copies]] = partial(run, parties.trusted, baseline_bench, _null(copies=copies))
+        arms[OWN_NULL] = partial(run, parties.subject, bench, replace(_null(copies=parties.copies), limit_s=None))
+    return arms
 
 
 def take_turns(
-    parties: TimingSetup, bench: WorkloadContext, own: WorkloadContext, times: Times, signs: Heartbeat, look: Callable[[], Look]
+    parties: TimingSetup,
+    bench: WorkloadContext,
+    baseline_bench: WorkloadContext,
+    times: Times,
+    signs: Heartbeat,
+    look: Callable[[], InterimEstimate],
 ) -> Iterator[wire.Plan | wire.Trial | wire.Progress]:
     """Warm up, decide how many turns there is time for, and take them until one is the last (`stopping.py`).
 
     Emits a trial per turn, and ends early after one that failed. look: what the turns so far come to.
     """
-    among = contestants(parties, bench, own)
+    among = contestants(parties, bench, baseline_bench)
     cycles_s, subject_ns, warming_s = [], 0, time.monotonic()
     for _ in range(WARMUP_COUNT):
         begun_s = time.monotonic()
         for name, arm in among.items():
-            done = arm()
+            result = arm()
             yield from signs.emit_if_due()
             if name != SUBJECT:
                 continue
-            subject_ns = done.duration_ns
-            trial = judge_run(done, bench, wire.TrialPhase.CERTIFY, 0)
+            subject_ns = result.duration_ns
+            trial = judge_run(result, bench, wire.TrialPhase.CERTIFY, 0)
             if trial.outcome is not PASSED:
                 yield trial
                 return
@@ -240,7 +256,7 @@ def take_turns(
     if parties.clock is wire.Clock.HOST:
         budget_s -= time.monotonic() - warming_s
     limit, repeats = plan_turns(parties.clock, cycle_s, max(budget_s, 0.0), net_ns, between_s)
-    least, most = (TURN_FLOOR, TURN_LIMIT) if parties.clock is wire.Clock.HOST else (SLOW_TURN_COUNT, LOOKS[-1])
+    least, turn_limit = (TURN_FLOOR, TURN_LIMIT) if parties.clock is wire.Clock.HOST else (SLOW_TURN_COUNT, LOOKS[-1])
     yield _planned(bench, least * repeats)
     times.planned, turn, begun_s = limit, 0, time.monotonic()
     looked_at = parties.clock is not wire.Clock.HOST and limit >= LOOKS[0]
@@ -252,7 +268,7 @@ def take_turns(
             return
         turn += 1
         _rest(parties, times)
-        times.end = end_of(turn, limit, look() if looked_at and turn in LOOKS else NOTHING_SEEN, parties.precision, most)
+        times.end = end_of(turn, limit, look() if looked_at and turn in LOOKS else NOTHING_SEEN, parties.precision, turn_limit)
         if times.end is None and turn >= least and time.monotonic() - begun_s > budget_s:
             times.end, times.allowance = wire.MeasurementEnd.BUDGET, LookAllowance.CUT_SHORT
     yield _planned(bench, turn * repeats)
@@ -264,7 +280,7 @@ def _planned(bench: WorkloadContext, cycles: int) -> wire.Plan:
 
 
 def _rest(parties: TimingSetup, times: Times) -> None:
-    """What is done between turns, in nobody's time."""
+    """Collect garbage and note throttling between turns, in nobody's time."""
     gc.collect()
     times.throttle_reasons |= set(parties.subject.device.conditions().get("throttle_reasons", "").split(",")) - {""}
 
@@ -280,50 +296,46 @@ def plan_turns(clock: wire.Clock, cycle_s: float, budget_s: float, subject_ns: f
     if clock is wire.Clock.HOST:
         return max(TURN_FLOOR, min(TURN_LIMIT, int(left_s / max(2 * cycle_s + between_s, 1e-9)))), 1
     cycles = left_s / max(2 * cycle_s, 1e-9)
-    repeats = max(1, min(_needed(subject_ns), REPEAT_LIMIT, int(cycles / SPREAD_TURN_COUNT)))
-    turns = int(left_s / max(2 * cycle_s * repeats + between_s, 1e-9))
-    return max(SLOW_TURN_COUNT, min(LOOKS[-1], turns)), repeats
-
-
-def _needed(subject_ns: float) -> int:
-    """ABBAs within a turn, for a half-width of half a percent or of half a microsecond: 2.2 (Student's t) times 1.5 (two arms, and the
-    estimator's own) times what single runs scatter: 1.2 to 1.7 us on an H100 and 0.1 % (docs/decisions/0074), and half as much again."""
+    # ABBAs within a turn, for a half-width of half a percent or of half a microsecond: 2.2 (Student's t) times 1.5 (two arms, and the
+    # estimator's own) times what single runs scatter: 1.2 to 1.7 us on an H100 and 0.1 % (docs/decisions/0074), and half as much again.
     scatter_ns = RUN_NOISE_NS + RUN_NOISE_SHARE * subject_ns
     runs = (2.2 * 1.5 * scatter_ns / max(TARGET_SHARE * subject_ns, TARGET_NS)) ** 2
-    return max(1, math.ceil(runs / (2 * LOOKS[0])))
+    repeats = max(1, min(max(1, math.ceil(runs / (2 * LOOKS[0]))), REPEAT_LIMIT, int(cycles / SPREAD_TURN_COUNT)))
+    turns = int(left_s / max(2 * cycle_s * repeats + between_s, 1e-9))
+    return max(SLOW_TURN_COUNT, min(LOOKS[-1], turns)), repeats
 
 
 def _turn(
     among: dict[str, Arm], bench: WorkloadContext, repeats: int, times: Times, index: int, signs: Heartbeat
 ) -> Generator[wire.Progress, None, wire.Trial]:
-    """One turn of so many ABBAs. Returns what stands for the subject's runs: the first that failed, or all."""
-    taken: dict[str, list[int]] = {name: [] for name in among}
+    """Take a turn of so many ABBAs. Return the trial that stands for the subject's runs: the first that failed, or all."""
+    durations_ns: dict[str, list[int]] = {name: [] for name in among}
     trials: list[wire.Trial] = []
     for _ in range(repeats):
         for name in (*among, *reversed(among)):
-            done = among[name]()
+            result = among[name]()
             yield from signs.emit_if_due()
-            taken[name].append(done.duration_ns)
+            durations_ns[name].append(result.duration_ns)
             if name != SUBJECT:
                 continue
-            trials.append(judge_run(done, bench, wire.TrialPhase.CERTIFY, index + len(trials)))
+            trials.append(judge_run(result, bench, wire.TrialPhase.CERTIFY, index + len(trials)))
             if trials[-1].outcome is not PASSED:
                 return trials[-1]
-    for name, durations in taken.items():
+    for name, durations in durations_ns.items():
         times.taken_ns.setdefault(name, []).append(durations)
     return merge_trials(trials)
 
 
 def merge_trials(trials: list[wire.Trial]) -> wire.Trial:
-    """One fact for many runs that passed: the worst of each error."""
-    ratios = [one.budget_ratio for one in trials if one.budget_ratio is not None]
+    """Merge the facts of runs that passed: the worst of each error."""
+    ratios = [trial.budget_ratio for trial in trials if trial.budget_ratio is not None]
     return replace(
         trials[0],
         run_count=len(trials),
-        max_absolute_error=max((one.max_absolute_error or 0.0 for one in trials), default=None),
-        max_relative_error=max((one.max_relative_error or 0.0 for one in trials), default=None),
+        max_absolute_error=max((trial.max_absolute_error or 0.0 for trial in trials), default=None),
+        max_relative_error=max((trial.max_relative_error or 0.0 for trial in trials), default=None),
         budget_ratio=max(ratios, default=None),
-        duration_ns=int(statistics.median(one.duration_ns for one in trials)),
+        duration_ns=int(statistics.median(trial.duration_ns for trial in trials)),
     )
 
 
@@ -335,23 +347,23 @@ def warm_count(clock: wire.Clock, launch_ns: int) -> int:
 
 
 def timed(trusted: RunnerLink, bench: WorkloadContext, name: str, about_ns: int = 0) -> Run:
-    """One run of a baseline, which takes about about_ns."""
+    """Run a baseline, which takes about about_ns."""
     how = RunOptions(
         variant=VARIANTS[name],
         limit_s=BASELINE_S + bench.problem.trial_s,
         warm_count=warm_count(trusted.device.CLOCK, about_ns),
         inspect=False,
     )
-    done = run(trusted, bench, how)
-    if not (isinstance(done.reply, Answer) and done.reply.status is Status.OK):
-        raise RuntimeError(f"the baseline's runner did not run {name!r}: {done.reply}")
-    return done
+    result = run(trusted, bench, how)
+    if not (isinstance(result.reply, Answer) and result.reply.status is Status.OK):
+        raise RuntimeError(f"the baseline's runner did not run {name!r}: {result.reply}")
+    return result
 
 
 def null_runs(
     trusted: RunnerLink, bench: WorkloadContext, *, copies: bool = False, floor: bool = False, count: int | None = None
 ) -> list[int]:
-    """What the protocol itself takes; the first after another kind of work is not like the rest. By the host's clock there is no other
+    """Time the protocol itself; the first after another kind of work is not like the rest. By the host's clock there is no other
     floor than the quickest of these: nothing runs on after `done`."""
     if floor and trusted.device.CLOCK is wire.Clock.HOST:
         return []

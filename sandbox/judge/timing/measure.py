@@ -1,24 +1,36 @@
-"""What the judge's clock says of a kernel (DESIGN section 4): certified time and bound, speedup with an interval, the claim next to them.
+"""The measurement of a workload: certified time and bound, speedup with an interval, the claim and the time of a batch next to them.
 
-How it is taken is in `interleaved.py`; why it is taken so, in docs/decisions/0008 and 0014.
+How times are taken is in `interleaved.py`; why they are taken so, in docs/decisions/0008 and 0014. In a batch every launch has inputs and a
+place of its own and is verified. Launches may overlap, so it is throughput: shown for short kernels, never scored (timing.md 3.2).
 """
 
 from __future__ import annotations
 
+import json
+import os
 import statistics
 import time
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
-from sandbox.judge.run.runner_link import RunnerLink
-from sandbox.judge.run.trial import RunOptions, WorkloadContext, run, scalars_are_late
-from sandbox.judge.timing.batch import Batch, time_batches
-from sandbox.judge.timing.heartbeat import Heartbeat
-from sandbox.judge.timing.interleaved import BASELINE_S, NULL, PASSED, SUBJECT, VARIANTS, Times, TimingSetup, null_runs, take_turns
-from sandbox.judge.timing.noise import NoiseKind
-from sandbox.judge.timing.overhead import Net, least_by_own_nulls, subtract_overhead
-from sandbox.judge.timing.record import record
-from sandbox.judge.timing.stopping import Look
+from sandbox.judge.runner_link import RunnerLink
+from sandbox.judge.timing.interleaved import (
+    BASELINE_S,
+    NULL,
+    PASSED,
+    SUBJECT,
+    VARIANTS,
+    WARM_COUNT,
+    Heartbeat,
+    Times,
+    TimingSetup,
+    null_runs,
+    take_turns,
+)
+from sandbox.judge.timing.overhead import NetTiming, least_by_own_nulls, subtract_overhead
+from sandbox.judge.timing.stopping import InterimEstimate, NoiseKind
+from sandbox.judge.trial import BATCH_LIMIT, RunOptions, WorkloadContext, placement_bytes, run, run_batch, scalars_are_late
 from sandbox.judge.verify import judge_run
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, Operation
@@ -35,45 +47,57 @@ ADDED_LIMIT, ADDED_S = 16, 3.0
 HOST_SLACK_NS = 5_000_000
 # A judge that waits for longer is taken for dead, and the submission could have it so (grader/dispatch/judge_process.py).
 BENCH_LIMIT_S, BENCH_LIMIT_TRIALS = 90.0, 3
+VARIABLE = "GRADER_CLOCK_RECORD"  # a directory; nothing is written where it is not set
+BATCH_BYTES = 2 << 30  # what an arena is made larger for
+BELOW_NS = 500_000
+BATCH_NS = 2_000_000
+BATCH_COUNT = 6
+BATCHES_S = 20.0  # beyond this one is enough: where a reference takes a second, comparing takes minutes
+FLOOR = 4
 
 
-def measure(parties: TimingSetup, bench: WorkloadContext, own: WorkloadContext, physical_floor_ns: int | None) -> Iterator[wire.Fact]:
-    """Emit trials for all certified runs, and the measurement at the end; end early after a trial that failed. own: the baselines'."""
+def measure(
+    parties: TimingSetup, bench: WorkloadContext, baseline_bench: WorkloadContext, physical_floor_ns: int | None
+) -> Iterator[wire.Fact]:
+    """Emit trials for all certified runs, and the measurement at the end; end early after a trial that failed. baseline_bench: the
+    baselines'."""
     trusted, clock, begun_s = parties.trusted, parties.clock, time.monotonic()
     short = clock is wire.Clock.HOST and parties.budget_s < SHORT_S
-    bench_budget_ns, null_count = bench_ns(parties), SHORT_NULL_COUNT if short else None
-    nulls = {copies: null_runs(trusted, own, copies=copies, count=null_count) for copies in {True, parties.copies}}
-    floors = [*parties.alone.floor_ns, *null_runs(trusted, own, floor=True)]
-    floors += [one for taken in parties.alone.null_ns.values() for one in taken] if short else []
+    usual_ns = BENCH_NS[parties.clock]
+    bench_budget_ns = usual_ns if clock is wire.Clock.DEVICE_EVENTS else min(usual_ns, round(BENCH_SHARE * parties.budget_s * 1e9))
+    null_count = SHORT_NULL_COUNT if short else None
+    nulls = {copies: null_runs(trusted, baseline_bench, copies=copies, count=null_count) for copies in {True, parties.copies}}
+    floors = [*parties.alone.floor_ns, *null_runs(trusted, baseline_bench, floor=True)]
+    floors += [null_ns for runs_ns in parties.alone.null_ns.values() for null_ns in runs_ns] if short else []
     times, signs = Times(), Heartbeat(wire.Stage.MEASURING, bench.workload.workload_id)
 
-    def look() -> Look:
+    def look() -> InterimEstimate:
         return _subtracted(parties, times, nulls, floors).net.look
 
     if clock is wire.Clock.HOST:  # where the budget is short, the rest of the measurement is not much shorter than its turns
         bench_s = (1 + len(parties.alone.run_ns)) * bench_budget_ns / 1e9
         parties = replace(parties, budget_s=max(0.0, parties.budget_s - bench_s - (time.monotonic() - begun_s)))
-    for fact in take_turns(parties, bench, own, times, signs, look):
+    for fact in take_turns(parties, bench, baseline_bench, times, signs, look):
         yield fact
         if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
             return
-    batch = yield from _batches(parties, bench, own, times, nulls[parties.copies], signs)
+    batch = yield from _batches(parties, bench, baseline_bench, times, nulls[parties.copies], signs)
     if isinstance(batch, wire.Trial):
         yield batch
         return
     patient = RunOptions(limit_s=BASELINE_S + bench.problem.trial_s)
     reported = {}
     for name in parties.alone.run_ns:
-        reported[name] = _reported(trusted, own, replace(patient, variant=VARIANTS[name]), bench_budget_ns)
+        reported[name] = _reported(trusted, baseline_bench, replace(patient, variant=VARIANTS[name]), bench_budget_ns)
         yield from signs.emit_if_due()
     claim = _reported(parties.subject, bench, RunOptions(), bench_budget_ns, statistics.median(times.flat(SUBJECT)))
     added = yield from _added_runs(parties, bench, times, claim, signs)
     if isinstance(added, wire.Trial):
         yield added
         return
-    for copies, taken in nulls.items():
-        taken += null_runs(trusted, own, copies=copies, count=null_count)
-    floors += null_runs(trusted, own, floor=True)
+    for copies in nulls:
+        nulls[copies] += null_runs(trusted, baseline_bench, copies=copies, count=null_count)
+    floors += null_runs(trusted, baseline_bench, floor=True)
     measurement = _measurement(parties, bench, times, nulls, floors)
     record(parties, bench, times, claim, reported)
     throttled = {"throttle_reasons": ",".join(sorted(times.throttle_reasons))} if times.throttle_reasons else {}
@@ -91,12 +115,12 @@ def measure(parties: TimingSetup, bench: WorkloadContext, own: WorkloadContext, 
 
 
 def _batches(
-    parties: TimingSetup, bench: WorkloadContext, own: WorkloadContext, times: Times, nulls: list[int], signs: Heartbeat
+    parties: TimingSetup, bench: WorkloadContext, baseline_bench: WorkloadContext, times: Times, nulls: list[int], signs: Heartbeat
 ) -> Generator[wire.Progress, None, Batch | wire.Trial | None]:
     if parties.clock is wire.Clock.HOST:
         return None
     estimate_ns = int(statistics.median(times.flat(SUBJECT)) - statistics.median(nulls))
-    return (yield from time_batches(parties.subject, parties.trusted, bench, own, estimate_ns, signs, copies=parties.copies))
+    return (yield from time_batches(parties.subject, parties.trusted, bench, baseline_bench, estimate_ns, signs, copies=parties.copies))
 
 
 def _added_runs(
@@ -104,24 +128,24 @@ def _added_runs(
 ) -> Generator[wire.Progress, None, list[int] | wire.Trial]:
     """Runs of the subject, in nanoseconds, until one is near its claim; or the trial that failed. On a busy machine each of a few runs may
     have waited for a core, and a claim that none of them is near is taken for a lie (grader/verdict/timing_audit.py)."""
-    taken: list[int] = []
+    added_ns: list[int] = []
     if parties.clock is not wire.Clock.HOST or claim is None:
-        return taken
+        return added_ns
     most_ns = max(statistics.median(claim.durations_ns) + HOST_SLACK_NS, statistics.median(claim.durations_ns) / CONFIRMED_SHARE)
     most_ns += min(parties.alone.null_ns[parties.copies])
     end_s = time.monotonic() + ADDED_S
-    while min(*times.flat(SUBJECT), *taken) > most_ns and len(taken) < ADDED_LIMIT and time.monotonic() < end_s:
-        done = run(parties.subject, bench, RunOptions(stir=True))
-        trial = judge_run(done, bench, wire.TrialPhase.CERTIFY, len(times.flat(SUBJECT)) + len(taken))
+    while min(*times.flat(SUBJECT), *added_ns) > most_ns and len(added_ns) < ADDED_LIMIT and time.monotonic() < end_s:
+        result = run(parties.subject, bench, RunOptions(stir=True))
+        trial = judge_run(result, bench, wire.TrialPhase.CERTIFY, len(times.flat(SUBJECT)) + len(added_ns))
         if trial.outcome is not PASSED:
             return trial
-        taken.append(done.duration_ns)
+        added_ns.append(result.duration_ns)
         yield from signs.emit_if_due()
-    return taken
+    return added_ns
 
 
 def _shortest_ns(parties: TimingSetup, bench: WorkloadContext, times: Times, certified_ns: int, added: list[int]) -> int | None:
-    """What a claim is held to where that is less than the shortest certified time, certified_ns; None where that is it."""
+    """Return the time that a claim is held to where that is less than the shortest certified time, certified_ns; None where that is it."""
     if added:  # what is subtracted is the same
         return max(0, certified_ns - max(0, min(times.flat(SUBJECT)) - min(added)))
     if parties.clock is wire.Clock.DEVICE_EVENTS and scalars_are_late(bench):
@@ -133,12 +157,12 @@ def _shortest_ns(parties: TimingSetup, bench: WorkloadContext, times: Times, cer
 class _Subtracted:
     """The turns less the protocol, and what was subtracted."""
 
-    net: Net
+    net: NetTiming
     floor_ns: int
 
 
 def _subtracted(parties: TimingSetup, times: Times, nulls: Mapping[bool, list[int]], floors: list[int]) -> _Subtracted:
-    null_ns = min(one for copies, taken in nulls.items() for one in (*taken, *times.flat(NULL[copies])))
+    null_ns = min(run_ns for copies, runs_ns in nulls.items() for run_ns in (*runs_ns, *times.flat(NULL[copies])))
     floor_ns = min([*floors, round(null_ns - parties.launch_ns)])
     return _Subtracted(net=subtract_overhead(parties, times, nulls, floor_ns), floor_ns=floor_ns)
 
@@ -146,8 +170,8 @@ def _subtracted(parties: TimingSetup, times: Times, nulls: Mapping[bool, list[in
 def _measurement(
     parties: TimingSetup, bench: WorkloadContext, times: Times, nulls: Mapping[bool, list[int]], floors: list[int]
 ) -> wire.Measurement:
-    found = _subtracted(parties, times, nulls, floors)
-    net, floor_ns, turn_count = found.net, found.floor_ns, len(times.taken_ns[SUBJECT])
+    subtracted = _subtracted(parties, times, nulls, floors)
+    net, floor_ns, turn_count = subtracted.net, subtracted.floor_ns, len(times.taken_ns[SUBJECT])
     return wire.Measurement(
         workload_id=bench.workload.workload_id,
         hidden=bench.workload.hidden,
@@ -156,26 +180,28 @@ def _measurement(
         bound_ns=int(statistics.median(times.flat(SUBJECT))) - floor_ns,
         floor_ns=floor_ns,
         disturbed=net.unrest is not NoiseKind.NONE,
-        baseline_slowed=any(one.slowed for one in net.baselines.values()),
+        baseline_slowed=any(baseline.slowed for baseline in net.baselines.values()),
         # On a busy machine the protocol can seem to take longer than protocol and baseline: then the clock has no time for the baseline.
-        baselines={name: one.samples for name, one in net.baselines.items() if statistics.median(one.samples.durations_ns) > 0},
+        baselines={
+            name: baseline.samples for name, baseline in net.baselines.items() if statistics.median(baseline.samples.durations_ns) > 0
+        },
         speedups=net.speedups,
         moved_bytes=bench.workload.moved_bytes,
         flops=bench.workload.flops,
         turn_count=turn_count,
         left_out_count=turn_count - net.quiet_count if net.quiet_count else 0,
-        half_width=max((one.total for one in net.widths if one is not None), default=None),
+        half_width=max((width.total for width in net.widths if width is not None), default=None),
         end=times.end,
     )
 
 
 def confirmed(reported: wire.Samples, certified: wire.Samples, clock: wire.Clock) -> bool:
-    """Whether the claim agrees with the judge's clock: within max(15 us, 5 %) by device clock; the host's clock of a shared machine,
+    """Return whether the claim agrees with the judge's clock: within max(15 us, 5 %) by device clock; the host's clock of a shared machine,
     where kernel and judge compete for cores, is given max(5 ms, 60 %). A claim below half of what the clock saw is never confirmed: for
     a short kernel the slack alone would confirm a nanosecond."""
-    claim, seen = statistics.median(reported.durations_ns), statistics.median(certified.durations_ns)
-    slack = max(15_000, 0.05 * seen) if clock is wire.Clock.DEVICE_EVENTS else max(HOST_SLACK_NS, 0.6 * seen)
-    return abs(seen - claim) <= slack and claim >= CONFIRMED_SHARE * seen
+    claim_ns, certified_ns = statistics.median(reported.durations_ns), statistics.median(certified.durations_ns)
+    slack = max(15_000, 0.05 * certified_ns) if clock is wire.Clock.DEVICE_EVENTS else max(HOST_SLACK_NS, 0.6 * certified_ns)
+    return abs(certified_ns - claim_ns) <= slack and claim_ns >= CONFIRMED_SHARE * certified_ns
 
 
 def bench_limit_s(trial_s: float, launch_ns: float | None = None) -> float:
@@ -183,12 +209,6 @@ def bench_limit_s(trial_s: float, launch_ns: float | None = None) -> float:
     not coming back."""
     launch_s = trial_s if launch_ns is None else 2e-9 * launch_ns
     return min(BENCH_S + BENCH_LAUNCHES * launch_s, BENCH_LIMIT_S + BENCH_LIMIT_TRIALS * trial_s)
-
-
-def bench_ns(parties: TimingSetup) -> int:
-    """For how long a runner's do_bench runs."""
-    usual_ns = BENCH_NS[parties.clock]
-    return usual_ns if parties.clock is wire.Clock.DEVICE_EVENTS else min(usual_ns, round(BENCH_SHARE * parties.budget_s * 1e9))
 
 
 def _reported(
@@ -203,3 +223,76 @@ def _reported(
     if isinstance(reply, Answer) and reply.samples_ns and all(reply.samples_ns):
         return wire.Samples(durations_ns=reply.samples_ns)
     return None
+
+
+def record(
+    parties: TimingSetup, bench: WorkloadContext, times: Times, claim: wire.Samples | None, reported: Mapping[str, wire.Samples | None]
+) -> None:
+    """Write what was taken, in nanoseconds and before anything is subtracted, and the medians of what everybody's do_bench said."""
+    place = os.environ.get(VARIABLE)
+    if not place:
+        return
+    data = {
+        "problem": bench.problem.problem_id,
+        "workload": bench.workload.workload_id,
+        "copies": parties.copies,
+        "launch_ns": parties.launch_ns,
+        "alone": {**asdict(parties.alone), "null_ns": {str(copies): nulls_ns for copies, nulls_ns in parties.alone.null_ns.items()}},
+        "turns": times.taken_ns,
+        "planned": times.planned,
+        "end": times.end,
+        "reported": {
+            name: statistics.median(samples.durations_ns) for name, samples in {SUBJECT: claim, **reported}.items() if samples is not None
+        },
+    }
+    path = Path(place) / f"{os.getpid()}-{time.time_ns()}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(data), "utf-8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Times per launch, and how many launches a batch had."""
+
+    times: wire.Samples
+    size: int
+
+
+def batch_size(estimate_ns: int, bench: WorkloadContext, arena_bytes: int) -> int:
+    """As many as make a batch long next to the clock's noise, and fit; 0 where one launch is long enough, or few fit."""
+    if estimate_ns >= BELOW_NS:
+        return 0
+    size = min(BATCH_LIMIT, arena_bytes // placement_bytes(bench.problem, bench.workload), BATCH_NS // max(estimate_ns, 1))
+    return size if size >= FLOOR else 0
+
+
+def time_batches(
+    subject: RunnerLink,
+    trusted: RunnerLink,
+    bench: WorkloadContext,
+    baseline_bench: WorkloadContext,
+    estimate_ns: int,
+    signs: Heartbeat,
+    *,
+    copies: bool,
+) -> Generator[wire.Progress, None, Batch | wire.Trial | None]:
+    """Time some batches, less what publishing and reading that many takes; a trial where a launch failed; None where none is needed."""
+    size = batch_size(estimate_ns, bench, min(subject.arena.size_bytes, trusted.arena.size_bytes))
+    if not size:
+        return None
+    nulls, durations_ns, begun = [], [], time.monotonic()
+    nothing = RunOptions(operation=Operation.NULL, limit_s=60.0, copy_out=copies, count=size, warm_count=WARM_COUNT, inspect=False)
+    for index in range(BATCH_COUNT + 1):
+        if index > 1 and time.monotonic() - begun > BATCHES_S:
+            break
+        empty = run_batch(trusted, baseline_bench, nothing)
+        nulls.append(empty[0].duration_ns)
+        results = run_batch(subject, bench, RunOptions(count=size, warm_count=WARM_COUNT))
+        for result in results:
+            trial = judge_run(result, bench, wire.TrialPhase.CERTIFY, 0)
+            yield from signs.emit_if_due()
+            if trial.outcome is not wire.TrialOutcome.PASSED:
+                return trial
+        durations_ns.append(results[0].duration_ns)
+    null_ns = statistics.median(nulls[1:])
+    return Batch(times=wire.Samples(durations_ns=tuple(round((result - null_ns) / size) for result in durations_ns[1:])), size=size)

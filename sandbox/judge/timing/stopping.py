@@ -1,6 +1,7 @@
-"""When a measurement has turns enough, and what looking at it early costs its interval (docs/decisions/0057).  Pure.
+"""The statistics of turns: the speedup and its interval, unrest that null runs show, and the turn after which a measurement ends.  Pure.
 
-The rule reads widths only, never who wins, at a few numbers of turns that are fixed before the first one.
+The rule for the end reads widths only, never who wins, at a few numbers of turns that are fixed before the first one; looking early costs
+the interval (docs/decisions/0057).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
+from sandbox.protocol import wire
 from sandbox.protocol.wire import MeasurementEnd
 
 LOOKS = (12, 18, 28, 40, 60)  # turns taken
@@ -22,10 +24,13 @@ MISS_SHARE = 0.025  # on each side
 DEPENDENCE_LIMIT, INFLATION_LIMIT = 0.6, 3.0
 ROUNDING = 1 + 1e-9
 _NORMAL = statistics.NormalDist()
+NULL_SLACK_NS = 5_000
+OWN_SLACK_NS = 2_000  # what the subject's process may cost more than the trusted one by its own word: less than a lie is worth
+SCATTER_NS = 15_000  # on a quiet device the middle half of the null runs lies within 3 to 6 us
 
 
 class LookAllowance(Enum):
-    """What an interval pays for how its measurement could end."""
+    """Widening that an interval pays for how its measurement could end."""
 
     NONE = "none"  # a number of turns that was fixed before the first
     FACTOR = "factor"  # looks at the width
@@ -34,7 +39,7 @@ class LookAllowance(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Width:
+class HalfWidth:
     """Half of an interval of logarithms: what the turns' scatter leaves open, and what more turns would not average out."""
 
     sampled: float
@@ -47,24 +52,24 @@ class Width:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """What is seen of a measurement. quiet_count: the turns that count; 0 where they are fewer than three quarters of those taken, so at
-    the first look at least 9. widths: one for each baseline; None where turns have no time."""
+class InterimEstimate:
+    """Estimate in the course of a measurement. quiet_count: the turns that count; 0 where they are fewer than three quarters of those
+    taken, so at the first look at least 9. widths: one for each baseline; None where turns have no time."""
 
     quiet_count: int
-    widths: Sequence[Width | None]
+    widths: Sequence[HalfWidth | None]
 
 
-def end_of(taken_count: int, limit: int, look: Look, precision: float, most: int = LOOKS[-1]) -> MeasurementEnd | None:
-    """Why a measurement ends after this turn, or None where it goes on. limit: how many turns the budget has time for. most: how many are
-    ever taken."""
-    widths = [one for one in look.widths if one is not None]
-    known = taken_count in LOOKS and look.quiet_count > 0 and 0 < len(widths) == len(look.widths)
-    if known and all(one.sampled <= target(precision, one.bias) for one in widths):
-        return MeasurementEnd.FLOOR if any(one.total > precision * ROUNDING for one in widths) else MeasurementEnd.WIDTH
+def end_of(taken_count: int, limit: int, look: InterimEstimate, precision: float, turn_limit: int = LOOKS[-1]) -> MeasurementEnd | None:
+    """Why a measurement ends after this turn, or None where it goes on. limit: how many turns the budget has time for. turn_limit: how many
+    are ever taken."""
+    widths = [width for width in look.widths if width is not None]
+    is_look = taken_count in LOOKS and look.quiet_count > 0 and 0 < len(widths) == len(look.widths)
+    if is_look and all(width.sampled <= target(precision, width.bias) for width in widths):
+        return MeasurementEnd.FLOOR if any(width.total > precision * ROUNDING for width in widths) else MeasurementEnd.WIDTH
     if taken_count < limit:
         return None
-    return MeasurementEnd.TURNS if limit >= most else MeasurementEnd.BUDGET
+    return MeasurementEnd.TURNS if limit >= turn_limit else MeasurementEnd.BUDGET
 
 
 def target(precision: float, bias: float) -> float:
@@ -97,18 +102,18 @@ def inflation(logs: Sequence[float]) -> float:
     1/n undoes that estimate's bias in a small sample. A negative correlation is not believed.
     """
     mean = statistics.fmean(logs)
-    apart = [one - mean for one in logs]
-    scatter = sum(one * one for one in apart)
+    apart = [log - mean for log in logs]
+    scatter = sum(distance * distance for distance in apart)
     if scatter == 0:
         return 1.0
-    lagged = sum(one * following for one, following in itertools.pairwise(apart)) / scatter + 1 / len(logs)
+    lagged = sum(distance * following for distance, following in itertools.pairwise(apart)) / scatter + 1 / len(logs)
     share = min(max(lagged, 0.0), DEPENDENCE_LIMIT)
     return min((1 + share) / (1 - share), INFLATION_LIMIT)
 
 
 @lru_cache(maxsize=256)
 def t_quantile(freedom: int, miss_share: float) -> float:
-    """What Student's t exceeds with this probability; infinite without a degree of freedom."""
+    """Return the value that Student's t exceeds with this probability; infinite without a degree of freedom."""
     if freedom < 1:
         return math.inf
     low, high = 0.0, math.pi / 2
@@ -128,3 +133,87 @@ def _within(angle: float, freedom: int) -> float:
     if freedom % 2 == 0:
         return math.sin(angle) * total
     return 2 / math.pi * (angle + (math.sin(angle) * total if freedom > 1 else 0.0))
+
+
+def steady(values: Sequence[float]) -> float:
+    """The mean of the lower half but its lowest tenth: what a host puts on top of a time it only ever adds, and now and then takes away
+    from the protocol."""
+    ordered = sorted(values)
+    return statistics.fmean(ordered[len(ordered) // 10 : (len(ordered) + 1) // 2])
+
+
+def interval_width(
+    subject_ns: Sequence[float],
+    baseline_ns: Sequence[float],
+    *,
+    bias_ns: float = 0.0,
+    bias_share: float = 0.0,
+    allowance: LookAllowance = LookAllowance.NONE,
+) -> HalfWidth | None:
+    """Half of the 95 % interval of the logarithm of the turns' mean ratio.
+
+    bias_ns, bias_share: how far two processes that do the same differ however long one measures. None where a turn of either is at or below
+    the protocol's floor: a time that small is no time, and fails closed.
+    """
+    if len(subject_ns) < 2 or min(*subject_ns, *baseline_ns) <= 0:
+        return None
+    shorter_ns = min(statistics.fmean(subject_ns), statistics.fmean(baseline_ns))
+    return HalfWidth(
+        sampled=sampled_half_width(log_ratios(subject_ns, baseline_ns), allowance), bias=math.hypot(bias_ns / shorter_ns, bias_share)
+    )
+
+
+def log_ratios(subject_ns: Sequence[float], baseline_ns: Sequence[float]) -> list[float]:
+    """By how much the baseline takes longer, turn by turn."""
+    return [math.log(theirs / ours) for ours, theirs in zip(subject_ns, baseline_ns, strict=True)]
+
+
+def speedup(
+    baseline: str,
+    subject_ns: Sequence[float],
+    baseline_ns: Sequence[float],
+    *,
+    bias_ns: float = 0.0,
+    bias_share: float = 0.0,
+    allowance: LookAllowance = LookAllowance.NONE,
+    selection: float = 0.0,
+) -> tuple[wire.Speedup, ...]:
+    """The geometric mean of the turns' ratios with a 95 % interval of their logarithms (Student's t), as wide as `interval_width` says.
+
+    selection: what the choice of the turns may have added to the mean of the logarithms; it lowers the lower bound only, as leaving turns
+    out helps the subject only. None where there is no width, or where the interval spans more than RESOLVED_FACTOR.
+    """
+    width = interval_width(subject_ns, baseline_ns, bias_ns=bias_ns, bias_share=bias_share, allowance=allowance)
+    if width is None or 2 * width.total + selection > math.log(wire.RESOLVED_FACTOR):
+        return ()
+    mean = statistics.fmean(log_ratios(subject_ns, baseline_ns))
+    low, high = math.exp(mean - width.total - selection), math.exp(mean + width.total)
+    return (wire.Speedup(baseline=baseline, ratio=math.exp(mean), ratio_low=low, ratio_high=high),)
+
+
+class NoiseKind(Enum):
+    """How null runs show that somebody kept device or host busy: they scatter, or are slower in most turns than they were alone; or the
+    subject's own are slower in most turns than is believed."""
+
+    NONE = "none"
+    SLOWER = "slower"
+    SCATTER = "scatter"
+    OWN = "own"
+
+
+def undisturbed_rounds(own_nulls: Sequence[Sequence[int]], trusted_nulls: Sequence[Sequence[int]], alone_ns: float) -> list[int]:
+    """The turns in which the subject's null runs took no longer than it is believed: in the others something slowed its process, or it
+    lies, and what is subtracted there is too little."""
+    return [
+        number
+        for number, (ours, trusted) in enumerate(zip(own_nulls, trusted_nulls, strict=True))
+        if steady(ours) <= min(steady(trusted), alone_ns + NULL_SLACK_NS) + OWN_SLACK_NS
+    ]
+
+
+def classify_noise(turns: Sequence[Sequence[int]], alone_ns: float) -> NoiseKind:
+    """Classify the trusted runner's null runs while there is a subject; one of them that took long says nothing."""
+    ordered = sorted(duration_ns for turn in turns for duration_ns in turn)
+    if ordered[3 * len(ordered) // 4] - ordered[len(ordered) // 4] > SCATTER_NS:
+        return NoiseKind.SCATTER
+    return NoiseKind.SLOWER if statistics.median(steady(turn) for turn in turns) > alone_ns + NULL_SLACK_NS else NoiseKind.NONE

@@ -1,4 +1,4 @@
-"""How a process in a box leaves a file in {out}, and what those of profile mode are called, for the boxes and for the server."""
+"""Files by which a box and the server talk: results in {out}, the names of those of profile mode, and the pipes of a waiting box."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ EMULATED_SANITIZER = "sanitizer"  # of the emulated device
 COMPUTE_SANITIZER, SANITIZER_TEXT = "compute-sanitizer", "compute_sanitizer.txt"
 NCU, NCU_REPORT, NCU_TEXT, NCU_CSV = "ncu", "ncu.ncu-rep", "ncu_details.txt", "ncu_details.csv"
 NSIGHT = Path("/opt/nvidia/nsight-compute")  # where NVIDIA's packages put ncu; the toolkit has a script that starts it
+WAIT = "--wait"  # the runner's option: in which directory they are
+READY = "ready"  # the runner writes to it once it has imported everything
+GO = "go"  # it reads from it, asleep, until there is a job
 
 
 def read_left(path: Path, limit_bytes: int) -> bytes:

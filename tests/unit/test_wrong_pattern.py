@@ -1,14 +1,14 @@
-"""A wrong output has a map of where it is wrong, and a phrase only where every wrong element is in it."""
+"""A wrong output has a phrase of where it is wrong only where every wrong element is in it."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from grader.verdict.wrong_patterns import describe, likely_cause
+from grader.verdict import wrong_patterns
+from grader.verdict.wrong_patterns import likely_cause
 from sandbox.protocol import wire
 from sandbox.protocol.wire import PatternKind, Symptom
 from tests.collection import AFTER_COLLECTION
@@ -16,9 +16,8 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.compare.error_map import error_map
-    from sandbox.judge.compare.wrong_elements import comparable, first_wrong
     from sandbox.judge.tensors import FLOAT4
+    from sandbox.judge.wrong_elements import WrongCounts, comparable, find_pattern, first_wrong
 
 NONZERO_WRONG = "All or nearly all elements of 'c' whose expected value is not 0 are wrong."
 TOLERANCE = wire.Tolerance(atol=1e-5, rtol=1e-5)
@@ -31,24 +30,20 @@ def right(*shape: int) -> torch.Tensor:
     return torch.rand(shape, generator=torch.Generator().manual_seed(1)) + 1
 
 
-def trial_of(reference: torch.Tensor, damage: Damage, *, unwritten: bool = False, **more: Any) -> wire.Trial:
-    """A failed trial with the map of a damaged copy. damage: writes WRONG into what it is given, in place."""
+def trial_of(reference: torch.Tensor, damage: Damage, *, unwritten: bool = False, **fields: Any) -> wire.Trial:
+    """A failed trial with the pattern of a damaged copy. damage: writes WRONG into what it is given, in place."""
     output = reference.clone()
     damage(output)
     missing = output == WRONG if unwritten else torch.zeros_like(output, dtype=torch.bool)
-    found = error_map("c", output, reference, missing, TOLERANCE)
-    return wire.Trial(workload_id="n", phase=wire.TrialPhase.VERIFY, index=0, outcome=wire.TrialOutcome.MISMATCHED, error_map=found, **more)
+    counts = WrongCounts.of(output, reference, missing, TOLERANCE)
+    pattern = None if counts is None else find_pattern("c", counts)
+    return wire.Trial(
+        workload_id="n", phase=wire.TrialPhase.VERIFY, index=0, outcome=wire.TrialOutcome.MISMATCHED, wrong_pattern=pattern, **fields
+    )
 
 
-def mapped(reference: torch.Tensor, damage: Damage, *, unwritten: bool = False) -> wire.ErrorMap:
-    found = trial_of(reference, damage, unwritten=unwritten).error_map
-    assert found is not None
-    return found
-
-
-def shares(found: wire.ErrorMap, field: str = "wrong_shares") -> list[list[int]]:
-    flat = list(base64.b64decode(getattr(found, field)))
-    return [flat[begin : begin + found.columns] for begin in range(0, len(flat), found.columns)]
+def describe(trial: wire.Trial) -> str:
+    return "" if trial.wrong_pattern is None else wrong_patterns.describe(trial.wrong_pattern)
 
 
 def at(*index: Any) -> Damage:
@@ -115,114 +110,81 @@ def a_checkerboard(output: torch.Tensor) -> None:
     output[(row[:, None] + column) % 2 == 0] = WRONG
 
 
-# -- the map -----------------------------------------------------------------------------------------------------------------------------
-
-
-def test_blocks_are_powers_of_two_and_at_most_64_of_them() -> None:
-    """So that tiles of kernels are seen as such; the last block may be smaller."""
-    found = mapped(right(1000, 100), at(5, 7))
-    assert (found.rows, found.columns, found.block_rows, found.block_columns) == (63, 50, 16, 2)
-    assert shares(found)[0][3] > 0 and sum(map(sum, shares(found))) == shares(found)[0][3]
+# -- what counts as wrong ----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [2, 63, 64, 65, 128, 129, 4097])
-def test_every_size_of_an_axis_is_covered(size: int) -> None:
-    """No element is lost at an end."""
-    found = mapped(right(3, size), at(slice(None), size - 1))
-    assert found.columns * found.block_columns >= size > (found.columns - 1) * found.block_columns and found.columns <= 64
-    assert [row[-1] > 0 for row in shares(found)] == [True] * found.rows
+def test_every_element_of_an_axis_is_in_a_block(size: int) -> None:
+    """No element is lost at an end; blocks are powers of two, and at most 64 of them."""
+    output = right(3, size)
+    output[:, -1] = WRONG
+    counts = WrongCounts.of(output, right(3, size), torch.zeros(3, size, dtype=torch.bool), TOLERANCE)
+    assert counts is not None and counts.blocks.shape == counts.area.shape and counts.blocks.shape[1] <= 64
+    assert int(counts.area.sum()) == 3 * size and (counts.blocks[:, -1] > 0).all() and int(counts.blocks.sum()) == 3
+    assert int(counts.area[0, 0]).bit_count() == 1
 
 
-def test_one_element_is_not_none_and_all_but_one_are_not_all() -> None:
-    """0 and 255 are certain, whatever a block's size."""
-    one = shares(mapped(right(640, 640), at(0, 0)))
-    assert one[0][0] == 1 and one[0][1] == 0
-    most = shares(mapped(right(640, 640), each(at(...), lambda output: output[0, 0].fill_(1.5).copy_(right(640, 640)[0, 0]))))
-    assert most[0][0] == 254 and most[0][1] == 255
-
-
-def test_what_is_unwritten_is_a_part_of_what_is_wrong() -> None:
-    """Two maps: the other wrong elements are in one of them only."""
-    reference = right(64, 64)
-    output = reference.clone()
-    output[3], output[9] = WRONG, WRONG
-    missing = torch.zeros(64, 64, dtype=torch.bool)
-    missing[9] = True
-    found = error_map("c", output, reference, missing, TOLERANCE)
-    assert found is not None and (found.wrong_count, found.unwritten_count) == (128, 64)
-    assert shares(found)[3] == shares(found)[9] == shares(found, "unwritten_shares")[9] == [255] * 64
-    assert set(shares(found, "unwritten_shares")[3]) == {0}
-
-
-def test_leading_axes_are_summed_up_and_axes_of_one_left_out() -> None:
-    """A batch of four, of which one is wrong, is a quarter everywhere."""
-    found = mapped(right(4, 1, 64, 1, 64), at(2))
-    assert (found.rows, found.columns) == (64, 64) and {one for row in shares(found) for one in row} == {64}
-    vector = mapped(right(1, 1000, 1), at(0, 999))
-    assert (vector.rows, vector.block_rows, vector.columns) == (1, 1, 63)
-
-
-def test_a_right_output_and_a_single_element_have_no_map() -> None:
+def test_a_right_output_and_a_single_element_have_no_pattern() -> None:
     """As where the error budget alone is exceeded."""
-    assert trial_of(right(64, 64), lambda output: output).error_map is None
-    assert trial_of(right(1), at(0)).error_map is None
+    assert trial_of(right(64, 64), lambda output: output).wrong_pattern is None
+    assert trial_of(right(1), at(0)).wrong_pattern is None
 
 
-def test_the_map_agrees_with_the_rule_of_the_comparison() -> None:
+def test_what_is_unwritten_goes_before_what_is_wrong() -> None:
+    """The verdict is about it. The control is the same output, all of it written."""
+    output = right(64, 64)
+    output[3], output[-1] = WRONG, WRONG
+    missing = torch.zeros(64, 64, dtype=torch.bool)
+    missing[-1] = True
+    counts = [WrongCounts.of(output, right(64, 64), mask, TOLERANCE) for mask in (missing, torch.zeros_like(missing))]
+    patterns = [find_pattern("c", each) for each in counts if each is not None]
+    assert patterns[0] is not None and patterns[0].unwritten and patterns[0].count == 64 and patterns[1] is None
+
+
+def test_a_pattern_agrees_with_the_rule_of_the_comparison() -> None:
     """Equal infinities and NaN in both are right; one alone is wrong, and so is a finite number for an infinity."""
     reference = right(8, 8)
     reference[0, 0], reference[0, 1], reference[0, 2] = torch.inf, torch.nan, torch.inf
     output = reference.clone()
     output[0, 2], output[1, 0] = 5.0, torch.nan
-    found = error_map("c", output, reference, torch.zeros(8, 8, dtype=torch.bool), TOLERANCE)
-    assert found is not None and found.wrong_count == 2 and shares(found)[0][2] == shares(found)[1][0] == 255
+    counts = WrongCounts.of(output, reference, torch.zeros(8, 8, dtype=torch.bool), TOLERANCE)
+    assert counts is not None and counts.mask.nonzero().tolist() == [[0, 2], [1, 0]]
 
 
 @pytest.mark.parametrize("name", ["int32", "bool", "float16", "bfloat16", "float64", "float8_e4m3fn"])
-def test_every_dtype_has_a_map(name: str) -> None:
+def test_every_dtype_has_a_pattern(name: str) -> None:
     """Integers are wrong where they differ."""
     dtype = getattr(torch, name)
     reference = torch.ones(64, 64).to(dtype)
     output = torch.cat([torch.ones(60, 64), torch.zeros(4, 64)]).to(dtype)
-    triple = comparable(output, reference, torch.zeros(64, 64, dtype=torch.bool))
-    found = error_map("c", *triple, TOLERANCE)
-    assert found is not None and found.wrong_count == 256 and shares(found)[60] == [255] * 64
+    counts = WrongCounts.of(*comparable(output, reference, torch.zeros(64, 64, dtype=torch.bool)), TOLERANCE)
+    assert counts is not None and (pattern := find_pattern("c", counts)) is not None and pattern.count == 256
 
 
 def test_a_reference_of_another_dtype_is_compared_by_its_numbers() -> None:
     """As formats with a rule of their own may have one."""
     reference, output = torch.ones(8, 8).to(torch.float8_e4m3fn), torch.ones(8, 8)
     output[7] = 2
-    found = error_map("c", *comparable(output, reference, torch.zeros(8, 8, dtype=torch.bool)), TOLERANCE)
-    assert found is not None and found.wrong_count == 8
+    counts = WrongCounts.of(*comparable(output, reference, torch.zeros(8, 8, dtype=torch.bool)), TOLERANCE)
+    assert counts is not None and counts.count == 8
 
 
-def test_a_dtype_of_two_numbers_a_byte_has_a_map_and_elements() -> None:
+def test_a_dtype_of_two_numbers_a_byte_has_a_pattern_and_elements() -> None:
     """Its last axis is twice as long, and nothing is computed in it."""
     if FLOAT4 is None:
         pytest.skip("this torch has no float4")
     reference, output = (torch.full((8, 8), byte, dtype=torch.uint8) for byte in (0x22, 0x22))
     output[7] = 0x23
     triple = comparable(output.view(FLOAT4), reference.view(FLOAT4), torch.zeros(8, 8, dtype=torch.bool))
-    found = error_map("c", *triple, TOLERANCE)
-    assert found is not None and (found.shape, found.wrong_count) == ((8, 16), 8)
+    counts = WrongCounts.of(*triple, TOLERANCE)
+    assert counts is not None and (counts.shape, counts.count) == ((8, 16), 8)
     assert first_wrong("c", *triple, TOLERANCE)[0].index == (7, 0)
-
-
-def test_a_map_is_bounded_whatever_the_output() -> None:
-    """As a fact in bytes: two bytes a block in base64, and a range an axis."""
-    reference = right(2, 2, 2, 2, 129, 129)
-    trial = trial_of(reference, at(0, 1, 0, 1, slice(1, None, 2), slice(None, None, 2)), unwritten=True)
-    assert trial.error_map is not None and (trial.error_map.rows, trial.error_map.columns) == (33, 33)
-    largest = trial_of(right(4096, 64), by_chance(0.5), unwritten=True)
-    assert max(len(wire.encode(one)) for one in (trial, largest)) < 16_384 and wire.decode(wire.encode(trial)) == trial
 
 
 # -- phrases -----------------------------------------------------------------------------------------------------------------------------
 
 PHRASES: list[tuple[tuple[int, ...], Damage, str, str]] = [
     # shape, damage, where the wrong elements are, a word of the likely cause; "" where none may be said
-    ((64, 64), at(...), "Every element of 'c' is wrong.", ""),
     ((300, 300), above_the_diagonal, "are those above the diagonal.", "mask"),
     ((64, 64), below_the_diagonal, "are those below the diagonal.", "mask"),
     ((3, 48, 48), above_the_diagonal, "are those above the diagonal.", "mask"),
@@ -276,7 +238,7 @@ def test_a_pattern_is_said_in_words(shape: tuple[int, ...], damage: Damage, phra
 @pytest.mark.parametrize(
     ("shape", "damage", "phrase", "cause"),
     [
-        ((64, 64), at(...), "No element of 'c' was written.", "launch"),
+        ((64, 64), at(...), "", "launch"),
         ((100, 200), at(slice(96, None)), "in the last 4 of 100 rows", "whole tiles or vectors only"),
         ((64, 64), at(slice(1, None)), "The unwritten elements of 'c' are in the last 63 of 64 rows, from row 1 on.", "ends too early"),
         ((97, 200), at(96), "in the last row (96", "one too small"),
@@ -317,7 +279,7 @@ def test_what_was_not_written_has_other_causes(shape: tuple[int, ...], damage: D
 def test_one_element_outside_of_a_pattern_is_enough_to_say_nothing(shape: tuple[int, ...], damage: Damage) -> None:
     """The control of each phrase: it must not be said of what it does not cover."""
     trial = trial_of(right(*shape), damage)
-    assert trial.error_map is not None and trial.error_map.pattern is None
+    assert trial.wrong_pattern is None
     assert describe(trial) == "" and likely_cause(trial) == ""
 
 
@@ -368,9 +330,11 @@ def test_some_elements_of_a_pattern_may_be_right_by_chance() -> None:
     assert "the last 4 of 100 rows" in describe(trial_of(right(100, 200), damage))
 
 
-def test_nearly_every_element_is_not_every_element() -> None:
-    """It is said so."""
-    assert describe(trial_of(right(300, 300), by_chance(0.995))).startswith("Nearly every element")
+def test_what_the_share_says_is_not_described() -> None:
+    """Every element is 100 %; the cause is there only where none at all was written."""
+    whole, nearly = (trial_of(right(300, 300), damage, unwritten=True) for damage in (at(...), by_chance(0.995)))
+    assert describe(whole) == describe(nearly) == likely_cause(nearly) == "" and likely_cause(whole)
+    assert {each.wrong_pattern.kind for each in (whole, nearly) if each.wrong_pattern} == {PatternKind.EVERYTHING}
 
 
 def test_a_better_cause_is_not_contradicted() -> None:
@@ -384,5 +348,6 @@ def test_a_better_cause_is_not_contradicted() -> None:
 
 def test_every_kind_of_pattern_is_tested_here() -> None:
     """A new one needs a phrase, and a case above."""
-    seen = {found.pattern.kind for found in (mapped(right(*shape), damage) for shape, damage, _, _ in PHRASES) if found.pattern}
-    assert seen | {PatternKind.NONZERO} == set(PatternKind)
+    patterns = [trial_of(right(*shape), damage).wrong_pattern for shape, damage, _, _ in PHRASES]
+    kinds = {pattern.kind for pattern in patterns if pattern}
+    assert kinds | {PatternKind.NONZERO, PatternKind.EVERYTHING} == set(PatternKind)

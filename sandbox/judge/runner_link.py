@@ -1,4 +1,9 @@
-"""The judge's hold on one runner: its link, gate and arena.  Used for the subject and, unchanged, for the trusted baseline."""
+"""The judge's hold on one runner: its link, gate and arena.  Used for the subject and, unchanged, for the trusted baseline.
+
+A limit does not count the time in which the runner waited for a core of a busy machine. The kernel accounts how long each thread has been
+ready to run without running (proc(5), /proc/PID/schedstat). The thread of the runner that waited most decides. A runner that starts many
+threads makes them wait for each other, so all of it is at most WAIT_FACTOR times the limit.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +12,40 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from sandbox.devices import Arena, Device, DeviceFault
-from sandbox.devices.clock import NativeClock, Pairs, Signals, TurnTime, WaitEnd
-from sandbox.judge.run.patience import run_queue_waits_of, wait_patiently
-from sandbox.protocol import arena as link_protocol
+from sandbox.devices.clock import Pairs, Signals, TurnTime, WaitEnd
 from sandbox.protocol import wire
-from sandbox.protocol.gate import GATE_BYTES, Answer, Call, Gate, GateViolated, Operation, Status, create_sealed
+from sandbox.protocol.gate import (
+    GATE_BYTES,
+    Answer,
+    Call,
+    Gate,
+    GateViolated,
+    Operation,
+    Status,
+    create_sealed,
+    sealed_copy,
+    send_job,
+    send_templates,
+    socket_address,
+)
 from sandbox.protocol.version import VERSION
+from sandbox.protocol.wire import WAIT_FACTOR
 
 ACCEPT_POLL_S = 0.05
 REBUILD = "see the box's log; if boxes are made from an image, build it from this version of the grader"
 CLOSED_SUFFIX = ".closed"  # the server makes this file next to the link when no runner will come any more
+UNWATCHED_SHARE = 0.25  # of the limit: nearly every call has ended by then, and its threads need not be looked at
+LEAST_SHARE = 0.05  # of the time since the last look: what waited for less was not held up
+PROCESS_LIMIT = 1024  # a box has no more
+WAITED = 1  # the field of /proc/PID/task/TID/schedstat
+Waits = Mapping[int, int]  # nanoseconds in the run queue, by thread
 
 
 class Silence(Enum):
@@ -64,7 +86,27 @@ class RunnerLink:
         if self.silence is not None:
             return TurnTime(duration_ns=0)
         if self.device.clock is not None:
-            return self._take_natively(self.device.clock, operation, limit_s, publish, snapshot, scalars)
+            clock = self.device.clock
+            go_address, done_address = self.gate.addresses()
+            signals = Signals(
+                go_address=go_address,
+                done_address=done_address,
+                published_address=self.arena.published,
+                finished_address=self.arena.finished,
+                previous=self.gate.done,
+                number=self.gate.arm(operation),
+                limit_ns=int(limit_s * 1e9),
+                link_fd=self.link.fileno(),
+                scalar_address=self.gate.scalar_address(),
+                scalars=tuple(scalars),
+            )
+            turn = clock.take(publish, snapshot, signals)
+            if turn.code != 0:
+                raise DeviceFault(f"code {turn.code} in the judge's own turn")
+            if turn.ending is WaitEnd.VIOLATED:
+                raise GateViolated("the runner answered a call that was never made")
+            self.silence = {WaitEnd.TIMED_OUT: Silence.TIMED_OUT, WaitEnd.GONE: Silence.GONE}.get(turn.ending)
+            return turn
         begun = time.perf_counter_ns()
         _copy(publish)
         self.gate.write_scalars(scalars)
@@ -73,50 +115,26 @@ class RunnerLink:
         _copy(snapshot)
         return TurnTime(duration_ns=time.perf_counter_ns() - begun)
 
-    def _take_natively(
-        self, clock: NativeClock, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float]
-    ) -> TurnTime:
-        go, done = self.gate.addresses()
-        signals = Signals(
-            go_address=go,
-            done_address=done,
-            published_address=self.arena.published,
-            finished_address=self.arena.finished,
-            previous=self.gate.done,
-            number=self.gate.arm(operation),
-            limit_ns=int(limit_s * 1e9),
-            link_fd=self.link.fileno(),
-            scalar_address=self.gate.scalar_address(),
-            scalars=tuple(scalars),
-        )
-        taken = clock.take(publish, snapshot, signals)
-        if taken.code != 0:
-            raise DeviceFault(f"code {taken.code} in the judge's own turn")
-        if taken.ending is WaitEnd.VIOLATED:
-            raise GateViolated("the runner answered a call that was never made")
-        self.silence = {WaitEnd.TIMED_OUT: Silence.TIMED_OUT, WaitEnd.GONE: Silence.GONE}.get(taken.ending)
-        return taken
-
     def tell(self, templates: tuple[str, ...], limit_s: float) -> None:
         """Send the templates that were kept back when it loaded."""
         if self.silence is not None:
             return
         try:
-            link_protocol.send_templates(self.link, templates, limit_s)
+            send_templates(self.link, templates, limit_s)
         except TimeoutError:
             self.silence = Silence.TIMED_OUT
         except (BrokenPipeError, ConnectionResetError):
             self.silence = Silence.GONE
 
     def reply(self) -> Answer | Silence:
-        """What the runner wrote next to its last `done`, or why there was none."""
+        """Return the runner's answer next to its last `done`, or why there was none."""
         return self.silence or self.gate.answer()
 
     def _await(self, number: int, previous: int, limit_s: float) -> None:
         self.silence = _await(self.gate, self.link, number, previous, limit_s)
 
     def alive(self) -> bool:
-        """Whether the runner still holds its end of the link."""
+        """Return whether the runner still holds its end of the link."""
         return _alive(self.link)
 
 
@@ -134,7 +152,7 @@ def connect(
     is no memory, and then `before` is not done: nobody at the other end waits for a job that does not come. NoRunner where the runner does
     not announce itself: nothing of the submission has run by then."""
     arena = device.create_arena(job.arena_bytes)
-    gate_fd, artifact_fd, state_fd = create_sealed("gate", GATE_BYTES), *(link_protocol.sealed_copy(data) for data in (artifact, state))
+    gate_fd, artifact_fd, state_fd = create_sealed("gate", GATE_BYTES), *(sealed_copy(data) for data in (artifact, state))
     gate = Gate(gate_fd)
     try:
         first = int.from_bytes(os.urandom(7), "little") | 1
@@ -142,8 +160,15 @@ def connect(
         before()
         begun = time.monotonic()
         try:
-            link_protocol.send(link, job, (gate_fd, arena.fd, artifact_fd, state_fd), load_s)
-            _check_announced(_await(gate, link, first, 0, load_s - (time.monotonic() - begun)) or gate.answer())
+            send_job(link, job, (gate_fd, arena.fd, artifact_fd, state_fd), load_s)
+            match _await(gate, link, first, 0, load_s - (time.monotonic() - begun)) or gate.answer():
+                case Silence.GONE:
+                    raise NoRunner(f"the runner ended before it had opened its device and its memory; {REBUILD}")
+                case Silence.TIMED_OUT:
+                    raise NoRunner("the runner did not open its device and its memory in time; this machine or its device is overloaded")
+                case Answer(message=version) if version != VERSION:
+                    text = f"the box's copy of `sandbox` speaks protocol {version[:16]!r}, and the judge {VERSION!r}"
+                    raise NoRunner(f"{text}; build the image of the boxes from this version of the grader")
         except (TimeoutError, BrokenPipeError, ConnectionResetError, GateViolated) as error:
             raise NoRunner(f"the runner did not take its job ({type(error).__name__}); {REBUILD}") from None
         loaded = _await(gate, link, gate.open(Call(operation=Operation.LOAD)), first, load_s) or gate.answer()
@@ -165,7 +190,7 @@ def accept(path: str, uid: int | None, limit_s: float) -> Iterator[socket.socket
     deadline = time.monotonic() + limit_s
     with socket.socket(socket.AF_UNIX) as listener:
         # Bound under another name first: a runner that is early must not find a socket that it may not use yet.
-        with link_protocol.address(path + ".new") as address:
+        with socket_address(path + ".new") as address:
             listener.bind(address)
         Path(path + ".new").chmod(0o666)
         listener.listen(4)
@@ -184,18 +209,6 @@ def accept(path: str, uid: int | None, limit_s: float) -> Iterator[socket.socket
                 raise NoRunner(f"no runner connected within {limit_s:g} s")
     with link:
         yield link
-
-
-def _check_announced(announced: Answer | Silence) -> None:
-    """NoRunner unless it is up and speaks our protocol."""
-    match announced:
-        case Silence.GONE:
-            raise NoRunner(f"the runner ended before it had opened its device and its memory; {REBUILD}")
-        case Silence.TIMED_OUT:
-            raise NoRunner("the runner did not open its device and its memory in time; this machine or its device is overloaded")
-        case Answer(message=version) if version != VERSION:
-            text = f"the box's copy of `sandbox` speaks protocol {version[:16]!r}, and the judge {VERSION!r}"
-            raise NoRunner(f"{text}; build the image of the boxes from this version of the grader")
 
 
 def _copy(pairs: Pairs) -> None:
@@ -224,3 +237,45 @@ def _await(gate: Gate, link: socket.socket, number: int, previous: int, limit_s:
 def _alive(link: socket.socket) -> bool:
     """A runner never writes to the link, so anything readable is its end, or a lie that ends it."""
     return not select.select([link], [], [], 0)[0]
+
+
+def wait_patiently(limit_s: float, wait: Callable[[float], bool], run_queue_waits: Callable[[], Waits]) -> bool:
+    """Return whether wait(seconds) came to its end within limit_s, and as much longer as a thread waited for a core.
+
+    wait returns whether what is waited for has happened, or can't happen any more; it is called again where it has not.
+    """
+    if wait(limit_s * UNWATCHED_SHARE):
+        return True
+    left_s, most_s = limit_s * (1 - UNWATCHED_SHARE), limit_s * (WAIT_FACTOR - UNWATCHED_SHARE)
+    before, stands_for = run_queue_waits(), 1 / (1 - UNWATCHED_SHARE)  # the first look counts for the time before it, too
+    while left_s > 0:
+        if wait(left_s):
+            return True
+        most_s -= left_s
+        now = run_queue_waits()
+        waited_s = min(max((now[thread] - before.get(thread, 0) for thread in now), default=0) / 1e9, left_s)
+        left_s = min(waited_s * stands_for, most_s) if waited_s > LEAST_SHARE * left_s else 0.0
+        before, stands_for = now, 1.0
+    return False
+
+
+def run_queue_waits_of(link: socket.socket, root: Path = Path("/proc")) -> Waits:
+    """How long the threads of the process at the other end, and of its children, have waited for a core; empty where that is not known."""
+    pid, _, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    waits: dict[int, int] = {}
+    waiting, count = [pid] if pid > 0 else [], 0  # 0: of a PID namespace that this process does not see
+    while waiting and count < PROCESS_LIMIT:
+        process, count = waiting.pop(), count + 1
+        for task in (root / str(process) / "task").glob("*"):
+            fields = _words(task / "schedstat")
+            if len(fields) > WAITED and task.name.isdecimal():
+                waits[int(task.name)] = int(fields[WAITED])
+            waiting += [int(child) for child in _words(task / "children")]
+    return waits
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except OSError:  # it has ended
+        return []

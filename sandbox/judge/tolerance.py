@@ -1,0 +1,342 @@
+"""Compares a snapshot with the reference.  Pure: tensors in, numbers out.
+
+An element is right when |out - ref| <= atol + rtol * |ref| against PyTorch's result in the task's dtype, or against its fp64 result (a
+kernel is not blamed for PyTorch's own rounding). The whole output also keeps an fp64 error budget: rms(out - ref64) at most
+budget_factor * rms(ref - ref64) + budget_floor * rms(ref64), which half precision inside an fp32 task does not (cheating 4.7).
+PyTorch's own error is at least an eighth of a unit in the last place; where a few elements alone are over the budget, that may be the luck
+of PyTorch's: the mean of a row may be all but zero, and PyTorch's off by nothing. Then the inputs are perturbed by one unit in their last
+place, and how far the fp64 result goes counts as PyTorch's error too (docs/decisions/0007).
+
+Imported sets compare by the element-wise rule alone, and a whole output may be faint next to its absolute tolerance. There zeros keep the
+rule: softmax of wide rows has values below 1e-4 only. So the error against double precision has to keep the budget too, which is wide: it
+rejects no right kernel, and nothing where the rule alone says as much. Outputs are compared in pieces, for whole ones in double precision
+would take several times the memory that the task takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from sandbox.judge import ReferenceFailed
+from sandbox.judge.tensors import FLOAT4, is_narrow, numbers, sum_is_finite
+from sandbox.protocol import wire
+
+FLOAT64_FLOOR = 1e-12
+# PyTorch's own error is taken for no less than this many units of the dtype's last place: rounding a result to it makes a fifth of one.
+# A reference that rounds by itself, such as by .to(torch.float16), does so in fp64, too, and then seems to make no error at all.
+OWN_ULPS = 0.125
+NATIVE = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+SQUARES = (1e-130, 1e130)  # norms whose squares fp64 holds
+FEW = 16  # elements, beyond which an rms is no luck
+SHAKE_COUNTS = (8, 32)  # at first, and where those do not excuse: of eight, the rms is luck too
+Tensors = Sequence[torch.Tensor]
+PIECE = 1 << 24  # elements
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Result of the comparison of one output."""
+
+    element_count: int
+    mismatched_count: int
+    unwritten_count: int
+    nonfinite_count: int
+    max_absolute_error: float
+    max_relative_error: float
+    budget_ratio: float | None = None
+
+    @property
+    def outcome(self) -> wire.TrialOutcome:
+        """The most telling of what is wrong."""
+        if self.unwritten_count:
+            return wire.TrialOutcome.UNWRITTEN
+        if self.nonfinite_count:
+            return wire.TrialOutcome.NON_FINITE
+        if self.mismatched_count or (self.budget_ratio is not None and self.budget_ratio > 1):
+            return wire.TrialOutcome.MISMATCHED
+        return wire.TrialOutcome.PASSED
+
+
+def compare(
+    output: torch.Tensor,
+    reference: torch.Tensor,
+    reference64: torch.Tensor | None,
+    unwritten: torch.Tensor,
+    tolerance: wire.Tolerance,
+    perturbed: Sequence[torch.Tensor] = (),
+) -> Comparison:
+    """Compare one output; unwritten masks the elements that still hold poison: wrong even where the tolerance is infinite. perturbed:
+    fp64 results for perturbed inputs."""
+    if not reference.dtype.is_floating_point:
+        return _compare_exact(output, reference, unwritten)
+    if is_narrow(reference.dtype):  # a byte's sentinel may be the right answer, as an integer's
+        unwritten = unwritten & (output.view(torch.uint8) != reference.view(torch.uint8))
+    if reference.dtype == FLOAT4:
+        output, reference, unwritten = numbers(output).float(), numbers(reference).float(), unwritten.repeat_interleave(2, -1)
+    written = not bool(unwritten.any())
+    references = [reference] if reference64 is None else [reference, reference64]
+    if written and reference.dtype in NATIVE and torch.equal(output, reference) and all(map(sum_is_finite, references)):
+        # The output is PyTorch's to the last bit, and finite: its error is PyTorch's own, against the fp64 result.
+        ratio = None
+        if reference64 is not None:
+            ratio = _budget_ratio(reference, reference, reference64.double(), tolerance, reference.dtype, perturbed)
+        return Comparison(
+            element_count=reference.numel(),
+            mismatched_count=0,
+            unwritten_count=0,
+            nonfinite_count=0,
+            max_absolute_error=0.0,
+            max_relative_error=0.0,
+            budget_ratio=ratio,
+        )
+    out, ref = output.double(), reference.double()
+    ref64 = ref if reference64 is None else reference64.double()
+    error = (out - ref).abs_()
+    # Finite and written throughout, as every right run is: then no element needs a look of its own, which takes longer than all the rest.
+    finite = None if written and math.isfinite(_largest(error)) else out.isfinite() & ref.isfinite() & ~unwritten
+    if reference64 is not None:
+        error = torch.minimum(error, (out - ref64).abs_())
+    size = ref.abs()
+    right = error <= (tolerance.rtol * size).add_(tolerance.atol)
+    nonfinite_count = 0
+    if finite is not None:
+        # NaN equal to NaN is still wrong unless the reference makes one there, and infinities have to agree in sign.
+        same_class = (out.isnan() & ref.isnan()) | (out.isinf() & (out == ref))
+        nonfinite_count = int((~out.isfinite() & ~same_class & ~unwritten).sum())
+        right = (right & finite) | (same_class & ~unwritten)
+
+    def chosen(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor if finite is None else tensor[finite]
+
+    return Comparison(
+        element_count=output.numel(),
+        mismatched_count=0 if bool(right.all()) else int((~right).sum()),
+        unwritten_count=0 if finite is None else int(unwritten.sum()),
+        nonfinite_count=nonfinite_count,
+        max_absolute_error=_largest(chosen(error)),
+        max_relative_error=_largest(chosen(error / size.clamp_min_(torch.finfo(reference.dtype).tiny))),
+        budget_ratio=None
+        if reference64 is None
+        else _budget_ratio(chosen(out), chosen(ref), chosen(ref64), tolerance, reference.dtype, [chosen(tensor) for tensor in perturbed]),
+    )
+
+
+def _compare_exact(output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor) -> Comparison:
+    """Integers and booleans: every element the same. Unwritten only where it is wrong too: an integer's sentinel may be the right answer,
+    a boolean's is none."""
+    differs = output != reference
+    if output.dtype == torch.bool:
+        differs |= unwritten
+    wide = reference[differs].double()  # of a right run nothing
+    error = (output[differs].double() - wide).abs()
+    return Comparison(
+        element_count=output.numel(),
+        mismatched_count=int(differs.sum()),
+        unwritten_count=int((unwritten & differs).sum()),
+        nonfinite_count=0,
+        max_absolute_error=_largest(error),
+        max_relative_error=_largest(error / wide.abs().clamp_min(1)),
+    )
+
+
+def _budget_ratio(
+    out: torch.Tensor,
+    ref: torch.Tensor,
+    ref64: torch.Tensor,
+    tolerance: wire.Tolerance,
+    dtype: torch.dtype,
+    perturbed: Sequence[torch.Tensor],
+) -> float | None:
+    if tolerance.budget_factor is None or out.numel() == 0:
+        return None
+    # PyTorch's own error in fp64 is not seen, and a floor that is made for float32 would let float32 pass.
+    floor = min(tolerance.budget_floor, FLOAT64_FLOOR) if dtype == torch.float64 else tolerance.budget_floor
+    size = _rms(ref64)
+    error_of_ref = _rms(ref - ref64)
+    own_error = max(error_of_ref, spread(ref64, perturbed), OWN_ULPS * torch.finfo(dtype).eps * size)
+    allowed = tolerance.budget_factor * own_error + floor * size
+    spent = error_of_ref if out is ref else _rms(out - ref64)
+    if spent == 0.0:
+        return 0.0
+    return spent / allowed if allowed > 0 else float("inf")
+
+
+def spread(exact: torch.Tensor, perturbed: Sequence[torch.Tensor]) -> float:
+    """How far, as an rms, the fp64 result goes with its inputs; 0 where that is not finite, and excuses nothing."""
+    if not perturbed or not exact.numel():
+        return 0.0
+    moved = torch.stack([tensor.double() - exact for tensor in perturbed])
+    return _rms(moved) if bool(moved.isfinite().all()) else 0.0
+
+
+def _rms(values: torch.Tensor) -> float:
+    """The root of the mean square, scaled where squares would overflow or vanish."""
+    norm = float(torch.linalg.vector_norm(values))  # one pass, of the five below
+    if SQUARES[0] < norm < SQUARES[1]:
+        return norm / math.sqrt(values.numel())
+    largest = _largest(values.abs())
+    return largest * float((values / largest).square().mean().sqrt()) if largest > 0 else 0.0
+
+
+def _largest(values: torch.Tensor) -> float:
+    return float(values.max()) if values.numel() else 0.0
+
+
+def forgive_rounding_noise(
+    comparisons: list[Comparison],
+    inputs: Tensors,
+    outputs: Tensors,
+    exactly: Callable[[list[torch.Tensor]], Tensors],
+    again: Callable[[int, Tensors], Comparison],
+) -> list[Comparison]:
+    """Compare outputs that may be unlucky again, with the fp64 results for perturbed inputs.
+
+    exactly: the fp64 results for inputs. again: compares the output of that number. It costs nothing where no output is unlucky.
+    """
+    perturbed: list[Tensors] = []
+    for count in SHAKE_COUNTS:
+        if not any(map(fails_budget_only, comparisons)):
+            break
+        try:
+            perturbed += [exactly(perturb_inputs_one_ulp(inputs)) for _ in range(count - len(perturbed))]
+        except ReferenceFailed:  # it takes no inputs but exact ones: then nothing is excused
+            break
+        fitting = [
+            [tensor for tensor in moved if tensor.shape == output.shape]
+            for output, moved in zip(outputs, zip(*perturbed, strict=True), strict=True)
+        ]
+        comparisons = [
+            again(index, fitting[index]) if fails_budget_only(comparison) else comparison for index, comparison in enumerate(comparisons)
+        ]
+    return comparisons
+
+
+def fails_budget_only(comparison: Comparison) -> bool:
+    """Return whether all that is wrong with an output is the budget, and it has so few elements that the inputs are to be shaken."""
+    over = comparison.budget_ratio is not None and comparison.budget_ratio > 1
+    return (
+        over
+        and comparison.element_count <= FEW
+        and not (comparison.mismatched_count or comparison.unwritten_count or comparison.nonfinite_count)
+    )
+
+
+def perturb_inputs_one_ulp(inputs: Tensors) -> list[torch.Tensor]:
+    """The inputs in double precision, every float of them a unit of its last place larger or smaller: of float32's, but for doubles."""
+    return [_shake(tensor) if tensor.is_floating_point() else tensor for tensor in inputs]
+
+
+def _shake(tensor: torch.Tensor) -> torch.Tensor:
+    unit = torch.finfo(torch.float64 if tensor.dtype == torch.float64 else torch.float32).eps
+    up = torch.randint(0, 2, tensor.shape, dtype=torch.float64, device=tensor.device)
+    return tensor.double() * (1 + unit * (2 * up - 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElementwiseComparer:
+    """|out - ref| <= atol + rtol * |ref|, and the budget where it says more. wide: the outputs in double precision."""
+
+    allowed: wire.Tolerance
+    wide: Callable[[list[torch.Tensor]], list[torch.Tensor]]
+    piece: int = PIECE
+
+    def __call__(
+        self,
+        workload: wire.Workload,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        expected: list[torch.Tensor],
+        unwritten: list[torch.Tensor],
+    ) -> list[Comparison]:
+        """Compare each output. What the rule rejects is looked at in double precision too: it may be nearer to the truth than PyTorch."""
+        allowed = workload.tolerance or self.allowed
+        triples = list(zip(outputs, expected, unwritten, strict=True))
+        for output, reference, _ in triples:
+            if reference.shape != output.shape or reference.dtype != output.dtype:
+                returned = f"the reference returned {reference.dtype} {tuple(reference.shape)}"
+                tried = f"{output.dtype} {tuple(output.shape)} when it was tried"
+                raise ReferenceFailed(f"{returned}, and {tried}; let shapes and dtypes not depend on values")
+        comparisons = [self._by_rule(output, reference, None, mask, allowed) for output, reference, mask in triples]
+        passed = all(comparison.outcome is wire.TrialOutcome.PASSED for comparison in comparisons)
+        if passed and not any(self._below_absolute_tolerance(reference, allowed) for reference in expected):
+            return comparisons
+        wide = self._in_double(inputs, expected)
+        comparisons = [self._by_rule(out, ref, exact, mask, allowed) for (out, ref, mask), exact in zip(triples, wide, strict=True)]
+        comparisons = [
+            replace(comparison, budget_ratio=self._budget_ratio(*triple, exact, allowed))
+            for comparison, triple, exact in zip(comparisons, triples, wide, strict=True)
+        ]
+
+        def again(index: int, perturbed: Sequence[torch.Tensor]) -> Comparison:
+            return replace(comparisons[index], budget_ratio=self._budget_ratio(*triples[index], wide[index], allowed, perturbed))
+
+        return forgive_rounding_noise(comparisons, inputs, expected, lambda tensors: self._in_double(tensors, expected), again)
+
+    def _by_rule(
+        self, output: torch.Tensor, reference: torch.Tensor, wide: torch.Tensor | None, mask: torch.Tensor, allowed: wire.Tolerance
+    ) -> Comparison:
+        rule = replace(allowed, budget_factor=None)
+        wider = reference if wide is None else wide
+        return joined([compare(o, r, w, m, rule) for o, r, w, m in self._pieces(output, reference, wider, mask)])
+
+    def _budget_ratio(
+        self,
+        output: torch.Tensor,
+        reference: torch.Tensor,
+        mask: torch.Tensor,
+        wide: torch.Tensor,
+        allowed: wire.Tolerance,
+        perturbed: Sequence[torch.Tensor] = (),
+    ) -> float | None:
+        """The error against double precision over what is allowed of it."""
+        if allowed.budget_factor is None or not reference.is_floating_point() or not reference.numel():
+            return None
+        spent, reference_squares, size = 0.0, 0.0, 0.0
+        for out, ref, true, unwritten in self._pieces(output, reference, wide, mask):
+            finite = out.isfinite() & ref.isfinite() & ~unwritten
+            out, ref, true = (tensor[finite].double() for tensor in (out, ref, true))
+            spent, reference_squares, size = spent + _squares(out - true), reference_squares + _squares(ref - true), size + _squares(true)
+        moved = spread(wide, perturbed) * math.sqrt(wide.numel())
+        limit = allowed.budget_factor * max(math.sqrt(reference_squares), moved) + allowed.budget_floor * math.sqrt(size)
+        return 0.0 if spent == 0 else math.sqrt(spent) / limit if limit > 0 else math.inf
+
+    def _below_absolute_tolerance(self, reference: torch.Tensor, allowed: wire.Tolerance) -> bool:
+        """Return whether errors that the rule allows could be over the budget's floor; where not, the rule says all that the budget
+        says."""
+        if not reference.is_floating_point() or not reference.numel():
+            return False
+        rms = math.sqrt(sum(_squares(piece[piece.isfinite()].double()) for (piece,) in self._pieces(reference)) / reference.numel())
+        return allowed.atol + allowed.rtol * rms > allowed.budget_floor * rms
+
+    def _pieces(self, *tensors: torch.Tensor) -> Iterator[list[torch.Tensor]]:
+        flat = [tensor.reshape(-1) for tensor in tensors]
+        for begin in range(0, max(len(flat[0]), 1), self.piece):
+            yield [tensor[begin : begin + self.piece] for tensor in flat]
+
+    def _in_double(self, inputs: list[torch.Tensor], expected: list[torch.Tensor]) -> list[torch.Tensor]:
+        try:
+            return self.wide(inputs)
+        except torch.AcceleratorError:
+            raise
+        except RuntimeError:  # written for its own precision only, or too large in double: then that has to do
+            return expected
+
+
+def joined(parts: Sequence[Comparison]) -> Comparison:
+    """Join the comparisons of an output's pieces."""
+    return Comparison(
+        element_count=sum(part.element_count for part in parts),
+        mismatched_count=sum(part.mismatched_count for part in parts),
+        unwritten_count=sum(part.unwritten_count for part in parts),
+        nonfinite_count=sum(part.nonfinite_count for part in parts),
+        max_absolute_error=max(part.max_absolute_error for part in parts),
+        max_relative_error=max(part.max_relative_error for part in parts),
+    )
+
+
+def _squares(values: torch.Tensor) -> float:
+    return float(values.square().sum())
