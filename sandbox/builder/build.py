@@ -22,7 +22,7 @@ from sandbox.compilers import emulation_libraries, float64, hip, ptxas, steps
 from sandbox.compilers.build_result import BROKEN, BUILT, ENTRY_NOT_FOUND, REJECTED, UNSUPPORTED, BuildAttempt, spoiled
 from sandbox.compilers.emulation import Unsupported
 from sandbox.compilers.headers import Headers
-from sandbox.languages.registry import implementation
+from sandbox.languages import implementation
 from sandbox.protocol import wire
 from sandbox.protocol.devices import device_info
 from sandbox.protocol.elf import NotAnObject

@@ -19,7 +19,7 @@ from typing import Any
 
 from sandbox.compilers import numba_float64, numba_ptx, nvcc
 from sandbox.compilers.build_result import BUILT
-from sandbox.languages import numba_recorder, python_emulated, python_extensions, python_files, python_module, python_numba, python_stubs
+from sandbox.languages import emulated_numba, emulated_torch, kernel_recorders, python_extensions, python_module, python_stubs
 from sandbox.protocol import wire
 
 KERNEL_LIMIT = 8
@@ -30,27 +30,27 @@ def main() -> None:
     place, report, main_path = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     job = wire.decode((place / "job.json").read_bytes())
     assert isinstance(job, wire.BuildJob)
-    note = described(job, python_files.ModuleDirectory(directory=place / "module"), main_path)
+    note = described(job, python_module.ModuleDirectory(directory=place / "module"), main_path)
     written = report.with_suffix(".part")
     written.write_text(json.dumps({"code": BUILT, "log": "", "note": wire.encode(note).decode()}), "utf-8")
     os.replace(written, report)
     os._exit(0)
 
 
-def described(job: wire.BuildJob, module: python_files.ModuleDirectory, main_path: str) -> wire.BuildNote:
+def described(job: wire.BuildJob, module: python_module.ModuleDirectory, main_path: str) -> wire.BuildNote:
     """What the kernels take of the device, and why some compute in float64."""
     import torch
 
     text = module.text()
-    python_numba.answer_without_runtime()
+    emulated_numba.answer_without_runtime()
     architecture = int(re.sub(r"\D", "", nvcc.target(job.architecture or nvcc.ARCHITECTURE)))
-    recorded = numba_recorder.install(torch, architecture)
+    recorded = kernel_recorders.record_numba(torch, architecture)
     python_stubs.install(text)
-    python_emulated.install(text)
+    emulated_torch.install(text)
     python_module.install_extensions(text, no_extension)
     # From here on untrusted code has run in this process. Where it fails, what it launched until then counts.
     with contextlib.suppress(Exception, SystemExit):
-        imported = python_files.import_main(module.sources / main_path, module.sources, module.modules)
+        imported = python_module.import_main(module.sources / main_path, module.sources, module.modules)
         call_entry(job, python_module.find_entry(imported, job.entry))
     uses: list[wire.KernelUse] = []
     remarks: dict[str, None] = {}

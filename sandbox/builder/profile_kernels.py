@@ -17,20 +17,10 @@ from types import ModuleType
 from typing import Any
 
 from sandbox.builder import numba_kernels
-from sandbox.builder.profile_cuda import NVCC, profile_cuda, resource_table
-from sandbox.builder.profile_findings import ProfileFindings
+from sandbox.builder.profile_cuda import NVCC, ProfileFindings, profile_cuda, resource_table
 from sandbox.builder.python_compile import ExtensionLanguage
 from sandbox.compilers import float64, numba_float64, numba_ptx, ptxas, requested_flags
-from sandbox.languages import (
-    numba_recorder,
-    python_emulated,
-    python_extensions,
-    python_files,
-    python_module,
-    python_numba,
-    python_stubs,
-    triton_recorder,
-)
+from sandbox.languages import emulated_numba, emulated_torch, kernel_recorders, python_extensions, python_module, python_stubs
 from sandbox.protocol import wire
 from sandbox.protocol.wire import ToolOutcome
 
@@ -45,22 +35,22 @@ def main() -> None:
     job = wire.decode((place / "job.json").read_bytes())
     assert isinstance(job, wire.BuildJob)
     found = ProfileFindings(out=out, architecture=job.architecture)
-    compile_kernels(job, python_files.ModuleDirectory(directory=place / "module"), main_path, found)
+    compile_kernels(job, python_module.ModuleDirectory(directory=place / "module"), main_path, found)
     written = report.with_suffix(".part")
     written.write_bytes(wire.encode(found.note()))
     os.replace(written, report)
     os._exit(0)
 
 
-def compile_kernels(job: wire.BuildJob, module: python_files.ModuleDirectory, main_path: str, found: ProfileFindings) -> None:
+def compile_kernels(job: wire.BuildJob, module: python_module.ModuleDirectory, main_path: str, found: ProfileFindings) -> None:
     """Find what the entry launches, and keep what it is compiled to."""
     import torch
 
     text, architecture = module.text(), int(re.sub(r"\D", "", job.architecture))
     python_stubs.install(text)
-    python_emulated.install("")  # tensors that say they lie on a GPU; no interpreter
+    emulated_torch.install("")  # tensors that say they lie on a GPU; no interpreter
     numba = _recorder(NUMBA, text, found, lambda: _record_numba(torch, architecture))
-    triton = _recorder(TRITON, text, found, lambda: triton_recorder.install(torch, architecture))
+    triton = _recorder(TRITON, text, found, lambda: kernel_recorders.record_triton(torch, architecture))
     extensions = python_module.names_extensions(text)
     if numba is None and triton is None and not extensions:
         if not found.tools:
@@ -71,7 +61,7 @@ def compile_kernels(job: wire.BuildJob, module: python_files.ModuleDirectory, ma
         CompilingLoader(job, found).install()
     # From here on untrusted code has run in this process. Where it fails, what it launched until then counts.
     try:
-        imported = python_files.import_main(module.sources / main_path, module.sources, module.modules)
+        imported = python_module.import_main(module.sources / main_path, module.sources, module.modules)
         if job.call is None or not job.call.sizes:
             why = "only the problem's own code knows how its entry is called"
         numba_kernels.call_entry(job, python_module.find_entry(imported, job.entry))
@@ -141,12 +131,12 @@ def _recorder(name: str, text: str, found: ProfileFindings, install: Any) -> Any
         return None
 
 
-def _record_numba(torch: Any, architecture: int) -> numba_recorder.Recorded:
-    python_numba.answer_without_runtime()
-    return numba_recorder.install(torch, architecture)
+def _record_numba(torch: Any, architecture: int) -> kernel_recorders.RecordedNumba:
+    emulated_numba.answer_without_runtime()
+    return kernel_recorders.record_numba(torch, architecture)
 
 
-def _keep_triton(recorded: triton_recorder.RecordedTriton, architecture: int, found: ProfileFindings, why: str) -> None:
+def _keep_triton(recorded: kernel_recorders.RecordedTriton, architecture: int, found: ProfileFindings, why: str) -> None:
     for kernel in recorded.kernels:
         name = found.free_name(str(kernel.metadata.name), [f".{form}" for form in FORMS])
         for form in FORMS:
@@ -159,7 +149,7 @@ def _keep_triton(recorded: triton_recorder.RecordedTriton, architecture: int, fo
     _say(TRITON, len(recorded.kernels), "TTIR, TTGIR, LLIR, PTX and cubin", found, why)
 
 
-def _keep_numba(recorded: numba_recorder.Recorded, architecture: int, sources: Path, found: ProfileFindings, why: str) -> None:
+def _keep_numba(recorded: kernel_recorders.RecordedNumba, architecture: int, sources: Path, found: ProfileFindings, why: str) -> None:
     count, by_nvvm = 0, True
     for dispatcher, types in recorded.pairs[: numba_kernels.KERNEL_LIMIT]:
         try:

@@ -7,21 +7,71 @@ in REPORT is a claim: it shares its process with the submission.
 from __future__ import annotations
 
 import contextlib
+import difflib
+import importlib.util
 import inspect
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sandbox.builder import missing_modules
 from sandbox.builder.python_compile import CompileFailed, Compiling
 from sandbox.compilers import hip
 from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, UNSUPPORTED
-from sandbox.languages import python_emulated, python_files, python_module, python_stubs
+from sandbox.languages import emulated_torch, python_module, python_stubs
 from sandbox.protocol import wire
 from sandbox.protocol.devices import device_info
+
+# What people write kernels with; those that are installed are named to who asks for another.
+PACKAGES = (
+    *("torch", "triton", "numba", "numpy", "einops", "cupy", "cuda.bindings"),
+    *("cuda.tile", "cutlass", "tilelang", "helion", "flashinfer"),
+)
+REFERENCE = "reference"
+LISTED_COUNT = 12
+SIMILARITY = 0.8  # of 1: two letters exchanged in a name of seven are 0.86
+
+
+def missing_module(error: ModuleNotFoundError, own: Sequence[str]) -> tuple[int, str] | None:
+    """The builder's exit code and a sentence; None where the exception names no module. own: names that the submission can import from
+    its files and the problem's."""
+    if not error.name:
+        return None
+    files = ", ".join(own[:LISTED_COUNT])
+    top = error.name.partition(".")[0]
+    if top == REFERENCE:
+        return IMPORT_FAILED, f"no module '{REFERENCE}': a submission is not given the reference; it can import {files}"
+    known = {name.partition(".")[0] for name in own}
+    is_package = top in {name.partition(".")[0] for name in PACKAGES}
+    similar = [] if is_package else _similar(error.name, own) or _similar(top, sorted(known))
+    if top in known or similar:
+        advice = f"; did you mean '{similar[0]}'?" if similar and similar[0] != error.name else ""
+        return IMPORT_FAILED, f"no module '{error.name}'; the files can be imported as {files}{advice}"
+    there = ", ".join(available())
+    return (
+        UNSUPPORTED,
+        f"this grader does not have the Python module '{error.name}'; it has {there}; if it is a file of yours, submit it too",
+    )
+
+
+def _similar(name: str, names: Sequence[str]) -> list[str]:
+    """The name that is most like this one, if one may be meant."""
+    return difflib.get_close_matches(name, names, n=1, cutoff=SIMILARITY)
+
+
+def available() -> list[str]:
+    """Which of PACKAGES are installed."""
+    return [name for name in PACKAGES if _is_installed(name)]
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
 
 HIP_COMPILER = "hipcc"
 # What torch, Triton, Numba and CuPy say where there is no GPU: none is in a build box.
@@ -54,13 +104,13 @@ def main() -> None:
 
 def import_once(job: wire.BuildJob, place: Path, main_path: str) -> tuple[int, str, wire.BuildNote]:
     """Import the main file: exit code, log, and what is said of its extensions."""
-    module = python_files.ModuleDirectory(directory=place / "module")
+    module = python_module.ModuleDirectory(directory=place / "module")
     compiling = Compiling(job, module.sources, extensions=module.extensions, work=place / "work")
     text = module.text()
     remarks = compiling.remarks
     python_stubs.install(text, remarks.append)
     if device_info(job.device_kind).emulates_cuda:
-        python_emulated.install(text, remarks.append)
+        emulated_torch.install(text, remarks.append)
     python_module.install_extensions(text, compiling.provide)
     try:
         # From here on untrusted code has run in this process.
@@ -71,15 +121,15 @@ def import_once(job: wire.BuildJob, place: Path, main_path: str) -> tuple[int, s
     return code, f"{''.join(compiling.logs) if code == BUILT else ''}{log}", note
 
 
-def _failed(error: BaseException, module: python_files.ModuleDirectory, device_kind: str) -> tuple[int, str]:
+def _failed(error: BaseException, module: python_module.ModuleDirectory, device_kind: str) -> tuple[int, str]:
     """What an import that raised comes to."""
     failed = next((one for one in chain(error) if isinstance(one, CompileFailed)), None)
     if failed is not None:
         at = python_module.where(failed, module.sources)
         return failed.code, failed.log + (f"{at}: note: asked for here\n" if at else "")
     if isinstance(error, ModuleNotFoundError):
-        own = python_files.own_modules(module.sources, module.modules)
-        if (explained := missing_modules.explained(error, own)) is not None:
+        own = python_module.own_modules(module.sources, module.modules)
+        if (explained := missing_module(error, own)) is not None:
             return explained[0], python_module.complaint(error, module.sources, explained[1])
     if HIP_COMPILER in str(error):
         return UNSUPPORTED, python_module.complaint(error, module.sources, hip.SENTENCE)
@@ -104,8 +154,8 @@ def wants_gpu(error: BaseException) -> bool:
     return any(words in message for words in WANTS_GPU)
 
 
-def _imported(job: wire.BuildJob, module: python_files.ModuleDirectory, main_path: str) -> tuple[int, str]:
-    imported = python_files.import_main(module.sources / main_path, module.sources, module.modules)
+def _imported(job: wire.BuildJob, module: python_module.ModuleDirectory, main_path: str) -> tuple[int, str]:
+    imported = python_module.import_main(module.sources / main_path, module.sources, module.modules)
     try:
         entry = python_module.find_entry(imported, job.entry)
     except python_module.NoEntry as missing:
@@ -120,12 +170,12 @@ def _imported(job: wire.BuildJob, module: python_files.ModuleDirectory, main_pat
     return BUILT, ""
 
 
-def _other_main(job: wire.BuildJob, module: python_files.ModuleDirectory) -> str:
+def _other_main(job: wire.BuildJob, module: python_module.ModuleDirectory) -> str:
     """What to say of files that could be the main file, where there are several."""
     if len(job.sources) == 1:
         return ""
     texts = {path: (module.sources / path).read_text("utf-8", "replace") for path in job.sources}
-    others = python_files.defining_files(job.sources, texts, python_module.entries(job.entry))
+    others = python_module.defining_files(job.sources, texts, python_module.entries(job.entry))
     where = f"; {' and '.join(others)} define one: name the main file first" if others else ""
     return f" (the main file is the first one that is named{where})"
 

@@ -1,16 +1,21 @@
-"""What of PyTorch would ask for a GPU, replaced for the emulated device: `torch.cuda`, `torch.compile`, the profiler and the like.
+"""PyTorch on the emulated device: tensors lie on the CPU and report a GPU; `torch.cuda`, `torch.compile` and the profiler are replaced.
 
-Functions answer as on a device where everything that is launched has ended. It protects nothing: the judge compares bytes.
+Functions answer as on a device where everything that is launched has ended. For people who try their module without a GPU. This protects
+and hides nothing: the judge compares bytes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
+
+from sandbox.languages import emulated_numba, emulated_triton
+from sandbox.launch import scaled_mm
 
 NAME = "emulated"
 CAPABILITY = (9, 0)
@@ -188,3 +193,43 @@ def _replace_profiler(torch: Any) -> None:
         made(self, *arguments, **named)
 
     profile.__init__ = without_device
+
+
+_COMPILES = re.compile(r"\btorch\.compile\b")
+
+
+def install(text: str, remark: Callable[[str], None] = lambda sentence: None) -> None:
+    """Let torch, and Numba and Triton where the module's text names them, take this process for one with a GPU. remark: is called with
+    what the author should know."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    tensor = torch.Tensor
+    gpu = torch.device("cuda", 0)
+    answers = {tensor.is_cuda.__get__: True, tensor.is_cpu.__get__: False, tensor.device.__get__: gpu, tensor.get_device: 0}  # type: ignore[attr-defined]
+    stays = frozenset({tensor.cuda, tensor.pin_memory, tensor.record_stream})
+
+    def placed(value: object) -> object:
+        return on_cpu(value, torch)
+
+    class SubmissionOnCpu(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func in answers:
+                return answers[func]
+            if func in stays:
+                return args[0]
+            if func is torch._scaled_mm:
+                return scaled_mm.emulated(*args, **(kwargs or {}))
+            if func is torch.device:
+                return func(*args, **(kwargs or {}))
+            named = {name: placed(value) for name, value in (kwargs or {}).items() if name != "pin_memory"}
+            return func(*map(placed, args), **named)
+
+    SubmissionOnCpu().__enter__()  # type: ignore[no-untyped-call]  # until the process ends
+    replace(torch)
+    if _COMPILES.search(text):
+        remark(COMPILED)
+    if "numba" in text and os.environ.get(emulated_numba.SIMULATOR) == "1":
+        emulated_numba.install(torch)
+    if "triton" in text:
+        emulated_triton.install(torch, capability=CAPABILITY, cores=len(os.sched_getaffinity(0)))

@@ -1,4 +1,4 @@
-"""Builds a Python submission: has its main file imported once, in a process of its own, and packs it with what was compiled then."""
+"""Has a module's Numba kernels compiled next to its import, in a process of its own: for what is said of them, never for what is run."""
 
 from __future__ import annotations
 
@@ -9,21 +9,71 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO
 
 from sandbox.compilers import nvcc
 from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED, BuildAttempt, spoiled
-from sandbox.languages import numba_build
-from sandbox.languages.python_files import ModuleDirectory, NoMainFile, choose_main
-from sandbox.languages.python_module import entries, names_extensions
+from sandbox.languages.emulated_numba import SIMULATOR
+from sandbox.languages.python_module import ModuleDirectory, NoMainFile, choose_main, entries, names_extensions
 from sandbox.protocol import wire
 from sandbox.protocol.devices import device_info
 from sandbox.protocol.output import read_left
 from sandbox.protocol.python_archive import MODULES, ArchiveRefused, pack
+
+WAIT_S = 20.0  # once the import has ended
+
+
+@contextmanager
+def compiling_numba(command: Sequence[str], place: Path, device_kind: str, main: str, text: str) -> Iterator[NumbaKernels | None]:
+    """Compile the kernels of a submission meanwhile; None where its text does not name Numba. command: is called with the directory of the
+    build, the path of a report and that of the main file."""
+    if "numba" not in text:
+        yield None
+        return
+    directory = place / "numba"
+    directory.mkdir()
+    report_path = directory / "report.json"
+    environment = {**os.environ, **ModuleDirectory(directory=directory).environment(device_kind)}
+    environment.pop(SIMULATOR, None)  # which has no types
+    nowhere = subprocess.DEVNULL
+    with subprocess.Popen(
+        [*command, str(place), str(report_path), main],
+        cwd=directory,
+        env=environment,
+        stdin=nowhere,
+        stdout=nowhere,
+        stderr=nowhere,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield NumbaKernels(process=process, report_path=report_path)
+        finally:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumbaKernels:
+    """The process that compiles them, and where it reports."""
+
+    process: subprocess.Popen[bytes]
+    report_path: Path
+
+    def wait(self) -> None:
+        """Give it a while."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(WAIT_S)
+
+
+def joined_notes(note: wire.BuildNote, of_kernels: wire.BuildNote) -> wire.BuildNote:
+    """The note of an import, with what was found of its Numba kernels."""
+    return replace(note, kernels=(*note.kernels, *of_kernels.kernels), remarks=(*note.remarks, *of_kernels.remarks))
+
 
 OUTPUT_KEPT_BYTES = 16 * 1024
 REPORT_LIMIT_BYTES = 512 * 1024
@@ -56,12 +106,12 @@ def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, w
     packed = partial(pack, sources, module.directory, modules=modules, main=main if len(sources) > 1 else "")
     # From here on the submission runs in this box: believe nothing that lies here, and what fails is its doing.
     try:
-        with numba_build.compiling([*words, KERNEL_COMPILER], place, job.device_kind, main, module.text()) as kernels:
+        with compiling_numba([*words, KERNEL_COMPILER], place, job.device_kind, main, module.text()) as kernels:
             tried, note = _made(process, report_path, packed)
             if kernels is None or tried.code != BUILT:
                 return tried, note
             kernels.wait()
-            return tried, numba_build.joined(note, _reported(kernels.report_path)[1])
+            return tried, joined_notes(note, _reported(kernels.report_path)[1])
     except Exception as error:  # noqa: BLE001  it may have filled or locked every place, and taken memory and threads
         return spoiled(error), wire.BuildNote()
 

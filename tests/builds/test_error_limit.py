@@ -9,7 +9,7 @@ import pytest
 from sandbox.builder import build
 from sandbox.compilers import gcc, nvcc, steps
 from sandbox.compilers.headers import Headers
-from sandbox.languages.registry import implementation
+from sandbox.languages import implementation
 from sandbox.protocol import wire
 
 COUNT = 2000
