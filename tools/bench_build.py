@@ -25,8 +25,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.compilers import emulation, gcc, nvcc, torch_install
-from sandbox.compilers.headers import Headers
+from sandbox.compilers import emulation, host_compiler, nvcc
+from sandbox.compilers.headers import Headers, torch_include_dirs
 from sandbox.languages import torch_extension
 from sandbox.protocol import wire
 from tools.page import ROOT, Table, facts, table_lines
@@ -183,7 +183,7 @@ def full_headers(source: Source, *, emulated: bool) -> Headers:
     if source.language == RAW:
         return Headers()
     defines = torch_extension.DEFINES if emulated else (*torch_extension.DEFINES, *torch_extension.NVCC_DEFINES)
-    return Headers(include_dirs=tuple(torch_install.include_dirs()), defines=defines)
+    return Headers(include_dirs=tuple(torch_include_dirs()), defines=defines)
 
 
 def plain_gcc(source: Source, place: Path) -> Took:
@@ -192,7 +192,7 @@ def plain_gcc(source: Source, place: Path) -> Took:
         (place / "kernel.cpp").write_text(emulation.translate(source.path.read_text("utf-8"), source.path.name), "utf-8")
     except emulation.Unsupported as refusal:
         return Took(time_s=0.0, failed=refusal.sentence)
-    includes = gcc.include_flags(full_headers(source, emulated=True), device=emulation.include_dirs())
+    includes = host_compiler.include_flags(full_headers(source, emulated=True), device=emulation.include_dirs())
     end = ["-c"] if source.language == TORCH else ["-shared"]
     return timed(["g++", *emulation.compile_flags(), *includes, *end, "kernel.cpp", "-o", "kernel.out"], place)
 
@@ -200,7 +200,7 @@ def plain_gcc(source: Source, place: Path) -> Took:
 def plain_nvcc(source: Source, place: Path) -> Took:
     """Compile by nvcc, whole."""
     flags = [*nvcc.HOST_FLAGS, "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC", f"-arch={nvcc.ARCHITECTURE}"]
-    includes = gcc.include_flags(full_headers(source, emulated=False), device=())
+    includes = host_compiler.include_flags(full_headers(source, emulated=False), device=())
     end = ["-c"] if source.language == TORCH else ["-shared"]
     return timed(["nvcc", *flags, *includes, *end, str(source.path), "-o", "kernel.out"], place)
 

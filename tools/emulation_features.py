@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sandbox.compilers import asm_statement, emulation, emulation_libraries, emulation_limits, ptx_instructions, ptx_warp_emitters
+from sandbox.compilers import asm_statement, emulation, emulation_limits, ptx_emitters, ptx_instructions
 
 CONFORMANCE = Path(__file__).parents[1] / "tests" / "conformance"
 FEATURES, UNSUPPORTED = "features.toml", "unsupported.toml"
@@ -117,7 +117,7 @@ def library_refusals(directory: Path = CONFORMANCE) -> list[Refusal]:
         raise FeatureTableError(
             f"[[library]] of {UNSUPPORTED} and the headers that declare types only differ in {', '.join(sorted(differing))}"
         )
-    for library in emulation_libraries.HOST_LIBRARIES.values():
+    for library in emulation_limits.HOST_LIBRARIES.values():
         if not any(library in refusal.message for refusal in found):
             raise FeatureTableError(f"no call of {UNSUPPORTED} is one of {library}")
     return found
@@ -145,9 +145,9 @@ def _refused(feature: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield from ((source, _message(source)) for source in feature.get("code", ()))
     yield from ((template, _message(PTX_SOURCE.format(template))) for template in feature.get("ptx", ()))
     for name in feature.get("names", ()):
-        yield f"{name}(...)", _given(name, emulation_libraries.unknown_name(UNDECLARED.format(name), f"void f() {{ {name}(); }}"))
+        yield f"{name}(...)", _given(name, emulation_limits.unknown_name(UNDECLARED.format(name), f"void f() {{ {name}(); }}"))
     for header in feature.get("toolkit_headers", ()):
-        yield f"#include <{header}>", _given(header, emulation_libraries.missing_header(header, in_toolkit=lambda name: False))
+        yield f"#include <{header}>", _given(header, emulation_limits.missing_header(header, in_toolkit=lambda name: False))
 
 
 def _message(source: str) -> str:
@@ -167,14 +167,13 @@ def _given(name: str, message: str | None) -> str:
 def _unshown(found: list[Refusal]) -> Iterator[str]:
     """Names and sentences by which the code refuses a source, and which none of these sources has."""
     shown = {refusal.message for refusal in found}
-    sentences = [
-        value for name, value in vars(emulation_limits).items() if name.isupper() and isinstance(value, str) and name != "ELSEWHERE"
-    ]
-    for sentence in (*sentences, asm_statement.CONDITIONAL, ptx_warp_emitters.BLOCK_SCALED, ptx_warp_emitters.VOLTA):
+    constants = {name: value for name, value in vars(emulation_limits).items() if name.isupper() and name != "ELSEWHERE"}
+    sentences = [value for value in constants.values() if isinstance(value, str) and " " in value]
+    for sentence in (*sentences, asm_statement.CONDITIONAL, ptx_emitters.BLOCK_SCALED, ptx_emitters.VOLTA):
         if sentence not in shown:
             yield sentence
-    prefixes = dict.fromkeys((*emulation_limits.LIBRARIES, *emulation_libraries.CUTLASS, *emulation_libraries.WITHOUT_YIELD), "")
-    for name, sentence in {**emulation_limits.NAMES, **emulation_limits.HEADERS, **ptx_instructions.REFUSED, **prefixes}.items():
+    prefixes = dict.fromkeys((*emulation_limits.LIBRARIES, *emulation_limits.CUTLASS, *emulation_limits.WITHOUT_YIELD), "")
+    for name, sentence in {**emulation_limits.FEATURES, **emulation_limits.HEADERS, **ptx_instructions.REFUSED, **prefixes}.items():
         word = re.compile(rf"(?<![\w.]){re.escape(name)}" + (r"(?!\w)" if name[-1].isalnum() else ""))
         if not any(sentence in (refusal.message, "") and any(map(word.search, refusal.sources)) for refusal in found):
             yield name

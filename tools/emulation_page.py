@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from sandbox.compilers import asm_statement, emulation, emulation_libraries, inline_ptx, ptx_memory_emitters
+from sandbox.compilers import asm_statement, emulation, emulation_limits, inline_ptx, ptx_emitters
 from sandbox.compilers.cuda_tokens import parse
+from sandbox.compilers.inline_ptx import Block, Instruction, Item
 from sandbox.compilers.ptx_instructions import NARROW, RULES, SPECIAL, TYPES
 from sandbox.compilers.ptx_translation import EMITTERS, rule_of
-from sandbox.compilers.ptx_tree import Block, Instruction, Item
 from tools.emulation_features import CONFORMANCE, Feature, FeatureTable, features, library_refusals, refusals, types_only_headers
 from tools.page import table_lines
 
@@ -37,7 +37,7 @@ LIBRARIES = (
     ("", "CUDA runtime"),
 )
 CUB_CLASS = re.compile(r"^(?:struct|class) ((?:Block|Warp|Device)\w+)\b(?!;)", re.MULTILINE)
-WITHOUT_EFFECT = (ptx_memory_emitters.nothing, ptx_memory_emitters.policy)
+WITHOUT_EFFECT = (ptx_emitters.nothing, ptx_emitters.policy)
 
 
 def page(written_by: str, directory: Path = CONFORMANCE) -> str:
@@ -155,7 +155,7 @@ def _headers(directory: Path) -> Iterator[str]:
     yield from (*table_lines(("library", "headers"), ((name, _codes(by_library[name])) for name in sorted(by_library, key=str.lower))), "")
     classes = {name for path in (emulation.NATIVE / "cub").rglob("*.h") for name in CUB_CLASS.findall(path.read_text())}
     yield from (f"CUB has {_codes(sorted(classes))}.", "")
-    taken = _codes(f"{start}*" for start in (*emulation_libraries.FROM_TOOLKIT, "cuda/"))
+    taken = _codes(f"{start}*" for start in (*emulation_limits.FROM_TOOLKIT, "cuda/"))
     yield f"Other headers {taken} come from an installed CUDA toolkit (`CUDA_HOME`, nvcc's, or `/usr/local/cuda`), less those"
     yield from ("that are [unsupported](#unsupported).", "")
     yield from ("These headers declare types, so that a source may include them. A call is refused by its name:", "")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.box_init import PR_SET_DUMPABLE
-from sandbox.compilers import emulation_libraries, float64, hip, ptxas, steps
+from sandbox.compilers import build_result, emulation_limits, ptxas, steps
 from sandbox.compilers.build_result import BROKEN, BUILT, ENTRY_NOT_FOUND, REJECTED, UNSUPPORTED, BuildAttempt, spoiled
 from sandbox.compilers.emulation import Unsupported
 from sandbox.compilers.headers import Headers
@@ -124,17 +124,17 @@ def compile_sources(
         return _attempt(job, language, compiler, headers, _made(place / f"attempt-{headers.name}"), timeout_s)
 
     tried, note = first_that_does(ways, attempt)
-    if tried.code == REJECTED and hip.is_wanted(tried.log):
-        return replace(tried, code=UNSUPPORTED, log=f"{tried.log}error: {hip.SENTENCE}\n"), note
+    if tried.code == REJECTED and build_result.needs_hip(tried.log):
+        return replace(tried, code=UNSUPPORTED, log=f"{tried.log}error: {build_result.HIP_SENTENCE}\n"), note
     if tried.code == REJECTED and device_info(job.device_kind).emulates_cuda:
-        missing = emulation_libraries.unknown_name(tried.log, "\n".join(sources.values()))
+        missing = emulation_limits.unknown_name(tried.log, "\n".join(sources.values()))
         if missing is not None:
             return replace(tried, code=UNSUPPORTED, log=f"{tried.log}error: {missing}\n"), note
     if tried.code != BUILT:
         return tried, note
     ptx = [path.read_text("utf-8", "replace") for path in sorted((place / f"attempt-{note.headers}").rglob("*.ptx"))]
     texts = {path.relative_to(files).as_posix(): path.read_text("utf-8", "replace") for path in files.rglob("*") if path.is_file()}
-    return tried, replace(note, kernels=ptxas.kernels(tried.log, ptx), remarks=float64.remarks(ptx, texts, ptxas.demangled))
+    return tried, replace(note, kernels=ptxas.kernels(tried.log, ptx), remarks=ptxas.float64_remarks(ptx, texts, ptxas.demangled))
 
 
 def first_that_does(

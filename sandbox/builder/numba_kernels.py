@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sandbox.compilers import numba_float64, numba_ptx, nvcc
+from sandbox.compilers import numba_ptx, nvcc
 from sandbox.compilers.build_result import BUILT
 from sandbox.languages import emulated_numba, emulated_torch, kernel_recorders, python_extensions, python_module, python_stubs
 from sandbox.protocol import wire
@@ -58,7 +58,7 @@ def described(job: wire.BuildJob, module: python_module.ModuleDirectory, main_pa
         with contextlib.suppress(Exception):  # Numba's own refusal comes again where the kernel is run
             kernel = numba_ptx.compiled(dispatcher, types, architecture)
             uses.append(numba_ptx.use(kernel, architecture))
-            remarks |= dict.fromkeys(numba_float64.remarks(kernel, source_path(dispatcher, module.sources)))
+            remarks |= dict.fromkeys(numba_ptx.numba_float64_remarks(kernel, source_path(dispatcher, module.sources)))
     return wire.BuildNote(kernels=tuple(uses), remarks=tuple(remarks))
 
 

@@ -31,6 +31,9 @@ from sandbox.protocol.wire import ToolOutcome
 
 NVDISASM = "nvdisasm"
 DISASSEMBLE_S = 30.0
+KERNEL_COMPILER = "sandbox.builder.profile_kernels"
+KERNELS_S = 140.0
+CUDA_LANGUAGES = ("cuda", "torch_extension")
 
 
 def disassemble(found: ProfileFindings) -> None:
@@ -57,11 +60,6 @@ def disassemble(found: ProfileFindings) -> None:
         else:
             failed = f"{name}: {done.stderr.decode('utf-8', 'replace')}"
     found.tool(NVDISASM, ToolOutcome.FAILED if failed else ToolOutcome.RAN, failed or "SASS with lines")
-
-
-KERNEL_COMPILER = "sandbox.builder.profile_kernels"
-KERNELS_S = 140.0
-CUDA_LANGUAGES = ("cuda", "torch_extension")
 
 
 def main() -> int:

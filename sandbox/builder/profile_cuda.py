@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sandbox.compilers import float64, nvcc, ptxas, steps
+from sandbox.compilers import nvcc, ptxas, steps
 from sandbox.compilers.headers import Headers
 from sandbox.protocol import wire
 from sandbox.protocol.output import FILE_LIMIT_BYTES, PROFILE_NOTE, leave
@@ -21,6 +21,9 @@ from sandbox.protocol.wire import ToolOutcome
 FILE_COUNT_LIMIT = 56
 DETAIL_LIMIT_CHARS = 400
 _PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
+NVCC, PTXAS = "nvcc", "ptxas"
+ATTEMPT_S = 120.0
+SUFFIXES = (".ptx", ".cubin", ".sass")
 
 
 @dataclass(slots=True)
@@ -70,11 +73,6 @@ class ProfileFindings:
         leave(self.out, PROFILE_NOTE, wire.encode(self.note()))
 
 
-NVCC, PTXAS = "nvcc", "ptxas"
-ATTEMPT_S = 120.0
-SUFFIXES = (".ptx", ".cubin", ".sass")
-
-
 def profile_cuda(job: wire.BuildJob, language: Any, files: Path, place: Path, found: ProfileFindings, *, flags: Sequence[str] = ()) -> None:
     """job: for the device `cuda`, with an architecture. files: the submitted ones; place: an empty directory; flags: for nvcc."""
     if shutil.which("nvcc") is None:
@@ -111,7 +109,7 @@ def profile_cuda(job: wire.BuildJob, language: Any, files: Path, place: Path, fo
     found.tool(NVCC, ToolOutcome.RAN, f"PTX for {found.architecture}, with lines")
     uses = ptxas.kernels(ran.log, list(texts.values()))
     found.kernels += uses
-    found.remarks += float64.remarks(list(texts.values()), sources, ptxas.demangled)
+    found.remarks += ptxas.float64_remarks(list(texts.values()), sources, ptxas.demangled)
     table = found.free_name("ptxas", (".txt",))
     found.keep(f"{table}.txt", PTXAS, f"{resource_table(uses)}\n{ran.log}".encode("utf-8", "replace"))
     found.tool(PTXAS, ToolOutcome.RAN, "registers, shared memory, stack and spills of each kernel")

@@ -19,7 +19,7 @@ from typing import Any
 from sandbox.builder import numba_kernels
 from sandbox.builder.profile_cuda import NVCC, ProfileFindings, profile_cuda, resource_table
 from sandbox.builder.python_compile import ExtensionLanguage
-from sandbox.compilers import float64, numba_float64, numba_ptx, ptxas, requested_flags
+from sandbox.compilers import numba_ptx, ptxas, requested_flags
 from sandbox.languages import emulated_numba, emulated_torch, kernel_recorders, python_extensions, python_module, python_stubs
 from sandbox.protocol import wire
 from sandbox.protocol.wire import ToolOutcome
@@ -164,7 +164,7 @@ def _keep_numba(recorded: kernel_recorders.RecordedNumba, architecture: int, sou
             found.keep(f"{name}.cubin", "ptxas", made.cubin or b"")
         found.kernels.append(numba_ptx.use(kernel, architecture))
         with contextlib.suppress(Exception):
-            found.remarks += numba_float64.remarks(kernel, numba_kernels.source_path(dispatcher, sources))
+            found.remarks += numba_ptx.numba_float64_remarks(kernel, numba_kernels.source_path(dispatcher, sources))
     compiler = "by the toolkit's NVVM" if by_nvvm else "by LLVM's NVPTX backend, for there is no NVVM here: loops may be unrolled otherwise"
     _say(NUMBA, count, f"PTX {compiler}", found, why)
 
@@ -174,7 +174,7 @@ def _use(kernel: Any, architecture: int) -> wire.KernelUse:
     ptx = str(kernel.asm.get("ptx", ""))
     described = ptxas.kernels(numba_ptx.assembled(ptx, architecture).log)
     one = described[0] if described else wire.KernelUse(name=str(kernel.metadata.name), registers=0)
-    doubles = sum(len(places) for places in float64.instructions([ptx]).values())
+    doubles = sum(len(places) for places in ptxas.float64_instructions([ptx]).values())
     return replace(one, double_instruction_count=doubles, shared_bytes=max(one.shared_bytes, int(kernel.metadata.shared)))
 
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sandbox.builder.python_compile import CompileFailed, Compiling
-from sandbox.compilers import hip
+from sandbox.compilers import build_result
 from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, UNSUPPORTED
 from sandbox.languages import emulated_torch, python_module, python_stubs
 from sandbox.protocol import wire
@@ -32,6 +32,20 @@ PACKAGES = (
 REFERENCE = "reference"
 LISTED_COUNT = 12
 SIMILARITY = 0.8  # of 1: two letters exchanged in a name of seven are 0.86
+HIP_COMPILER = "hipcc"
+# What torch, Triton, Numba and CuPy say where there is no GPU: none is in a build box.
+WANTS_GPU = (
+    "no cuda gpus are available",
+    "found no nvidia driver",
+    "0 active drivers",
+    "cuda driver library cannot be found",
+    "cuda_error_no_device",
+    "cudaerrornodevice",
+    "cudaerrorinsufficientdriver",
+    "no cuda-capable device",
+    "cuda is not available",
+    "libcuda.so",
+)
 
 
 def missing_module(error: ModuleNotFoundError, own: Sequence[str]) -> tuple[int, str] | None:
@@ -71,22 +85,6 @@ def _is_installed(name: str) -> bool:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):
         return False
-
-
-HIP_COMPILER = "hipcc"
-# What torch, Triton, Numba and CuPy say where there is no GPU: none is in a build box.
-WANTS_GPU = (
-    "no cuda gpus are available",
-    "found no nvidia driver",
-    "0 active drivers",
-    "cuda driver library cannot be found",
-    "cuda_error_no_device",
-    "cudaerrornodevice",
-    "cudaerrorinsufficientdriver",
-    "no cuda-capable device",
-    "cuda is not available",
-    "libcuda.so",
-)
 
 
 def main() -> None:
@@ -132,7 +130,7 @@ def _failed(error: BaseException, module: python_module.ModuleDirectory, device_
         if (explained := missing_module(error, own)) is not None:
             return explained[0], python_module.complaint(error, module.sources, explained[1])
     if HIP_COMPILER in str(error):
-        return UNSUPPORTED, python_module.complaint(error, module.sources, hip.SENTENCE)
+        return UNSUPPORTED, python_module.complaint(error, module.sources, build_result.HIP_SENTENCE)
     log = python_module.complaint(error, module.sources)
     if device_info(device_kind).needs_gpu_access and wants_gpu(error):
         return BUILT, f"{log}note: there is no GPU where a module is built; it is imported again where there is one\n"

@@ -4,6 +4,8 @@ Only what no macro can express is rewritten: launches, `__shared__`, and, for to
 a GPU.  Every edit keeps its line, so that the compiler's messages name the user's own lines.
 """
 
+from __future__ import annotations
+
 import bisect
 import re
 import zlib
@@ -13,9 +15,11 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
-from sandbox.compilers import block_loops, emulated_asm, emulation_limits, local_variables, toolkit_headers
-from sandbox.compilers.cuda_tokens import Token, parse, replaced_where_undefined
-from sandbox.compilers.library_calls import NO_LIBRARIES, LibraryCalls, library_calls
+from tree_sitter import Node
+
+from sandbox.compilers import block_loops, emulation_limits, ptx_translation
+from sandbox.compilers.cuda_tokens import Token, descendants, parse, readable_tree, replaced_where_undefined
+from sandbox.compilers.emulation_limits import NO_LIBRARIES, LibraryCalls, library_calls
 
 Unsupported = emulation_limits.Unsupported
 
@@ -43,6 +47,11 @@ SECOND_BODY = block_loops.SECOND_BODY
 # Where a kernel's body begins, these go before all other edits, in this order.
 ENTRY_RANK, SECOND_BODY_RANK = -2, -1
 OPENING = {"(": ")", "[": "]", "{": "}"}
+FUNCTIONS = ("function_definition", "lambda_expression")
+BLOCKS = ("compound_statement", "case_statement", "preproc_if", "preproc_ifdef", "preproc_else", "preproc_elif")
+# What has another place or life than a variable of one thread, or is evaluated by the compiler.
+OTHER_KINDS = {b"static", b"extern", b"thread_local", b"constexpr", b"constinit", b"__shared__", b"__constant__", b"__device__"}
+ENDS = " EMU_LOCAL_ENDS"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -57,7 +66,7 @@ class Edit:
 
 def include_dirs() -> list[str]:
     """Directories that must be searched before those of torch, whose CUDA headers ours replace; the toolkit's open headers come second."""
-    open_headers = toolkit_headers.open_headers()
+    open_headers = emulation_limits.open_headers()
     return [str(NATIVE), *([str(open_headers)] if open_headers is not None else [])]
 
 
@@ -109,7 +118,7 @@ def translate(source: str, path: str, calls: LibraryCalls = NO_LIBRARIES, *, san
     if path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)) and any(token.text in ASM for token in tokens):
         edits = _with_asm(edits, code, tokens, path, headers)
     if sanitize and path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)):
-        marks = local_variables.insertions(code)
+        marks = local_variable_marks(code)
         edits += [_insert(at, text, 1) for at, text in marks if not any(start <= at < end for start, end in unreached)]
     elif device:
         edited = partial(_applied_within, code, [edit for edit in edits if edit.rank != ENTRY_RANK])
@@ -146,7 +155,11 @@ def _with_asm(edits: list[Edit], code: bytes, tokens: list[Token], path: str, he
     """The edits with those of asm statements, which replace all others inside them; `headers` gets what their text needs."""
     found = []
     for token in tokens:
-        place = emulated_asm.translated(code, token, path, headers, host=not path.endswith(DEVICE_SUFFIXES)) if token.text in ASM else None
+        place = (
+            ptx_translation.asm_replacement(code, token, path, headers, host=not path.endswith(DEVICE_SUFFIXES))
+            if token.text in ASM
+            else None
+        )
         if place is not None:
             found.append(Edit(place.start, 1, place.end, place.text))
     inside = [(edit.start, edit.end) for edit in found]
@@ -372,3 +385,36 @@ def _dynamic_at_file_scope(tokens: list[Token], first: int, last: int, name: Tok
     kind = " ".join(kept[: kept.index(name.text)])
     macro = f'\n#define {name.text} (::emu::emu_dynamic_shared<{kind}[]{alignment}>())\n#line {line} "{path}"\n'
     yield Edit(tokens[first].start, 1, tokens[last].end, macro.encode())
+
+
+def local_variable_marks(code: bytes) -> Iterator[tuple[int, str]]:
+    """What to insert where, so that the sanitizer knows where each such variable begins and ends. No line moves."""
+    for node in descendants(readable_tree(code)):
+        if node.type != "declaration" or node.parent is None or node.parent.type not in BLOCKS:
+            continue
+        if not _in_device_code(node) or any(child.text in OTHER_KINDS for child in node.children) or node.has_error:
+            continue
+        names = [(child.end_byte, name) for child in node.children_by_field_name("declarator") if (name := _declarator_name(child))]
+        yield from ((end, ENDS) for end, _ in names)
+        begins = [f" EMU_LOCAL_BEGINS({name.decode()})" for _, name in names]
+        if begins:
+            yield node.end_byte, "".join(begins)
+
+
+def _in_device_code(node: Node) -> bool:
+    """Whether the outermost function around it is device code, and not evaluated by the compiler."""
+    function, at = None, node.parent
+    while at is not None:
+        function, at = at if at.type in FUNCTIONS else function, at.parent
+    if function is None:
+        return False
+    words = {word for child in function.children if child.type != "compound_statement" for word in (child.text or b"").split()}
+    return bool(words & {b"__global__", b"__device__"}) and not words & {b"constexpr", b"consteval"}
+
+
+def _declarator_name(declarator: Node) -> bytes:
+    """The name that a plain declarator declares, or one of an array or a pointer; nothing for all others."""
+    at: Node | None = declarator
+    while at is not None and at.type in ("array_declarator", "pointer_declarator"):
+        at = at.child_by_field_name("declarator")
+    return at.text or b"" if at is not None and at.type == "identifier" else b""

@@ -3,22 +3,72 @@
 Torch's classes stay torch's; what is left out is the text that no kernel reads. The headers that torch generates have a regular shape,
 and pieces of them are taken over word for word, so that a job's code means the same under both; where the shape is another, or a name is
 not carried, the build reports it or fails, and torch's own headers are used.
+
+The casters of torch's own types and the exceptions that it translates are exported by its libraries; their declarations are taken over.
+
+Most errors under light headers may be their fault. Not so where the first error is a name that torch's headers do not contain at all, a
+slip in the grammar, or a tensor-core fragment that CUDA does not have: what stands before it was understood, and the same names mean the
+same with both. Later errors may be consequences of the first and prove nothing. A source that uses a macro which only torch's own headers
+have proves nothing either.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from sandbox.compilers import precompiled, torch_install
-from sandbox.compilers.compile_error_class import is_certain, makes_no_entry
+from sandbox.compilers import gcc, headers
 from sandbox.compilers.cuda_tokens import defined_macros, parse, tested_macros
+from sandbox.compilers.gcc import MACROS_FILE, NAMES_FILE, precompiled_names
 from sandbox.compilers.headers import LIGHT, Headers
-from sandbox.compilers.variable_header import variable_header
 from sandbox.protocol.elf import undefined_names
 
+WORD = re.compile(r"[A-Za-z_]\w*")
+# A line of g++, and one of nvcc's passes.
+_ERROR = re.compile(r"^(?P<path>[^:(\n]+)(?::\d+:\d+|\(\d+\)): (?P<fatal>fatal )?error: (?P<message>.*)$", re.MULTILINE)
+_QUOTED = r"[‘'\"](\w+)[’'\"]"
+_UNKNOWN = (
+    rf"{_QUOTED} was not declared in this scope",
+    rf"{_QUOTED} is not a member of ",
+    rf"{_QUOTED} has not been declared",
+    rf"{_QUOTED} does not name a type",
+    rf"identifier {_QUOTED} is undefined",
+    rf'namespace "[\w:]+" has no member {_QUOTED}',
+)
+# What makes a Python module or an operator; and what makes names that do not stand in the source.
+_MAKES_ENTRY = re.compile(
+    r"PYBIND11_|PyInit_|PyModule|TORCH_LIBRARY(?!_IMPL\b)|TORCH_EXTENSION_NAME|RegisterOperators|\bLibrary\b|##|%:%:|\basm\b|__asm"
+)
+# A tensor-core fragment of a type or shape that CUDA does not have: `mma.h` declares them, whichever headers of torch are there.
+_NO_FRAGMENT = re.compile(
+    r"[‘'\"](?:const )?nvcuda::wmma::fragment<[^;]*\bincomplete type\b|\bincomplete type [‘'\"](?:const )?nvcuda::wmma::fragment<"
+)
+_NO_MEMBER = (rf"has no member named {_QUOTED}", rf'class ".*" has no member {_QUOTED}')
+TENSOR = "struct TORCH_PYTHON_API type_caster<at::Tensor> {"
+CASTERS = (
+    TENSOR,
+    "struct TORCH_PYTHON_API type_caster<at::IntArrayRef> {",
+    "struct TORCH_PYTHON_API type_caster<c10::Scalar> {",
+    "struct type_caster<at::Device> {",
+    "struct type_caster<at::ScalarType> {",
+)
+PYTHON_ERROR = "struct python_error : public std::exception {"
+TRANSLATE = "TORCH_PYTHON_API void translate_exception_to_python("
+EXCEPTIONS = (
+    "struct PyTorchError : public std::exception {",
+    "struct TypeError : public PyTorchError {",
+    "struct AttributeError : public PyTorchError {",
+)
+# What a signature calls an integer and a float, as argument and as result: changes between versions of pybind11 3, which alone is followed.
+NUMBERS = re.compile(r'io_name<std::is_integral<T>::value>\(\s*"([^"@]*)",\s*"([^"@]*)",\s*"([^"@]*)",\s*"([^"@]*)"\)')
+INCLUDES = """\
+#include <torch/csrc/Device.h>
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/DynamicTypes.h>
+#include <torch/csrc/Export.h>
+"""
 NATIVE = Path(__file__).resolve().parent.parent / "native" / "light"
 _DEFINITION = re.compile(r"(?:inline|static inline) .*?\b(Tensor::)?(\w+)\(")
 # Methods that torch's own inline code calls: the operators of Tensor and `ATen/TensorOperators.h`.
@@ -69,7 +119,6 @@ NEEDED_BY = {
     "c10/core/InferenceMode.h": "InferenceMode",
     "ATen/Parallel.h": "parallel_for parallel_reduce get_num_threads set_num_threads",
 }
-
 # Headers that torch's own include for others' sake, and the words for which a source needs them after all.
 LEFT_OUT_WITHOUT = {
     "ATen/Context.h": "globalContext Context getCUDAHooks hasCUDA hasMPS hasXPU hasMAIA hasCUDART manual_seed NoTF32Guard",
@@ -78,6 +127,84 @@ LEFT_OUT_WITHOUT = {
 WRAPPERS = frozenset({"wrap_pybind_function", "wrap_pybind_function_no_gil"})
 # Handles of CUDA's libraries that torch's context hands out; `native/light/opaque` only names them.
 LIBRARY_WORDS = ("cublas", "cusparse", "cusolver", "cudss", "CUDABlas", "CUDASparse", "CUDASolver", "CUBLAS", "CUSPARSE", "CUSOLVER")
+
+
+def is_certain(log: str, sources: Mapping[str, str], ready: Path) -> bool:
+    """Whether the sources would be rejected with torch's own headers too; ready: where `precompile` has left what it knows of those."""
+    first = next((match for match in re.finditer(r"^.*\berror: .*$", log, re.MULTILINE)), None)
+    error = _ERROR.match(first[0]) if first is not None else None
+    known = precompiled_names(NAMES_FILE, ready)
+    if error is None or error["fatal"] or error["path"] not in sources or not known:
+        return False
+    texts = "\n".join(sources.values())
+    if not precompiled_names(MACROS_FILE, ready).isdisjoint(WORD.findall(texts)):
+        return False
+    message = error["message"]
+    if message.startswith("expected ") or _NO_FRAGMENT.search(message):
+        return True
+    if (name := _named(_UNKNOWN, message)) is not None:
+        return name not in known
+    if (name := _named(_NO_MEMBER, message)) is not None:
+        # A class of the source's own may have it, and another overload may return that.
+        elsewhere = re.search(rf"(?<![.>\w]){name}\b", texts)
+        return elsewhere is None and name not in known
+    return False
+
+
+def makes_no_entry(sources: Mapping[str, str], ready: Path) -> bool:
+    """Whether the sources make neither a Python module nor an operator, with torch's own headers either: they name nothing that does, and
+    no macro that only those headers know. `TORCH_LIBRARY_IMPL` is the same in both; it adds to an operator that is defined elsewhere."""
+    known, texts = precompiled_names(MACROS_FILE, ready), "\n".join(sources.values())
+    return bool(known) and _MAKES_ENTRY.search(texts) is None and known.isdisjoint({*WORD.findall(texts)} - {"TORCH_LIBRARY_IMPL"})
+
+
+def _named(patterns: tuple[str, ...], message: str) -> str | None:
+    return next((match[1] for pattern in patterns if (match := re.search(pattern, message)) is not None), None)
+
+
+def variable_header(torch_include: Path) -> str | None:
+    """The text of `grader/variable.h` for the torch installed there; None where its headers have another shape."""
+    casters = _lines(torch_include / "torch/csrc/utils/pybind.h")
+    exceptions = _lines(torch_include / "torch/csrc/Exceptions.h")
+    tensor, error, translate = _block(casters, TENSOR), _block(exceptions, PYTHON_ERROR), _declaration(exceptions, TRANSLATE)
+    thrown = [_block(exceptions, start) for start in EXCEPTIONS]
+    numbers = NUMBERS.search("\n".join(_lines(torch_include / "pybind11/cast.h")))
+    # A caster with a body would need more than its declaration.
+    if not any("bool load(handle src, bool" in line and line.endswith(";") for line in tensor):
+        return None
+    if not error or not translate or not all(thrown) or numbers is None:
+        return None
+    integer, integer_result, real, real_result = numbers.groups()
+    names = [f'#define GRADER_INTEGER_NAME "@{integer}@{integer_result}@"', f'#define GRADER_FLOAT_NAME "@{real}@{real_result}@"']
+    lines = ["#pragma once", INCLUDES, *names, *error, "namespace torch {", *translate]
+    for block in thrown:
+        lines += block
+    lines += ["}", "namespace pybind11::detail {"]
+    for start in CASTERS:
+        block = _block(casters, start)
+        lines += ["template <>", *block] if block else []
+    return "\n".join([*lines, "}", ""])
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text("utf-8").split("\n") if path.exists() else []
+
+
+def _block(lines: Sequence[str], start: str) -> list[str]:
+    """A struct, from its first line to the brace at the left margin; empty: there is none."""
+    if start not in lines:
+        return []
+    first = lines.index(start)
+    return [line for line in lines[first : lines.index("};", first) + 1] if not line.lstrip().startswith("//")]
+
+
+def _declaration(lines: Sequence[str], start: str) -> list[str]:
+    """A declaration of some lines, from the first one to its semicolon; empty: there is none."""
+    for first, line in enumerate(lines):
+        if line.startswith(start):
+            last = next(at for at in range(first, len(lines)) if lines[at].endswith(";"))
+            return list(lines[first : last + 1])
+    return []
 
 
 def prepare(sources: Mapping[str, str], place: Path, *, emulated: bool) -> Headers | str:
@@ -89,7 +216,7 @@ def prepare(sources: Mapping[str, str], place: Path, *, emulated: bool) -> Heade
 
 
 def _prepare(sources: Mapping[str, str], place: Path, *, emulated: bool) -> Headers | str:
-    include_dirs = torch_install.include_dirs()
+    include_dirs = headers.torch_include_dirs()
     torch_include = Path(include_dirs[0])
     codes = [text.encode() for text in sources.values()]
     asked = _asked_macro(codes)
@@ -115,8 +242,8 @@ def _prepare(sources: Mapping[str, str], place: Path, *, emulated: bool) -> Head
         include_dirs=(str(place), *_device_dirs(names, emulated=emulated), str(NATIVE), *include_dirs),
         defines=("AT_PER_OPERATOR_HEADERS",),
         missing=lambda artifact: _missing(artifact, trimmed),
-        settles=lambda log: is_certain(log, sources, precompiled.directory()),
-        settles_entry=makes_no_entry(sources, precompiled.directory()),
+        settles=lambda log: is_certain(log, sources, gcc.precompiled_directory()),
+        settles_entry=makes_no_entry(sources, gcc.precompiled_directory()),
     )
 
 
@@ -130,7 +257,7 @@ def _device_dirs(names: frozenset[str], *, emulated: bool) -> list[str]:
 
 def _asked_macro(codes: list[bytes]) -> str | None:
     """A macro that a source tests and that only torch's own headers may define; its own too, unless it is known that torch has none."""
-    only_torchs = precompiled.listed(precompiled.MACROS)
+    only_torchs = gcc.precompiled_names(gcc.MACROS_FILE)
     own = {name for code in codes for name in defined_macros(code)} - only_torchs if only_torchs else set()
     tested = {name for code in codes for name in tested_macros(code)}
     return next((name for name in sorted(tested - own - set(SAME_WITH_BOTH.split())) if not name.startswith("__")), None)
@@ -146,10 +273,6 @@ def _names(code: bytes) -> Iterator[str]:
         yield from (f"{word}_" for word in words)
     if ("tensor", "(") in pairwise(texts):
         yield "tensor("
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text("utf-8").split("\n") if path.exists() else []
 
 
 def _definitions(lines: list[str], *, method: bool = False) -> Iterator[tuple[str, str]]:

@@ -6,8 +6,11 @@ as long. The builder takes the ways in their order; whatever the light one does 
 
 from __future__ import annotations
 
+import importlib.util
+import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 LIGHT, FULL = "light", "full"
 
@@ -42,3 +45,21 @@ class Headers:
     missing: Callable[[bytes], str | None] = nothing_missing
     settles: Callable[[str], bool] = nothing_settled
     settles_entry: bool = False
+
+
+def torch_directory() -> Path:
+    """The package's directory."""
+    spec = importlib.util.find_spec("torch")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent
+
+
+def torch_include_dirs() -> list[str]:
+    """torch's headers and Python's."""
+    root = torch_directory() / "include"
+    return [str(root), str(root / "torch/csrc/api/include"), sysconfig.get_path("include")]
+
+
+def torch_version() -> str:
+    """The text of torch's own account of its version, CUDA's among it."""
+    return (torch_directory() / "version.py").read_text("utf-8")

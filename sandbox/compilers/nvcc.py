@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.compilers import gcc
+from sandbox.compilers import host_compiler
 from sandbox.compilers.cuda_tokens import launches_in_device_code
 from sandbox.compilers.headers import Headers
-from sandbox.compilers.steps import OBJECT, Compiler, CompilerStep, object_name
+from sandbox.compilers.steps import OBJECT, STANDS_IN, Compiler, CompilerStep, object_name
 from sandbox.protocol import wire
 
 ARCHITECTURE = "sm_90"
@@ -29,12 +29,9 @@ DRYRUN_S = 30.0
 HOST_FLAGS = ("-std=c++20", "-O3")
 LANGUAGE_FLAGS = ("--expt-relaxed-constexpr", "--extended-lambda")  # what the emulated device takes without being asked
 # The passes of nvcc itself end at the hundredth error.
-HOST_COMPILER_FLAGS = ("-Xcompiler", f"-fPIC,{gcc.ERROR_LIMIT}")
+HOST_COMPILER_FLAGS = ("-Xcompiler", f"-fPIC,{host_compiler.ERROR_LIMIT}")
 # -lineinfo: profilers show the user's lines; no other code is made. -v: registers, shared memory and spills of each kernel, for the log.
 FLAGS = (*HOST_FLAGS, *LANGUAGE_FLAGS, "-lineinfo", *HOST_COMPILER_FLAGS, "-Xptxas", "-v", "--split-compile", "0")
-# cicc writes into the line information where it stands, and takes $PWD's word for that if it leads there. So an artifact is the same
-# bytes wherever its sources lie, and a profiler that stands next to them finds them.
-STANDS_IN = ("PWD", "/proc/self/cwd")
 # What stands in nvcc's answer for the directory of a source's files, and for the source.
 FOLDER, SOURCE = "__folder__", "__source__.cu"
 STEM = Path(SOURCE).stem
@@ -76,10 +73,10 @@ class Parallel:
 
     def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
         """Plan the passes of a .cu file, or g++ for any other."""
-        includes = ["-I.", *gcc.include_flags(headers, device=())]
+        includes = ["-I.", *host_compiler.include_flags(headers, device=())]
         if not path.endswith(".cu"):
             toolkit = [*self._words("INCLUDES"), *self._words("SYSTEM_INCLUDES")]
-            return [gcc.compile_step(Path(path), path, number, [*HOST_FLAGS, *includes, *toolkit], self.files, place)]
+            return [host_compiler.compile_step(Path(path), path, number, [*HOST_FLAGS, *includes, *toolkit], self.files, place)]
         folder = place / str(number)
         folder.mkdir()
         (folder / _filled(MODULE_ID, path, folder)).write_text(module_id(path, (self.files / path).read_bytes()), "utf-8")
@@ -91,10 +88,10 @@ class Parallel:
         objects = [*objects, *(name for step in linked for name in step.outputs)]
         libraries = [*self._words("LIBRARIES"), *([DEVICE_RUNTIME] if linked else []), *libraries]
         if STATIC_RUNTIME not in libraries:
-            return [*linked, *gcc.link_steps(objects, libraries, output, place)]
+            return [*linked, *host_compiler.link_steps(objects, libraries, output, place)]
         includes = [*self._words("INCLUDES"), *self._words("SYSTEM_INCLUDES")]
-        errors = gcc.compile_step(CUDA_ERROR, CUDA_ERROR.name, len(objects), ["-O1", *includes], CUDA_ERROR.parent, place)
-        return [*linked, errors, *gcc.link_steps([*objects, *errors.outputs], libraries, output, place)]
+        errors = host_compiler.compile_step(CUDA_ERROR, CUDA_ERROR.name, len(objects), ["-O1", *includes], CUDA_ERROR.parent, place)
+        return [*linked, errors, *host_compiler.link_steps([*objects, *errors.outputs], libraries, output, place)]
 
     def plainer(self) -> None:
         """Sources are compiled as they are."""
@@ -136,7 +133,7 @@ class Plain:
 
     def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
         """Plan nvcc."""
-        includes = ["-I.", *gcc.include_flags(headers, device=())]
+        includes = ["-I.", *host_compiler.include_flags(headers, device=())]
         command = (self.program, *self.flags, *includes, "-c", path, "-o", str(place / object_name(number)))
         return [CompilerStep(command=command, directory=self.files, outputs=(object_name(number),), source=path, environment=(STANDS_IN,))]
 

@@ -9,14 +9,28 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sandbox.compilers import ptx_emitters, ptx_memory_emitters, ptx_warp_emitters
+from sandbox.compilers import asm_statement
 from sandbox.compilers.asm_statement import AsmOperand, AsmStatement
-from sandbox.compilers.inline_ptx import PtxSyntaxError, parse
-from sandbox.compilers.ptx_instructions import ELSEWHERE, FLAGS, IGNORED, NAME_PARTS, REFUSED, RULES, TYPES, WIDE, PtxRule
-from sandbox.compilers.ptx_scope import Local, PtxScope, PtxUnsupported, cpp_register
-from sandbox.compilers.ptx_tree import Block, Declaration, Instruction, Item, Label
+from sandbox.compilers.cuda_tokens import Token
+from sandbox.compilers.emulation_limits import Unsupported
+from sandbox.compilers.inline_ptx import Block, Declaration, Instruction, Item, Label, PtxSyntaxError, parse
+from sandbox.compilers.ptx_emitters import EMITTERS, label, need, refuse
+from sandbox.compilers.ptx_instructions import (
+    ELSEWHERE,
+    FLAGS,
+    IGNORED,
+    NAME_PARTS,
+    REFUSED,
+    RULES,
+    TYPES,
+    WIDE,
+    Local,
+    PtxRule,
+    PtxScope,
+    PtxUnsupported,
+    cpp_register,
+)
 
-EMITTERS = {**ptx_emitters.EMITTERS, **ptx_memory_emitters.EMITTERS, **ptx_warp_emitters.EMITTERS}
 CONSTRAINTS = {"h": 16, "r": 32, "f": 32, "l": 64, "d": 64, "n": 64, "i": 64}
 CONSTANTS = ("n", "i")
 HEADER = "emu/ptx/ptx.h"
@@ -40,7 +54,7 @@ def translate(statement: AsmStatement) -> Translation:
         raise PtxUnsupported(error.position, f"this inline PTX cannot be read: {error.sentence}") from None
     scope = PtxScope(_parameters(statement))
     body = "".join(_item(item, scope) for item in items)
-    labels = ", ".join(f"emu_l_{ptx_emitters.label(name)}" for name in dict.fromkeys(_labels(items)))
+    labels = ", ".join(f"emu_l_{label(name)}" for name in dict.fromkeys(_labels(items)))
     declared = f"__label__ {labels}; " if labels else ""
     text = f"({{ {declared}{_before(statement, scope)}{body}{_after(statement, scope)}}})"
     return Translation(text, frozenset({HEADER, *scope.headers}))
@@ -108,7 +122,7 @@ def _item(item: Item, scope: PtxScope) -> str:
         case Declaration():
             return scope.declare(item.type, item.names, item.position)
         case Label():
-            return f"emu_l_{ptx_emitters.label(item.name)}:; "
+            return f"emu_l_{label(item.name)}:; "
         case Block():
             scope.registers.append({})
             text = "".join(_item(one, scope) for one in item.items)
@@ -144,16 +158,16 @@ def _simple(rule: PtxRule, op: Instruction, scope: PtxScope) -> str:
     others = [word for word in words if word not in rule.types]
     for word in others:
         if word not in rule.modifiers:
-            raise ptx_emitters.refuse(op, word)
+            raise refuse(op, word)
     if len(types) != 1:
-        raise ptx_emitters.refuse(op)
+        raise refuse(op)
     (type_,) = types
     flags = sum(FLAGS[word] for word in others if word not in IGNORED)
     if type_ == "f64" and flags & (FLAGS["rz"] | FLAGS["rm"] | FLAGS["rp"]):
-        raise ptx_emitters.refuse(op)
+        raise refuse(op)
     to, wanted = rule.form.split("=")
     kinds = [_kind(one, type_) for one in wanted.split(",")]
-    ptx_emitters.need(op, len(kinds) + 1)
+    need(op, len(kinds) + 1)
     given = ", ".join(scope.read(one, kind, op) for one, kind in zip(op.operands[1:], kinds, strict=True))
     value = f"::emu::ptx::emu_{rule.function}<{TYPES[type_][0]}, {flags}>({given})"
     return scope.write(op.operands[0], _kind(to, type_), value, op)
@@ -170,3 +184,37 @@ def _unknown(op: Instruction) -> str:
     near = difflib.get_close_matches(op.opcode.split(".")[0], known, n=1, cutoff=0.4)
     hint = f" (the nearest that it knows is '{near[0]}')" if near else ""
     return f"the emulated device does not know the PTX instruction '{op.opcode}'{hint}; {ELSEWHERE}"
+
+
+@dataclass(frozen=True, slots=True)
+class AsmReplacement:
+    """Bytes of the source from `start` to `end`, and those that replace them on as many lines."""
+
+    start: int
+    end: int
+    text: bytes
+
+
+def asm_replacement(code: bytes, token: Token, path: str, headers: set[str], *, host: bool) -> AsmReplacement | None:
+    """Translate the statement that begins with a token; None for one that is the host's or only stops the compiler.
+
+    host: the file may be one of the host, so that its macros need not be PTX. headers: gets what the text needs.
+    """
+    if not token.in_function and not token.in_macro:
+        return None
+    device = token.in_device_code or (token.in_macro and not host)
+    try:
+        statement = asm_statement.read(code, token.start, token.end)
+    except asm_statement.AsmSyntaxError as error:
+        if device:
+            raise Unsupported(path, token.line, error.sentence) from None
+        return None
+    if not statement.has_instructions or not (device or looks_like_ptx(statement)):
+        return None
+    try:
+        translation = translate(statement)
+    except PtxUnsupported as error:
+        raise Unsupported(path, 1 + code.count(b"\n", 0, statement.byte_of(error.position)), error.sentence) from None
+    headers |= translation.headers
+    ends = ("\\\n" if token.in_macro else "\n") * code.count(b"\n", statement.start, statement.end)
+    return AsmReplacement(statement.start, statement.end, (translation.text + ends).encode(errors="surrogateescape"))

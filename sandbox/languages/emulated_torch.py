@@ -23,6 +23,7 @@ MEMORY_BYTES = 4 << 30
 SHARED_BYTES = 48 << 10
 NO_GRAPHS = "the emulated device can't record CUDA graphs of Python code; use a CUDA device for this kernel"
 COMPILED = "torch.compile compiles nothing on the emulated device: the function runs as it is written"
+_COMPILES = re.compile(r"\btorch\.compile\b")
 
 
 class _Stream:
@@ -193,9 +194,6 @@ def _replace_profiler(torch: Any) -> None:
         made(self, *arguments, **named)
 
     profile.__init__ = without_device
-
-
-_COMPILES = re.compile(r"\btorch\.compile\b")
 
 
 def install(text: str, remark: Callable[[str], None] = lambda sentence: None) -> None:

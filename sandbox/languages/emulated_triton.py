@@ -47,6 +47,11 @@ _OTHERS = {
     "nearbyint": "rint",
     **{f"fast_{name}f": name for name in ("sin", "cos", "tan", "log", "log2", "log10", "exp", "tanh")},
 }
+WARP_SIZE = 32
+SHARED_BYTES = 227 << 10
+REGISTER_COUNT = 65536
+# Of each kernel: numbers by which occupancy can be computed.
+KERNEL_REGISTERS, KERNEL_SHARED_BYTES = 32, 1024
 
 
 def install_libdevice() -> None:
@@ -167,13 +172,6 @@ def _remembering_types(numpy_type: Callable[[Any], Any], block_type: Any) -> Cal
         return found[name]
 
     return remembered
-
-
-WARP_SIZE = 32
-SHARED_BYTES = 227 << 10
-REGISTER_COUNT = 65536
-# Of each kernel: numbers by which occupancy can be computed.
-KERNEL_REGISTERS, KERNEL_SHARED_BYTES = 32, 1024
 
 
 def install(torch: Any, *, capability: tuple[int, int], cores: int) -> None:

@@ -15,6 +15,9 @@ from typing import Any
 
 from sandbox.languages import emulated_triton
 
+GPU_CORES = 132  # of an H100; a module may choose its grid by it
+KERNEL_LIMIT = 8
+
 
 @dataclass(slots=True)
 class RecordedNumba:
@@ -74,10 +77,6 @@ def record_numba(torch: Any, architecture: int) -> RecordedNumba:
     for name, value in replaced.items():
         setattr(cuda, name, value)
     return recorded
-
-
-GPU_CORES = 132  # of an H100; a module may choose its grid by it
-KERNEL_LIMIT = 8
 
 
 @dataclass(slots=True)

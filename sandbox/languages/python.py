@@ -30,6 +30,10 @@ from sandbox.protocol.gate import Call, Status
 
 if TYPE_CHECKING:
     import torch
+Kernel = Callable[..., object]
+NAME = "python"
+NOT_FILLED = "float4_e2m1fn_x2"  # torch fills no fresh memory of it: with the filling on, it refuses to make any
+build = python_build.build
 
 
 def make_model(entry: Callable[..., Any], state: bytes, where: str) -> Any:
@@ -54,9 +58,6 @@ def make_model(entry: Callable[..., Any], state: bytes, where: str) -> Any:
 
 def _weights(drawn: dict[str, Any]) -> ConstantWeights:
     return ConstantWeights(seed=drawn["seed"], only=frozenset(Constant(*one) for one in drawn["constants"]))
-
-
-Kernel = Callable[..., object]
 
 
 def kernel_of(entry: Any, job: wire.RunnerJob, state_fd: int) -> Kernel:
@@ -117,11 +118,6 @@ def _flat(result: object) -> list[Any]:
         return pytree.flatten(result, lambda one: isinstance(one, torch.Tensor))[0]
     except (pytree.NestInvalid, RecursionError) as wrong:
         raise LaunchRefused(Status.WRONG_DTYPE, f"the kernel's result can't be read: {wrong}") from None
-
-
-NAME = "python"
-NOT_FILLED = "float4_e2m1fn_x2"  # torch fills no fresh memory of it: with the filling on, it refuses to make any
-build = python_build.build
 
 
 def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> Loaded:

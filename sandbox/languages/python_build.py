@@ -26,6 +26,12 @@ from sandbox.protocol.output import read_left
 from sandbox.protocol.python_archive import MODULES, ArchiveRefused, pack
 
 WAIT_S = 20.0  # once the import has ended
+OUTPUT_KEPT_BYTES = 16 * 1024
+REPORT_LIMIT_BYTES = 512 * 1024
+DRAIN_S = 0.5
+START = "import sys, runpy; sys.path.insert(0, sys.argv.pop(1)); runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+IMPORTER, KERNEL_COMPILER = "sandbox.builder.python_import", "sandbox.builder.numba_kernels"
+CODES = frozenset({BUILT, REJECTED, UNSUPPORTED, ENTRY_NOT_FOUND, IMPORT_FAILED})
 
 
 @contextmanager
@@ -73,14 +79,6 @@ class NumbaKernels:
 def joined_notes(note: wire.BuildNote, of_kernels: wire.BuildNote) -> wire.BuildNote:
     """The note of an import, with what was found of its Numba kernels."""
     return replace(note, kernels=(*note.kernels, *of_kernels.kernels), remarks=(*note.remarks, *of_kernels.remarks))
-
-
-OUTPUT_KEPT_BYTES = 16 * 1024
-REPORT_LIMIT_BYTES = 512 * 1024
-DRAIN_S = 0.5
-START = "import sys, runpy; sys.path.insert(0, sys.argv.pop(1)); runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
-IMPORTER, KERNEL_COMPILER = "sandbox.builder.python_import", "sandbox.builder.numba_kernels"
-CODES = frozenset({BUILT, REJECTED, UNSUPPORTED, ENTRY_NOT_FOUND, IMPORT_FAILED})
 
 
 def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, wire.BuildNote]:

@@ -40,6 +40,9 @@ CACHE_VARIABLES = {
 }
 # Triton and Numba bring interpreters of their own.
 EMULATED_VARIABLES = {"TRITON_INTERPRET": "1", "NUMBA_ENABLE_CUDASIM": "1"}
+MODEL, FUNCTIONS = "ModelNew", ("custom_kernel", "run", "solution")
+LISTED_COUNT = 12
+FRAME_COUNT, MESSAGE_LIMIT_CHARS = 6, 4000
 
 
 class NoMainFile(Exception):
@@ -225,11 +228,6 @@ def _executed(name: str, path: Path, search: list[str] | None = None) -> ModuleT
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
-
-
-MODEL, FUNCTIONS = "ModelNew", ("custom_kernel", "run", "solution")
-LISTED_COUNT = 12
-FRAME_COUNT, MESSAGE_LIMIT_CHARS = 6, 4000
 
 
 class NoEntry(Exception):

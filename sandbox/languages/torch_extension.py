@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sandbox.compilers import fast_headers, torch_install
-from sandbox.compilers.headers import FULL, Headers
+from sandbox.compilers import fast_headers
+from sandbox.compilers.headers import FULL, Headers, torch_directory, torch_include_dirs
 from sandbox.devices import Arena
 from sandbox.languages import cuda_errors, python_extensions
 from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
@@ -49,12 +49,12 @@ def headers_of(sources: Mapping[str, str], place: Path, device_kind: str) -> Ite
     common = (*DEFINES, *device.torch_defines)
     prepared = fast_headers.prepare(sources, place, emulated=device.emulates_cuda)
     yield prepared if isinstance(prepared, str) else dataclasses.replace(prepared, defines=(*common, *prepared.defines))
-    yield Headers(name=FULL, include_dirs=tuple(torch_install.include_dirs()), defines=common)
+    yield Headers(name=FULL, include_dirs=tuple(torch_include_dirs()), defines=common)
 
 
 def libraries(device_kind: str) -> list[str]:
     """torch's libraries, of which a build without CUDA has fewer; in the runner they are loaded before the artifact."""
-    directory = torch_install.torch_directory() / "lib"
+    directory = torch_directory() / "lib"
     paths = [directory / f"lib{name}.so" for name in TORCH_LIBRARIES]
     # The runtime that torch has loaded: two would each have a current device and a last error.
     return [*(str(path) for path in paths if path.exists()), *device_info(device_kind).shared_runtime]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.compilers import emulation, sanitizer
+from sandbox.compilers import emulation, gcc
 from sandbox.compilers.gcc import Emulated
 from sandbox.compilers.headers import Headers
 
@@ -68,5 +68,5 @@ def test_a_source_that_does_not_compile_with_the_marks_is_compiled_without(tmp_p
         (step,) = compiler.compile("k.cu", 0, Headers(include_dirs=(), defines=()), tmp_path)
         return step.command
 
-    assert sanitizer.WITHOUT_LOCAL_VARIABLES not in flags(with_marks)
-    assert isinstance(without, Emulated) and sanitizer.WITHOUT_LOCAL_VARIABLES in flags(without)
+    assert gcc.WITHOUT_LOCAL_VARIABLES not in flags(with_marks)
+    assert isinstance(without, Emulated) and gcc.WITHOUT_LOCAL_VARIABLES in flags(without)

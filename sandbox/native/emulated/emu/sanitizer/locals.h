@@ -1,4 +1,4 @@
-// Which bytes of a thread's local variables nothing has written.  `local_variables.py` marks where each variable without an initialiser begins and
+// Which bytes of a thread's local variables nothing has written.  `sandbox/compilers/emulation.py` marks where each variable without an initialiser begins and
 // ends.  The marks take its address, so g++ keeps it in memory and reports its accesses.
 #pragma once
 
