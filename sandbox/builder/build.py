@@ -171,7 +171,13 @@ def _attempt(
     if plainer is not None:
         return _attempt(job, language, plainer, headers, _made(place / "plainer"), timeout_s)
     if not ran.succeeded:
-        return BuildAttempt(code=REJECTED, log=ptxas.complaint(ran.log, _ptx_of(plan, place)))
+        names = {name: step.source for step in plan for name in step.outputs if name.endswith(".ptx") and (place / name).exists()}
+        return BuildAttempt(
+            code=REJECTED,
+            log=ptxas.complaint(
+                ran.log, ({name: ptxas.Ptx.of(source, (place / name).read_text("utf-8", "replace")) for name, source in names.items()})
+            ),
+        )
     artifact = (place / ARTIFACT).read_bytes()
     try:
         left_out = headers.missing(artifact)
@@ -181,12 +187,6 @@ def _attempt(
     if missing is not None:
         return BuildAttempt(code=ENTRY_NOT_FOUND, log=f"{ran.log}error: {missing}\n", lacks_entry=left_out is None)
     return BuildAttempt(code=BUILT, log=ran.log, artifact=artifact)
-
-
-def _ptx_of(plan: Sequence[steps.CompilerStep], place: Path) -> dict[str, ptxas.Ptx]:
-    """What was given to ptxas, by the names that its errors have for it."""
-    names = {name: step.source for step in plan for name in step.outputs if name.endswith(".ptx") and (place / name).exists()}
-    return {name: ptxas.Ptx.of(source, (place / name).read_text("utf-8", "replace")) for name, source in names.items()}
 
 
 def _compiled(job: wire.BuildJob) -> list[str]:

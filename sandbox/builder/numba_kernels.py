@@ -30,15 +30,8 @@ def main() -> None:
     place, report, main_path = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     job = wire.decode((place / "job.json").read_bytes())
     assert isinstance(job, wire.BuildJob)
-    note = described(job, python_module.ModuleDirectory(directory=place / "module"), main_path)
-    written = report.with_suffix(".part")
-    written.write_text(json.dumps({"code": BUILT, "log": "", "note": wire.encode(note).decode()}), "utf-8")
-    os.replace(written, report)
-    os._exit(0)
-
-
-def described(job: wire.BuildJob, module: python_module.ModuleDirectory, main_path: str) -> wire.BuildNote:
-    """What the kernels take of the device, and why some compute in float64."""
+    # What the kernels take of the device, and why some compute in float64.
+    module = python_module.ModuleDirectory(directory=place / "module")
     import torch
 
     text = module.text()
@@ -59,7 +52,11 @@ def described(job: wire.BuildJob, module: python_module.ModuleDirectory, main_pa
             kernel = numba_ptx.compiled(dispatcher, types, architecture)
             uses.append(numba_ptx.use(kernel, architecture))
             remarks |= dict.fromkeys(numba_ptx.numba_float64_remarks(kernel, source_path(dispatcher, module.sources)))
-    return wire.BuildNote(kernels=tuple(uses), remarks=tuple(remarks))
+    note = wire.BuildNote(kernels=tuple(uses), remarks=tuple(remarks))
+    written = report.with_suffix(".part")
+    written.write_text(json.dumps({"code": BUILT, "log": "", "note": wire.encode(note).decode()}), "utf-8")
+    os.replace(written, report)
+    os._exit(0)
 
 
 def no_extension(extension: python_extensions.Extension) -> Path:

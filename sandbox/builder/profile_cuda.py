@@ -87,7 +87,12 @@ def profile_cuda(job: wire.BuildJob, language: Any, files: Path, place: Path, fo
     if isinstance(compiler, nvcc.Plain):
         found.tool(NVCC, ToolOutcome.UNAVAILABLE, "this version of nvcc does not say what it runs, so its PTX can't be kept")
         return
-    stubs = _torch_stubs(place / "stubs")
+    # A directory with the header that PyTorch's builds without CUDA leave out: what is compiled with it is never linked.
+    directory = place / "stubs"
+    header = directory / "c10" / "cuda" / "impl" / "cuda_cmake_macros.h"
+    header.parent.mkdir(parents=True)
+    header.write_text("#pragma once\n#define C10_CUDA_BUILD_SHARED_LIBS\n", "utf-8")
+    stubs = directory
     ran, attempt = steps.Ran(succeeded=False, log=""), place
     for number, headers in enumerate(language.headers(job, sources, _made(place / "headers"))):
         if isinstance(headers, Headers):
@@ -128,14 +133,6 @@ def resource_table(kernels: Sequence[wire.KernelUse]) -> str:
 def _plan(compiler: steps.Compiler, sources: list[str], headers: Headers, place: Path) -> list[steps.CompilerStep]:
     wanted = [path for path in sources if path.endswith(".cu")]
     return [step for number, path in enumerate(wanted) for step in compiler.compile(path, number, headers, place)]
-
-
-def _torch_stubs(directory: Path) -> Path:
-    """A directory with the header that PyTorch's builds without CUDA leave out: what is compiled with it is never linked."""
-    header = directory / "c10" / "cuda" / "impl" / "cuda_cmake_macros.h"
-    header.parent.mkdir(parents=True)
-    header.write_text("#pragma once\n#define C10_CUDA_BUILD_SHARED_LIBS\n", "utf-8")
-    return directory
 
 
 def _made(directory: Path) -> Path:

@@ -90,22 +90,24 @@ class CompilingLoader(python_extensions.Loader):
         if extension.key not in self._known and len(self._known) < EXTENSION_LIMIT:
             self._known.add(extension.key)
             with tempfile.TemporaryDirectory(prefix="extension-") as directory:
-                self._compile(extension, Path(directory))
+                place = Path(directory)
+                # A file is named after the extension, so that files of several have different names.
+                names = {name: f"{extension.name}.cu" if name == python_extensions.CUDA else name for name in extension.files}
+                (place / "files").mkdir()
+                (place / "made").mkdir()
+                for name, texts in extension.files.items():
+                    (place / "files" / names[name]).write_text("\n".join(texts), "utf-8")
+                flags = requested_flags.read(
+                    host=extension.cflags,
+                    device=extension.cuda_cflags,
+                    linker=extension.ldflags,
+                    emulated=False,
+                    is_own=lambda directory: False,
+                )
+                language = ExtensionLanguage(extension=extension, flags=flags, user_paths=())
+                job = replace(self._job, language="torch_extension", entry="", sources=tuple(names.values()))
+                profile_cuda(job, language, place / "files", place / "made", self._found, flags=flags.device)
         return NotRun(extension.name)
-
-    def _compile(self, extension: python_extensions.Extension, place: Path) -> None:
-        # A file is named after the extension, so that files of several have different names.
-        names = {name: f"{extension.name}.cu" if name == python_extensions.CUDA else name for name in extension.files}
-        (place / "files").mkdir()
-        (place / "made").mkdir()
-        for name, texts in extension.files.items():
-            (place / "files" / names[name]).write_text("\n".join(texts), "utf-8")
-        flags = requested_flags.read(
-            host=extension.cflags, device=extension.cuda_cflags, linker=extension.ldflags, emulated=False, is_own=lambda directory: False
-        )
-        language = ExtensionLanguage(extension=extension, flags=flags, user_paths=())
-        job = replace(self._job, language="torch_extension", entry="", sources=tuple(names.values()))
-        profile_cuda(job, language, place / "files", place / "made", self._found, flags=flags.device)
 
 
 class NotRun(ModuleType):
@@ -143,7 +145,14 @@ def _keep_triton(recorded: kernel_recorders.RecordedTriton, architecture: int, f
             content = kernel.asm.get(form)
             if content is not None:
                 found.keep(f"{name}.{form}", TRITON, content if isinstance(content, bytes) else str(content).encode("utf-8", "replace"))
-        found.kernels.append(_use(kernel, architecture))
+        # What a kernel of Triton's takes of the device: its shared memory is asked for by the launch.
+        ptx = str(kernel.asm.get("ptx", ""))
+        described = ptxas.kernels(numba_ptx.assembled(ptx, architecture).log)
+        one = described[0] if described else wire.KernelUse(name=str(kernel.metadata.name), registers=0)
+        doubles = sum(len(places) for places in ptxas.float64_instructions([ptx]).values())
+        found.kernels.append(
+            replace(one, double_instruction_count=doubles, shared_bytes=max(one.shared_bytes, int(kernel.metadata.shared)))
+        )
     for name in recorded.tuned:
         found.remarks.append(f"the autotuner of {name} took the first configuration: nothing is timed without a GPU")
     _say(TRITON, len(recorded.kernels), "TTIR, TTGIR, LLIR, PTX and cubin", found, why)
@@ -167,15 +176,6 @@ def _keep_numba(recorded: kernel_recorders.RecordedNumba, architecture: int, sou
             found.remarks += numba_ptx.numba_float64_remarks(kernel, numba_kernels.source_path(dispatcher, sources))
     compiler = "by the toolkit's NVVM" if by_nvvm else "by LLVM's NVPTX backend, for there is no NVVM here: loops may be unrolled otherwise"
     _say(NUMBA, count, f"PTX {compiler}", found, why)
-
-
-def _use(kernel: Any, architecture: int) -> wire.KernelUse:
-    """What a kernel of Triton's takes of the device: its shared memory is asked for by the launch."""
-    ptx = str(kernel.asm.get("ptx", ""))
-    described = ptxas.kernels(numba_ptx.assembled(ptx, architecture).log)
-    one = described[0] if described else wire.KernelUse(name=str(kernel.metadata.name), registers=0)
-    doubles = sum(len(places) for places in ptxas.float64_instructions([ptx]).values())
-    return replace(one, double_instruction_count=doubles, shared_bytes=max(one.shared_bytes, int(kernel.metadata.shared)))
 
 
 def _say(tool: str, count: int, what: str, found: ProfileFindings, why: str) -> None:

@@ -91,7 +91,16 @@ class Compiling:
             (files / name).write_text(text, "utf-8")
         job = dataclasses.replace(self._job, entry="", sources=(*asked, *headers))
         (place / "made").mkdir()
-        flags = self._flags(extension)
+        # The extension's flags; of those that do not count its author hears.
+        made_here = Path(tempfile.gettempdir()).resolve()
+        flags = requested_flags.read(
+            host=extension.cflags,
+            device=extension.cuda_cflags,
+            linker=extension.ldflags,
+            emulated=device_info(self._job.device_kind).emulates_cuda,
+            is_own=lambda directory: directory.resolve().is_relative_to(made_here),
+        )
+        self.remarks += flags.remarks(extension.name)
         language = ExtensionLanguage(extension=extension, flags=flags, user_paths=tuple(self._texts))
         os.environ.pop("CXX", None)
         os.environ |= {} if self._compiler is None else {"CXX": self._compiler}
@@ -107,19 +116,6 @@ class Compiling:
         target.parent.mkdir(parents=True)
         target.write_bytes(tried.artifact)
         return target
-
-    def _flags(self, extension: Extension) -> requested_flags.RequestedFlags:
-        """The extension's flags; of those that do not count its author hears."""
-        made_here = Path(tempfile.gettempdir()).resolve()
-        flags = requested_flags.read(
-            host=extension.cflags,
-            device=extension.cuda_cflags,
-            linker=extension.ldflags,
-            emulated=device_info(self._job.device_kind).emulates_cuda,
-            is_own=lambda directory: directory.resolve().is_relative_to(made_here),
-        )
-        self.remarks += flags.remarks(extension.name)
-        return flags
 
     def _placed(self, texts: tuple[str, ...], name: str) -> Iterator[tuple[str, str, int]]:
         """The texts as they are compiled, each with its file and line in the submission, or "" and 0; a directive says where it stands."""

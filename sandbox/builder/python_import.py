@@ -92,16 +92,7 @@ def main() -> None:
     place, report, main_path = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     job = wire.decode((place / "job.json").read_bytes())
     assert isinstance(job, wire.BuildJob)
-    code, log, note = import_once(job, place, main_path)
-    report.write_text(json.dumps({"code": code, "log": log, "note": wire.encode(note).decode()}), "utf-8")
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
-    os._exit(0)
-
-
-def import_once(job: wire.BuildJob, place: Path, main_path: str) -> tuple[int, str, wire.BuildNote]:
-    """Import the main file: exit code, log, and what is said of its extensions."""
+    # Import the main file: exit code, log, and what is said of its extensions.
     module = python_module.ModuleDirectory(directory=place / "module")
     compiling = Compiling(job, module.sources, extensions=module.extensions, work=place / "work")
     text = module.text()
@@ -116,7 +107,12 @@ def import_once(job: wire.BuildJob, place: Path, main_path: str) -> tuple[int, s
     except BaseException as error:  # noqa: BLE001  SystemExit too: whatever the module's own code throws
         code, log = _failed(error, module, job.device_kind)
     note = replace(_joined(compiling.notes), remarks=tuple(dict.fromkeys(remarks)))
-    return code, f"{''.join(compiling.logs) if code == BUILT else ''}{log}", note
+    log = f"{''.join(compiling.logs) if code == BUILT else ''}{log}"
+    report.write_text(json.dumps({"code": code, "log": log, "note": wire.encode(note).decode()}), "utf-8")
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(0)
 
 
 def _failed(error: BaseException, module: python_module.ModuleDirectory, device_kind: str) -> tuple[int, str]:

@@ -79,7 +79,27 @@ def read(code: bytes, start: int, end: int) -> AsmStatement:
     sections, closing = _sections(code, end)
     if len(sections) > 4:
         raise AsmSyntaxError("the emulated device has no `asm goto`")
-    template, segments = _template(sections[0], code)
+    pieces = sections[0]
+    template, segments = "", []
+    for piece in pieces:
+        if piece.kind == "space":
+            continue
+        segments.append((len(template), piece.start))
+        if piece.kind == "string":
+            template += _unescape(piece.text)
+        elif piece.kind == "raw":
+            inside = piece.text[piece.text.index("(") + 1 : piece.text.rindex(")")]
+            template += inside.replace("\\\n", "\n")
+        elif piece.kind == "word":
+            # The string that the file defines a macro as, where it defines one only.
+            values = {
+                found.decode(errors="surrogateescape") for found in re.findall(DEFINED % re.escape(piece.text.encode()), code, re.MULTILINE)
+            }
+            if len(values) != 1:
+                raise AsmSyntaxError(NOT_LITERAL.format(what=f"'{piece.text}'"))
+            template += "".join(_unescape(literal) for literal in re.findall(r'"(?:[^"\\]|\\.)*"', values.pop()))
+        else:
+            raise AsmSyntaxError(NOT_LITERAL.format(what=f"'{piece.text}'"))
     outputs = _operands(sections[1]) if len(sections) > 1 else ()
     inputs = _operands(sections[2]) if len(sections) > 2 else ()
     return AsmStatement(start=start, end=closing, template=template, outputs=outputs, inputs=inputs, segments=tuple(segments))
@@ -112,24 +132,6 @@ def _sections(code: bytes, at: int) -> tuple[list[list[_Piece]], int]:
     raise AsmSyntaxError(ODD)
 
 
-def _template(pieces: list[_Piece], code: bytes) -> tuple[str, list[tuple[int, int]]]:
-    text, segments = "", []
-    for piece in pieces:
-        if piece.kind == "space":
-            continue
-        segments.append((len(text), piece.start))
-        if piece.kind == "string":
-            text += _unescape(piece.text)
-        elif piece.kind == "raw":
-            inside = piece.text[piece.text.index("(") + 1 : piece.text.rindex(")")]
-            text += inside.replace("\\\n", "\n")
-        elif piece.kind == "word":
-            text += _macro(piece.text, code)
-        else:
-            raise AsmSyntaxError(NOT_LITERAL.format(what=f"'{piece.text}'"))
-    return text, segments
-
-
 def _unescape(literal: str) -> str:
     def plain(found: re.Match[str]) -> str:
         if found[1] not in ESCAPES:
@@ -137,14 +139,6 @@ def _unescape(literal: str) -> str:
         return ESCAPES[found[1]]
 
     return re.sub(r"\\(.)", plain, re.sub(r"\\\r?\n", "", literal[1:-1]), flags=re.DOTALL)
-
-
-def _macro(name: str, code: bytes) -> str:
-    """The string that the file defines a macro as, where it defines one only."""
-    values = {found.decode(errors="surrogateescape") for found in re.findall(DEFINED % re.escape(name.encode()), code, re.MULTILINE)}
-    if len(values) != 1:
-        raise AsmSyntaxError(NOT_LITERAL.format(what=f"'{name}'"))
-    return "".join(_unescape(literal) for literal in re.findall(r'"(?:[^"\\]|\\.)*"', values.pop()))
 
 
 def _operands(pieces: list[_Piece]) -> tuple[AsmOperand, ...]:

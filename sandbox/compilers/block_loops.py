@@ -92,7 +92,15 @@ class SharedNames:
         if node.type == "reference_declarator":
             return ((ANYTHING, True),)
         if node.type == "call_expression":
-            return self._of_call(node)
+            function = callee(node)
+            if function.startswith(_CASTS) or function in _HARMLESS:
+                return ()
+            arguments = node.child_by_field_name("arguments")
+            given = arguments.named_children if arguments is not None else []
+            if function.startswith(b"atomic") and given:
+                name = _base(given[0])
+                return ((name if name is not None and (name in self._shared or name in self._pointers) else ANYTHING, True),)
+            return () if takes_values(function, self._harmless) else ((ANYTHING, True),)
         if node.type == "identifier":
             name = (node.text or b"").decode()
             plain = name in self._shared or name in self._variables
@@ -114,17 +122,6 @@ class SharedNames:
         if name in self._pointers:
             return () if name in self._read_only and not written else ((name, written),)
         return ((ANYTHING, written),)
-
-    def _of_call(self, node: Node) -> Iterable[tuple[str, bool]]:
-        function = callee(node)
-        if function.startswith(_CASTS) or function in _HARMLESS:
-            return ()
-        arguments = node.child_by_field_name("arguments")
-        given = arguments.named_children if arguments is not None else []
-        if function.startswith(b"atomic") and given:
-            name = _base(given[0])
-            return ((name if name is not None and (name in self._shared or name in self._pointers) else ANYTHING, True),)
-        return () if takes_values(function, self._harmless) else ((ANYTHING, True),)
 
 
 def _pointer_parameters(kernel: Node) -> tuple[set[str], set[str]]:
@@ -318,7 +315,11 @@ class _SecondBody:
             return True
         if node.type == "declaration":
             words = {child.text for child in node.children}
-            return self._uniform.declares(node) or not words.isdisjoint({b"__shared__", b"constexpr", b"extern"}) or _is_shared(node)
+            return (
+                self._uniform.declares(node)
+                or not words.isdisjoint({b"__shared__", b"constexpr", b"extern"})
+                or any(one.type == "__shared__" for one in descendants(node))
+            )
         return self._uniform.changes(node)
 
     def _outer(self, node: Node) -> _Interval:
@@ -392,7 +393,11 @@ class _SecondBody:
         self._out.append(f"{loop} {{ EMU_THREAD_VARIABLES {skip} {' '.join(aliases)} {repeated} {{")
         for node in region:
             replaced = [(one.start_byte, one.end_byte, f"{{ emu_left[emu_thread] = true; goto {label}; }}") for one in returns]
-            text = self._assignments(node) if node in kept else self._text(node.start_byte, node.end_byte, replaced)
+            text = (
+                " ".join(self._assignment(one) for one in declared_names(node))
+                if node in kept
+                else self._text(node.start_byte, node.end_byte, replaced)
+            )
             self._out.append(self._line(node) + text)
         self._out.append(f"}} {' '.join(kept_copies)} {f'{label}: ;' if returns else ''} }}")
         region.clear()
@@ -439,10 +444,6 @@ class _SecondBody:
             copied = not one.is_array and not self._uniform.is_pointed_to(one.name) and _NUMBER.search(specifiers + before) is not None
             self._scopes[-1].arrays[one.name] = _PerThread(array, copied)
 
-    def _assignments(self, node: Node) -> str:
-        """A declaration of such variables, as statements that set this thread's elements."""
-        return " ".join(self._assignment(one) for one in declared_names(node))
-
     def _assignment(self, one: Declared) -> str:
         kind = f"{self._scopes[-1].arrays[one.name].array}_type"
         if one.value is None:
@@ -461,10 +462,6 @@ class _SecondBody:
     def _line(self, node: Node) -> str:
         # 3: as in a system header, g++ gives no warnings; it has given those of the first body.
         return f'\n# {node.start_point[0] + 1} "{self._path}" 3\n'
-
-
-def _is_shared(node: Node) -> bool:
-    return any(one.type == "__shared__" for one in descendants(node))
 
 
 def _field(node: Node, name: str) -> Node:

@@ -112,7 +112,16 @@ def _walk(root: Node, code: bytes, offset: int, first_line: int, place: _SourceP
             continue
         elif node.type in DIRECTIVES:
             yield None
-            yield from _directive(node, code, offset, first_line, place)
+            if node.type == "preproc_include":
+                path = node.child_by_field_name("path")
+                if path is not None and path.text is not None:
+                    yield replace(_token(path, code, offset, first_line, place), include=path.text.decode().strip('<>"'))
+            elif node.type in ("preproc_def", "preproc_function_def"):
+                value = node.child_by_field_name("value")
+                if value is not None and value.text is not None:
+                    start = offset + value.start_byte
+                    line = first_line + value.start_point[0]
+                    yield from _fragment(code[start : offset + value.end_byte], code, start, line, place)
             yield None
         elif node.child_count == 0 or node.type in LITERALS:
             if node.start_byte >= 0 and node.end_byte > node.start_byte:
@@ -152,19 +161,6 @@ def _enter(node: Node, place: _SourcePosition) -> _SourcePosition:
     if node.type in ("compound_statement", "ERROR"):
         return replace(place, in_function=True)
     return place
-
-
-def _directive(node: Node, code: bytes, offset: int, first_line: int, place: _SourcePosition) -> Iterator[Token | None]:
-    if node.type == "preproc_include":
-        path = node.child_by_field_name("path")
-        if path is not None and path.text is not None:
-            yield replace(_token(path, code, offset, first_line, place), include=path.text.decode().strip('<>"'))
-    elif node.type in ("preproc_def", "preproc_function_def"):
-        value = node.child_by_field_name("value")
-        if value is not None and value.text is not None:
-            start = offset + value.start_byte
-            line = first_line + value.start_point[0]
-            yield from _fragment(code[start : offset + value.end_byte], code, start, line, place)
 
 
 def _fragment(body: bytes, code: bytes, start: int, line: int, place: _SourcePosition) -> Iterator[Token | None]:

@@ -116,7 +116,18 @@ def translate(source: str, path: str, calls: LibraryCalls = NO_LIBRARIES, *, san
     edits += [Edit(start, 1, end, b"{ __builtin_trap(); " + b"\n" * code.count(b"\n", start, end) + b"}") for start, end in unreached]
     headers: set[str] = set()
     if path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)) and any(token.text in ASM for token in tokens):
-        edits = _with_asm(edits, code, tokens, path, headers)
+        # The edits with those of asm statements, which replace all others inside them; `headers` gets what their text needs.
+        found = []
+        for token in tokens:
+            place = (
+                ptx_translation.asm_replacement(code, token, path, headers, host=not path.endswith(DEVICE_SUFFIXES))
+                if token.text in ASM
+                else None
+            )
+            if place is not None:
+                found.append(Edit(place.start, 1, place.end, place.text))
+        inside = [(edit.start, edit.end) for edit in found]
+        edits = [*(edit for edit in edits if not any(start <= edit.start < end for start, end in inside)), *found]
     if sanitize and path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)):
         marks = local_variable_marks(code)
         edits += [_insert(at, text, 1) for at, text in marks if not any(start <= at < end for start, end in unreached)]
@@ -151,21 +162,6 @@ def _applied_within(code: bytes, edits: list[Edit], begin: int, end: int, replac
     return _apply(code[begin:end], moved).decode(errors="surrogateescape")
 
 
-def _with_asm(edits: list[Edit], code: bytes, tokens: list[Token], path: str, headers: set[str]) -> list[Edit]:
-    """The edits with those of asm statements, which replace all others inside them; `headers` gets what their text needs."""
-    found = []
-    for token in tokens:
-        place = (
-            ptx_translation.asm_replacement(code, token, path, headers, host=not path.endswith(DEVICE_SUFFIXES))
-            if token.text in ASM
-            else None
-        )
-        if place is not None:
-            found.append(Edit(place.start, 1, place.end, place.text))
-    inside = [(edit.start, edit.end) for edit in found]
-    return [*(edit for edit in edits if not any(start <= edit.start < end for start, end in inside)), *found]
-
-
 def _replace(token: Token, text: str) -> Edit:
     return Edit(token.start, 1, token.end, text.encode())
 
@@ -188,7 +184,7 @@ def _words(tokens: list[Token]) -> Iterator[Edit]:
             yield _replace(token, "CPU")
         elif token.text in DISPATCH_KEYS and _is_dispatch_key(tokens, index):
             yield _replace(token, DISPATCH_KEYS[token.text])
-        elif _names_cuda_device(token.text):
+        elif token.text == '"cuda"' or (token.text.startswith('"cuda:') and token.text[6:-1].isdigit()):
             yield _replace(token, '"cpu"')
         elif token.text == "__forceinline__" and ("inline" in (before, after) or (index > 1 and tokens[index - 2].text == "inline")):
             yield _replace(token, "")  # g++ takes `inline` once only
@@ -199,10 +195,6 @@ def _is_dispatch_key(tokens: list[Token], index: int) -> bool:
     before = [token.text for token in tokens[max(index - 4, 0) : index]]
     registers = len(before) == 4 and before[0] in REGISTERS_FOR_KEY and (before[1], before[3]) == ("(", ",")
     return registers or before[-2:] == ["DispatchKey", "::"]
-
-
-def _names_cuda_device(text: str) -> bool:
-    return text == '"cuda"' or (text.startswith('"cuda:') and text[6:-1].isdigit())
 
 
 def _launches(tokens: list[Token]) -> Iterator[Edit]:
@@ -321,8 +313,12 @@ def _declaration_bounds(tokens: list[Token], index: int) -> tuple[int, int] | No
     return (first, at) if at < len(tokens) else None
 
 
-def _declarators(tokens: list[Token], first: int, last: int) -> list[Token]:
-    """The declared names: the identifiers before a `[`, `,` or `;` outside all brackets."""
+def _shared_declaration(tokens: list[Token], index: int, number: str, path: str, code: bytes) -> Iterator[Edit]:
+    bounds = _declaration_bounds(tokens, index)
+    if bounds is None:
+        return
+    first, last = bounds
+    # The declared names: the identifiers before a `[`, `,` or `;` outside all brackets.
     names, angle, at = [], 0, first
     while at < last:
         text = tokens[at].text
@@ -335,15 +331,6 @@ def _declarators(tokens: list[Token], first: int, last: int) -> list[Token]:
         elif angle == 0 and tokens[at].is_name and tokens[at + 1].text in ("[", ",", ";", "="):
             names.append(tokens[at])
         at += 1
-    return names
-
-
-def _shared_declaration(tokens: list[Token], index: int, number: str, path: str, code: bytes) -> Iterator[Edit]:
-    bounds = _declaration_bounds(tokens, index)
-    if bounds is None:
-        return
-    first, last = bounds
-    names = _declarators(tokens, first, last)
     if not names:
         raise Unsupported(path, tokens[index].line, emulation_limits.ODD_SHARED)
     dynamic = any(token.text == "extern" for token in tokens[first : index + 2])

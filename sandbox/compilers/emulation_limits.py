@@ -215,7 +215,14 @@ def check_conditionals(code: bytes, path: str) -> None:
 
 def _objection(token: Token, following: list[str], *, device: bool, own: Collection[str]) -> str | None:
     if token.include is not None:
-        return _header(token.include)
+        name = token.include
+        if name in HEADERS:
+            return HEADERS[name]
+        missing = missing_header(name)
+        if missing is not None:
+            return missing
+        library = next((prefix for prefix in LIBRARIES if name.startswith(prefix)), None)
+        return None if library is None else f"the emulated device has no {name}: that library runs on GPUs only; {ELSEWHERE}"
     if token.text in FEATURES:
         return FEATURES[token.text]
     if token.text == "texture" and following[:1] == ["<"] and _TEXEL.fullmatch("".join(following[1:2])) is not None:
@@ -225,16 +232,6 @@ def _objection(token: Token, following: list[str], *, device: bool, own: Collect
     if token.text == "cudaDeviceSynchronize" and token.in_device_code:
         return DEVICE_SYNC
     return ODD_LAUNCH if token.text == "<<<" and token.callee is None else None
-
-
-def _header(name: str) -> str | None:
-    if name in HEADERS:
-        return HEADERS[name]
-    missing = missing_header(name)
-    if missing is not None:
-        return missing
-    library = next((prefix for prefix in LIBRARIES if name.startswith(prefix)), None)
-    return None if library is None else f"the emulated device has no {name}: that library runs on GPUs only; {ELSEWHERE}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,7 +313,7 @@ def _name(function: Node) -> str:
         at = inner if inner is not None else next((child for child in at.named_children if child.type.endswith("_declarator")), None)
     above = function.parent  # `extern "C" void f() {}`, or a block of such functions
     exported = above is not None and "linkage_specification" in (above.type, above.parent.type if above.parent is not None else "")
-    return "" if at is None or exported else _text(at)
+    return "" if at is None or exported else (at.text or b"").decode(errors="surrogateescape")
 
 
 def _outside_functions(root: Node) -> Iterator[Node]:
@@ -341,7 +338,3 @@ def _names(nodes: Iterable[Node]) -> set[str]:
     """All names among these, those in the bodies of macros too."""
     found = (_BYTE_WORD.findall(node.text or b"") for node in nodes if node.type == "preproc_arg" or node.type in NAMES)
     return {word.decode() for words in found for word in words}
-
-
-def _text(node: Node) -> str:
-    return (node.text or b"").decode(errors="surrogateescape")

@@ -210,41 +210,53 @@ def _declaration(lines: Sequence[str], start: str) -> list[str]:
 def prepare(sources: Mapping[str, str], place: Path, *, emulated: bool) -> Headers | str:
     """Write the job's headers below `place`; a sentence where light headers can't do."""
     try:
-        return _prepare(sources, place, emulated=emulated)
+        include_dirs = headers.torch_include_dirs()
+        torch_include = Path(include_dirs[0])
+        codes = [text.encode() for text in sources.values()]
+        # A macro that a source tests and that only torch's own headers may define; its own too, unless it is known that torch has none.
+        only_torchs = gcc.precompiled_names(gcc.MACROS_FILE)
+        own = {name for code in codes for name in defined_macros(code)} - only_torchs if only_torchs else set()
+        tested = {name for code in codes for name in tested_macros(code)}
+        asked = next((name for name in sorted(tested - own - set(SAME_WITH_BOTH.split())) if not name.startswith("__")), None)
+        if asked is not None:
+            return f"the source asks whether there is a macro {asked}"
+        names = frozenset(name for code in codes for name in _names(code))
+        body = _lines(torch_include / "ATen/core/TensorBody.h")
+        methods = dict(_definitions(body, method=True))
+        variable = variable_header(torch_include)
+        if len(methods) < 100 or variable is None:
+            return "this version of torch has headers of another shape"
+        always = CALLED_BY_TORCH.split()
+        wanted = [name for name in methods if name in names or name in always or name.startswith("__dispatch_")]
+        kept, at = [], 0
+        while at < len(body):
+            match = _DEFINITION.match(body[at])
+            if match is not None and match[1] is not None and not body[at].rstrip().endswith(";"):
+                at = body.index("}", at) + 1
+                continue
+            kept.append("" if body[at].lstrip().startswith("//") else body[at])
+            at += 1
+        _write(
+            place / "ATen/core/TensorBody.h",
+            "\n".join(kept).replace("#include <ATen/MethodOperators.h>", "#include <ATen/core/ATen_fwd.h>"),
+        )
+        _write(place / "grader/variable.h", variable)
+        _write(place / "grader/wrapped.h", _wrapped_header(torch_include, names))
+        for header, needed_by in LEFT_OUT_WITHOUT.items():
+            if names.isdisjoint(needed_by.split()):
+                _write(place / header, "#pragma once\n")
+        _write(place / "grader/named.h", _named_header(torch_include, names, {name: methods[name] for name in wanted}))
+        trimmed = tuple(method for method in methods if method not in wanted)
+        return Headers(
+            name=LIGHT,
+            include_dirs=(str(place), *_device_dirs(names, emulated=emulated), str(NATIVE), *include_dirs),
+            defines=("AT_PER_OPERATOR_HEADERS",),
+            missing=lambda artifact: _missing(artifact, trimmed),
+            settles=lambda log: is_certain(log, sources, gcc.precompiled_directory()),
+            settles_entry=makes_no_entry(sources, gcc.precompiled_directory()),
+        )
     except (OSError, ValueError) as error:  # a header is not where it was, or has no such end
         return f"this version of torch has headers of another shape: {error}"
-
-
-def _prepare(sources: Mapping[str, str], place: Path, *, emulated: bool) -> Headers | str:
-    include_dirs = headers.torch_include_dirs()
-    torch_include = Path(include_dirs[0])
-    codes = [text.encode() for text in sources.values()]
-    asked = _asked_macro(codes)
-    if asked is not None:
-        return f"the source asks whether there is a macro {asked}"
-    names = frozenset(name for code in codes for name in _names(code))
-    body = _lines(torch_include / "ATen/core/TensorBody.h")
-    methods = dict(_definitions(body, method=True))
-    variable = variable_header(torch_include)
-    if len(methods) < 100 or variable is None:
-        return "this version of torch has headers of another shape"
-    wanted = _wanted(methods, names)
-    _write(place / "ATen/core/TensorBody.h", _without_definitions(body))
-    _write(place / "grader/variable.h", variable)
-    _write(place / "grader/wrapped.h", _wrapped_header(torch_include, names))
-    for header, needed_by in LEFT_OUT_WITHOUT.items():
-        if names.isdisjoint(needed_by.split()):
-            _write(place / header, "#pragma once\n")
-    _write(place / "grader/named.h", _named_header(torch_include, names, {name: methods[name] for name in wanted}))
-    trimmed = tuple(method for method in methods if method not in wanted)
-    return Headers(
-        name=LIGHT,
-        include_dirs=(str(place), *_device_dirs(names, emulated=emulated), str(NATIVE), *include_dirs),
-        defines=("AT_PER_OPERATOR_HEADERS",),
-        missing=lambda artifact: _missing(artifact, trimmed),
-        settles=lambda log: is_certain(log, sources, gcc.precompiled_directory()),
-        settles_entry=makes_no_entry(sources, gcc.precompiled_directory()),
-    )
 
 
 def _device_dirs(names: frozenset[str], *, emulated: bool) -> list[str]:
@@ -253,14 +265,6 @@ def _device_dirs(names: frozenset[str], *, emulated: bool) -> list[str]:
         return []
     opaque = not any(word in name for name in names for word in LIBRARY_WORDS)
     return [str(NATIVE / "cuda"), *([str(NATIVE / "opaque")] if opaque else [])]
-
-
-def _asked_macro(codes: list[bytes]) -> str | None:
-    """A macro that a source tests and that only torch's own headers may define; its own too, unless it is known that torch has none."""
-    only_torchs = gcc.precompiled_names(gcc.MACROS_FILE)
-    own = {name for code in codes for name in defined_macros(code)} - only_torchs if only_torchs else set()
-    tested = {name for code in codes for name in tested_macros(code)}
-    return next((name for name in sorted(tested - own - set(SAME_WITH_BOTH.split())) if not name.startswith("__")), None)
 
 
 def _names(code: bytes) -> Iterator[str]:
@@ -288,24 +292,6 @@ def _definitions(lines: list[str], *, method: bool = False) -> Iterator[tuple[st
         found.setdefault(match[2], []).extend(lines[at : end + 1])
         at = end + 1
     yield from ((name, "\n".join(text)) for name, text in found.items())
-
-
-def _without_definitions(lines: list[str]) -> str:
-    kept, at = [], 0
-    while at < len(lines):
-        match = _DEFINITION.match(lines[at])
-        if match is not None and match[1] is not None and not lines[at].rstrip().endswith(";"):
-            at = lines.index("}", at) + 1
-            continue
-        kept.append("" if lines[at].lstrip().startswith("//") else lines[at])
-        at += 1
-    return "\n".join(kept).replace("#include <ATen/MethodOperators.h>", "#include <ATen/core/ATen_fwd.h>")
-
-
-def _wanted(methods: Mapping[str, str], names: frozenset[str]) -> list[str]:
-    """The methods whose definitions the job may need."""
-    always = CALLED_BY_TORCH.split()
-    return [name for name in methods if name in names or name in always or name.startswith("__dispatch_")]
 
 
 def _named_header(torch_include: Path, names: frozenset[str], methods: Mapping[str, str]) -> str:

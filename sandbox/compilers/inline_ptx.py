@@ -251,35 +251,35 @@ class _TemplateReader:
         token = self._take()
         match token.text:
             case "{":
-                return self._list("}")
+                parts = [self._operand()]
+                while self._skip(","):
+                    parts.append(self._operand())
+                self._expect("}")
+                return Vector(tuple(parts))
             case "[":
                 return self._address()
             case "!":
                 return Negated(self._simple())
             case "-":
-                return self._minus(self._simple(), token.position)
+                operand = self._simple()
+                if not isinstance(operand, Immediate) or operand.float_bits:
+                    raise PtxSyntaxError(token.position, "a minus sign stands only before a number")
+                return Immediate(f"-{operand.text}")
             case "_":
                 return Sink()
         match token.kind:
             case "parameter":
-                return self._parameter(token)
+                if token.text[1] != "[":
+                    return AsmParameter(int(token.text[1:]))
+                name = token.text[2:-1]
+                if name not in self._names:
+                    raise PtxSyntaxError(token.position, f"no operand of the statement is named '{name}'")
+                return AsmParameter(self._names.index(name))
             case "number":
                 return _immediate(token.text)
             case "word":
                 return Register(_plain(token.text))
         raise PtxSyntaxError(token.position, f"'{token.text or 'the end'}' is not an operand")
-
-    def _minus(self, operand: Operand, position: int) -> Operand:
-        if not isinstance(operand, Immediate) or operand.float_bits:
-            raise PtxSyntaxError(position, "a minus sign stands only before a number")
-        return Immediate(f"-{operand.text}")
-
-    def _list(self, end: str) -> Vector:
-        parts = [self._operand()]
-        while self._skip(","):
-            parts.append(self._operand())
-        self._expect(end)
-        return Vector(tuple(parts))
 
     def _address(self) -> Address:
         terms = [self._simple()]
@@ -293,14 +293,6 @@ class _TemplateReader:
             self._operand()
         self._expect("]")
         return Address(tuple(terms), coordinates)
-
-    def _parameter(self, token: _PtxToken) -> AsmParameter:
-        if token.text[1] != "[":
-            return AsmParameter(int(token.text[1:]))
-        name = token.text[2:-1]
-        if name not in self._names:
-            raise PtxSyntaxError(token.position, f"no operand of the statement is named '{name}'")
-        return AsmParameter(self._names.index(name))
 
 
 def _plain(name: str) -> str:

@@ -80,29 +80,15 @@ class Parallel:
         folder = place / str(number)
         folder.mkdir()
         (folder / _filled(MODULE_ID, path, folder)).write_text(module_id(path, (self.files / path).read_bytes()), "utf-8")
-        return self._passes(path, number, includes, folder)
-
-    def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
-        """Plan g++ with the toolkit's libraries. A runtime inside the artifact needs CUDA_ERROR, which the runner asks for its errors."""
-        linked = _device_link(self.device_link, objects, place)
-        objects = [*objects, *(name for step in linked for name in step.outputs)]
-        libraries = [*self._words("LIBRARIES"), *([DEVICE_RUNTIME] if linked else []), *libraries]
-        if STATIC_RUNTIME not in libraries:
-            return [*linked, *host_compiler.link_steps(objects, libraries, output, place)]
-        includes = [*self._words("INCLUDES"), *self._words("SYSTEM_INCLUDES")]
-        errors = host_compiler.compile_step(CUDA_ERROR, CUDA_ERROR.name, len(objects), ["-O1", *includes], CUDA_ERROR.parent, place)
-        return [*linked, errors, *host_compiler.link_steps([*objects, *errors.outputs], libraries, output, place)]
-
-    def plainer(self) -> None:
-        """Sources are compiled as they are."""
-
-    def _passes(self, path: str, number: int, includes: Sequence[str], folder: Path) -> list[CompilerStep]:
         variables = self.dryrun.variables
         environment = (*((name, variables[name]) for name in TOOL_VARIABLES if name in variables), STANDS_IN)
         made = [f"{number}/{_filled(MODULE_ID, path, folder)}"]
         steps = []
         for command in self.dryrun.commands:
-            named = [f"{number}/{_filled(name, path, folder)}" for name in _files(command)]
+            named = [
+                f"{number}/{_filled(name, path, folder)}"
+                for name in list(dict.fromkeys(name for word in command for name in _FILE.findall(word)))
+            ]
             program, *words = (_filled(word, path, folder) for word in command)
             step = CompilerStep(
                 command=(program, *(includes if "-E" in words else ()), *words),
@@ -117,6 +103,20 @@ class Parallel:
             steps.append(step)
             made += step.outputs
         return steps
+
+    def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
+        """Plan g++ with the toolkit's libraries. A runtime inside the artifact needs CUDA_ERROR, which the runner asks for its errors."""
+        linked = _device_link(self.device_link, objects, place)
+        objects = [*objects, *(name for step in linked for name in step.outputs)]
+        libraries = [*self._words("LIBRARIES"), *([DEVICE_RUNTIME] if linked else []), *libraries]
+        if STATIC_RUNTIME not in libraries:
+            return [*linked, *host_compiler.link_steps(objects, libraries, output, place)]
+        includes = [*self._words("INCLUDES"), *self._words("SYSTEM_INCLUDES")]
+        errors = host_compiler.compile_step(CUDA_ERROR, CUDA_ERROR.name, len(objects), ["-O1", *includes], CUDA_ERROR.parent, place)
+        return [*linked, errors, *host_compiler.link_steps([*objects, *errors.outputs], libraries, output, place)]
+
+    def plainer(self) -> None:
+        """Sources are compiled as they are."""
 
     def _words(self, variable: str) -> list[str]:
         return shlex.split(self.dryrun.variables.get(variable, ""))
@@ -199,7 +199,7 @@ def parse(text: str) -> Dryrun | None:
             if assignment is not None:
                 variables[assignment[1]] = assignment[2]
             else:
-                commands.append(tuple(_expanded(word, variables) for word in shlex.split(line[3:])))
+                commands.append(tuple(_VARIABLE.sub(lambda match: variables[match[1] or match[2]], word) for word in shlex.split(line[3:])))
     except (ValueError, KeyError):  # an open quote; a variable that was not set
         return None
     commands = [command for command in commands if command and command[0] != "rm"]
@@ -224,15 +224,6 @@ def _device_link(words: Sequence[str], objects: Sequence[str], place: Path) -> l
         return []
     command = (*words, *objects, "-o", DEVICE_LINKED, DEVICE_RUNTIME)
     return [CompilerStep(command=command, directory=place, inputs=tuple(objects), outputs=(DEVICE_LINKED,))]
-
-
-def _files(command: Sequence[str]) -> list[str]:
-    """The files in the source's directory that a command names, each once."""
-    return list(dict.fromkeys(name for word in command for name in _FILE.findall(word)))
-
-
-def _expanded(word: str, variables: Mapping[str, str]) -> str:
-    return _VARIABLE.sub(lambda match: variables[match[1] or match[2]], word)
 
 
 def _filled(word: str, path: str, folder: Path) -> str:

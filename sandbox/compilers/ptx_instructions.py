@@ -241,8 +241,16 @@ class PtxScope:
         if isinstance(operand, Negated):
             return f"!{self.read(operand.operand, 'pred', op)}"
         if isinstance(operand, Immediate):
-            return _constant(operand, type_)
-        if isinstance(operand, Register) and operand.name in SPECIAL and not self._declared(operand.name):
+            cpp, _ = TYPES[type_]
+            if type_ == "pred":
+                return "true" if operand.text not in ("0", "-0") else "false"
+            if operand.float_bits and operand.text.startswith("0x"):
+                return f"::emu::ptx::emu_read<{cpp}>({operand.text})"
+            if operand.float_bits or type_ in ("f32", "f64"):
+                return f"static_cast<{cpp}>({operand.text})"
+            suffix = "ll" if operand.text.startswith("-") else "ull"
+            return f"::emu::ptx::emu_read<{cpp}>(static_cast<uint64_t>({operand.text}{suffix}))"
+        if isinstance(operand, Register) and operand.name in SPECIAL and not any(operand.name in names for names in self.registers):
             function, _ = SPECIAL[operand.name]
             return f"static_cast<{cpp}>(::emu::ptx::emu_{function}())"
         local = self.local(operand, op)
@@ -262,9 +270,6 @@ class PtxScope:
             raise PtxUnsupported(op.position, _mismatch(op, local, type_))
         return f"{local.name} = {value}; " if bits == 1 else f"{local.name} = ::emu::ptx::emu_write<{cpp_register(local.bits)}>({value}); "
 
-    def _declared(self, name: str) -> bool:
-        return any(name in names for names in self.registers)
-
 
 def cpp_register(bits: int) -> str:
     """The C++ type of a register of that many bits."""
@@ -274,15 +279,3 @@ def cpp_register(bits: int) -> str:
 def _mismatch(op: Instruction, local: Local, type_: str) -> str:
     has = "is a predicate" if local.bits == 1 else f"has {local.bits} bits"
     return f"an operand of '{op.opcode}' {has}, which does not fit the type '.{type_}'"
-
-
-def _constant(value: Immediate, type_: str) -> str:
-    cpp, _ = TYPES[type_]
-    if type_ == "pred":
-        return "true" if value.text not in ("0", "-0") else "false"
-    if value.float_bits and value.text.startswith("0x"):
-        return f"::emu::ptx::emu_read<{cpp}>({value.text})"
-    if value.float_bits or type_ in ("f32", "f64"):
-        return f"static_cast<{cpp}>({value.text})"
-    suffix = "ll" if value.text.startswith("-") else "ull"
-    return f"::emu::ptx::emu_read<{cpp}>(static_cast<uint64_t>({value.text}{suffix}))"

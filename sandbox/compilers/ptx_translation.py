@@ -52,20 +52,6 @@ def translate(statement: AsmStatement) -> Translation:
         items = parse(statement.template, names)
     except PtxSyntaxError as error:
         raise PtxUnsupported(error.position, f"this inline PTX cannot be read: {error.sentence}") from None
-    scope = PtxScope(_parameters(statement))
-    body = "".join(_item(item, scope) for item in items)
-    labels = ", ".join(f"emu_l_{label(name)}" for name in dict.fromkeys(_labels(items)))
-    declared = f"__label__ {labels}; " if labels else ""
-    text = f"({{ {declared}{_before(statement, scope)}{body}{_after(statement, scope)}}})"
-    return Translation(text, frozenset({HEADER, *scope.headers}))
-
-
-def looks_like_ptx(statement: AsmStatement) -> bool:
-    """Whether the first instruction is one of PTX, whose opcodes have dots, and not one of the host."""
-    return PTX_OPCODE.search(statement.template) is not None
-
-
-def _parameters(statement: AsmStatement) -> list[Local]:
     found: list[Local] = []
     for operand in statement.outputs:
         found.append(Local(f"emu_{len(found)}", _bits(operand)))
@@ -77,7 +63,12 @@ def _parameters(statement: AsmStatement) -> list[Local]:
             found.append(found[tied])
         else:
             found.append(Local(f"emu_{len(found)}", _bits(operand), written=False))
-    return found
+    scope = PtxScope(found)
+    body = "".join(_item(item, scope) for item in items)
+    labels = ", ".join(f"emu_l_{label(name)}" for name in dict.fromkeys(_labels(items)))
+    declared = f"__label__ {labels}; " if labels else ""
+    text = f"({{ {declared}{_before(statement, scope)}{body}{_after(statement, scope)}}})"
+    return Translation(text, frozenset({HEADER, *scope.headers}))
 
 
 def _bits(operand: AsmOperand) -> int:
@@ -142,17 +133,10 @@ def _instruction(op: Instruction, scope: PtxScope) -> str:
         return EMITTERS[name](scope, op)
     rule = rule_of(op)
     if rule is None:
-        raise PtxUnsupported(op.position, _unknown(op))
-    return _simple(rule, op, scope)
-
-
-def rule_of(op: Instruction) -> PtxRule | None:
-    """Find a simple instruction by its name and those modifiers that belong to it, as in `mad.lo.cc`."""
-    name, *words = op.opcode.split(".")
-    return RULES.get(".".join((name, *(word for word in words if word in NAME_PARTS)))) or RULES.get(name)
-
-
-def _simple(rule: PtxRule, op: Instruction, scope: PtxScope) -> str:
+        known = sorted({*EMITTERS, *(name.split(".")[0] for name in RULES)})
+        near = difflib.get_close_matches(op.opcode.split(".")[0], known, n=1, cutoff=0.4)
+        hint = f" (the nearest that it knows is '{near[0]}')" if near else ""
+        raise PtxUnsupported(op.position, f"the emulated device does not know the PTX instruction '{op.opcode}'{hint}; {ELSEWHERE}")
     words = [word for word in op.opcode.split(".")[1:] if word not in NAME_PARTS]
     types = [word for word in words if word in rule.types]
     others = [word for word in words if word not in rule.types]
@@ -173,17 +157,16 @@ def _simple(rule: PtxRule, op: Instruction, scope: PtxScope) -> str:
     return scope.write(op.operands[0], _kind(to, type_), value, op)
 
 
+def rule_of(op: Instruction) -> PtxRule | None:
+    """Find a simple instruction by its name and those modifiers that belong to it, as in `mad.lo.cc`."""
+    name, *words = op.opcode.split(".")
+    return RULES.get(".".join((name, *(word for word in words if word in NAME_PARTS)))) or RULES.get(name)
+
+
 def _kind(letter: str, type_: str) -> str:
     if letter == "W":
         return WIDE[type_]
     return type_ if letter == "T" else letter
-
-
-def _unknown(op: Instruction) -> str:
-    known = sorted({*EMITTERS, *(name.split(".")[0] for name in RULES)})
-    near = difflib.get_close_matches(op.opcode.split(".")[0], known, n=1, cutoff=0.4)
-    hint = f" (the nearest that it knows is '{near[0]}')" if near else ""
-    return f"the emulated device does not know the PTX instruction '{op.opcode}'{hint}; {ELSEWHERE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +192,7 @@ def asm_replacement(code: bytes, token: Token, path: str, headers: set[str], *, 
         if device:
             raise Unsupported(path, token.line, error.sentence) from None
         return None
-    if not statement.has_instructions or not (device or looks_like_ptx(statement)):
+    if not statement.has_instructions or not (device or (PTX_OPCODE.search(statement.template) is not None)):
         return None
     try:
         translation = translate(statement)

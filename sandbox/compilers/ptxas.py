@@ -128,7 +128,12 @@ def kernels(log: str, ptx: Sequence[str] = ()) -> tuple[KernelUse, ...]:
         elif (properties := _PROPERTIES.match(line)) is not None:
             described = properties[1]
         elif (frame := _FRAME.match(line)) is not None and described == found[-1][0].name:
-            found[-1] = _with_frame(found[-1][0], frame), found[-1][1]
+            use = found[-1][0]
+            stack, stores, loads = (int(number) for number in frame.groups())
+            found[-1] = (
+                replace(use, stack_bytes=max(stack, use.stack_bytes), spill_store_bytes=stores, spill_load_bytes=loads),
+                found[-1][1],
+            )
         elif (used := _USED.match(line)) is not None:
             found[-1] = _with_use(found[-1][0], used), found[-1][1]
     found = [(use, architecture) for use, architecture in found if use.registers != UNKNOWN][:KERNEL_LIMIT]
@@ -158,7 +163,10 @@ def complaint(log: str, ptx: Mapping[str, Ptx]) -> str:
 def demangled(names: Sequence[str]) -> list[str]:
     """The names as C++ has them, of printable characters; as they are where the box has no c++filt, or it fails."""
     readable = _filtered([name if len(name) <= MANGLED_LIMIT_CHARS and name.isprintable() else "" for name in names])
-    return [_plain(_UNNAMED.sub("(anonymous namespace)", new or old)) for old, new in zip(names, readable, strict=True)]
+    return [
+        "".join(character for character in _UNNAMED.sub("(anonymous namespace)", new or old) if character.isprintable())[:NAME_LIMIT_CHARS]
+        for old, new in zip(names, readable, strict=True)
+    ]
 
 
 def _filtered(names: Sequence[str]) -> list[str]:
@@ -173,15 +181,6 @@ def _filtered(names: Sequence[str]) -> list[str]:
         return list(names)
     lines = done.stdout.decode("utf-8", "replace").split("\n")
     return lines if len(lines) == len(names) else list(names)
-
-
-def _plain(name: str) -> str:
-    return "".join(character for character in name if character.isprintable())[:NAME_LIMIT_CHARS]
-
-
-def _with_frame(use: KernelUse, frame: re.Match[str]) -> KernelUse:
-    stack, stores, loads = (int(number) for number in frame.groups())
-    return replace(use, stack_bytes=max(stack, use.stack_bytes), spill_store_bytes=stores, spill_load_bytes=loads)
 
 
 def _with_use(use: KernelUse, used: re.Match[str]) -> KernelUse:

@@ -76,7 +76,11 @@ def run(steps: Sequence[CompilerStep], place: Path, *, timeout_s: float | None =
         try:
             output, _ = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
-            _stop(process)
+            process.terminate()  # ninja ends its commands, which have process groups of their own
+            try:
+                process.communicate(timeout=FAREWELL_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
             return Ran(succeeded=False, log=f"{UNFINISHED}\n")
     log = merged((step.source, _read(place / _log_name(number))) for number, step in enumerate(steps))
     log = _for_people(log, steps, place)
@@ -105,14 +109,6 @@ def _for_people(log: str, steps: Sequence[CompilerStep], place: Path) -> str:
     log = log.replace(f"{place}/", "")
     objects = {name: step.source for step in steps for name in step.outputs if step.source and name.endswith(f"/{OBJECT}")}
     return re.sub(rf"\b\d+/{re.escape(OBJECT)}\b", lambda match: objects.get(match[0], match[0]), log)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()  # ninja ends its commands, which have process groups of their own
-    try:
-        process.communicate(timeout=FAREWELL_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
 
 
 def _ninja(steps: Sequence[CompilerStep]) -> str:

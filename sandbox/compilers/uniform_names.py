@@ -107,7 +107,11 @@ def read_file(code: bytes) -> KernelFile | None:
     meeting = [node for node in nodes if node.type == "identifier" and node.text in (b"threadIdx", b"__syncthreads")]
     if not all(any(begin <= node.start_byte < end for begin, end in inside) for node in meeting):
         return None
-    declared = (node for node in nodes if node.type == "declaration" and _is_of_device(node))
+    declared = (
+        node
+        for node in nodes
+        if node.type == "declaration" and any(child.type in ("__device__", "__managed__") for child in descendants(node))
+    )
     variables = frozenset(name for node in declared for name in names_in(node))
     by_value, reading = _functions(nodes, {name.encode() for name in variables})
     return KernelFile(
@@ -147,10 +151,6 @@ def takes_values(function: bytes, by_value: frozenset[bytes]) -> bool:
     return name.strip() in by_value or (name == b"static_cast" and arguments != b"")
 
 
-def _is_of_device(declaration: Node) -> bool:
-    return any(child.type in ("__device__", "__managed__") for child in descendants(declaration))
-
-
 def _functions(nodes: Sequence[Node], variables: set[bytes]) -> tuple[frozenset[bytes], frozenset[bytes]]:
     """Functions of the file that change no argument, and those that also write no memory: by all their declarations."""
     values, const = dict[bytes, bool](), dict[bytes, bool]()
@@ -175,14 +175,14 @@ def _functions(nodes: Sequence[Node], variables: set[bytes]) -> tuple[frozenset[
         called.setdefault(name.text, set()).update(one for one in calls if not one.startswith(b"reinterpret_cast<const"))
     changed = True
     while changed:  # a function that calls one which writes is no better
-        writing = [one for one, calls in called.items() if const.get(one) and not all(_writes_nothing(call, const) for call in calls)]
+        writing = [
+            one
+            for one, calls in called.items()
+            if const.get(one) and not all((takes_values(call, _OF_NUMBERS) or const.get(call, False)) for call in calls)
+        ]
         const |= dict.fromkeys(writing, False)
         changed = bool(writing)
     return frozenset(name for name, good in values.items() if good), frozenset(name for name, good in const.items() if good)
-
-
-def _writes_nothing(call: bytes, known: dict[bytes, bool]) -> bool:
-    return takes_values(call, _OF_NUMBERS) or known.get(call, False)
 
 
 @dataclass(frozen=True, slots=True)

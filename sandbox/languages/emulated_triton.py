@@ -123,20 +123,16 @@ def speed_up_interpreter() -> None:
         return
     interpreter._patch_lang = _once_a_launch(patch, scope_class)
     interpreter._get_np_dtype = _remembering_types(numpy_type, block_type)
-    interpreter._implicit_cvt = _with_float32(converted, handle, language, numpy)
-    if checks and not debugged:
-        builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
 
-
-def _with_float32(converted: Callable[[Any], Any], handle: Callable[..., Any], language: Any, numpy: Any) -> Callable[[Any], Any]:
-    """converted, which makes arguments what a kernel gets; a float becomes a float32."""
-
+    # converted, which makes arguments what a kernel gets; a float becomes a float32.
     def convert(argument: Any) -> Any:
         if not isinstance(argument, float):
             return converted(argument)
         return language.tensor(handle(numpy.array([argument], dtype=numpy.float32), language.float32), language.float32)
 
-    return convert
+    interpreter._implicit_cvt = convert
+    if checks and not debugged:
+        builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
 
 
 def _once_a_launch(patch: Callable[[Any], Any], scope_class: Callable[[], Any]) -> Callable[[Any], Any]:
@@ -178,7 +174,16 @@ def install(torch: Any, *, capability: tuple[int, int], cores: int) -> None:
     """Make it the active driver, and prepare the interpreter; nothing where Triton is not there."""
     with contextlib.suppress(ImportError):
         set_driver(torch, capability=capability, cores=cores)
-        _return_kernels()
+        # Let launches and `warmup` return a kernel, as they do where one is compiled; the interpreter returns nothing.
+        with contextlib.suppress(ImportError):
+            function: Any = importlib.import_module("triton.runtime.interpreter").InterpretedFunction
+            interpret = function.run
+
+            def run(self: Any, *arguments: Any, grid: Any, warmup: bool, **named: Any) -> _CompiledKernel:
+                interpret(self, *arguments, grid=grid, warmup=warmup, **named)
+                return _CompiledKernel(self, {**dict(zip(self.arg_names, arguments, strict=False)), **named})
+
+            function.run = run
         install_libdevice()
         speed_up_interpreter()
 
@@ -219,19 +224,6 @@ def _bench(kernel: Callable[[], object], *, quantiles: Sequence[float] = (0.5,),
     begun_ns = time.perf_counter_ns()
     kernel()
     return [(time.perf_counter_ns() - begun_ns) / 1e6] * len(quantiles)
-
-
-def _return_kernels() -> None:
-    """Let launches and `warmup` return a kernel, as they do where one is compiled; the interpreter returns nothing."""
-    with contextlib.suppress(ImportError):
-        function: Any = importlib.import_module("triton.runtime.interpreter").InterpretedFunction
-        interpret = function.run
-
-        def run(self: Any, *arguments: Any, grid: Any, warmup: bool, **named: Any) -> _CompiledKernel:
-            interpret(self, *arguments, grid=grid, warmup=warmup, **named)
-            return _CompiledKernel(self, {**dict(zip(self.arg_names, arguments, strict=False)), **named})
-
-        function.run = run
 
 
 class _CompiledKernel:

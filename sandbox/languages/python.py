@@ -60,12 +60,6 @@ def _weights(drawn: dict[str, Any]) -> ConstantWeights:
     return ConstantWeights(seed=drawn["seed"], only=frozenset(Constant(*one) for one in drawn["constants"]))
 
 
-def kernel_of(entry: Any, job: wire.RunnerJob, state_fd: int) -> Kernel:
-    """What is called again and again. A class is made first: with the state's arguments and weights where the convention has them."""
-    state = Path(f"/proc/self/fd/{state_fd}").read_bytes() if job.convention is wire.Convention.MODEL else b""
-    return ready(make_model(entry, state, device_info(job.device_kind).torch_device) if state and inspect.isclass(entry) else entry)
-
-
 def bind(kernel: Kernel, call: Call, job: wire.RunnerJob, arena: Arena, make_object: pytree.MakeObject = pytree.no_objects) -> Bound:
     """A kernel with the arguments of one call. make_object: makes the objects of data."""
     inputs = [torch_extension.argument(arena, slot, tensor) for slot, tensor in zip(call.inputs, job.inputs, strict=True)]
@@ -140,22 +134,11 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
         emulated_torch.install(text)
     python_extensions.execute_from_anywhere()
     python_module.install_extensions(text, python_extensions.built(place.extensions))
-    kernel, module = _kernel(main, place, job, state_fd)
-    make_object = partial(_make_object, module, place)
-    fills = all(tensor.dtype != NOT_FILLED for tensor in (*job.inputs, *job.outputs))
-    return Loaded(
-        bind=lambda call: bind(kernel, call, job, arena, make_object),
-        uses_torch=True,
-        fills=fills,
-        libraries=python_extensions.libraries,
-        take_error=cuda_errors.of_any((python_extensions.take_error, cuda_errors.of_shared_runtime())),
-    )
-
-
-def _kernel(main: Path, place: python_module.ModuleDirectory, job: wire.RunnerJob, state_fd: int) -> tuple[Kernel, ModuleType]:
     try:
         module = python_module.import_main(main, place.sources, place.modules)
-        kernel = kernel_of(python_module.find_entry(module, job.entry), job, state_fd)
+        entry = python_module.find_entry(module, job.entry)
+        state = Path(f"/proc/self/fd/{state_fd}").read_bytes() if job.convention is wire.Convention.MODEL else b""
+        kernel = ready(make_model(entry, state, device_info(job.device_kind).torch_device) if state and inspect.isclass(entry) else entry)
     except python_module.NoEntry as missing:
         raise LaunchRefused(Status.ENTRY_NOT_FOUND, str(missing)) from None
     except SystemExit as left:
@@ -164,14 +147,22 @@ def _kernel(main: Path, place: python_module.ModuleDirectory, job: wire.RunnerJo
         python_module.explain(error, place.sources)
         raise
 
-    def sentence(*arguments: object) -> object:
+    def explained_kernel(*arguments: object) -> object:
         try:
             return kernel(*arguments)
         except Exception as error:
             python_module.explain(error, place.sources)
             raise
 
-    return sentence, module
+    make_object = partial(_make_object, module, place)
+    fills = all(tensor.dtype != NOT_FILLED for tensor in (*job.inputs, *job.outputs))
+    return Loaded(
+        bind=lambda call: bind(explained_kernel, call, job, arena, make_object),
+        uses_torch=True,
+        fills=fills,
+        libraries=python_extensions.libraries,
+        take_error=cuda_errors.of_any((python_extensions.take_error, cuda_errors.of_shared_runtime())),
+    )
 
 
 def _make_object(module: ModuleType, place: python_module.ModuleDirectory, kind: str, name: str, fields: dict[str, Any]) -> Any:

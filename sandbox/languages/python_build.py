@@ -100,7 +100,15 @@ def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, w
     report_path = place / "report.json"
     words = [sys.executable, "-I", "-c", START, str(Path(__file__).parents[2])]
     work = module.place_work(module.sources / main)
-    process = _started([*words, IMPORTER, str(place), str(report_path), main], work, {**os.environ, **module.environment(job.device_kind)})
+    process = subprocess.Popen(
+        ([*words, IMPORTER, str(place), str(report_path), main]),
+        cwd=work,
+        env=({**os.environ, **module.environment(job.device_kind)}),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
     packed = partial(pack, sources, module.directory, modules=modules, main=main if len(sources) > 1 else "")
     # From here on the submission runs in this box: believe nothing that lies here, and what fails is its doing.
     try:
@@ -120,36 +128,9 @@ def module_files(job: wire.BuildJob, files: Path) -> tuple[dict[str, bytes], dic
     return sources, {name: (files.parent / MODULES / name).read_bytes() for name in job.modules}
 
 
-def _started(words: Sequence[str], place: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        words,
-        cwd=place,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-
-
 def _made(process: subprocess.Popen[bytes], report_path: Path, pack: Callable[[], bytes]) -> tuple[BuildAttempt, wire.BuildNote]:
     """What came of an import."""
-    output, exit_code = _ended(process)
-    reported, note = _reported(report_path)
-    if reported is None:
-        log = f"error: the module ended its process while it was imported (exit code {exit_code}); let it end by itself\n{output}"
-        return BuildAttempt(code=IMPORT_FAILED, log=log), note
-    if reported.code != BUILT:
-        return BuildAttempt(code=reported.code, log=f"{reported.log}{output}"), note
-    try:
-        artifact = pack()
-    except ArchiveRefused as refused:
-        return BuildAttempt(code=REJECTED, log=f"error: {refused}\n{output}"), note
-    return BuildAttempt(code=BUILT, log=f"{reported.log}{output}", artifact=artifact), note
-
-
-def _ended(process: subprocess.Popen[bytes]) -> tuple[str, int]:
-    """Wait for a process: the first of what it printed, and its exit code. Its children go with it."""
+    # Wait for a process: the first of what it printed, and its exit code. Its children go with it.
     kept = bytearray()
     with process:
         assert process.stdout is not None
@@ -164,7 +145,18 @@ def _ended(process: subprocess.Popen[bytes]) -> tuple[str, int]:
         if reader.is_alive():
             process.stdout = None  # closing it would wait for the reader
     cut = "\n(the rest of what the module printed is left out)\n" if len(kept) > OUTPUT_KEPT_BYTES else ""
-    return text + cut, exit_code
+    output = text + cut
+    reported, note = _reported(report_path)
+    if reported is None:
+        log = f"error: the module ended its process while it was imported (exit code {exit_code}); let it end by itself\n{output}"
+        return BuildAttempt(code=IMPORT_FAILED, log=log), note
+    if reported.code != BUILT:
+        return BuildAttempt(code=reported.code, log=f"{reported.log}{output}"), note
+    try:
+        artifact = pack()
+    except ArchiveRefused as refused:
+        return BuildAttempt(code=REJECTED, log=f"error: {refused}\n{output}"), note
+    return BuildAttempt(code=BUILT, log=f"{reported.log}{output}", artifact=artifact), note
 
 
 def _keep(stream: IO[bytes], kept: bytearray) -> None:

@@ -146,7 +146,15 @@ class Loader:
 
     def _load(self, extension: Extension) -> ModuleType | None:
         if extension.key not in self._loaded:
-            self._loaded[extension.key] = load_library(self._provide(extension), extension)
+            # Load a library. By a descriptor, which works where files of the box's own may not be executed.
+            path = self._provide(extension)
+            content = path.read_bytes()
+            opened = in_memory(extension.name, content)
+            # One that is no module registers its operators when it is opened; torch.ops.load_library would need the file's real name.
+            module = import_library(opened, content) if extension.is_module else None
+            _libraries.append(ctypes.CDLL(opened))
+            _errors.append(cuda_errors.of_library(_libraries[-1]))
+            self._loaded[extension.key] = module
         return self._loaded[extension.key]
 
 
@@ -159,17 +167,6 @@ def bindings_of(functions: str | Sequence[str] | Mapping[str, str] | None, *, wr
     called = "torch::wrap_pybind_function({})" if wrapped else "{}"
     lines = [f'm.def("{name}", {called.format(name)}, {json.dumps(sentence)});' for name, sentence in described.items()]
     return ("PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {", *lines, "}")
-
-
-def load_library(path: Path, extension: Extension) -> ModuleType | None:
-    """Load a library. By a descriptor, which works where files of the box's own may not be executed."""
-    content = path.read_bytes()
-    opened = in_memory(extension.name, content)
-    # One that is no module registers its operators when it is opened; torch.ops.load_library would need the file's real name.
-    module = import_library(opened, content) if extension.is_module else None
-    _libraries.append(ctypes.CDLL(opened))
-    _errors.append(cuda_errors.of_library(_libraries[-1]))
-    return module
 
 
 def libraries() -> Sequence[ctypes.CDLL]:

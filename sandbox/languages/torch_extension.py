@@ -11,7 +11,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sandbox.compilers import fast_headers
 from sandbox.compilers.headers import FULL, Headers, torch_directory, torch_include_dirs
@@ -88,7 +88,8 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
     if module is None:
         ctypes.CDLL(path)
     own = [name for name in torch._C._dispatch_get_all_op_names() if name not in known]
-    function = _entry(_functions(module), _operators(own), job.entry)
+    named = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
+    function = _entry(({name: value for name, value in named.items() if callable(value)}), _operators(own), job.entry)
     convention = job.convention
     if convention is wire.Convention.POSITIONAL and takes_outputs(function, len(job.inputs) + len(job.outputs)):
         convention = wire.Convention.DESTINATION
@@ -129,12 +130,6 @@ def takes_outputs(function: Callable[..., object], count: int) -> bool:
     while parameters != before:  # a type may hold types, as `tuple[int, list[int]]` does
         parameters, before = TYPE_ARGUMENTS.sub("", parameters), parameters
     return len([one for one in parameters.split(",") if one.strip()]) == count
-
-
-def _functions(module: Any) -> dict[str, Callable[..., object]]:
-    """The public functions of a module, by name; none without a module."""
-    named = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
-    return {name: value for name, value in named.items() if callable(value)}
 
 
 def _operators(names: list[str]) -> dict[str, Callable[..., object]]:
