@@ -107,8 +107,8 @@ def _compile(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tup
         return BuildAttempt(code=UNSUPPORTED, log=log), wire.BuildNote()
     if tried.code != BUILT or not hasattr(language, "remarks"):
         return tried, note
-    found = language.remarks(job, {path: (files / path).read_text("utf-8") for path in job.sources})
-    return tried, replace(note, remarks=(*note.remarks, *found))
+    remarks = language.remarks(job, {path: (files / path).read_text("utf-8") for path in job.sources})
+    return tried, replace(note, remarks=(*note.remarks, *remarks))
 
 
 def compile_sources(
@@ -118,10 +118,10 @@ def compile_sources(
     the submission chose (`requested_flags.py`). Unsupported where the device can't run them."""
     sources = {path: (files / path).read_text("utf-8") for path in job.sources}
     compiler = importlib.import_module(device_info(job.device_kind).compiler).prepare(job, sources, files, place, flags)
-    ways = list(language.headers(job, sources, _made(place / "headers")))
+    ways = list(language.headers(job, sources, _new_directory(place / "headers")))
 
     def attempt(headers: Headers, timeout_s: float | None) -> BuildAttempt:
-        return _attempt(job, language, compiler, headers, _made(place / f"attempt-{headers.name}"), timeout_s)
+        return _attempt(job, language, compiler, headers, _new_directory(place / f"attempt-{headers.name}"), timeout_s)
 
     tried, note = first_that_does(ways, attempt)
     if tried.code == REJECTED and build_result.needs_hip(tried.log):
@@ -166,18 +166,14 @@ def _attempt(
     sources = list(enumerate(_compiled(job)))
     plan = [step for number, path in sources for step in compiler.compile(path, number, headers, place)]
     plan += compiler.link([steps.object_name(number) for number, _ in sources], language.libraries(job.device_kind), ARTIFACT, place)
-    ran = steps.run(plan, place, timeout_s=timeout_s)
-    plainer = None if ran.succeeded or ran.log.startswith(steps.UNFINISHED) else compiler.plainer()
-    if plainer is not None:
-        return _attempt(job, language, plainer, headers, _made(place / "plainer"), timeout_s)
-    if not ran.succeeded:
-        names = {name: step.source for step in plan for name in step.outputs if name.endswith(".ptx") and (place / name).exists()}
-        return BuildAttempt(
-            code=REJECTED,
-            log=ptxas.complaint(
-                ran.log, ({name: ptxas.Ptx.of(source, (place / name).read_text("utf-8", "replace")) for name, source in names.items()})
-            ),
-        )
+    result = steps.run(plan, place, timeout_s=timeout_s)
+    fallback = None if result.succeeded or result.log.startswith(steps.UNFINISHED) else compiler.fallback()
+    if fallback is not None:
+        return _attempt(job, language, fallback, headers, _new_directory(place / "fallback"), timeout_s)
+    if not result.succeeded:
+        sources_of = {name: step.source for step in plan for name in step.outputs if name.endswith(".ptx") and (place / name).exists()}
+        ptx = {name: ptxas.Ptx.of(source, (place / name).read_text("utf-8", "replace")) for name, source in sources_of.items()}
+        return BuildAttempt(code=REJECTED, log=ptxas.complaint(result.log, ptx))
     artifact = (place / ARTIFACT).read_bytes()
     try:
         left_out = headers.missing(artifact)
@@ -185,8 +181,8 @@ def _attempt(
     except NotAnObject as error:
         left_out = missing = f"the linker's result is no shared object: {error}"
     if missing is not None:
-        return BuildAttempt(code=ENTRY_NOT_FOUND, log=f"{ran.log}error: {missing}\n", lacks_entry=left_out is None)
-    return BuildAttempt(code=BUILT, log=ran.log, artifact=artifact)
+        return BuildAttempt(code=ENTRY_NOT_FOUND, log=f"{result.log}error: {missing}\n", lacks_entry=left_out is None)
+    return BuildAttempt(code=BUILT, log=result.log, artifact=artifact)
 
 
 def _compiled(job: wire.BuildJob) -> list[str]:
@@ -198,7 +194,7 @@ def _first_error(log: str) -> str:
     return next((line for line in lines if "error: " in line), lines[0] if lines else "the compiler failed without a word")
 
 
-def _made(directory: Path) -> Path:
+def _new_directory(directory: Path) -> Path:
     directory.mkdir()
     return directory
 

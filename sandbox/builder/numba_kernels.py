@@ -71,7 +71,7 @@ def call_entry(job: wire.BuildJob, entry: Any) -> None:
     call = job.call
     function = python_module.ready(entry) if inspect.isclass(entry) else entry
     outputs = call.outputs if call.convention is wire.Convention.DESTINATION else ()
-    function(*(_zeros(one, call.sizes) for one in (*call.inputs, *outputs)))
+    function(*(_zeros(tensor, call.sizes) for tensor in (*call.inputs, *outputs)))
 
 
 def _zeros(tensor: wire.TensorSpec, sizes: dict[str, int]) -> Any:

@@ -70,8 +70,8 @@ def _list_names(place: Path, light_way: Headers) -> None:
         return
     if (nvcc_program := shutil.which("nvcc")) is not None:  # torch's headers have parts for it alone
         text += _preprocessed([nvcc_program, *nvcc.HOST_FLAGS, *host_compiler.include_flags(full, device=()), "-x", "cu", "-"], source)
-    others = {name for name in _macros(text) - _macros(light_text) if not name.startswith("AT_DISPATCH_")}
-    (place / gcc.MACROS_FILE).write_text("\n".join(sorted(others)), "utf-8")
+    torch_macros = {name for name in _macros(text) - _macros(light_text) if not name.startswith("AT_DISPATCH_")}
+    (place / gcc.MACROS_FILE).write_text("\n".join(sorted(torch_macros)), "utf-8")
     (place / gcc.NAMES_FILE).write_text("\n".join(sorted(set(fast_headers.WORD.findall(text)))), "utf-8")
 
 

@@ -28,7 +28,7 @@ SUFFIXES = (".ptx", ".cubin", ".sass")
 
 @dataclass(slots=True)
 class ProfileFindings:
-    """What was found so far. out: the box's {out}."""
+    """Findings so far. out: the box's {out}."""
 
     out: Path
     architecture: str = ""
@@ -73,19 +73,21 @@ class ProfileFindings:
         leave(self.out, PROFILE_NOTE, wire.encode(self.note()))
 
 
-def profile_cuda(job: wire.BuildJob, language: Any, files: Path, place: Path, found: ProfileFindings, *, flags: Sequence[str] = ()) -> None:
+def profile_cuda(
+    job: wire.BuildJob, language: Any, files: Path, place: Path, findings: ProfileFindings, *, flags: Sequence[str] = ()
+) -> None:
     """job: for the device `cuda`, with an architecture. files: the submitted ones; place: an empty directory; flags: for nvcc."""
     if shutil.which("nvcc") is None:
         for name in (NVCC, PTXAS, "nvdisasm"):
-            found.tool(name, ToolOutcome.UNAVAILABLE, "it needs nvcc, which is not on the PATH here; install the CUDA toolkit")
+            findings.tool(name, ToolOutcome.UNAVAILABLE, "it needs nvcc, which is not on the PATH here; install the CUDA toolkit")
         return
     sources = {path: (files / path).read_text("utf-8") for path in job.sources}
     if not any(path.endswith(".cu") for path in sources):
-        found.tool(NVCC, ToolOutcome.UNAVAILABLE, "no file ends in .cu")
+        findings.tool(NVCC, ToolOutcome.UNAVAILABLE, "no file ends in .cu")
         return
     compiler = nvcc.prepare(job, sources, files, place, flags)
     if isinstance(compiler, nvcc.Plain):
-        found.tool(NVCC, ToolOutcome.UNAVAILABLE, "this version of nvcc does not say what it runs, so its PTX can't be kept")
+        findings.tool(NVCC, ToolOutcome.UNAVAILABLE, "this version of nvcc does not say what it runs, so its PTX can't be kept")
         return
     # A directory with the header that PyTorch's builds without CUDA leave out: what is compiled with it is never linked.
     directory = place / "stubs"
@@ -93,40 +95,40 @@ def profile_cuda(job: wire.BuildJob, language: Any, files: Path, place: Path, fo
     header.parent.mkdir(parents=True)
     header.write_text("#pragma once\n#define C10_CUDA_BUILD_SHARED_LIBS\n", "utf-8")
     stubs = directory
-    ran, attempt = steps.Ran(succeeded=False, log=""), place
-    for number, headers in enumerate(language.headers(job, sources, _made(place / "headers"))):
+    result, attempt = steps.StepsResult(succeeded=False, log=""), place
+    for number, headers in enumerate(language.headers(job, sources, _new_directory(place / "headers"))):
         if isinstance(headers, Headers):
             headers = replace(headers, include_dirs=(*headers.include_dirs, str(stubs)))
-            attempt = _made(place / f"attempt-{number}")
-            ran = steps.run(_plan(compiler, list(sources), headers, attempt), attempt, timeout_s=ATTEMPT_S)
-            if ran.succeeded:
+            attempt = _new_directory(place / f"attempt-{number}")
+            result = steps.run(_plan(compiler, list(sources), headers, attempt), attempt, timeout_s=ATTEMPT_S)
+            if result.succeeded:
                 break
     texts = {path: path.read_text("utf-8", "replace") for path in sorted(attempt.rglob("*.ptx"))}
-    if not ran.succeeded or not texts:
-        found.tool(NVCC, ToolOutcome.FAILED, f"it does not compile for {found.architecture}; nvcc.log has the reason")
-        found.keep("nvcc.log", NVCC, ran.log.encode("utf-8", "replace"))
+    if not result.succeeded or not texts:
+        findings.tool(NVCC, ToolOutcome.FAILED, f"it does not compile for {findings.architecture}; nvcc.log has the reason")
+        findings.keep("nvcc.log", NVCC, result.log.encode("utf-8", "replace"))
         return
     for path, text in texts.items():
-        name = found.free_name(path.stem, SUFFIXES)
-        found.keep(f"{name}.ptx", NVCC, text.encode())
+        name = findings.free_name(path.stem, SUFFIXES)
+        findings.keep(f"{name}.ptx", NVCC, text.encode())
         for cubin in sorted(path.parent.glob(f"{path.stem}*.cubin"))[:1]:
-            found.keep(f"{name}.cubin", PTXAS, cubin.read_bytes())
-    found.tool(NVCC, ToolOutcome.RAN, f"PTX for {found.architecture}, with lines")
-    uses = ptxas.kernels(ran.log, list(texts.values()))
-    found.kernels += uses
-    found.remarks += ptxas.float64_remarks(list(texts.values()), sources, ptxas.demangled)
-    table = found.free_name("ptxas", (".txt",))
-    found.keep(f"{table}.txt", PTXAS, f"{resource_table(uses)}\n{ran.log}".encode("utf-8", "replace"))
-    found.tool(PTXAS, ToolOutcome.RAN, "registers, shared memory, stack and spills of each kernel")
+            findings.keep(f"{name}.cubin", PTXAS, cubin.read_bytes())
+    findings.tool(NVCC, ToolOutcome.RAN, f"PTX for {findings.architecture}, with lines")
+    uses = ptxas.kernels(result.log, list(texts.values()))
+    findings.kernels += uses
+    findings.remarks += ptxas.float64_remarks(list(texts.values()), sources, ptxas.demangled)
+    table = findings.free_name("ptxas", (".txt",))
+    findings.keep(f"{table}.txt", PTXAS, f"{resource_table(uses)}\n{result.log}".encode("utf-8", "replace"))
+    findings.tool(PTXAS, ToolOutcome.RAN, "registers, shared memory, stack and spills of each kernel")
 
 
 def resource_table(kernels: Sequence[wire.KernelUse]) -> str:
-    """One line for each kernel."""
+    """Return a table with a line for each kernel."""
     head = f"{'registers':>9} {'shared':>8} {'stack':>8} {'spill stores':>12} {'spill loads':>11} {'float64':>8}  kernel\n"
     return head + "".join(
-        f"{one.registers:>9} {one.shared_bytes:>8} {one.stack_bytes:>8} {one.spill_store_bytes:>12} {one.spill_load_bytes:>11} "
-        f"{one.double_instruction_count:>8}  {one.name}\n"
-        for one in kernels
+        f"{kernel.registers:>9} {kernel.shared_bytes:>8} {kernel.stack_bytes:>8} {kernel.spill_store_bytes:>12} "
+        f"{kernel.spill_load_bytes:>11} {kernel.double_instruction_count:>8}  {kernel.name}\n"
+        for kernel in kernels
     )
 
 
@@ -135,6 +137,6 @@ def _plan(compiler: steps.Compiler, sources: list[str], headers: Headers, place:
     return [step for number, path in enumerate(wanted) for step in compiler.compile(path, number, headers, place)]
 
 
-def _made(directory: Path) -> Path:
+def _new_directory(directory: Path) -> Path:
     directory.mkdir()
     return directory

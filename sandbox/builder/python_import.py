@@ -48,19 +48,19 @@ WANTS_GPU = (
 )
 
 
-def missing_module(error: ModuleNotFoundError, own: Sequence[str]) -> tuple[int, str] | None:
+def missing_module(error: ModuleNotFoundError, modules: Sequence[str]) -> tuple[int, str] | None:
     """The builder's exit code and a sentence; None where the exception names no module. own: names that the submission can import from
     its files and the problem's."""
     if not error.name:
         return None
-    files = ", ".join(own[:LISTED_COUNT])
+    files = ", ".join(modules[:LISTED_COUNT])
     top = error.name.partition(".")[0]
     if top == REFERENCE:
         return IMPORT_FAILED, f"no module '{REFERENCE}': a submission is not given the reference; it can import {files}"
-    known = {name.partition(".")[0] for name in own}
+    packages = {name.partition(".")[0] for name in modules}
     is_package = top in {name.partition(".")[0] for name in PACKAGES}
-    similar = [] if is_package else _similar(error.name, own) or _similar(top, sorted(known))
-    if top in known or similar:
+    similar = [] if is_package else _similar(error.name, modules) or _similar(top, sorted(packages))
+    if top in packages or similar:
         advice = f"; did you mean '{similar[0]}'?" if similar and similar[0] != error.name else ""
         return IMPORT_FAILED, f"no module '{error.name}'; the files can be imported as {files}{advice}"
     there = ", ".join(available())
@@ -116,14 +116,14 @@ def main() -> None:
 
 
 def _failed(error: BaseException, module: python_module.ModuleDirectory, device_kind: str) -> tuple[int, str]:
-    """What an import that raised comes to."""
-    failed = next((one for one in chain(error) if isinstance(one, CompileFailed)), None)
+    """Return exit code and log of an import that raised."""
+    failed = next((cause for cause in chain(error) if isinstance(cause, CompileFailed)), None)
     if failed is not None:
         at = python_module.where(failed, module.sources)
         return failed.code, failed.log + (f"{at}: note: asked for here\n" if at else "")
     if isinstance(error, ModuleNotFoundError):
-        own = python_module.own_modules(module.sources, module.modules)
-        if (explained := missing_module(error, own)) is not None:
+        modules = python_module.own_modules(module.sources, module.modules)
+        if (explained := missing_module(error, modules)) is not None:
             return explained[0], python_module.complaint(error, module.sources, explained[1])
     if HIP_COMPILER in str(error):
         return UNSUPPORTED, python_module.complaint(error, module.sources, build_result.HIP_SENTENCE)
@@ -135,15 +135,15 @@ def _failed(error: BaseException, module: python_module.ModuleDirectory, device_
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
     """An exception and those in whose handling it was raised."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    visited: set[int] = set()
+    while error is not None and id(error) not in visited:
+        visited.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
 
 
 def wants_gpu(error: BaseException) -> bool:
-    """Whether an import failed for want of a GPU."""
+    """Return whether an import failed for want of a GPU."""
     message = f"{type(error).__name__}: {error}".lower()
     return any(words in message for words in WANTS_GPU)
 
@@ -159,18 +159,18 @@ def _imported(job: wire.BuildJob, module: python_module.ModuleDirectory, main_pa
             entry()  # it may compile, too
         except Exception as error:
             # What else it takes to be made may be there in the run box only.
-            if any(isinstance(one, CompileFailed) for one in chain(error)):
+            if any(isinstance(cause, CompileFailed) for cause in chain(error)):
                 raise
     return BUILT, ""
 
 
 def _other_main(job: wire.BuildJob, module: python_module.ModuleDirectory) -> str:
-    """What to say of files that could be the main file, where there are several."""
+    """Return advice on files that could be the main file, where there are several."""
     if len(job.sources) == 1:
         return ""
     texts = {path: (module.sources / path).read_text("utf-8", "replace") for path in job.sources}
-    others = python_module.defining_files(job.sources, texts, python_module.entries(job.entry))
-    where = f"; {' and '.join(others)} define one: name the main file first" if others else ""
+    candidates = python_module.defining_files(job.sources, texts, python_module.entries(job.entry))
+    where = f"; {' and '.join(candidates)} define one: name the main file first" if candidates else ""
     return f" (the main file is the first one that is named{where})"
 
 

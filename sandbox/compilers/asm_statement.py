@@ -59,7 +59,7 @@ class AsmStatement:
 
     @property
     def has_instructions(self) -> bool:
-        """Whether it does more than stop the compiler, as `asm volatile("" ::: "memory")` does."""
+        """Return whether it does more than stop the compiler, as `asm volatile("" ::: "memory")` does."""
         return bool(self.template.strip() or self.outputs or self.inputs)
 
     def byte_of(self, position: int) -> int:
@@ -93,7 +93,7 @@ def read(code: bytes, start: int, end: int) -> AsmStatement:
         elif piece.kind == "word":
             # The string that the file defines a macro as, where it defines one only.
             values = {
-                found.decode(errors="surrogateescape") for found in re.findall(DEFINED % re.escape(piece.text.encode()), code, re.MULTILINE)
+                value.decode(errors="surrogateescape") for value in re.findall(DEFINED % re.escape(piece.text.encode()), code, re.MULTILINE)
             }
             if len(values) != 1:
                 raise AsmSyntaxError(NOT_LITERAL.format(what=f"'{piece.text}'"))
@@ -106,37 +106,37 @@ def read(code: bytes, start: int, end: int) -> AsmStatement:
 
 
 def _sections(code: bytes, at: int) -> tuple[list[list[_Piece]], int]:
-    """What stands between the parentheses, parted by colons; and the end."""
+    """Return the pieces between the parentheses, parted by colons; and the end."""
     sections: list[list[_Piece]] = [[]]
     depth, opened = 0, False
     while at < len(code):
-        found = PIECE.match(code, at)
-        if found is None:
+        match = PIECE.match(code, at)
+        if match is None:
             break
-        kind, text = found.lastgroup or "", found[0].decode(errors="surrogateescape")
-        kind = "raw" if found["raw"] else kind
+        kind, text = match.lastgroup or "", match[0].decode(errors="surrogateescape")
+        kind = "raw" if match["raw"] else kind
         if depth == 0 and text != "(" and kind in ("opening", "string", "raw"):
             break
         depth += (kind == "opening") - (kind == "closing")
         if kind == "directive":
             raise AsmSyntaxError(CONDITIONAL)
         if depth == 0 and kind == "closing":
-            return sections, found.end()
+            return sections, match.end()
         if kind == "colon" and depth == 1:
             sections.append([])
         elif depth > 1 or (depth == 1 and (kind != "opening" or opened)):
             blank = kind in ("comment", "splice", "space")
             sections[-1].append(_Piece("space", " ", at) if blank else _Piece(kind, text, at))
         opened = opened or depth > 0
-        at = found.end()
+        at = match.end()
     raise AsmSyntaxError(ODD)
 
 
 def _unescape(literal: str) -> str:
-    def plain(found: re.Match[str]) -> str:
-        if found[1] not in ESCAPES:
-            raise AsmSyntaxError(NOT_LITERAL.format(what=f"'{found[0]}'"))
-        return ESCAPES[found[1]]
+    def plain(match: re.Match[str]) -> str:
+        if match[1] not in ESCAPES:
+            raise AsmSyntaxError(NOT_LITERAL.format(what=f"'{match[0]}'"))
+        return ESCAPES[match[1]]
 
     return re.sub(r"\\(.)", plain, re.sub(r"\\\r?\n", "", literal[1:-1]), flags=re.DOTALL)
 

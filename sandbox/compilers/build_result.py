@@ -24,11 +24,11 @@ class BuildAttempt:
 
 
 def spoiled(error: Exception) -> BuildAttempt:
-    """What becomes of a build where something failed once the submission had run in its box: that is the submission's doing."""
+    """Return the result of a build that failed once the submission had run in its box: that is the submission's doing."""
     sentence = f"the submission left the build box unusable when it was imported: {type(error).__name__}: {error}"
     return BuildAttempt(code=IMPORT_FAILED, log=f"error: {sentence}\n")
 
 
 def needs_hip(log: str) -> bool:
-    """Whether a compilation failed because a source includes a header of HIP."""
+    """Return whether a compilation failed because a source includes a header of HIP."""
     return _MISSING_HEADER.search(log) is not None

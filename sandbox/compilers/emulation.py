@@ -109,7 +109,7 @@ def translate(source: str, path: str, calls: LibraryCalls = NO_LIBRARIES, *, san
     unreached = calls.unreached_bodies(code)
     left_out = [*unreached, *replaced_where_undefined(code, emulation_limits.ARCHITECTURE_MACRO)]
     tokens = [token for token in every_token if not any(start <= token.start < end for start, end in left_out)]
-    emulation_limits.check(tokens, path, device=device, own=calls.own)
+    emulation_limits.check(tokens, path, device=device, defined=calls.defined)
     edits = [*_words(tokens), *_launches(tokens), *_shared(tokens, path, code), *_entries(tokens, path, code), *_launch_api(tokens)]
     if device:
         edits += _waits(tokens)
@@ -117,7 +117,7 @@ def translate(source: str, path: str, calls: LibraryCalls = NO_LIBRARIES, *, san
     headers: set[str] = set()
     if path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)) and any(token.text in ASM for token in tokens):
         # The edits with those of asm statements, which replace all others inside them; `headers` gets what their text needs.
-        found = []
+        replacements = []
         for token in tokens:
             place = (
                 ptx_translation.asm_replacement(code, token, path, headers, host=not path.endswith(DEVICE_SUFFIXES))
@@ -125,9 +125,9 @@ def translate(source: str, path: str, calls: LibraryCalls = NO_LIBRARIES, *, san
                 else None
             )
             if place is not None:
-                found.append(Edit(place.start, 1, place.end, place.text))
-        inside = [(edit.start, edit.end) for edit in found]
-        edits = [*(edit for edit in edits if not any(start <= edit.start < end for start, end in inside)), *found]
+                replacements.append(Edit(place.start, 1, place.end, place.text))
+        inside = [(edit.start, edit.end) for edit in replacements]
+        edits = [*(edit for edit in edits if not any(start <= edit.start < end for start, end in inside)), *replacements]
     if sanitize and path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)):
         marks = local_variable_marks(code)
         edits += [_insert(at, text, 1) for at, text in marks if not any(start <= at < end for start, end in unreached)]
@@ -353,9 +353,9 @@ def _shared_declaration(tokens: list[Token], index: int, number: str, path: str,
 
 
 def _alignment(code: bytes, first: Token, last: Token) -> str:
-    """What a declaration asks for beyond the usual 16 bytes, as a further template argument."""
-    found = ALIGNMENT.search(code, first.start, last.start)
-    return f", {int(found[1])}" if found and int(found[1]) > 16 else ""
+    """Return a declaration's alignment beyond the usual 16 bytes, as a further template argument."""
+    match = ALIGNMENT.search(code, first.start, last.start)
+    return f", {int(match[1])}" if match and int(match[1]) > 16 else ""
 
 
 def _without_alignment(tokens: list[Token], first: int, last: int) -> Iterator[Edit]:
@@ -368,14 +368,14 @@ def _without_alignment(tokens: list[Token], first: int, last: int) -> Iterator[E
 def _dynamic_at_file_scope(tokens: list[Token], first: int, last: int, name: Token, path: str, alignment: str) -> Iterator[Edit]:
     """Outside a function there is no block to ask: the name becomes a macro that asks where it is used."""
     line = tokens[last].line
-    kept = [t.text for t in tokens[first:last] if t.text not in ("__shared__", "static", "extern")]
-    kind = " ".join(kept[: kept.index(name.text)])
+    words = [t.text for t in tokens[first:last] if t.text not in ("__shared__", "static", "extern")]
+    kind = " ".join(words[: words.index(name.text)])
     macro = f'\n#define {name.text} (::emu::emu_dynamic_shared<{kind}[]{alignment}>())\n#line {line} "{path}"\n'
     yield Edit(tokens[first].start, 1, tokens[last].end, macro.encode())
 
 
 def local_variable_marks(code: bytes) -> Iterator[tuple[int, str]]:
-    """What to insert where, so that the sanitizer knows where each such variable begins and ends. No line moves."""
+    """Yield marks for the sanitizer: where local variables without an initialiser begin and end. No line moves."""
     for node in descendants(readable_tree(code)):
         if node.type != "declaration" or node.parent is None or node.parent.type not in BLOCKS:
             continue
@@ -389,7 +389,7 @@ def local_variable_marks(code: bytes) -> Iterator[tuple[int, str]]:
 
 
 def _in_device_code(node: Node) -> bool:
-    """Whether the outermost function around it is device code, and not evaluated by the compiler."""
+    """Return whether the outermost function around it is device code, and not evaluated by the compiler."""
     function, at = None, node.parent
     while at is not None:
         function, at = at if at.type in FUNCTIONS else function, at.parent

@@ -1,4 +1,4 @@
-"""What the emulated device does not cover, found in the source or in g++'s log and said in one sentence.
+"""Limits of the emulated device, found in the source or in g++'s log and said in one sentence.
 
 Libraries: decides by names alone which headers there are and what calls one that needs a GPU. A published kernel often stands in one file
 with a `main` that compares it with cuBLAS, and nothing calls that `main` here: a function never runs where no name leads to it from the
@@ -116,24 +116,24 @@ def toolkit() -> Path | None:
     """The toolkit's directory: CUDA_HOME, where nvcc on the PATH lies, or the usual place; None where there is none."""
     nvcc = shutil.which("nvcc")
     candidates = [os.environ.get("CUDA_HOME"), Path(nvcc).parent.parent if nvcc else None, "/usr/local/cuda"]
-    return next((Path(one) for one in candidates if one and _open_headers(Path(one)) is not None), None)
+    return next((Path(candidate) for candidate in candidates if candidate and _open_headers(Path(candidate)) is not None), None)
 
 
 @cache
 def open_headers() -> Path | None:
     """The directory that holds `cuda/std` and `thrust`; None where no toolkit is installed."""
-    found = toolkit()
-    return None if found is None else _open_headers(found)
+    directory = toolkit()
+    return None if directory is None else _open_headers(directory)
 
 
 def toolkit_has(name: str) -> bool:
-    """Whether the toolkit has a header of this name, open or not."""
-    found = toolkit()
-    return found is not None and any((found / directory / name).is_file() for directory in OPEN)
+    """Return whether the toolkit has a header of this name, open or not."""
+    root = toolkit()
+    return root is not None and any((root / directory / name).is_file() for directory in OPEN)
 
 
 def _open_headers(directory: Path) -> Path | None:
-    return next((directory / one for one in OPEN if (directory / one / MARK).is_file()), None)
+    return next((directory / part for part in OPEN if (directory / part / MARK).is_file()), None)
 
 
 def library_call(name: str) -> str | None:
@@ -157,8 +157,8 @@ def missing_header(name: str, *, in_toolkit: Callable[[str], bool] = toolkit_has
     if name.startswith("cub/"):
         return f"the emulated device has no {name}, only the parts of CUB that most kernels use; {ELSEWHERE}"
     # A header with a suffix in a directory `cuda` is the submission's own: libcu++ has none.
-    taken = name.startswith(FROM_TOOLKIT) or (name.startswith("cuda/") and "." not in name)
-    if taken and not in_toolkit(name):
+    from_toolkit = name.startswith(FROM_TOOLKIT) or (name.startswith("cuda/") and "." not in name)
+    if from_toolkit and not in_toolkit(name):
         return f"the emulated device takes {name} from the CUDA toolkit, and it is not installed here; {ELSEWHERE}"
     return None
 
@@ -169,20 +169,20 @@ def unknown_name(log: str, texts: str) -> str | None:
     A slip in a name that the source itself declares stays an error, whatever the name begins with. texts: all sources.
     """
     first = _ERROR.search(log)
-    found = None if first is None else next((match for pattern in _UNKNOWN if (match := pattern.search(first["message"]))), None)
-    if found is None:
+    unknown = None if first is None else next((match for pattern in _UNKNOWN if (match := pattern.search(first["message"]))), None)
+    if unknown is None:
         return None
-    name, member = found["name"], "is not a member of" in found[0]
+    name, member = unknown["name"], "is not a member of" in unknown[0]
     if not member and not _CUDA_NAME.fullmatch(name):
         return None
-    own = {word for word in set(_WORD.findall(texts)) - {name} if _declares(texts, word)}
-    if difflib.get_close_matches(name, own, n=1, cutoff=CLOSE):
+    declared = {word for word in set(_WORD.findall(texts)) - {name} if _declares(texts, word)}
+    if difflib.get_close_matches(name, declared, n=1, cutoff=CLOSE):
         return None
     return f"the emulated device has no {name}; {ELSEWHERE}"
 
 
 def _declares(texts: str, name: str) -> bool:
-    """Whether the sources seem to declare it: behind a type, or as a macro."""
+    """Return whether the sources seem to declare it: behind a type, or as a macro."""
     if len(name) < 3:
         return False
     return re.search(rf"(?:#\s*define\s+|(?<!return)(?<![=(,;{{}}])[\w>*&]\s*[\s*&]){name}\s*[({{\[;=,)<:]", texts) is not None
@@ -198,11 +198,11 @@ class Unsupported(Exception):
         super().__init__(f"{path}:{line}: {sentence}")
 
 
-def check(tokens: list[Token], path: str, *, device: bool, own: Collection[str] = ()) -> None:
-    """Raise Unsupported for the first thing in the file that the emulated device does not cover. own: the sources' own functions."""
+def check(tokens: list[Token], path: str, *, device: bool, defined: Collection[str] = ()) -> None:
+    """Raise Unsupported for the first thing in the file that the emulated device does not cover. defined: the sources' own functions."""
     for index, token in enumerate(tokens):
         following = [t.text for t in tokens[index + 1 : index + 5]]
-        sentence = _objection(token, following, device=device, own=own)
+        sentence = _objection(token, following, device=device, defined=defined)
         if sentence is not None:
             raise Unsupported(path, token.line, sentence)
 
@@ -213,7 +213,7 @@ def check_conditionals(code: bytes, path: str) -> None:
         raise Unsupported(path, line, ARCHITECTURE)
 
 
-def _objection(token: Token, following: list[str], *, device: bool, own: Collection[str]) -> str | None:
+def _objection(token: Token, following: list[str], *, device: bool, defined: Collection[str]) -> str | None:
     if token.include is not None:
         name = token.include
         if name in HEADERS:
@@ -227,7 +227,7 @@ def _objection(token: Token, following: list[str], *, device: bool, own: Collect
         return FEATURES[token.text]
     if token.text == "texture" and following[:1] == ["<"] and _TEXEL.fullmatch("".join(following[1:2])) is not None:
         return TEXTURE_REFERENCE
-    if following[:1] == ["("] and token.text not in own and (called := library_call(token.text)) is not None:
+    if following[:1] == ["("] and token.text not in defined and (called := library_call(token.text)) is not None:
         return called
     if token.text == "cudaDeviceSynchronize" and token.in_device_code:
         return DEVICE_SYNC
@@ -236,19 +236,19 @@ def _objection(token: Token, following: list[str], *, device: bool, own: Collect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryCalls:
-    """own: what the sources themselves define, whatever its name begins with. unreached: the functions that never run."""
+    """defined: names that the sources themselves define, whatever they begin with. unreached: the functions that never run."""
 
-    own: frozenset[str] = frozenset()
+    defined: frozenset[str] = frozenset()
     unreached: frozenset[str] = frozenset()
 
     def is_foreign(self, name: str) -> bool:
-        """Whether a call of this name is one of a library that the emulated device lacks."""
-        return name not in self.own and library_call(name) is not None
+        """Return whether a call of this name is one of a library that the emulated device lacks."""
+        return name not in self.defined and library_call(name) is not None
 
     def unreached_bodies(self, code: bytes) -> list[tuple[int, int]]:
         """The bytes between braces, braces included, of a source's functions that never run and call a library."""
-        functions = [one for one in _functions(readable_tree(code)) if one.name in self.unreached] if self.unreached else []
-        return [(one.body.start_byte, one.body.end_byte) for one in functions if any(map(self.is_foreign, one.names))]
+        functions = [function for function in _functions(readable_tree(code)) if function.name in self.unreached] if self.unreached else []
+        return [(function.body.start_byte, function.body.end_byte) for function in functions if any(map(self.is_foreign, function.names))]
 
 
 NO_LIBRARIES = LibraryCalls()
@@ -277,15 +277,17 @@ def library_calls(sources: Iterable[str], entry: str) -> LibraryCalls:
         outside |= _names(_outside_functions(root))
         macros |= set(defined_macros(code))
     bodies: dict[str, set[str]] = {}
-    for one in functions:
-        bodies.setdefault(one.name, set()).update(one.names)
-    own = frozenset({*bodies, *macros} - {""})
-    known = any(entry in names for names in (outside, *bodies.values()))
-    return LibraryCalls(own=own, unreached=frozenset(bodies) - _reached(bodies, {*outside, entry}) - {""} if known else frozenset())
+    for function in functions:
+        bodies.setdefault(function.name, set()).update(function.names)
+    defined = frozenset({*bodies, *macros} - {""})
+    has_entry = any(entry in names for names in (outside, *bodies.values()))
+    return LibraryCalls(
+        defined=defined, unreached=frozenset(bodies) - _reached(bodies, {*outside, entry}) - {""} if has_entry else frozenset()
+    )
 
 
 def _reached(bodies: Mapping[str, set[str]], outside: set[str]) -> set[str]:
-    """What these names lead to, by the bodies of functions; a function without a name is reached in any case."""
+    """Return the names that these lead to, by the bodies of functions; a function without a name is reached in any case."""
     reached, waiting = set(), outside | bodies.get("", set())
     while waiting:
         reached |= waiting
@@ -306,7 +308,7 @@ def _functions(root: Node) -> Iterator[_Function]:
 
 
 def _name(function: Node) -> str:
-    """What a call names; "" of an operator, a destructor and what is exported to C, which others call."""
+    """Return the name of a function in a call; "" of an operator, a destructor and what is exported to C, which others call."""
     at = function.child_by_field_name("declarator")
     while at is not None and at.type not in NAMES:
         inner = at.child_by_field_name("declarator") or at.child_by_field_name("name")
@@ -317,12 +319,12 @@ def _name(function: Node) -> str:
 
 
 def _outside_functions(root: Node) -> Iterator[Node]:
-    """What stands in no function, and the bodies of all macros."""
+    """Yield the nodes outside functions, and the bodies of all macros."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
         if _body(node) is not None:
-            yield from (one for one in descendants(node) if one.type == "preproc_arg")
+            yield from (inner for inner in descendants(node) if inner.type == "preproc_arg")
         else:
             yield node
             waiting.extend(node.children)
@@ -336,5 +338,5 @@ def _body(node: Node) -> Node | None:
 
 def _names(nodes: Iterable[Node]) -> set[str]:
     """All names among these, those in the bodies of macros too."""
-    found = (_BYTE_WORD.findall(node.text or b"") for node in nodes if node.type == "preproc_arg" or node.type in NAMES)
-    return {word.decode() for words in found for word in words}
+    words_of_nodes = (_BYTE_WORD.findall(node.text or b"") for node in nodes if node.type == "preproc_arg" or node.type in NAMES)
+    return {word.decode() for words in words_of_nodes for word in words}

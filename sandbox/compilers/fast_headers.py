@@ -130,11 +130,11 @@ LIBRARY_WORDS = ("cublas", "cusparse", "cusolver", "cudss", "CUDABlas", "CUDASpa
 
 
 def is_certain(log: str, sources: Mapping[str, str], ready: Path) -> bool:
-    """Whether the sources would be rejected with torch's own headers too; ready: where `precompile` has left what it knows of those."""
+    """Return whether torch's own headers would reject the sources too; ready: the directory where `precompile` left their names."""
     first = next((match for match in re.finditer(r"^.*\berror: .*$", log, re.MULTILINE)), None)
     error = _ERROR.match(first[0]) if first is not None else None
-    known = precompiled_names(NAMES_FILE, ready)
-    if error is None or error["fatal"] or error["path"] not in sources or not known:
+    torch_names = precompiled_names(NAMES_FILE, ready)
+    if error is None or error["fatal"] or error["path"] not in sources or not torch_names:
         return False
     texts = "\n".join(sources.values())
     if not precompiled_names(MACROS_FILE, ready).isdisjoint(WORD.findall(texts)):
@@ -143,19 +143,23 @@ def is_certain(log: str, sources: Mapping[str, str], ready: Path) -> bool:
     if message.startswith("expected ") or _NO_FRAGMENT.search(message):
         return True
     if (name := _named(_UNKNOWN, message)) is not None:
-        return name not in known
+        return name not in torch_names
     if (name := _named(_NO_MEMBER, message)) is not None:
         # A class of the source's own may have it, and another overload may return that.
         elsewhere = re.search(rf"(?<![.>\w]){name}\b", texts)
-        return elsewhere is None and name not in known
+        return elsewhere is None and name not in torch_names
     return False
 
 
 def makes_no_entry(sources: Mapping[str, str], ready: Path) -> bool:
-    """Whether the sources make neither a Python module nor an operator, with torch's own headers either: they name nothing that does, and
-    no macro that only those headers know. `TORCH_LIBRARY_IMPL` is the same in both; it adds to an operator that is defined elsewhere."""
-    known, texts = precompiled_names(MACROS_FILE, ready), "\n".join(sources.values())
-    return bool(known) and _MAKES_ENTRY.search(texts) is None and known.isdisjoint({*WORD.findall(texts)} - {"TORCH_LIBRARY_IMPL"})
+    """Return whether the sources make neither a Python module nor an operator, with torch's own headers either: they name nothing that
+    does, and no macro of those headers only. `TORCH_LIBRARY_IMPL` is the same in both; it adds to an operator that is defined elsewhere."""
+    torch_macros, texts = precompiled_names(MACROS_FILE, ready), "\n".join(sources.values())
+    return (
+        bool(torch_macros)
+        and _MAKES_ENTRY.search(texts) is None
+        and torch_macros.isdisjoint({*WORD.findall(texts)} - {"TORCH_LIBRARY_IMPL"})
+    )
 
 
 def _named(patterns: tuple[str, ...], message: str) -> str | None:
@@ -215,11 +219,11 @@ def prepare(sources: Mapping[str, str], place: Path, *, emulated: bool) -> Heade
         codes = [text.encode() for text in sources.values()]
         # A macro that a source tests and that only torch's own headers may define; its own too, unless it is known that torch has none.
         only_torchs = gcc.precompiled_names(gcc.MACROS_FILE)
-        own = {name for code in codes for name in defined_macros(code)} - only_torchs if only_torchs else set()
+        defined = {name for code in codes for name in defined_macros(code)} - only_torchs if only_torchs else set()
         tested = {name for code in codes for name in tested_macros(code)}
-        asked = next((name for name in sorted(tested - own - set(SAME_WITH_BOTH.split())) if not name.startswith("__")), None)
-        if asked is not None:
-            return f"the source asks whether there is a macro {asked}"
+        macro = next((name for name in sorted(tested - defined - set(SAME_WITH_BOTH.split())) if not name.startswith("__")), None)
+        if macro is not None:
+            return f"the source asks whether there is a macro {macro}"
         names = frozenset(name for code in codes for name in _names(code))
         body = _lines(torch_include / "ATen/core/TensorBody.h")
         methods = dict(_definitions(body, method=True))
@@ -228,17 +232,17 @@ def prepare(sources: Mapping[str, str], place: Path, *, emulated: bool) -> Heade
             return "this version of torch has headers of another shape"
         always = CALLED_BY_TORCH.split()
         wanted = [name for name in methods if name in names or name in always or name.startswith("__dispatch_")]
-        kept, at = [], 0
+        lines, at = [], 0
         while at < len(body):
             match = _DEFINITION.match(body[at])
             if match is not None and match[1] is not None and not body[at].rstrip().endswith(";"):
                 at = body.index("}", at) + 1
                 continue
-            kept.append("" if body[at].lstrip().startswith("//") else body[at])
+            lines.append("" if body[at].lstrip().startswith("//") else body[at])
             at += 1
         _write(
             place / "ATen/core/TensorBody.h",
-            "\n".join(kept).replace("#include <ATen/MethodOperators.h>", "#include <ATen/core/ATen_fwd.h>"),
+            "\n".join(lines).replace("#include <ATen/MethodOperators.h>", "#include <ATen/core/ATen_fwd.h>"),
         )
         _write(place / "grader/variable.h", variable)
         _write(place / "grader/wrapped.h", _wrapped_header(torch_include, names))
@@ -260,7 +264,7 @@ def prepare(sources: Mapping[str, str], place: Path, *, emulated: bool) -> Heade
 
 
 def _device_dirs(names: frozenset[str], *, emulated: bool) -> list[str]:
-    """What stands for torch's CUDA headers; the emulated device brings its own."""
+    """Return directories that stand for torch's CUDA headers; the emulated device brings its own."""
     if emulated:
         return []
     opaque = not any(word in name for name in names for word in LIBRARY_WORDS)
@@ -281,7 +285,7 @@ def _names(code: bytes) -> Iterator[str]:
 
 def _definitions(lines: list[str], *, method: bool = False) -> Iterator[tuple[str, str]]:
     """The inline functions at the left margin, by name, and their text; those of one name joined."""
-    found: dict[str, list[str]] = {}
+    texts: dict[str, list[str]] = {}
     at = 0
     while at < len(lines):
         match = _DEFINITION.match(lines[at])
@@ -289,13 +293,13 @@ def _definitions(lines: list[str], *, method: bool = False) -> Iterator[tuple[st
             at += 1
             continue
         end = lines.index("}", at)
-        found.setdefault(match[2], []).extend(lines[at : end + 1])
+        texts.setdefault(match[2], []).extend(lines[at : end + 1])
         at = end + 1
-    yield from ((name, "\n".join(text)) for name, text in found.items())
+    yield from ((name, "\n".join(text)) for name, text in texts.items())
 
 
 def _named_header(torch_include: Path, names: frozenset[str], methods: Mapping[str, str]) -> str:
-    """What the sources name: headers of the standard library, operators, methods, and torch's factories."""
+    """Return a header for the names of the sources: headers of the standard library, operators, methods, and torch's factories."""
     operators = torch_include / "ATen/ops"
     headers = [header for header, words in NEEDED_BY.items() if not names.isdisjoint(words.split())]
     if any(name.startswith("AT_DISPATCH") for name in names):

@@ -70,7 +70,7 @@ def precompiled_directory() -> Path:
 
 
 def device_source() -> Path:
-    """What the object is made of."""
+    """Return the source of the object that every kernel is linked with."""
     return emulation.NATIVE.parent / "emulated_device.cpp"
 
 
@@ -93,8 +93,8 @@ def precompiled_flags(path: str, text: str, headers: Headers, ready: Path) -> li
 
 
 def changes_device(macros: Collection[str]) -> bool:
-    """Whether a source with these macros may see another device than the object was made of: they rename something in its headers, or
-    are reserved names, such as those that change what a container of the library looks like."""
+    """Return whether a source with these macros may see another device than the object was made of: they rename something in its headers,
+    or are reserved names, such as those that change what a container of the library looks like."""
     return any(name.startswith("_") for name in macros) or (bool(macros) and not _device_words().isdisjoint(macros))
 
 
@@ -104,7 +104,7 @@ def _device_words() -> frozenset[str]:
 
 
 def precompiled_objects(ready: Path) -> list[str]:
-    """What every artifact is linked with."""
+    """Return the objects that every artifact is linked with."""
     return [str(ready / DEVICE_OBJECT)] if (ready / DEVICE_OBJECT).exists() else []
 
 
@@ -136,7 +136,7 @@ class Emulated:
             words += precompiled_flags(path, self.sources[path], headers, self.ready)
         return [compile_step(self.translated / path, path, number, words, self.files, place)]
 
-    def plainer(self) -> Compiler | None:
+    def fallback(self) -> Compiler | None:
         """Without what the translation added, so that every error is of the source as submitted."""
         return replace(self, plain=True) if self.has_additions and not self.plain else None
 
@@ -160,5 +160,5 @@ def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: 
 
 
 def flags(headers: Headers) -> list[str]:
-    """What every source is compiled with for the emulated device, and what its precompiled headers were."""
+    """Return the flags of every source for the emulated device, and of its precompiled headers."""
     return [*emulation.compile_flags(), *include_flags(headers, device=emulation.include_dirs())]

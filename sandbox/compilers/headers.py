@@ -27,7 +27,7 @@ def nothing_settled(log: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headers:
-    """One way to answer the includes of a job's sources.
+    """Way to answer the includes of a job's sources.
 
     name: what the Build fact says: "" where there is one way only, else LIGHT or FULL.
     include_dirs: searched in this order, after the device's own.

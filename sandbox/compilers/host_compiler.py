@@ -29,8 +29,8 @@ def include_flags(headers: Headers, *, device: Sequence[str]) -> list[str]:
 
 def compile_step(source: Path, path: str, number: int, flags: Sequence[str], files: Path, place: Path) -> CompilerStep:
     """Plan g++ for the text in `source`, which is called `path` in the artifact, and stands in `files`."""
-    own = ["-fPIC", "-fdiagnostics-color=never", f"-frandom-seed={path}"]
-    command = (*compiler(), *flags, *own, "-x", "c++", "-c", str(source), "-o", str(place / object_name(number)))
+    fixed = ["-fPIC", "-fdiagnostics-color=never", f"-frandom-seed={path}"]
+    command = (*compiler(), *flags, *fixed, "-x", "c++", "-c", str(source), "-o", str(place / object_name(number)))
     return CompilerStep(command=command, directory=files, outputs=(object_name(number),), source=path)
 
 
@@ -40,18 +40,20 @@ def link_steps(objects: Sequence[str], libraries: Sequence[str], output: str, pl
     A library that is given by its path is only named in the object: an empty one of that name is linked. To read the names in torch's
     own takes longer than the link.
     """
-    named, others = [], []
+    named, flags = [], []
     for library in libraries:
         name = _soname(Path(library)) if library.startswith("/") else None
         if name is None:
-            others.append(library)
+            flags.append(library)
         else:
             named.append(f"named/{name}")
     empty = (*compiler(), "-shared", "-nostdlib", "-x", "assembler", os.devnull)
-    steps = [CompilerStep(command=(*empty, f"-Wl,-soname,{Path(one).name}", "-o", one), directory=place, outputs=(one,)) for one in named]
+    steps = [
+        CompilerStep(command=(*empty, f"-Wl,-soname,{Path(path).name}", "-o", path), directory=place, outputs=(path,)) for path in named
+    ]
     # The shared libstdc++, before all: a static one, or the copies of its functions that torch exports, crash when a number is printed.
     needed = ["-Wl,--push-state,--no-as-needed", "-l:libstdc++.so.6", *named, "-Wl,--pop-state"] if named else []
-    command = (*compiler(), "-shared", *objects, "-o", output, *needed, *others, "-pthread")
+    command = (*compiler(), "-shared", *objects, "-o", output, *needed, *flags, "-pthread")
     return [*steps, CompilerStep(command=command, directory=place, inputs=(*objects, *named), outputs=(output,))]
 
 

@@ -94,7 +94,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction; `guard` is the predicate under which it runs."""
+    """Instruction; `guard` is the predicate under which it runs."""
 
     opcode: str
     operands: tuple[Operand, ...]
@@ -131,7 +131,7 @@ class _PtxToken:
 def parse(template: str, names: tuple[str, ...] = ()) -> tuple[Item, ...]:
     """Read a template; `names` are those of the statement's operands, "" for one that has none."""
     # `%=` is a number of the statement's own; names are the statement's own anyhow.
-    blank = COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), template.replace("%=", "_0"))
+    blank = COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), template.replace("%=", "_0"))
     reader = _TemplateReader(list(_tokens(blank)), names)
     items = tuple(reader.items())
     if reader.text:
@@ -142,12 +142,12 @@ def parse(template: str, names: tuple[str, ...] = ()) -> tuple[Item, ...]:
 def _tokens(template: str) -> Iterator[_PtxToken]:
     at = 0
     while at < len(template):
-        found = TOKEN.match(template, at)
-        if found is None:
+        match = TOKEN.match(template, at)
+        if match is None:
             raise PtxSyntaxError(at, f"'{template[at]}' is not expected here")
-        if found.lastgroup != "space":
-            yield _PtxToken(found.lastgroup or "", found[0], at)
-        at = found.end()
+        if match.lastgroup != "space":
+            yield _PtxToken(match.lastgroup or "", match[0], at)
+        at = match.end()
 
 
 class _TemplateReader:

@@ -57,7 +57,7 @@ class NoCompiler(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dryrun:
-    """What nvcc would run for one source, and with which variables."""
+    """Commands that nvcc would run for one source, and their variables."""
 
     variables: Mapping[str, str]
     commands: tuple[tuple[str, ...], ...]
@@ -82,7 +82,7 @@ class Parallel:
         (folder / _filled(MODULE_ID, path, folder)).write_text(module_id(path, (self.files / path).read_bytes()), "utf-8")
         variables = self.dryrun.variables
         environment = (*((name, variables[name]) for name in TOOL_VARIABLES if name in variables), STANDS_IN)
-        made = [f"{number}/{_filled(MODULE_ID, path, folder)}"]
+        produced = [f"{number}/{_filled(MODULE_ID, path, folder)}"]
         steps = []
         for command in self.dryrun.commands:
             named = [
@@ -95,13 +95,13 @@ class Parallel:
                 # ptxas notes the time of every source that it finds; where it stands it finds none.
                 directory=folder if Path(program).name == "ptxas" else self.files,
                 # The last one reads what others have written without naming all of it.
-                inputs=tuple(made if command is self.dryrun.commands[-1] else [name for name in named if name in made]),
-                outputs=tuple(name for name in named if name not in made),
+                inputs=tuple(produced if command is self.dryrun.commands[-1] else [name for name in named if name in produced]),
+                outputs=tuple(name for name in named if name not in produced),
                 source=path,
                 environment=environment,
             )
             steps.append(step)
-            made += step.outputs
+            produced += step.outputs
         return steps
 
     def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
@@ -115,7 +115,7 @@ class Parallel:
         errors = host_compiler.compile_step(CUDA_ERROR, CUDA_ERROR.name, len(objects), ["-O1", *includes], CUDA_ERROR.parent, place)
         return [*linked, errors, *host_compiler.link_steps([*objects, *errors.outputs], libraries, output, place)]
 
-    def plainer(self) -> None:
+    def fallback(self) -> None:
         """Sources are compiled as they are."""
 
     def _words(self, variable: str) -> list[str]:
@@ -145,7 +145,7 @@ class Plain:
         command = (self.program, "-shared", "--cudart", "none", *objects, "-o", output, *libraries, "-Xcompiler", "-pthread")
         return [*linked, CompilerStep(command=command, directory=place, inputs=tuple(objects), outputs=(output,))]
 
-    def plainer(self) -> None:
+    def fallback(self) -> None:
         """Sources are compiled as they are."""
 
 
@@ -160,7 +160,7 @@ def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: 
     device_link = (program, "-dlink", *architecture, "-Xcompiler", "-fPIC") if nested else ()
     flags = (*FLAGS, *chosen, *([RELOCATABLE] if nested else []), *architecture)
     (place / FOLDER).mkdir()
-    asked = subprocess.run(
+    answer = subprocess.run(
         [program, *flags, "--dryrun", "--keep", "--keep-dir", FOLDER, "-c", SOURCE, "-o", f"{FOLDER}/{OBJECT}"],
         cwd=place,
         capture_output=True,
@@ -168,14 +168,14 @@ def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: 
         check=False,
         timeout=DRYRUN_S,
     )
-    dryrun = parse(asked.stderr) if asked.returncode == 0 else None
+    dryrun = parse(answer.stderr) if answer.returncode == 0 else None
     if dryrun is None:
         return Plain(program=program, flags=flags, files=files, device_link=device_link)
     return Parallel(files=files, dryrun=dryrun, device_link=device_link)
 
 
 def target(architecture: str) -> str:
-    """What is built for a device that says it is of this architecture.
+    """Return the architecture to build for a device that says it is of this one.
 
     From Hopper on the one with an "a": all of the plain one, and what exists on this very device only (wgmma and setmaxnreg on sm_90a,
     tcgen05 on sm_100a). Such code runs on no other device, which costs nothing: an artifact is run on the lane that it was built for. The
@@ -208,7 +208,9 @@ def parse(text: str) -> Dryrun | None:
         return None
     if not all(_FILE.search(word) for command in commands for word in command if FOLDER in word):
         return None  # a file in there whose name does not follow
-    return Dryrun(variables=variables, commands=tuple(tuple(word for word in one if word != MAKES_MODULE_ID) for one in commands))
+    return Dryrun(
+        variables=variables, commands=tuple(tuple(word for word in command_words if word != MAKES_MODULE_ID) for command_words in commands)
+    )
 
 
 def module_id(path: str, content: bytes) -> str:

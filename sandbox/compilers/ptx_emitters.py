@@ -28,16 +28,16 @@ def modifiers(op: Instruction) -> list[str]:
 
 def refuse(op: Instruction, modifier: str = "") -> PtxUnsupported:
     """A form that is not there."""
-    what = f"'.{modifier}' of the PTX instruction '{op.opcode}'" if modifier else f"this form of the PTX instruction '{op.opcode}'"
-    return PtxUnsupported(op.position, f"the emulated device does not know {what}; {ELSEWHERE}")
+    form = f"'.{modifier}' of the PTX instruction '{op.opcode}'" if modifier else f"this form of the PTX instruction '{op.opcode}'"
+    return PtxUnsupported(op.position, f"the emulated device does not know {form}; {ELSEWHERE}")
 
 
-def last_type(op: Instruction, known: tuple[str, ...] = tuple(TYPES)) -> str:
+def last_type(op: Instruction, types: tuple[str, ...] = tuple(TYPES)) -> str:
     """The type at the end of an opcode."""
-    found = [part for part in modifiers(op) if part in known]
-    if not found:
+    matches = [part for part in modifiers(op) if part in types]
+    if not matches:
         raise refuse(op)
-    return found[-1]
+    return matches[-1]
 
 
 def accept(op: Instruction, allowed: set[str]) -> None:
@@ -77,14 +77,14 @@ def move(scope: PtxScope, op: Instruction) -> str:
         raise refuse(op)
     bits = TYPES[part][1]
     if isinstance(source, Vector):
-        terms = [f"static_cast<uint64_t>({scope.read(one, part, op)}) << {bits * at}" for at, one in enumerate(source.parts)]
+        terms = [f"static_cast<uint64_t>({scope.read(element, part, op)}) << {bits * at}" for at, element in enumerate(source.parts)]
         return scope.write(to, f"u{TYPES[type_][1]}", f"static_cast<uint{TYPES[type_][1]}_t>({' | '.join(terms)})", op)
     assert isinstance(to, Vector)
     whole = f"static_cast<uint64_t>({scope.read(source, 'b' + str(TYPES[type_][1]), op)})"
     text = f"{{ const uint64_t emu_w = {whole}; "
-    for at, one in enumerate(to.parts):
-        if not isinstance(one, Sink):
-            text += scope.write(one, part, f"static_cast<uint{bits}_t>(emu_w >> {bits * at})", op)
+    for at, element in enumerate(to.parts):
+        if not isinstance(element, Sink):
+            text += scope.write(element, part, f"static_cast<uint{bits}_t>(emu_w >> {bits * at})", op)
     return text + "} "
 
 
@@ -104,17 +104,17 @@ def compare(scope: PtxScope, op: Instruction) -> str:
     flags = FLAGS["ftz"] if "ftz" in words else 0
     test = f"::emu::ptx::emu_{name}<{cpp}, {flags}>({scope.read(a, types[-1], op)}, {scope.read(b, types[-1], op)})"
     sign = {"and": "&&", "or": "||", "xor": "!=", None: ""}[combine]
-    other = f" {sign} {scope.read(third[0], 'pred', op)}" if third else ""
+    combined = f" {sign} {scope.read(third[0], 'pred', op)}" if third else ""
     if sets:
         if types[0] not in ("u32", "s32", "f32"):
             raise refuse(op)
         yes, no = ("1.0f", "0.0f") if types[0] == "f32" else ("0xffffffffu", "0u")
-        return scope.write(to, types[0], f"({test}{other}) ? {yes} : {no}", op)
+        return scope.write(to, types[0], f"({test}{combined}) ? {yes} : {no}", op)
     text = f"{{ const bool emu_t = {test}; "
     if not isinstance(to, Pair):
-        return text + scope.write(to, "pred", f"emu_t{other}", op) + "} "
+        return text + scope.write(to, "pred", f"emu_t{combined}", op) + "} "
     # Both results are worked out before either is written: the third operand may be one of them.
-    text += f"const bool emu_u = !emu_t{other}; " + scope.write(to.first, "pred", f"emu_t{other}", op)
+    text += f"const bool emu_u = !emu_t{combined}; " + scope.write(to.first, "pred", f"emu_t{combined}", op)
     return text + scope.write(to.second, "pred", "emu_u", op) + "} "
 
 
@@ -142,7 +142,7 @@ def dot_product(scope: PtxScope, op: Instruction) -> str:
     signs = ", ".join("true" if type_ == "s32" else "false" for type_ in types)
     half = f", {'true' if 'hi' in words else 'false'}" if name == "dp2a" else ""
     to, *inputs = op.operands
-    read = ", ".join(scope.read(one, "b32", op) for one in inputs)
+    read = ", ".join(scope.read(operand, "b32", op) for operand in inputs)
     return scope.write(to, "b32", f"::emu::ptx::emu_{name}<{signs}{half}>({read})", op)
 
 
@@ -153,7 +153,7 @@ def permute(scope: PtxScope, op: Instruction) -> str:
     accept(op, {"b32", *modes})
     mode = next((modes.index(word) for word in modifiers(op) if word in modes), 0)
     to, *inputs = op.operands
-    return scope.write(to, "b32", f"::emu::ptx::emu_prmt<{mode}>({', '.join(scope.read(one, 'b32', op) for one in inputs)})", op)
+    return scope.write(to, "b32", f"::emu::ptx::emu_prmt<{mode}>({', '.join(scope.read(operand, 'b32', op) for operand in inputs)})", op)
 
 
 def test_property(scope: PtxScope, op: Instruction) -> str:
@@ -182,7 +182,7 @@ def convert(scope: PtxScope, op: Instruction) -> str:
     to, source = types
     if to in ("f16x2", "bf16x2", "e4m3x2", "e5m2x2") and source == "f32":
         need(op, 3)
-        a, b = (scope.read(one, "f32", op) for one in op.operands[1:])
+        a, b = (scope.read(item, "f32", op) for item in op.operands[1:])
         kind = TYPES[to][0] if to in TYPES else f"::emu::ptx::{to[:4].capitalize()}"
         result = "b16" if to in NARROW else to
         return scope.write(op.operands[0], result, f"::emu::ptx::emu_convert_two<{kind}, {flags}>({a}, {b})", op)
@@ -195,7 +195,11 @@ def convert(scope: PtxScope, op: Instruction) -> str:
         return scope.write(op.operands[0], to, value, op)
     if to == "tf32" and source == "f32":
         return scope.write(op.operands[0], "b32", f"::emu::ptx::emu_to_tf32<{flags}>({scope.read(op.operands[1], 'f32', op)})", op)
-    if {to, source} & {*NARROW, "f16x2", "bf16x2", "pred"} or any(one[0] == "b" and one != "bf16" for one in types) or FLAGS["rna"] & flags:
+    if (
+        {to, source} & {*NARROW, "f16x2", "bf16x2", "pred"}
+        or any(item[0] == "b" and item != "bf16" for item in types)
+        or FLAGS["rna"] & flags
+    ):
         raise refuse(op)
     value = f"::emu::ptx::emu_convert<{TYPES[to][0]}, {TYPES[source][0]}, {flags}>({scope.read(op.operands[1], source, op)})"
     return scope.write(op.operands[0], to, value, op)
@@ -263,7 +267,7 @@ def _fence(op: Instruction) -> str:
 
 
 def _release(op: Instruction) -> str:
-    """What makes a write tell others of those before it."""
+    """Return the fence that makes a write tell others of those before it."""
     return _fence(op) if {"release", "acq_rel", "sc"} & set(modifiers(op)) else ""
 
 
@@ -277,7 +281,7 @@ def load(scope: PtxScope, op: Instruction) -> str:
     where = address(scope, op.operands[1], op, shared=shared)
     function = "load_ordered" if ordered else "load"
     text = f"{{ {TYPES[type_][0]} emu_v[{count}]; ::emu::ptx::emu_{function}(emu_v, {where}); "
-    return text + "".join(scope.write(one, type_, f"emu_v[{at}]", op) for at, one in enumerate(to)) + "} "
+    return text + "".join(scope.write(element, type_, f"emu_v[{at}]", op) for at, element in enumerate(to)) + "} "
 
 
 def store(scope: PtxScope, op: Instruction) -> str:
@@ -287,7 +291,7 @@ def store(scope: PtxScope, op: Instruction) -> str:
     values = parts_of(op.operands[1], op)
     if len(values) != count:
         raise refuse(op)
-    read = ", ".join(scope.read(one, type_, op) for one in values)
+    read = ", ".join(scope.read(element, type_, op) for element in values)
     function = "store_ordered" if ordered else "store"
     where = address(scope, op.operands[0], op, shared=shared)
     return f"{{ {_release(op)}const {TYPES[type_][0]} emu_v[{count}] = {{{read}}}; ::emu::ptx::emu_{function}({where}, emu_v); }} "
@@ -300,19 +304,19 @@ def atomic(scope: PtxScope, op: Instruction) -> str:
     returns = op.opcode.startswith("atom")
     if name is None or (not returns and name in ("exch", "cas")):
         raise refuse(op)
-    given = list(op.operands)
-    to: tuple[Operand, ...] = parts_of(given.pop(0), op) if returns else (Sink(),) * count
+    operands = list(op.operands)
+    to: tuple[Operand, ...] = parts_of(operands.pop(0), op) if returns else (Sink(),) * count
     wanted = 3 if name == "cas" else 2
-    if len(given) not in (wanted, wanted + 1) or len(to) != count:
+    if len(operands) not in (wanted, wanted + 1) or len(to) != count:
         raise refuse(op)
-    where = address(scope, given[0], op, shared=shared)
-    values = [parts_of(one, op) for one in given[1:wanted]]
-    if any(len(one) != count for one in values):
+    where = address(scope, operands[0], op, shared=shared)
+    values = [parts_of(elements, op) for elements in operands[1:wanted]]
+    if any(len(elements) != count for elements in values):
         raise refuse(op)
     cpp = TYPES[type_][0]
     text = f"{{ {_release(op)}auto* emu_a = ::emu::ptx::emu_aligned<{cpp}, {count}>({where}); "
     for at in range(count):
-        read = ", ".join(scope.read(one[at], type_, op) for one in values)
+        read = ", ".join(scope.read(elements[at], type_, op) for elements in values)
         text += scope.write(to[at], type_, f"::emu::ptx::emu_atomic_{name}(emu_a + {at}, {read})", op)
     return text + "} "
 
@@ -368,16 +372,16 @@ def asynchronous_copy(scope: PtxScope, op: Instruction) -> str:
     hinted = "L2::cache_hint" in words
     need(op, *((4, 5) if hinted else (3, 4)))
     to, source, size, *rest = op.operands
-    taken = scope.read(size, "u32", op)
+    size_bytes = scope.read(size, "u32", op)
     if hinted:
         rest = rest[:-1]
     if rest and scope.is_predicate(rest[0]):
-        taken = f"({scope.read(rest[0], 'pred', op)} ? 0u : {taken})"
+        size_bytes = f"({scope.read(rest[0], 'pred', op)} ? 0u : {size_bytes})"
     elif rest:
-        taken = scope.read(rest[0], "u32", op)
+        size_bytes = scope.read(rest[0], "u32", op)
     where = f"{address(scope, to, op, shared=True)}, {address(scope, source, op, shared=False)}"
     only16 = "true" if "cg" in words else "false"
-    return f"::emu::ptx::emu_copy_async<{only16}>({where}, {scope.read(size, 'u32', op)}, {taken}); "
+    return f"::emu::ptx::emu_copy_async<{only16}>({where}, {scope.read(size, 'u32', op)}, {size_bytes}); "
 
 
 def matrix_memory(scope: PtxScope, op: Instruction) -> str:
@@ -395,8 +399,8 @@ def matrix_memory(scope: PtxScope, op: Instruction) -> str:
     pointer = address(scope, where, op, shared=True)
     if loads:
         text = f"{{ uint32_t emu_v[{count}]; ::emu::ptx::emu_ldmatrix<{count}, {transposed}>(emu_v, {pointer}); "
-        return text + "".join(scope.write(one, "b32", f"emu_v[{at}]", op) for at, one in enumerate(parts)) + "} "
-    values = ", ".join(scope.read(one, "b32", op) for one in parts)
+        return text + "".join(scope.write(register, "b32", f"emu_v[{at}]", op) for at, register in enumerate(parts)) + "} "
+    values = ", ".join(scope.read(register, "b32", op) for register in parts)
     return f"{{ const uint32_t emu_v[{count}] = {{{values}}}; ::emu::ptx::emu_stmatrix<{count}, {transposed}>({pointer}, emu_v); }} "
 
 
@@ -413,16 +417,16 @@ def block_barrier(scope: PtxScope, op: Instruction) -> str:
     if words == ["warp", "sync"]:
         need(op, 1)
         return f"__syncwarp({scope.read(op.operands[0], 'b32', op)}); "
-    given = list(op.operands)
+    operands = list(op.operands)
     if words == ["sync"] or words == ["arrive"]:
         need(op, *((1, 2) if words == ["sync"] else (2,)))
-        count = scope.read(given[1], "u32", op) if len(given) > 1 else "0u"
+        count = scope.read(operands[1], "u32", op) if len(operands) > 1 else "0u"
         arrives = "true" if words == ["arrive"] else "false"
-        return f"::emu::ptx::emu_barrier({scope.read(given[0], 'u32', op)}, {count}, true, {arrives}); "
+        return f"::emu::ptx::emu_barrier({scope.read(operands[0], 'u32', op)}, {count}, true, {arrives}); "
     if len(words) != 3 or words[0] != "red" or words[1] not in ("popc", "and", "or") or words[2] not in ("u32", "pred"):
         raise refuse(op)
     need(op, 3, 4)
-    to, number, *middle, vote = given
+    to, number, *middle, vote = operands
     count = scope.read(middle[0], "u32", op) if middle else "0u"
     call = f"::emu::ptx::emu_barrier({scope.read(number, 'u32', op)}, {count}, {scope.read(vote, 'pred', op)}, false)"
     member = {"popc": "count", "and": "all", "or": "any"}[words[1]]
@@ -440,8 +444,8 @@ def shuffle(scope: PtxScope, op: Instruction) -> str:
         raise refuse(op)
     to, value, lane, bounds, mask = op.operands
     result = to.first if isinstance(to, Pair) else to
-    given = ", ".join(scope.read(one, "b32", op) for one in (value, lane, bounds, mask))
-    text = f"{{ bool emu_p; const uint32_t emu_v = ::emu::ptx::emu_shuffle<{modes.index(mode)}>({given}, emu_p); "
+    arguments = ", ".join(scope.read(operand, "b32", op) for operand in (value, lane, bounds, mask))
+    text = f"{{ bool emu_p; const uint32_t emu_v = ::emu::ptx::emu_shuffle<{modes.index(mode)}>({arguments}, emu_p); "
     text += scope.write(result, "b32", "emu_v", op)
     return text + (scope.write(to.second, "pred", "emu_p", op) if isinstance(to, Pair) else "") + "} "
 
@@ -466,11 +470,11 @@ def match(scope: PtxScope, op: Instruction) -> str:
     accept(op, {"any", "all", "sync", "b32", "b64"})
     words = modifiers(op)
     to, value, mask = op.operands
-    given = f"{scope.read(mask, 'b32', op)}, {scope.read(value, last_type(op), op)}"
+    arguments = f"{scope.read(mask, 'b32', op)}, {scope.read(value, last_type(op), op)}"
     if "any" in words:
-        return scope.write(to, "b32", f"__match_any_sync({given})", op)
+        return scope.write(to, "b32", f"__match_any_sync({arguments})", op)
     result = to.first if isinstance(to, Pair) else to
-    text = f"{{ int emu_p; const uint32_t emu_v = __match_all_sync({given}, &emu_p); " + scope.write(result, "b32", "emu_v", op)
+    text = f"{{ int emu_p; const uint32_t emu_v = __match_all_sync({arguments}, &emu_p); " + scope.write(result, "b32", "emu_v", op)
     return text + (scope.write(to.second, "pred", "emu_p != 0", op) if isinstance(to, Pair) else "") + "} "
 
 
@@ -518,7 +522,7 @@ def end_thread(scope: PtxScope, op: Instruction) -> str:
 
 def _array(values: Operand, type_: str, scope: PtxScope, op: Instruction) -> tuple[str, int]:
     parts = parts_of(values, op)
-    return ", ".join(scope.read(one, type_, op) for one in parts), len(parts)
+    return ", ".join(scope.read(element, type_, op) for element in parts), len(parts)
 
 
 def matrix_product(scope: PtxScope, op: Instruction) -> str:
@@ -538,19 +542,19 @@ def matrix_product(scope: PtxScope, op: Instruction) -> str:
         raise refuse(op)
     result, a, b, c = types
     binary = "b1_xor" if "xor" in modifiers(op) else "b1_and"
-    a, b = (binary if one == "b1" else one for one in (a, b))
+    a, b = (binary if item == "b1" else item for item in (a, b))
     scope.headers.add("emu/tensor/mma.h")
     unit, cpp = ("b64", "uint64_t") if result == "f64" else ("b32", "uint32_t")
-    arrays = [_array(one, unit, scope, op) for one in op.operands[1:]]
+    arrays = [_array(item, unit, scope, op) for item in op.operands[1:]]
     into = op.operands[0]
     if not isinstance(into, Vector):
         raise refuse(op)
     declared = " ".join(f"const {cpp} emu_{name}[{count}] = {{{values}}};" for name, (values, count) in zip("abc", arrays, strict=True))
     template = ", ".join(
-        (*shape, *(f"::emu::ptx::{one}" for one in (a, b, c, result)), "true" if "satfinite" in modifiers(op) else "false")
+        (*shape, *(f"::emu::ptx::{item}" for item in (a, b, c, result)), "true" if "satfinite" in modifiers(op) else "false")
     )
     text = f"{{ {cpp} emu_d[{len(into.parts)}]; {declared} ::emu::ptx::mma<{template}>(emu_d, emu_a, emu_b, emu_c); "
-    return text + "".join(scope.write(one, unit, f"emu_d[{at}]", op) for at, one in enumerate(into.parts)) + "} "
+    return text + "".join(scope.write(item, unit, f"emu_d[{at}]", op) for at, item in enumerate(into.parts)) + "} "
 
 
 EMITTERS = {

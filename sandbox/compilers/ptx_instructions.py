@@ -191,7 +191,7 @@ class Local:
 
 @dataclass(slots=True)
 class PtxScope:
-    """What the names mean: the statement's operands, then registers by the block that declares them, the innermost last."""
+    """Meaning of the names: the statement's operands, then registers by the block that declares them, the innermost last."""
 
     parameters: list[Local]
     registers: list[dict[str, Local]] = field(default_factory=lambda: [{}])
@@ -230,10 +230,10 @@ class PtxScope:
         raise PtxUnsupported(op.position, f"the emulated device cannot read an operand of '{op.opcode}'; {ELSEWHERE}")
 
     def is_predicate(self, operand: Operand) -> bool:
-        """Whether an operand is a predicate register."""
+        """Return whether an operand is a predicate register."""
         inner = operand.operand if isinstance(operand, Negated) else operand
-        found = [names[inner.name] for names in self.registers if inner.name in names] if isinstance(inner, Register) else []
-        return bool(found) and found[-1].bits == 1
+        locals_ = [names[inner.name] for names in self.registers if inner.name in names] if isinstance(inner, Register) else []
+        return bool(locals_) and locals_[-1].bits == 1
 
     def read(self, operand: Operand, type_: str, op: Instruction) -> str:
         """The C++ expression of an operand, read as a type."""

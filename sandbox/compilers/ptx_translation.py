@@ -52,18 +52,18 @@ def translate(statement: AsmStatement) -> Translation:
         items = parse(statement.template, names)
     except PtxSyntaxError as error:
         raise PtxUnsupported(error.position, f"this inline PTX cannot be read: {error.sentence}") from None
-    found: list[Local] = []
+    parameters: list[Local] = []
     for operand in statement.outputs:
-        found.append(Local(f"emu_{len(found)}", _bits(operand)))
+        parameters.append(Local(f"emu_{len(parameters)}", _bits(operand)))
     for operand in statement.inputs:
         if operand.constraint.isdigit():  # the same register as that output
             tied = int(operand.constraint)
             if tied >= len(statement.outputs):
                 raise PtxUnsupported(0, f"the asm statement has no output {tied}")
-            found.append(found[tied])
+            parameters.append(parameters[tied])
         else:
-            found.append(Local(f"emu_{len(found)}", _bits(operand), written=False))
-    scope = PtxScope(found)
+            parameters.append(Local(f"emu_{len(parameters)}", _bits(operand), written=False))
+    scope = PtxScope(parameters)
     body = "".join(_item(item, scope) for item in items)
     labels = ", ".join(f"emu_l_{label(name)}" for name in dict.fromkeys(_labels(items)))
     declared = f"__label__ {labels}; " if labels else ""
@@ -91,8 +91,8 @@ def _before(statement: AsmStatement, scope: PtxScope) -> str:
         )
     for at, operand in enumerate(statement.inputs, start=len(statement.outputs)):
         local = scope.parameters[at]
-        given = f"::emu::ptx::emu_in<{cpp_register(local.bits)}>({operand.expression}); "
-        text += f"{local.name} = {given}" if operand.constraint.isdigit() else f"const {cpp_register(local.bits)} {local.name} = {given}"
+        value = f"::emu::ptx::emu_in<{cpp_register(local.bits)}>({operand.expression}); "
+        text += f"{local.name} = {value}" if operand.constraint.isdigit() else f"const {cpp_register(local.bits)} {local.name} = {value}"
     return text
 
 
@@ -116,7 +116,7 @@ def _item(item: Item, scope: PtxScope) -> str:
             return f"emu_l_{label(item.name)}:; "
         case Block():
             scope.registers.append({})
-            text = "".join(_item(one, scope) for one in item.items)
+            text = "".join(_item(inner, scope) for inner in item.items)
             scope.registers.pop()
             return f"{{ {text}}} "
         case Instruction():
@@ -133,27 +133,27 @@ def _instruction(op: Instruction, scope: PtxScope) -> str:
         return EMITTERS[name](scope, op)
     rule = rule_of(op)
     if rule is None:
-        known = sorted({*EMITTERS, *(name.split(".")[0] for name in RULES)})
-        near = difflib.get_close_matches(op.opcode.split(".")[0], known, n=1, cutoff=0.4)
+        opcodes = sorted({*EMITTERS, *(name.split(".")[0] for name in RULES)})
+        near = difflib.get_close_matches(op.opcode.split(".")[0], opcodes, n=1, cutoff=0.4)
         hint = f" (the nearest that it knows is '{near[0]}')" if near else ""
         raise PtxUnsupported(op.position, f"the emulated device does not know the PTX instruction '{op.opcode}'{hint}; {ELSEWHERE}")
     words = [word for word in op.opcode.split(".")[1:] if word not in NAME_PARTS]
     types = [word for word in words if word in rule.types]
-    others = [word for word in words if word not in rule.types]
-    for word in others:
+    modifiers = [word for word in words if word not in rule.types]
+    for word in modifiers:
         if word not in rule.modifiers:
             raise refuse(op, word)
     if len(types) != 1:
         raise refuse(op)
     (type_,) = types
-    flags = sum(FLAGS[word] for word in others if word not in IGNORED)
+    flags = sum(FLAGS[word] for word in modifiers if word not in IGNORED)
     if type_ == "f64" and flags & (FLAGS["rz"] | FLAGS["rm"] | FLAGS["rp"]):
         raise refuse(op)
     to, wanted = rule.form.split("=")
-    kinds = [_kind(one, type_) for one in wanted.split(",")]
+    kinds = [_kind(item, type_) for item in wanted.split(",")]
     need(op, len(kinds) + 1)
-    given = ", ".join(scope.read(one, kind, op) for one, kind in zip(op.operands[1:], kinds, strict=True))
-    value = f"::emu::ptx::emu_{rule.function}<{TYPES[type_][0]}, {flags}>({given})"
+    arguments = ", ".join(scope.read(item, kind, op) for item, kind in zip(op.operands[1:], kinds, strict=True))
+    value = f"::emu::ptx::emu_{rule.function}<{TYPES[type_][0]}, {flags}>({arguments})"
     return scope.write(op.operands[0], _kind(to, type_), value, op)
 
 

@@ -1,4 +1,4 @@
-"""What ptxas and PTX say of kernels: how much of the device each uses, which lines compute in float64, and errors in the user's lines.
+"""Facts from ptxas and PTX on kernels: how much of the device each uses, which lines compute in float64, errors in the user's lines.
 
 On many GPUs float64 is dozens of times as slow as float32, and mostly it was not meant. All of this reads text that a stranger's source had
 a hand in; what comes of it is a claim, cut to a size.
@@ -56,7 +56,7 @@ class SourceLine:
 def float64_instructions(texts: Sequence[str]) -> dict[str, list[SourceLine]]:
     """Instructions in float64, by the name of the entry whose body they stand in: arithmetic, and conversions to and from it. What a
     function does that is called is nobody's."""
-    found: dict[str, list[SourceLine]] = {}
+    places: dict[str, list[SourceLine]] = {}
     for text in texts:
         lines = text.splitlines()
         files = {match[1]: match[2].removeprefix(f"{STANDS_IN[1]}/") for match in map(_FILE.match, lines) if match is not None}
@@ -69,8 +69,8 @@ def float64_instructions(texts: Sequence[str]) -> dict[str, list[SourceLine]]:
                     path=files.get(loc[1], ""), line=int(loc[2]), caller_path=files.get(loc[3] or "", ""), caller_line=int(loc[4] or 0)
                 )
             elif entry is not None and _DOUBLE.match(line):
-                found.setdefault(entry, []).append(place)
-    return found
+                places.setdefault(entry, []).append(place)
+    return places
 
 
 def float64_remarks(
@@ -78,10 +78,10 @@ def float64_remarks(
 ) -> tuple[str, ...]:
     """Sentences on kernels in CUDA C++ that take no double, and whose source never says `double`: each with the first line that makes one
     all the same. sources: by the paths that the compiler noted."""
-    found: dict[str, None] = {}
+    sentences: dict[str, None] = {}
     entries = float64_instructions(texts)
     for name, places in zip(demangled(list(entries)), entries.values(), strict=True):
-        place = next((own for one in places if (own := _own(one, sources)) is not None), None)
+        place = next((in_source for source_line in places if (in_source := _own(source_line, sources)) is not None), None)
         if place is None or _DOUBLE_WORD.search(name) or _DOUBLE_WORD.search(sources[place[0]]):
             continue
         path, number = place
@@ -90,8 +90,8 @@ def float64_remarks(
         why = "nothing in the source says `double`"
         if literal is not None:
             why = f"the literal `{literal[0]}` is a double; write `{literal[0]}f`"
-        found[f"{path}:{number}: computes in float64: {why}"] = None
-    return tuple(found)[:REMARK_LIMIT]
+        sentences[f"{path}:{number}: computes in float64: {why}"] = None
+    return tuple(sentences)[:REMARK_LIMIT]
 
 
 def _own(place: SourceLine, sources: Mapping[str, str]) -> tuple[str, int] | None:
@@ -113,38 +113,38 @@ class Ptx:
     def of(cls, source: str, text: str) -> Ptx:
         """Read the files that its lines come from."""
         lines = tuple(text.splitlines())
-        return cls(source=source, lines=lines, files={found[1]: found[2] for found in map(_FILE.match, lines) if found is not None})
+        return cls(source=source, lines=lines, files={match[1]: match[2] for match in map(_FILE.match, lines) if match is not None})
 
 
 def kernels(log: str, ptx: Sequence[str] = ()) -> tuple[KernelUse, ...]:
-    """What each kernel uses, in the order of the log; built for several architectures, the name says for which. ptx: its input."""
-    found: list[tuple[KernelUse, str]] = []
+    """Return the use of each kernel, in the order of the log; built for several architectures, the name has it. ptx: its input."""
+    entries: list[tuple[KernelUse, str]] = []
     for line in log.splitlines():
         if (entry := _ENTRY.match(line)) is not None:
-            found.append((KernelUse(name=entry[1], registers=UNKNOWN), entry[2]))
+            entries.append((KernelUse(name=entry[1], registers=UNKNOWN), entry[2]))
             described = None
-        elif not found:
+        elif not entries:
             continue
         elif (properties := _PROPERTIES.match(line)) is not None:
             described = properties[1]
-        elif (frame := _FRAME.match(line)) is not None and described == found[-1][0].name:
-            use = found[-1][0]
+        elif (frame := _FRAME.match(line)) is not None and described == entries[-1][0].name:
+            use = entries[-1][0]
             stack, stores, loads = (int(number) for number in frame.groups())
-            found[-1] = (
+            entries[-1] = (
                 replace(use, stack_bytes=max(stack, use.stack_bytes), spill_store_bytes=stores, spill_load_bytes=loads),
-                found[-1][1],
+                entries[-1][1],
             )
         elif (used := _USED.match(line)) is not None:
-            found[-1] = _with_use(found[-1][0], used), found[-1][1]
-    found = [(use, architecture) for use, architecture in found if use.registers != UNKNOWN][:KERNEL_LIMIT]
-    several = len({architecture for _, architecture in found}) > 1
+            entries[-1] = _with_use(entries[-1][0], used), entries[-1][1]
+    entries = [(use, architecture) for use, architecture in entries if use.registers != UNKNOWN][:KERNEL_LIMIT]
+    several = len({architecture for _, architecture in entries}) > 1
     doubles = float64_instructions(ptx)
-    found = [(replace(use, double_instruction_count=len(doubles.get(use.name, ()))), architecture) for use, architecture in found]
-    names = demangled([use.name for use, _ in found])
-    suffixes = [f" for {architecture}" if several else "" for _, architecture in found]
+    entries = [(replace(use, double_instruction_count=len(doubles.get(use.name, ()))), architecture) for use, architecture in entries]
+    names = demangled([use.name for use, _ in entries])
+    suffixes = [f" for {architecture}" if several else "" for _, architecture in entries]
     return tuple(
         replace(use, name=f"{name[: NAME_LIMIT_CHARS - len(suffix)]}{suffix}")
-        for (use, _), name, suffix in zip(found, names, suffixes, strict=True)
+        for (use, _), name, suffix in zip(entries, names, suffixes, strict=True)
     )
 
 
@@ -164,8 +164,10 @@ def demangled(names: Sequence[str]) -> list[str]:
     """The names as C++ has them, of printable characters; as they are where the box has no c++filt, or it fails."""
     readable = _filtered([name if len(name) <= MANGLED_LIMIT_CHARS and name.isprintable() else "" for name in names])
     return [
-        "".join(character for character in _UNNAMED.sub("(anonymous namespace)", new or old) if character.isprintable())[:NAME_LIMIT_CHARS]
-        for old, new in zip(names, readable, strict=True)
+        "".join(character for character in _UNNAMED.sub("(anonymous namespace)", demangled_name or name_before) if character.isprintable())[
+            :NAME_LIMIT_CHARS
+        ]
+        for name_before, demangled_name in zip(names, readable, strict=True)
     ]
 
 
@@ -176,10 +178,10 @@ def _filtered(names: Sequence[str]) -> list[str]:
     # One that is no text, not even after a compiler had it, must not cost a build.
     text = "\n".join(names).encode("utf-8", "replace")
     try:
-        done = subprocess.run([program], input=text, capture_output=True, check=False, timeout=DEMANGLE_S)
+        process = subprocess.run([program], input=text, capture_output=True, check=False, timeout=DEMANGLE_S)
     except (OSError, subprocess.TimeoutExpired):
         return list(names)
-    lines = done.stdout.decode("utf-8", "replace").split("\n")
+    lines = process.stdout.decode("utf-8", "replace").split("\n")
     return lines if len(lines) == len(names) else list(names)
 
 
@@ -188,7 +190,7 @@ def _with_use(use: KernelUse, used: re.Match[str]) -> KernelUse:
     parts: dict[str, int] = {}
     for size, kind in _PART.findall(used[2]):
         kind = kind.partition("[")[0]
-        parts[kind] = parts.get(kind, 0) + sum(int(one) for one in size.split("+") if one)
+        parts[kind] = parts.get(kind, 0) + sum(int(part) for part in size.split("+") if part)
     return replace(
         use,
         registers=int(used[1]),

@@ -26,7 +26,7 @@ _COUNT = re.compile(r"^\d+ errors?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompilerStep:
-    """One command. inputs and outputs are names of our own making, relative to the directory of the plan.
+    """Command of a build. inputs and outputs are names of our own making, relative to the directory of the plan.
 
     source: what it compiles, as submitted; "" for the link. environment: what is set next to the builder's own variables.
     """
@@ -40,7 +40,7 @@ class CompilerStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class StepsResult:
     """How a plan ended, and what its commands printed."""
 
     succeeded: bool
@@ -56,16 +56,16 @@ class Compiler(Protocol):
     def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
         """Plan what makes a shared object in `place` of objects that lie there. libraries: paths, and flags of the linker."""
 
-    def plainer(self) -> Compiler | None:
+    def fallback(self) -> Compiler | None:
         """The compiler to ask where this one rejects a source, because this one has rewritten it more; None where this one decides."""
 
 
 def object_name(number: int) -> str:
-    """What the object of a plan's source is called; every source has a directory of its own."""
+    """Return the name of the object of a plan's source; every source has a directory of its own."""
     return f"{number}/{OBJECT}"
 
 
-def run(steps: Sequence[CompilerStep], place: Path, *, timeout_s: float | None = None) -> Ran:
+def run(steps: Sequence[CompilerStep], place: Path, *, timeout_s: float | None = None) -> StepsResult:
     """Run a plan in a directory of its own.
 
     A command that fails keeps those from running that need its files, and no others; but where the plan is a try, with a time limit, all.
@@ -81,27 +81,27 @@ def run(steps: Sequence[CompilerStep], place: Path, *, timeout_s: float | None =
                 process.communicate(timeout=FAREWELL_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-            return Ran(succeeded=False, log=f"{UNFINISHED}\n")
+            return StepsResult(succeeded=False, log=f"{UNFINISHED}\n")
     log = merged((step.source, _read(place / _log_name(number))) for number, step in enumerate(steps))
     log = _for_people(log, steps, place)
     if process.returncode and not log:
         log = output.decode("utf-8", "replace")[-4000:]
-    return Ran(succeeded=process.returncode == 0, log=log)
+    return StepsResult(succeeded=process.returncode == 0, log=log)
 
 
 def merged(logs: Iterable[tuple[str, str]]) -> str:
-    """What was said of each source, in the order of the steps. Nothing is said twice of one: both passes of nvcc read the same lines."""
-    seen, kept = set(), []
+    """Join the logs in the order of the steps. Nothing is repeated for a source: both passes of nvcc read the same lines."""
+    printed, texts = set(), []
     for source, log in logs:
-        new = []
+        paragraphs = []
         for paragraph in _PARAGRAPH.split(log.strip("\n")):
             key = source, _COUNT.sub("", paragraph)
-            if key not in seen:
-                seen.add(key)
-                new.append(paragraph)
-        if any(new):
-            kept.append("\n\n".join(new) + "\n")
-    return "".join(kept)
+            if key not in printed:
+                printed.add(key)
+                paragraphs.append(paragraph)
+        if any(paragraphs):
+            texts.append("\n\n".join(paragraphs) + "\n")
+    return "".join(texts)
 
 
 def _for_people(log: str, steps: Sequence[CompilerStep], place: Path) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 from sandbox.protocol.languages import BUILT_IN
 
-MODULES = {one.name: one.module for one in BUILT_IN}
+MODULES = {language.name: language.module for language in BUILT_IN}
 
 
 def implementation(name: str, module: str = "") -> Any:

@@ -39,7 +39,7 @@ class _Stream:
     def synchronize(self) -> None:
         """Nothing is under way."""
 
-    wait_stream = wait_event = lambda self, other: None
+    wait_stream = wait_event = lambda self, awaited: None
 
     def record_event(self, event: _EmulatedEvent | None = None) -> _EmulatedEvent:
         event = event or _EmulatedEvent()
@@ -69,10 +69,10 @@ class _EmulatedEvent:
         return (end._at_ns - self._at_ns) / 1e6
 
     def synchronize(self) -> None:
-        """It has happened."""
+        """Do nothing: the event is in the past."""
 
     def wait(self, stream: object = None) -> None:
-        """It has happened."""
+        """Do nothing: the event is in the past."""
 
     def query(self) -> bool:
         return True
@@ -170,7 +170,7 @@ def _replace_devices(torch: Any) -> None:
     from torch._library.custom_ops import CustomOpDef
     from torch.utils._device import DeviceContext
 
-    made, register, original = DeviceContext.__init__, CustomOpDef.register_kernel, torch.Generator
+    initialise, register, original = DeviceContext.__init__, CustomOpDef.register_kernel, torch.Generator
 
     class Generator(original):  # type: ignore[misc,valid-type]
         def __new__(cls, device: object = "cpu") -> Any:
@@ -180,18 +180,18 @@ def _replace_devices(torch: Any) -> None:
         return register(self, "cpu" if device_types == "cuda" else device_types, *arguments)
 
     torch.Generator = Generator
-    DeviceContext.__init__ = lambda self, device: made(self, on_cpu(device, torch))  # type: ignore[method-assign]
+    DeviceContext.__init__ = lambda self, device: initialise(self, on_cpu(device, torch))  # type: ignore[method-assign]
     CustomOpDef.register_kernel = register_kernel  # type: ignore[method-assign]
 
 
 def _replace_profiler(torch: Any) -> None:
-    """It records the CPU only: events of a GPU that is not there cost a stack trace each, in what the kernel prints."""
+    """Record the CPU only: events of a GPU that is not there cost a stack trace each, in what the kernel prints."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     profile = torch.autograd.profiler.profile
-    made = profile.__init__
+    initialise = profile.__init__
 
     def without_device(self: Any, *arguments: Any, use_cuda: bool = False, use_device: str | None = None, **named: Any) -> None:
-        made(self, *arguments, **named)
+        initialise(self, *arguments, **named)
 
     profile.__init__ = without_device
 

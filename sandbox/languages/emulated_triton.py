@@ -75,7 +75,7 @@ def _functions(np: Any) -> dict[str, Callable[..., Any]]:
 
     return {
         **{name: getattr(np, name) for name in _SAME.split()},
-        **{name: getattr(np, other) for name, other in _OTHERS.items()},
+        **{name: getattr(np, numpy_name) for name, numpy_name in _OTHERS.items()},
         **{name: one_by_one(getattr(math, name)) for name in ("erf", "erfc", "lgamma")},
         "tgamma": one_by_one(math.gamma),
         "exp10": lambda values: np.power(10.0, values),
@@ -96,17 +96,21 @@ def _on_tensors(name: str, function: Callable[..., Any], np: Any, tl: Any, handl
     """The function for the interpreter's tensors, or plain numbers next to one."""
 
     def call(*arguments: Any, **named: Any) -> Any:
-        tensors = [one for one in arguments if isinstance(one, tl.tensor)]
+        tensors = [argument for argument in arguments if isinstance(argument, tl.tensor)]
         scalar = tensors[0].dtype
-        if any(one.dtype not in (tl.float32, tl.float64, tl.int32) for one in tensors) or scalar is tl.int32:
-            raise ValueError(f"libdevice.{name} takes float32 and float64, and is given {', '.join(str(one.dtype) for one in tensors)}")
-        values = [np.asarray(one.handle.data if isinstance(one, tl.tensor) else one, np.float64) for one in arguments]
+        if any(argument.dtype not in (tl.float32, tl.float64, tl.int32) for argument in tensors) or scalar is tl.int32:
+            raise ValueError(
+                f"libdevice.{name} takes float32 and float64, and is given {', '.join(str(argument.dtype) for argument in tensors)}"
+            )
+        values = [np.asarray(argument.handle.data if isinstance(argument, tl.tensor) else argument, np.float64) for argument in arguments]
         with np.errstate(all="ignore"):
             result = np.asarray(function(*values))
-        made = tl.int32 if result.dtype == np.bool_ else scalar
-        data = result.astype({tl.int32: np.int32, tl.float32: np.float32, tl.float64: np.float64}[made])
-        shape = [int(size) for size in data.shape] if any(one.type.is_block() for one in tensors) else []
-        return tl.tensor(handle(data, made), tl.block_type(made, shape) if shape else made)  # a number is an array of one
+        result_type = tl.int32 if result.dtype == np.bool_ else scalar
+        data = result.astype({tl.int32: np.int32, tl.float32: np.float32, tl.float64: np.float64}[result_type])
+        shape = [int(size) for size in data.shape] if any(argument.type.is_block() for argument in tensors) else []
+        return tl.tensor(
+            handle(data, result_type), tl.block_type(result_type, shape) if shape else result_type
+        )  # a number is an array of one
 
     return call
 
@@ -159,13 +163,13 @@ def _once_a_launch(patch: Callable[[Any], Any], scope_class: Callable[[], Any]) 
 
 def _remembering_types(numpy_type: Callable[[Any], Any], block_type: Any) -> Callable[[Any], Any]:
     """numpy_type, which makes a table of all types at each call; a block's is that of its elements."""
-    found: dict[str, Any] = {}
+    types: dict[str, Any] = {}
 
     def remembered(of: Any) -> Any:
         name = (of.element_ty if isinstance(of, block_type) else of).name
-        if name not in found:
-            found[name] = numpy_type(of)
-        return found[name]
+        if name not in types:
+            types[name] = numpy_type(of)
+        return types[name]
 
     return remembered
 
@@ -201,14 +205,14 @@ def set_driver(torch: Any, *, capability: tuple[int, int], cores: int) -> None:
         "mem_clock_rate": 1_000_000,
         "mem_bus_width": 64,
     }
-    found = target("cuda", capability[0] * 10 + capability[1], WARP_SIZE)
+    gpu = target("cuda", capability[0] * 10 + capability[1], WARP_SIZE)
     driver.set_active(
         SimpleNamespace(
             get_current_device=lambda: 0,
             set_current_device=lambda device: None,
             get_current_stream=lambda device=None: 0,
             get_device_capability=lambda device=None: capability,
-            get_current_target=lambda: found,
+            get_current_target=lambda: gpu,
             get_active_torch_device=lambda: torch.device("cuda", 0),
             get_device_interface=lambda: torch.cuda,
             get_empty_cache_for_benchmark=lambda: torch.empty(1),
@@ -220,7 +224,7 @@ def set_driver(torch: Any, *, capability: tuple[int, int], cores: int) -> None:
 
 
 def _bench(kernel: Callable[[], object], *, quantiles: Sequence[float] = (0.5,), **named: object) -> list[float]:
-    """One launch's milliseconds, for every quantile: an interpreter's times choose nothing that matters."""
+    """Return one launch's milliseconds, for every quantile: an interpreter's times choose nothing that matters."""
     begun_ns = time.perf_counter_ns()
     kernel()
     return [(time.perf_counter_ns() - begun_ns) / 1e6] * len(quantiles)
@@ -231,16 +235,16 @@ class _CompiledKernel:
 
     n_regs, n_spills, n_max_threads = KERNEL_REGISTERS, 0, 1024
 
-    def __init__(self, kernel: Any, given: Mapping[str, Any]) -> None:
-        self._kernel, self._given = kernel, given
+    def __init__(self, kernel: Any, named: Mapping[str, Any]) -> None:
+        self._kernel, self._given = kernel, named
         self.name = kernel.__name__
         self.asm: Mapping[str, str] = collections.defaultdict(str)
         self.metadata = SimpleNamespace(
             name=self.name,
             shared=KERNEL_SHARED_BYTES,
-            num_warps=given.get("num_warps", 4),
-            num_stages=given.get("num_stages", 3),
-            num_ctas=given.get("num_ctas", 1),
+            num_warps=named.get("num_warps", 4),
+            num_stages=named.get("num_stages", 3),
+            num_ctas=named.get("num_ctas", 1),
         )
 
     def _init_handles(self) -> None:

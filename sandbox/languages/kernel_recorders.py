@@ -28,7 +28,7 @@ class RecordedNumba:
 
     def add(self, dispatcher: Any, types: tuple[Any, ...]) -> None:
         """Note a kernel for these types."""
-        if not any(one is dispatcher and those == types for one, those in self.pairs):
+        if not any(recorded is dispatcher and those == types for recorded, those in self.pairs):
             self.pairs.append((dispatcher, types))
 
 
@@ -45,7 +45,7 @@ def record_numba(torch: Any, architecture: int) -> RecordedNumba:
 
     def launch(self: Any, *arguments: Any) -> None:
         if id(self) not in recorded.signed:
-            recorded.add(self, tuple(self.typeof_pyval(array_of(one)) for one in arguments))
+            recorded.add(self, tuple(self.typeof_pyval(array_of(argument)) for argument in arguments))
 
     def configured(self: Any, *configuration: Any, **named: Any) -> Callable[..., None]:
         return lambda *arguments: launch(self, *arguments)
@@ -81,7 +81,7 @@ def record_numba(torch: Any, architecture: int) -> RecordedNumba:
 
 @dataclass(slots=True)
 class RecordedTriton:
-    """What was compiled, Triton's own `CompiledKernel`s, each once; tuned: names of kernels of whose configurations the first was taken."""
+    """Triton's own `CompiledKernel`s, each once; tuned: names of kernels of whose configurations the first was taken."""
 
     kernels: list[Any] = field(default_factory=list)
     tuned: list[str] = field(default_factory=list)
@@ -97,7 +97,11 @@ def record_triton(torch: Any, architecture: int) -> RecordedTriton:
 
     def run(self: Any, *arguments: Any, grid: Any, warmup: bool, **named: Any) -> Any:
         kernel = compile_or_launch(self, *arguments, grid=grid, warmup=True, **named)
-        if kernel is not None and not any(kernel is one for one in recorded.kernels) and len(recorded.kernels) < KERNEL_LIMIT:
+        if (
+            kernel is not None
+            and not any(kernel is recorded_kernel for recorded_kernel in recorded.kernels)
+            and len(recorded.kernels) < KERNEL_LIMIT
+        ):
             recorded.kernels.append(kernel)
         return kernel
 

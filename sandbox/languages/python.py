@@ -40,24 +40,24 @@ def make_model(entry: Callable[..., Any], state: bytes, where: str) -> Any:
     """An instance on the device that torch calls where. Whatever its code raises goes through."""
     import torch
 
-    held = torch.load(io.BytesIO(state), weights_only=True)
-    torch.manual_seed(held["seed"])
-    arguments, drawn = held["arguments"], held["drawn"]
-    made = _weights(drawn).make(lambda: entry(*arguments)) if drawn else entry(*arguments)
-    if not isinstance(made, torch.nn.Module):
-        return made
-    weights, own = held["weights"] or {}, made.state_dict()
-    alike = {name: value for name, value in weights.items() if name in own and own[name].shape == value.shape}
-    if all(name in alike for name, _ in made.named_parameters()):
-        made.load_state_dict(alike, strict=False)  # buffers that only one of them has are its own affair
-    made.to(where, getattr(torch, held["dtype"]))
-    if not held["train"]:
-        made.eval()
-    return made
+    contents = torch.load(io.BytesIO(state), weights_only=True)
+    torch.manual_seed(contents["seed"])
+    arguments, drawn = contents["arguments"], contents["drawn"]
+    model = _weights(drawn).make(lambda: entry(*arguments)) if drawn else entry(*arguments)
+    if not isinstance(model, torch.nn.Module):
+        return model
+    weights, parameters = contents["weights"] or {}, model.state_dict()
+    alike = {name: value for name, value in weights.items() if name in parameters and parameters[name].shape == value.shape}
+    if all(name in alike for name, _ in model.named_parameters()):
+        model.load_state_dict(alike, strict=False)  # buffers that only one of them has are its own affair
+    model.to(where, getattr(torch, contents["dtype"]))
+    if not contents["train"]:
+        model.eval()
+    return model
 
 
 def _weights(drawn: dict[str, Any]) -> ConstantWeights:
-    return ConstantWeights(seed=drawn["seed"], only=frozenset(Constant(*one) for one in drawn["constants"]))
+    return ConstantWeights(seed=drawn["seed"], only=frozenset(Constant(*constant) for constant in drawn["constants"]))
 
 
 def bind(kernel: Kernel, call: Call, job: wire.RunnerJob, arena: Arena, make_object: pytree.MakeObject = pytree.no_objects) -> Bound:
@@ -88,8 +88,11 @@ def bind(kernel: Kernel, call: Call, job: wire.RunnerJob, arena: Arena, make_obj
 def _data(
     node: list[Any], inputs: list[object], targets: list[torch.Tensor], make_object: pytree.MakeObject
 ) -> tuple[Callable[[], object], list[torch.Tensor]]:
-    """What an entry is given, and the outputs as it is to return them. A template may have the outputs' nest as its last part; theirs are
-    the later numbers. An object is made for each launch, for a kernel may change it."""
+    """Return the maker of an entry's argument, and the outputs as it is to return them.
+
+    A template may have the outputs' nest as its last part; theirs are the later numbers. An object is made for each
+    launch, for a kernel may change it.
+    """
     all_of, views = [*inputs, *targets], targets
     if any(number >= len(inputs) for number, _ in pytree.leaves(node)):
         node, *_, behind = node[1]
@@ -100,8 +103,8 @@ def _data(
     make = pytree.builder(node, make_object)
     if pytree.has_objects(node):
         return lambda: make(all_of), views
-    made = make(all_of)
-    return lambda: made, views
+    value = make(all_of)
+    return lambda: value, views
 
 
 def _flat(result: object) -> list[Any]:
@@ -109,7 +112,7 @@ def _flat(result: object) -> list[Any]:
     import torch
 
     try:
-        return pytree.flatten(result, lambda one: isinstance(one, torch.Tensor))[0]
+        return pytree.flatten(result, lambda value: isinstance(value, torch.Tensor))[0]
     except (pytree.NestInvalid, RecursionError) as wrong:
         raise LaunchRefused(Status.WRONG_DTYPE, f"the kernel's result can't be read: {wrong}") from None
 
@@ -169,15 +172,15 @@ def _make_object(module: ModuleType, place: python_module.ModuleDirectory, kind:
     """An object of data: of the problem's class where that is in one of its modules, else of the main file's class of the same name, else
     of one that only has the same attributes."""
     file, _, path = name.partition(".")
-    given = (place.modules / f"{file}.py").is_file()
-    found: Any = importlib.import_module(file) if given else module
-    for part in path.split(".") if given else path.split(".")[-1:]:
-        found = getattr(found, part, None)
-    return objects.make_object(kind, name, fields, found if isinstance(found, type) else objects.torch_class(name))
+    is_module = (place.modules / f"{file}.py").is_file()
+    value: Any = importlib.import_module(file) if is_module else module
+    for part in path.split(".") if is_module else path.split(".")[-1:]:
+        value = getattr(value, part, None)
+    return objects.make_object(kind, name, fields, value if isinstance(value, type) else objects.torch_class(name))
 
 
 def _seal(place: python_module.ModuleDirectory) -> None:
-    """What was submitted and compiled is read only, though new files may be written next to it; caches are their compilers' to write to."""
+    """Make submitted and compiled files read only, though new files may be written next to them; compilers may write to their caches."""
     python_module.seal(place.sources, directory_mode=0o755)
     for part in (place.modules, place.extensions):
         python_module.seal(part)

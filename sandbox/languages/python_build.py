@@ -101,9 +101,9 @@ def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, w
     words = [sys.executable, "-I", "-c", START, str(Path(__file__).parents[2])]
     work = module.place_work(module.sources / main)
     process = subprocess.Popen(
-        ([*words, IMPORTER, str(place), str(report_path), main]),
+        [*words, IMPORTER, str(place), str(report_path), main],
         cwd=work,
-        env=({**os.environ, **module.environment(job.device_kind)}),
+        env={**os.environ, **module.environment(job.device_kind)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -113,7 +113,7 @@ def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, w
     # From here on the submission runs in this box: believe nothing that lies here, and what fails is its doing.
     try:
         with compiling_numba([*words, KERNEL_COMPILER], place, job.device_kind, main, module.text()) as kernels:
-            tried, note = _made(process, report_path, packed)
+            tried, note = _import_result(process, report_path, packed)
             if kernels is None or tried.code != BUILT:
                 return tried, note
             kernels.wait()
@@ -128,23 +128,23 @@ def module_files(job: wire.BuildJob, files: Path) -> tuple[dict[str, bytes], dic
     return sources, {name: (files.parent / MODULES / name).read_bytes() for name in job.modules}
 
 
-def _made(process: subprocess.Popen[bytes], report_path: Path, pack: Callable[[], bytes]) -> tuple[BuildAttempt, wire.BuildNote]:
-    """What came of an import."""
+def _import_result(process: subprocess.Popen[bytes], report_path: Path, pack: Callable[[], bytes]) -> tuple[BuildAttempt, wire.BuildNote]:
+    """Return the result of an import."""
     # Wait for a process: the first of what it printed, and its exit code. Its children go with it.
-    kept = bytearray()
+    output_bytes = bytearray()
     with process:
         assert process.stdout is not None
         # A thread: a child that holds the pipe open must not keep us.
-        reader = threading.Thread(target=_keep, args=(process.stdout, kept), daemon=True)
+        reader = threading.Thread(target=_keep, args=(process.stdout, output_bytes), daemon=True)
         reader.start()
         exit_code = process.wait()
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         reader.join(DRAIN_S)
-        text = bytes(kept[:OUTPUT_KEPT_BYTES]).decode("utf-8", "replace")
+        text = bytes(output_bytes[:OUTPUT_KEPT_BYTES]).decode("utf-8", "replace")
         if reader.is_alive():
             process.stdout = None  # closing it would wait for the reader
-    cut = "\n(the rest of what the module printed is left out)\n" if len(kept) > OUTPUT_KEPT_BYTES else ""
+    cut = "\n(the rest of what the module printed is left out)\n" if len(output_bytes) > OUTPUT_KEPT_BYTES else ""
     output = text + cut
     reported, note = _reported(report_path)
     if reported is None:
@@ -159,13 +159,13 @@ def _made(process: subprocess.Popen[bytes], report_path: Path, pack: Callable[[]
     return BuildAttempt(code=BUILT, log=f"{reported.log}{output}", artifact=artifact), note
 
 
-def _keep(stream: IO[bytes], kept: bytearray) -> None:
+def _keep(stream: IO[bytes], output_bytes: bytearray) -> None:
     while chunk := os.read(stream.fileno(), 65536):
-        kept += chunk[: OUTPUT_KEPT_BYTES + 1 - len(kept)]
+        output_bytes += chunk[: OUTPUT_KEPT_BYTES + 1 - len(output_bytes)]
 
 
 def _reported(path: Path) -> tuple[BuildAttempt | None, wire.BuildNote]:
-    """What the importing process left; None where that is nothing that it writes."""
+    """Read the report of the importing process; None where it is not in the form that it writes."""
     note = wire.BuildNote()
     try:
         message = json.loads(read_left(path, REPORT_LIMIT_BYTES))

@@ -31,7 +31,7 @@ _libraries: list[ctypes.CDLL] = []
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """What is to be compiled. files: each as texts that follow one another. cflags, cuda_cflags, ldflags: as the submission gave them."""
+    """Extension to compile. files: each as texts that follow one another. cflags, cuda_cflags, ldflags: as the submission gave them."""
 
     name: str
     files: Mapping[str, tuple[str, ...]]
@@ -181,7 +181,7 @@ def take_error() -> str:
 
 def import_library(path: str, content: bytes) -> ModuleType | None:
     """Import the Python module that the library at path is, whatever the file is called; None where it is none."""
-    name = next((one.removeprefix(INIT) for one in elf.exported_names(content) if one.startswith(INIT)), None)
+    name = next((symbol.removeprefix(INIT) for symbol in elf.exported_names(content) if symbol.startswith(INIT)), None)
     if name is None:
         return None
     loader = importlib.machinery.ExtensionFileLoader(name, path)
@@ -232,5 +232,5 @@ def execute_from_anywhere() -> None:
     loader.create_module = create_module
 
 
-def _texts(given: Texts) -> tuple[str, ...]:
-    return () if not given else (given,) if isinstance(given, str) else tuple(map(str, given))
+def _texts(texts: Texts) -> tuple[str, ...]:
+    return () if not texts else (texts,) if isinstance(texts, str) else tuple(map(str, texts))

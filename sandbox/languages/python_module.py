@@ -71,7 +71,7 @@ class ModuleDirectory:
         return self.directory / EXTENSIONS
 
     def environment(self, device_kind: str) -> dict[str, str]:
-        """What is set before anything is imported."""
+        """Return the variables that are set before anything is imported."""
         device = device_info(device_kind)
         compiler = shutil.which(device.toolkit_program) if device.toolkit_program else None
         toolkit = {device.toolkit_variable: str(Path(compiler).resolve().parents[1])} if compiler else {}
@@ -153,37 +153,37 @@ def defined_names(text: str) -> set[str]:
         waiting: list[ast.AST] = [*ast.parse(text).body]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set()
-    found: set[str] = set()
+    defined: set[str] = set()
     while waiting:
         match waiting.pop():
             case (
                 ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store())
             ):
-                found.add(name)
+                defined.add(name)
             case ast.Import(names=names) | ast.ImportFrom(names=names):
-                found |= {one.asname or one.name for one in names}
+                defined |= {alias.asname or alias.name for alias in names}
             case ast.Lambda() | ast.Expr():
                 pass
             case node:
                 waiting += ast.iter_child_nodes(node)
-    return found
+    return defined
 
 
 def own_modules(sources: Path, modules: Path) -> list[str]:
     """The names by which the files of a submission and of its problem are imported, dotted for those in directories."""
-    found = []
+    module_names = []
     for part in (sources, modules):
         for path in ModuleDirectory._python_files(part):
             parts = path.relative_to(part).with_suffix("").parts
-            found.append(".".join(parts[:-1] if path.name == INIT else parts))
-    return [name for name in dict.fromkeys(found) if name]
+            module_names.append(".".join(parts[:-1] if path.name == INIT else parts))
+    return [name for name in dict.fromkeys(module_names) if name]
 
 
 def import_main(main: Path, sources: Path, modules: Path | None = None) -> ModuleType:
     """Import the main file; its body runs here. Whatever that raises goes through."""
     parts = main.relative_to(sources).with_suffix("").parts
     _make_package(sources)
-    directories = [str(one) for one in (main.parent, sources, modules) if one is not None]
+    directories = [str(directory) for directory in (main.parent, sources, modules) if directory is not None]
     sys.meta_path.insert(0, OwnFiles(directories, main=main.stem))
     sys.meta_path.append(OwnFiles(directories, main=main.stem, last=True))
     if all(part.isidentifier() for part in parts):
@@ -205,9 +205,9 @@ class OwnFiles(MetaPathFinder):
         """The module's spec; None where it is not one of these files."""
         if path is not None:
             return None
-        found = PathFinder.find_spec(fullname, self._directories, target)
-        is_last = fullname == self._main or found is None or found.loader is None
-        return found if is_last is self._last else None
+        spec = PathFinder.find_spec(fullname, self._directories, target)
+        is_last = fullname == self._main or spec is None or spec.loader is None
+        return spec if is_last is self._last else None
 
 
 def _make_package(sources: Path) -> None:
@@ -241,7 +241,7 @@ def install_extensions(text: str, provide: Callable[[Extension], Path]) -> None:
 
 
 def names_extensions(text: str) -> bool:
-    """Whether a module may compile extensions."""
+    """Return whether a module may compile extensions."""
     return "cpp_extension" in text
 
 
@@ -253,9 +253,9 @@ def entries(wanted: str) -> tuple[str, ...]:
 def find_entry(module: ModuleType, wanted: str) -> Any:
     """The function or class that is the kernel: by its usual names, or as the only one that it can be."""
     for name in entries(wanted):
-        found = getattr(module, name, None)
-        if callable(found):
-            return found
+        entry = getattr(module, name, None)
+        if callable(entry):
+            return entry
     names = [name for name, value in vars(module).items() if not name.startswith("_") and _is_own_function(module, value)]
     if len(names) == 1:
         return getattr(module, names[0])
@@ -267,11 +267,13 @@ def find_entry(module: ModuleType, wanted: str) -> Any:
 
 
 def ready(entry: Any) -> Callable[..., object]:
-    """What is called with the inputs: a class is made first, once, without arguments."""
-    made = entry() if inspect.isclass(entry) else entry
-    if not callable(made):
-        raise NoEntry(f"{entry.__name__}() makes a {type(made).__name__}, which can't be called with the inputs; give it a method forward")
-    return made  # type: ignore[no-any-return]
+    """Return the callable that gets the inputs: an instance, made once without arguments, of an entry that is a class."""
+    kernel = entry() if inspect.isclass(entry) else entry
+    if not callable(kernel):
+        raise NoEntry(
+            f"{entry.__name__}() makes a {type(kernel).__name__}, which can't be called with the inputs; give it a method forward"
+        )
+    return kernel  # type: ignore[no-any-return]
 
 
 def complaint(error: BaseException, sources: Path, sentence: str = "") -> str:
@@ -288,7 +290,7 @@ def complaint(error: BaseException, sources: Path, sentence: str = "") -> str:
     if not frames:
         return f"error: {message}\n"
     lines = [f"{_own(frames[-1].filename, sources)}:{frames[-1].lineno}: error: {message}\n"]
-    lines += [f"  {_own(one.filename, sources)}:{one.lineno}, in {one.name}: {one.line}\n" for one in frames[-FRAME_COUNT:]]
+    lines += [f"  {_own(frame.filename, sources)}:{frame.lineno}, in {frame.name}: {frame.line}\n" for frame in frames[-FRAME_COUNT:]]
     return "".join(lines)
 
 

@@ -103,7 +103,7 @@ def _attribute(name: str) -> Any:
 
 
 def _by_an_installed_module(frame: FrameType | None) -> bool:
-    """Whether the code that imports lies where packages are installed."""
+    """Return whether the code that imports lies where packages are installed."""
     while frame is not None and "importlib" in frame.f_code.co_filename:
         frame = frame.f_back
     installed = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))

@@ -61,8 +61,8 @@ def test_only_device_code_is_marked(head: str, marked: bool) -> None:
 def test_a_source_that_does_not_compile_with_the_marks_is_compiled_without(tmp_path: Path) -> None:
     """The second time they mean nothing."""
     with_marks = Emulated(files=tmp_path, translated=tmp_path, sources={"k.cu": ""}, ready=tmp_path, sanitize=True, has_additions=True)
-    without = with_marks.plainer()
-    assert without is not None and without.plainer() is None
+    without = with_marks.fallback()
+    assert without is not None and without.fallback() is None
 
     def flags(compiler: Emulated) -> tuple[str, ...]:
         (step,) = compiler.compile("k.cu", 0, Headers(include_dirs=(), defines=()), tmp_path)
