@@ -40,12 +40,11 @@ SOURCES = (
     *(f"kernels_examples/tril_matmul/{name}.cu" for name in ("correct_2d", "correct_unrolled", "divergent_sync", "zeros", "stale_memory")),
     "kernels_examples/tril_matmul/wmma_float.cu",
     "kernels_examples/row_softmax/torch_online_block.cu",  # warps
-    "tests/extensions/matmul_tiled.cu",
+    "tests/extensions/flash_attention_minimal.cu",
     "tests/extensions/leaky_relu_dispatch.cu",  # templates
     "tests/extensions/half_intrinsics.cu",
-    "tests/extensions/layer_norm_tuple.cu",  # functions of torch and a kernel
+    "tests/extensions/group_norm_swish.cu",  # functions of torch and a kernel
     "tests/extensions/lltm_packed_accessors.cu",  # several kernels and functions
-    "tests/extensions/transformer_block.cu",  # 400 lines
     "kernels_examples/tril_matmul/shared_tiles.cu",  # from here on raw CUDA
     "kernels_examples/tril_matmul/register_blocked.cu",
     "kernels_examples/row_softmax/warp_per_row.cu",
