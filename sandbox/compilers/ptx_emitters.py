@@ -8,7 +8,7 @@ COMPARISONS = {
     **{"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"},
 }
 ROUNDING = {"rni": 0, "rzi": FLAGS["rz"], "rmi": FLAGS["rm"], "rpi": FLAGS["rp"]}
-INTEGER_ROUNDING = 512  # as in emu/ptx/flags.h
+INTEGER_ROUNDING = 512  # as in emu/ptx/values.h
 UNITS = {8: "b8", 16: "b16", 32: "b32", 64: "b64"}
 SHARED = ("shared", "shared::cta", "shared::cluster")
 SPACES = {"global", *SHARED, "const", "local"}

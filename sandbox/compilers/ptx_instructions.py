@@ -25,7 +25,7 @@ NARROW = {"tf32": 32, "e4m3x2": 16, "e5m2x2": 16}
 # The twice as wide type, of `mul.wide`.
 WIDE = {"s16": "s32", "u16": "u32", "s32": "s64", "u32": "u64"}
 
-# Modifiers that change the result, as emu/ptx/flags.h numbers them.
+# Modifiers that change the result, as emu/ptx/values.h numbers them.
 FLAGS = {"ftz": 1, "sat": 2, "relu": 4, "NaN": 8, "rz": 16, "rm": 32, "rp": 64, "satfinite": 128, "rna": 256}
 # Modifiers that change nothing here: rounding to nearest, and functions that are as precise as approximate ones must be.
 IGNORED = {"rn", "approx", "full", "noftz"}
