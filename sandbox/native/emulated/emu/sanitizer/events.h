@@ -54,6 +54,12 @@ EMU_RAW inline void before_atomic(const volatile void* pointer, unsigned bytes, 
         emu::sanitizer::before_atomic(p, bits / 8, EMU_CODE, order, true, true);                              \
         return __atomic_##name(static_cast<volatile T*>(p), value, __ATOMIC_SEQ_CST);                         \
     }
+#define EMU_ATOMIC_SWAP(bits, T, kind)                                                                                    \
+    EMU_HOOK bool __tsan_atomic##bits##_compare_exchange_##kind(volatile void* p, void* expected, T value, int order, int) { \
+        emu::sanitizer::before_atomic(p, bits / 8, EMU_CODE, order, true, true, true);                                    \
+        return __atomic_compare_exchange_n(static_cast<volatile T*>(p), static_cast<T*>(expected), value, false, __ATOMIC_SEQ_CST, \
+                                           __ATOMIC_SEQ_CST);                                                             \
+    }
 #define EMU_ATOMIC_HOOKS(bits, T)                                                                             \
     EMU_HOOK T __tsan_atomic##bits##_load(const volatile void* p, int order) {                                \
         emu::sanitizer::before_atomic(p, bits / 8, EMU_CODE, order, true, false);                             \
@@ -73,16 +79,8 @@ EMU_RAW inline void before_atomic(const volatile void* pointer, unsigned bytes, 
     EMU_ATOMIC_UPDATE(bits, T, fetch_or)                                                                      \
     EMU_ATOMIC_UPDATE(bits, T, fetch_xor)                                                                     \
     EMU_ATOMIC_UPDATE(bits, T, fetch_nand)                                                                    \
-    EMU_HOOK bool __tsan_atomic##bits##_compare_exchange_strong(volatile void* p, void* expected, T value, int order, int) { \
-        emu::sanitizer::before_atomic(p, bits / 8, EMU_CODE, order, true, true, true);                        \
-        return __atomic_compare_exchange_n(static_cast<volatile T*>(p), static_cast<T*>(expected), value, false, __ATOMIC_SEQ_CST,  \
-                                           __ATOMIC_SEQ_CST);                                                 \
-    }                                                                                                         \
-    EMU_HOOK bool __tsan_atomic##bits##_compare_exchange_weak(volatile void* p, void* expected, T value, int order, int) {   \
-        emu::sanitizer::before_atomic(p, bits / 8, EMU_CODE, order, true, true, true);                        \
-        return __atomic_compare_exchange_n(static_cast<volatile T*>(p), static_cast<T*>(expected), value, false, __ATOMIC_SEQ_CST,  \
-                                           __ATOMIC_SEQ_CST);                                                 \
-    }                                                                                                         \
+    EMU_ATOMIC_SWAP(bits, T, strong)                                                                          \
+    EMU_ATOMIC_SWAP(bits, T, weak)                                                                            \
     EMU_HOOK T __tsan_atomic##bits##_compare_exchange_val(volatile void* p, T expected, T value, int order, int) {           \
         emu::sanitizer::before_atomic(p, bits / 8, EMU_CODE, order, true, true, true);                        \
         __atomic_compare_exchange_n(static_cast<volatile T*>(p), &expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);      \
@@ -94,6 +92,7 @@ EMU_ATOMIC_HOOKS(32, unsigned int)
 EMU_ATOMIC_HOOKS(64, unsigned long)
 #undef EMU_ATOMIC_HOOKS
 #undef EMU_ATOMIC_UPDATE
+#undef EMU_ATOMIC_SWAP
 
 EMU_HOOK void __tsan_atomic_thread_fence(int) {
     emu::sanitizer::fence(emu::sanitizer::device_scope);
