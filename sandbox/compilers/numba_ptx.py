@@ -63,7 +63,10 @@ def compiled(dispatcher: Any, argument_types: Sequence[Any], architecture: int) 
     library._entry_name = entry
     compiler.kernel_fixup(kernel, False)
     nvvm.set_launch_bounds(kernel, options.get("launch_bounds"))
-    ptx, by_nvvm = _ptx(library, entry, capability)
+    try:
+        ptx, by_nvvm = "\n".join(library.get_asm_strs(cc=capability)), True
+    except (ImportError, RuntimeError, OSError, AttributeError):  # no NVVM, or no NVRTC, which says what NVVM can
+        ptx, by_nvvm = _by_llvm(library.llvm_strs, entry, f"sm_{capability[0]}{capability[1]}"), False
     return NumbaKernel(name=dispatcher.py_func.__name__, entry=entry, ptx=ptx, types=result.type_annotation, by_nvvm=by_nvvm)
 
 
@@ -73,13 +76,6 @@ def use(kernel: NumbaKernel, architecture: int) -> KernelUse:
     described = [kernel_use for kernel_use in ptxas.kernels(assembled(kernel.ptx, architecture).log) if kernel_use.registers]
     resources = described[0] if len(described) == 1 else KernelUse(name="", registers=0)
     return replace(resources, name=kernel.name[: ptxas.NAME_LIMIT_CHARS], double_instruction_count=doubles)
-
-
-def _ptx(library: Any, entry: str, capability: tuple[int, int]) -> tuple[str, bool]:
-    try:
-        return "\n".join(library.get_asm_strs(cc=capability)), True
-    except (ImportError, RuntimeError, OSError, AttributeError):  # no NVVM, or no NVRTC, which says what NVVM can
-        return _by_llvm(library.llvm_strs, entry, f"sm_{capability[0]}{capability[1]}"), False
 
 
 def _by_llvm(texts: Sequence[str], entry: str, processor: str) -> str:
