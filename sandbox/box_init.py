@@ -86,11 +86,11 @@ def become(command: list[str], rlimits: dict[str, int], libc: ctypes.CDLL) -> No
     os._exit(CANNOT_EXECUTE)
 
 
-def limit(which: int, value: int) -> None:
+def limit(resource_id: int, value: int) -> None:
     """Set both limits, never above the hard limit that is already there."""
-    hard = resource.getrlimit(which)[1]
+    hard = resource.getrlimit(resource_id)[1]
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(which, (value, value))
+    resource.setrlimit(resource_id, (value, value))
 
 
 def close_inherited() -> None:

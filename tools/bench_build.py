@@ -23,8 +23,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.compilers import emulation, gcc, nvcc, torch_install
-from sandbox.compilers.headers import Headers
+from sandbox.compilers import emulation, host_compiler, nvcc
+from sandbox.compilers.headers import Headers, torch_include_dirs
 from sandbox.languages import torch_extension
 from sandbox.protocol import wire
 from tools.page import ROOT, Table, arguments_of, facts, table_lines
@@ -34,10 +34,10 @@ QUICK = (f"{TRIL}/correct_2d.cu", "tests/extensions/leaky_relu_dispatch.cu", "ke
 SOURCES = (
     *(f"{TRIL}/{name}.cu" for name in ("correct_2d", "correct_unrolled", "divergent_sync", "zeros", "stale_memory", "wmma_float")),
     "kernels_examples/row_softmax/torch_online_block.cu",  # warps
-    "tests/extensions/matmul_tiled.cu",
+    "tests/extensions/flash_attention_minimal.cu",
     "tests/extensions/leaky_relu_dispatch.cu",  # templates
     "tests/extensions/half_intrinsics.cu",
-    "tests/extensions/layer_norm_tuple.cu",  # functions of torch and a kernel
+    "tests/extensions/group_norm_swish.cu",  # functions of torch and a kernel
     "tests/extensions/lltm_packed_accessors.cu",  # several kernels and functions
     "tests/extensions/transformer_block.cu",  # 400 lines
     f"{TRIL}/shared_tiles.cu",  # from here on raw CUDA
@@ -140,9 +140,9 @@ def plain_nvcc(source: Path, place: Path) -> Took:
 def _flags(source: Path, defines: Sequence[str], device_dirs: Sequence[Path]) -> list[str]:
     """Return the options for torch's own headers, and the end of the compilation."""
     if language_of(source) == RAW:
-        return [*gcc.include_flags(Headers(), device=device_dirs), "-shared"]
-    headers = Headers(include_dirs=tuple(torch_install.include_dirs()), defines=tuple(defines))
-    return [*gcc.include_flags(headers, device=device_dirs), "-c"]
+        return [*host_compiler.include_flags(Headers(), device=device_dirs), "-shared"]
+    headers = Headers(include_dirs=tuple(torch_include_dirs()), defines=tuple(defines))
+    return [*host_compiler.include_flags(headers, device=device_dirs), "-c"]
 
 
 def load(source: Path, place: Path) -> Took:

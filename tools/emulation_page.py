@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sandbox.compilers import asm_statement, emulation, emulation_libraries, emulation_limits, ptx_instructions, ptx_memory_emitters
-from sandbox.compilers import ptx_warp_emitters as warp
+from sandbox.compilers import asm_statement, emulation, emulation_limits, ptx_emitters, ptx_instructions
 from sandbox.compilers.ptx_instructions import NARROW, RULES, SPECIAL, TYPES
 from sandbox.compilers.ptx_translation import EMITTERS
 from tools.page import ROOT, table_lines
@@ -46,7 +45,7 @@ LIBRARIES = (
     ("", "CUDA runtime"),
 )
 CUB_CLASS = re.compile(r"^(?:struct|class) ((?:Block|Warp|Device)\w+)\b(?!;)", re.MULTILINE)
-WITHOUT_EFFECT = (ptx_memory_emitters.nothing, ptx_memory_emitters.policy)
+WITHOUT_EFFECT = (ptx_emitters.nothing, ptx_emitters.policy)
 
 
 class FeatureTableError(Exception):
@@ -111,7 +110,7 @@ def library_refusals(directory: Path = CONFORMANCE) -> list[Refusal]:
     if differing := {refusal.feature for refusal in result} ^ types_only_headers():
         text = ", ".join(sorted(differing))
         raise FeatureTableError(f"[[library]] of {UNSUPPORTED} and the headers that declare types only differ in {text}")
-    for library in emulation_libraries.HOST_LIBRARIES.values():
+    for library in emulation_limits.HOST_LIBRARIES.values():
         if not any(library in refusal.message for refusal in result):
             raise FeatureTableError(f"no call of {UNSUPPORTED} is one of {library}")
     return result
@@ -130,9 +129,9 @@ def _refused(feature: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from ((source, _message(source)) for source in feature.get("code", ()))
     yield from ((template, _message(PTX_SOURCE.format(template))) for template in feature.get("ptx", ()))
     messages = {
-        name: emulation_libraries.unknown_name(UNDECLARED.format(name), f"void f() {{ {name}(); }}") for name in feature.get("names", ())
+        name: emulation_limits.unknown_name(UNDECLARED.format(name), f"void f() {{ {name}(); }}") for name in feature.get("names", ())
     }
-    headers = {name: emulation_libraries.missing_header(name, in_toolkit=lambda _: False) for name in feature.get("toolkit_headers", ())}
+    headers = {name: emulation_limits.missing_header(name, in_toolkit=lambda _: False) for name in feature.get("toolkit_headers", ())}
     for name, message in {**messages, **headers}.items():
         if message is None:
             raise FeatureTableError(f"the emulated device does not refuse {name}, which {UNSUPPORTED} names")
@@ -152,8 +151,8 @@ def _unshown(table: list[Refusal]) -> Iterator[str]:
     shown = {refusal.message for refusal in table}
     limits = vars(emulation_limits).items()
     sentences = [value for name, value in limits if name.isupper() and isinstance(value, str) and name != "ELSEWHERE"]
-    yield from ({*sentences, asm_statement.CONDITIONAL, warp.BLOCK_SCALED, warp.VOLTA} - shown)
-    prefixes = dict.fromkeys((*emulation_limits.LIBRARIES, *emulation_libraries.CUTLASS, *emulation_libraries.WITHOUT_YIELD), "")
+    yield from ({*sentences, asm_statement.CONDITIONAL, ptx_emitters.BLOCK_SCALED, ptx_emitters.VOLTA} - shown)
+    prefixes = dict.fromkeys((*emulation_limits.LIBRARIES, *emulation_limits.CUTLASS, *emulation_limits.WITHOUT_YIELD), "")
     for name, sentence in {**emulation_limits.NAMES, **emulation_limits.HEADERS, **ptx_instructions.REFUSED, **prefixes}.items():
         word = re.compile(rf"(?<![\w.]){re.escape(name)}" + (r"(?!\w)" if name[-1].isalnum() else ""))
         if not any(sentence in (refusal.message, "") and any(map(word.search, refusal.sources)) for refusal in table):
@@ -213,7 +212,7 @@ def _headers(directory: Path) -> Iterator[str]:
     yield from (*table_lines(("library", "headers"), ((name, _codes(by_library[name])) for name in sorted(by_library, key=str.lower))), "")
     classes = {name for path in (emulation.NATIVE / "cub").rglob("*.h") for name in CUB_CLASS.findall(path.read_text())}
     yield from (f"CUB has {_codes(sorted(classes))}.", "")
-    toolkit = _codes(f"{start}*" for start in (*emulation_libraries.FROM_TOOLKIT, "cuda/"))
+    toolkit = _codes(f"{start}*" for start in (*emulation_limits.FROM_TOOLKIT, "cuda/"))
     yield f"Other headers {toolkit} come from an installed CUDA toolkit (`CUDA_HOME`, nvcc's, or `/usr/local/cuda`), less those"
     yield from ("that are [unsupported](#unsupported).", "")
     yield from ("These headers declare types, so that a source may include them. A call is refused by its name:", "")

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.box_init import PR_SET_DUMPABLE
-from sandbox.compilers import emulation_libraries, float64, hip, ptxas, steps
+from sandbox.compilers import build_result, emulation_limits, ptxas, steps
 from sandbox.compilers.build_result import BROKEN, BUILT, ENTRY_NOT_FOUND, REJECTED, UNSUPPORTED, BuildAttempt, spoiled
 from sandbox.compilers.emulation import Unsupported
 from sandbox.compilers.headers import Headers
-from sandbox.languages.registry import implementation
+from sandbox.languages import implementation
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import leave
 from sandbox.protocol.devices import device_info
@@ -107,8 +107,8 @@ def _compile(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tup
         return BuildAttempt(code=UNSUPPORTED, log=log), wire.BuildNote()
     if tried.code != BUILT or not hasattr(language, "remarks"):
         return tried, note
-    found = language.remarks(job, {path: (files / path).read_text("utf-8") for path in job.sources})
-    return tried, replace(note, remarks=(*note.remarks, *found))
+    remarks = language.remarks(job, {path: (files / path).read_text("utf-8") for path in job.sources})
+    return tried, replace(note, remarks=(*note.remarks, *remarks))
 
 
 def compile_sources(
@@ -118,23 +118,23 @@ def compile_sources(
     the submission chose (`requested_flags.py`). Unsupported where the device can't run them."""
     sources = {path: (files / path).read_text("utf-8") for path in job.sources}
     compiler = importlib.import_module(device_info(job.device_kind).compiler).prepare(job, sources, files, place, flags)
-    ways = list(language.headers(job, sources, _made(place / "headers")))
+    ways = list(language.headers(job, sources, _new_directory(place / "headers")))
 
     def attempt(headers: Headers, timeout_s: float | None) -> BuildAttempt:
-        return _attempt(job, language, compiler, headers, _made(place / f"attempt-{headers.name}"), timeout_s)
+        return _attempt(job, language, compiler, headers, _new_directory(place / f"attempt-{headers.name}"), timeout_s)
 
     tried, note = first_that_does(ways, attempt)
-    if tried.code == REJECTED and hip.is_wanted(tried.log):
-        return replace(tried, code=UNSUPPORTED, log=f"{tried.log}error: {hip.SENTENCE}\n"), note
+    if tried.code == REJECTED and build_result.needs_hip(tried.log):
+        return replace(tried, code=UNSUPPORTED, log=f"{tried.log}error: {build_result.HIP_SENTENCE}\n"), note
     if tried.code == REJECTED and device_info(job.device_kind).emulates_cuda:
-        missing = emulation_libraries.unknown_name(tried.log, "\n".join(sources.values()))
+        missing = emulation_limits.unknown_name(tried.log, "\n".join(sources.values()))
         if missing is not None:
             return replace(tried, code=UNSUPPORTED, log=f"{tried.log}error: {missing}\n"), note
     if tried.code != BUILT:
         return tried, note
     ptx = [path.read_text("utf-8", "replace") for path in sorted((place / f"attempt-{note.headers}").rglob("*.ptx"))]
     texts = {path.relative_to(files).as_posix(): path.read_text("utf-8", "replace") for path in files.rglob("*") if path.is_file()}
-    return tried, replace(note, kernels=ptxas.kernels(tried.log, ptx), remarks=float64.remarks(ptx, texts, ptxas.demangled))
+    return tried, replace(note, kernels=ptxas.kernels(tried.log, ptx), remarks=ptxas.float64_remarks(ptx, texts, ptxas.demangled))
 
 
 def first_that_does(
@@ -155,7 +155,9 @@ def first_that_does(
         settled = headers.settles_entry if tried.lacks_entry else headers.settles(tried.log)
         if tried.code == BUILT or settled:
             return tried, wire.BuildNote(headers=headers.name, fallback=fallback[:FALLBACK_LIMIT])
-        fallback = fallback or _first_error(tried.log)
+        lines = [line.strip() for line in tried.log.splitlines() if line.strip()]
+        shown = lines[0] if lines else "the compiler failed without a word"
+        fallback = fallback or next((line for line in lines if "error: " in line), shown)
     return attempt(full, None), wire.BuildNote(headers=full.name, fallback=fallback[:FALLBACK_LIMIT])
 
 
@@ -166,12 +168,14 @@ def _attempt(
     sources = list(enumerate(_compiled(job)))
     plan = [step for number, path in sources for step in compiler.compile(path, number, headers, place)]
     plan += compiler.link([steps.object_name(number) for number, _ in sources], language.libraries(job.device_kind), ARTIFACT, place)
-    ran = steps.run(plan, place, timeout_s=timeout_s)
-    plainer = None if ran.succeeded or ran.log.startswith(steps.UNFINISHED) else compiler.plainer()
-    if plainer is not None:
-        return _attempt(job, language, plainer, headers, _made(place / "plainer"), timeout_s)
-    if not ran.succeeded:
-        return BuildAttempt(code=REJECTED, log=ptxas.complaint(ran.log, _ptx_of(plan, place)))
+    result = steps.run(plan, place, timeout_s=timeout_s)
+    fallback = None if result.succeeded or result.log.startswith(steps.UNFINISHED) else compiler.fallback()
+    if fallback is not None:
+        return _attempt(job, language, fallback, headers, _new_directory(place / "fallback"), timeout_s)
+    if not result.succeeded:
+        sources_of = {name: step.source for step in plan for name in step.outputs if name.endswith(".ptx") and (place / name).exists()}
+        ptx = {name: ptxas.Ptx.of(source, (place / name).read_text("utf-8", "replace")) for name, source in sources_of.items()}
+        return BuildAttempt(code=REJECTED, log=ptxas.complaint(result.log, ptx))
     artifact = (place / ARTIFACT).read_bytes()
     try:
         left_out = headers.missing(artifact)
@@ -179,26 +183,15 @@ def _attempt(
     except NotAnObject as error:
         left_out = missing = f"the linker's result is no shared object: {error}"
     if missing is not None:
-        return BuildAttempt(code=ENTRY_NOT_FOUND, log=f"{ran.log}error: {missing}\n", lacks_entry=left_out is None)
-    return BuildAttempt(code=BUILT, log=ran.log, artifact=artifact)
-
-
-def _ptx_of(plan: Sequence[steps.CompilerStep], place: Path) -> dict[str, ptxas.Ptx]:
-    """What was given to ptxas, by the names that its errors have for it."""
-    names = {name: step.source for step in plan for name in step.outputs if name.endswith(".ptx") and (place / name).exists()}
-    return {name: ptxas.Ptx.of(source, (place / name).read_text("utf-8", "replace")) for name, source in names.items()}
+        return BuildAttempt(code=ENTRY_NOT_FOUND, log=f"{result.log}error: {missing}\n", lacks_entry=left_out is None)
+    return BuildAttempt(code=BUILT, log=result.log, artifact=artifact)
 
 
 def _compiled(job: wire.BuildJob) -> list[str]:
     return [path for path in job.sources if Path(path).suffix in COMPILED_SUFFIXES]
 
 
-def _first_error(log: str) -> str:
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    return next((line for line in lines if "error: " in line), lines[0] if lines else "the compiler failed without a word")
-
-
-def _made(directory: Path) -> Path:
+def _new_directory(directory: Path) -> Path:
     directory.mkdir()
     return directory
 

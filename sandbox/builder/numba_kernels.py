@@ -17,9 +17,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sandbox.compilers import numba_float64, numba_ptx, nvcc
+from sandbox.compilers import numba_ptx, nvcc
 from sandbox.compilers.build_result import BUILT
-from sandbox.languages import numba_recorder, python_emulated, python_extensions, python_files, python_module, python_numba, python_stubs
+from sandbox.languages import emulated_numba, emulated_torch, kernel_recorders, python_extensions, python_module, python_stubs
 from sandbox.protocol import wire
 
 KERNEL_LIMIT = 8
@@ -30,27 +30,20 @@ def main() -> None:
     place, report, main_path = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     job = wire.decode((place / "job.json").read_bytes())
     assert isinstance(job, wire.BuildJob)
-    note = described(job, python_files.ModuleDirectory(directory=place / "module"), main_path)
-    written = report.with_suffix(".part")
-    written.write_text(json.dumps({"code": BUILT, "log": "", "note": wire.encode(note).decode()}), "utf-8")
-    os.replace(written, report)
-    os._exit(0)
-
-
-def described(job: wire.BuildJob, module: python_files.ModuleDirectory, main_path: str) -> wire.BuildNote:
-    """What the kernels take of the device, and why some compute in float64."""
+    # What the kernels take of the device, and why some compute in float64.
+    module = python_module.ModuleDirectory(directory=place / "module")
     import torch
 
     text = module.text()
-    python_numba.answer_without_runtime()
+    emulated_numba.answer_without_runtime()
     architecture = int(re.sub(r"\D", "", nvcc.target(job.architecture or nvcc.ARCHITECTURE)))
-    recorded = numba_recorder.install(torch, architecture)
+    recorded = kernel_recorders.record_numba(torch, architecture)
     python_stubs.install(text)
-    python_emulated.install(text)
+    emulated_torch.install(text)
     python_module.install_extensions(text, no_extension)
     # From here on untrusted code has run in this process. Where it fails, what it launched until then counts.
     with contextlib.suppress(Exception, SystemExit):
-        imported = python_files.import_main(module.sources / main_path, module.sources, module.modules)
+        imported = python_module.import_main(module.sources / main_path, module.sources, module.modules)
         call_entry(job, python_module.find_entry(imported, job.entry))
     uses: list[wire.KernelUse] = []
     remarks: dict[str, None] = {}
@@ -58,8 +51,12 @@ def described(job: wire.BuildJob, module: python_files.ModuleDirectory, main_pat
         with contextlib.suppress(Exception):  # Numba's own refusal comes again where the kernel is run
             kernel = numba_ptx.compiled(dispatcher, types, architecture)
             uses.append(numba_ptx.use(kernel, architecture))
-            remarks |= dict.fromkeys(numba_float64.remarks(kernel, source_path(dispatcher, module.sources)))
-    return wire.BuildNote(kernels=tuple(uses), remarks=tuple(remarks))
+            remarks |= dict.fromkeys(numba_ptx.numba_float64_remarks(kernel, source_path(dispatcher, module.sources)))
+    note = wire.BuildNote(kernels=tuple(uses), remarks=tuple(remarks))
+    written = report.with_suffix(".part")
+    written.write_text(json.dumps({"code": BUILT, "log": "", "note": wire.encode(note).decode()}), "utf-8")
+    os.replace(written, report)
+    os._exit(0)
 
 
 def no_extension(extension: python_extensions.Extension) -> Path:
@@ -74,7 +71,7 @@ def call_entry(job: wire.BuildJob, entry: Any) -> None:
     call = job.call
     function = python_module.ready(entry) if inspect.isclass(entry) else entry
     outputs = call.outputs if call.convention is wire.Convention.DESTINATION else ()
-    function(*(_zeros(one, call.sizes) for one in (*call.inputs, *outputs)))
+    function(*(_zeros(tensor, call.sizes) for tensor in (*call.inputs, *outputs)))
 
 
 def _zeros(tensor: wire.TensorSpec, sizes: dict[str, int]) -> Any:

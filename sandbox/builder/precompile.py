@@ -1,4 +1,4 @@
-"""Makes the headers and the object of `sandbox/compilers/precompiled.py`, if they are not there; part of `make setup`."""
+"""Makes the headers and the object of `sandbox/compilers/gcc.py`, if they are not there; part of `make setup`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from sandbox.compilers import compile_error_class, gcc, nvcc, precompiled
+from sandbox.compilers import fast_headers, gcc, host_compiler, nvcc
 from sandbox.compilers.headers import LIGHT, Headers
 from sandbox.languages import torch_extension
 from sandbox.protocol.devices import DeviceKind
@@ -23,7 +23,7 @@ IN_USE_S = 600.0  # longer than a build, and than making them
 
 def main() -> int:
     """Make them; without them builds only take longer, so that a failure is only reported."""
-    place = precompiled.directory()
+    place = gcc.precompiled_directory()
     if place.is_dir():
         return 0
     begun = time.monotonic()
@@ -50,29 +50,29 @@ def make(place: Path) -> str:
     place.mkdir()
     with tempfile.TemporaryDirectory(prefix="headers-") as work:
         light_way = next(way for way in torch_extension.headers_of({}, Path(work), DeviceKind.EMULATED))
-        kinds = {precompiled.CUDA: Headers()}
+        kinds = {gcc.CUDA_HEADER: Headers()}
         if isinstance(light_way, Headers) and light_way.name == LIGHT:
-            kinds[precompiled.TORCH] = light_way
+            kinds[gcc.TORCH_HEADER] = light_way
             _list_names(place, light_way)
         with ThreadPoolExecutor() as threads:
-            device = threads.submit(_compile_device, place / precompiled.DEVICE_OBJECT)
+            device = threads.submit(_compile_device, place / gcc.DEVICE_OBJECT)
             return "".join(threads.map(lambda name: _compile(place / name, kinds[name]), kinds)) + device.result()
 
 
 def _list_names(place: Path, light_way: Headers) -> None:
-    """Leave what torch's own headers name, for `certainty.py`; by their text after the preprocessor, which makes names too."""
+    """Leave what torch's own headers name, for `fast_headers.py`; by their text after the preprocessor, which makes names too."""
     *_, full = torch_extension.headers_of({}, place / "unused", DeviceKind.EMULATED)
     assert isinstance(full, Headers)
     source = "#include <cuda_runtime.h>\n#include <torch/extension.h>\n"
-    text = _preprocessed([*gcc.compiler(), *gcc.flags(full), "-dD", "-"], source)
-    light_text = _preprocessed([*gcc.compiler(), *gcc.flags(light_way), "-dD", "-"], precompiled.TEXT[precompiled.TORCH])
+    text = _preprocessed([*host_compiler.compiler(), *gcc.flags(full), "-dD", "-"], source)
+    light_text = _preprocessed([*host_compiler.compiler(), *gcc.flags(light_way), "-dD", "-"], gcc.HEADER_TEXTS[gcc.TORCH_HEADER])
     if not text or not light_text:
         return
     if (nvcc_program := shutil.which("nvcc")) is not None:  # torch's headers have parts for it alone
-        text += _preprocessed([nvcc_program, *nvcc.HOST_FLAGS, *gcc.include_flags(full, device=()), "-x", "cu", "-"], source)
-    others = {name for name in _macros(text) - _macros(light_text) if not name.startswith("AT_DISPATCH_")}
-    (place / precompiled.MACROS).write_text("\n".join(sorted(others)), "utf-8")
-    (place / precompiled.NAMES).write_text("\n".join(sorted(set(compile_error_class.WORD.findall(text)))), "utf-8")
+        text += _preprocessed([nvcc_program, *nvcc.HOST_FLAGS, *host_compiler.include_flags(full, device=()), "-x", "cu", "-"], source)
+    torch_macros = {name for name in _macros(text) - _macros(light_text) if not name.startswith("AT_DISPATCH_")}
+    (place / gcc.MACROS_FILE).write_text("\n".join(sorted(torch_macros)), "utf-8")
+    (place / gcc.NAMES_FILE).write_text("\n".join(sorted(set(fast_headers.WORD.findall(text)))), "utf-8")
 
 
 def _preprocessed(command: Sequence[str], text: str) -> str:
@@ -84,13 +84,13 @@ def _macros(text: str) -> set[str]:
 
 
 def _compile(header: Path, headers: Headers) -> str:
-    header.write_text(precompiled.TEXT[header.name], "utf-8")
-    target = header.with_name(f"{header.name}{precompiled.COMPILED}")
-    return _run([*gcc.compiler(), *gcc.flags(headers), precompiled.WITH_OBJECT, "-c", "-x", "c++-header", str(header), "-o", str(target)])
+    header.write_text(gcc.HEADER_TEXTS[header.name], "utf-8")
+    target = header.with_name(f"{header.name}{gcc.PRECOMPILED_SUFFIX}")
+    return _run([*host_compiler.compiler(), *gcc.flags(headers), gcc.WITH_OBJECT, "-c", "-x", "c++-header", str(header), "-o", str(target)])
 
 
 def _compile_device(target: Path) -> str:
-    return _run([*gcc.compiler(), *gcc.flags(Headers()), "-c", str(precompiled.device_source()), "-o", str(target)])
+    return _run([*host_compiler.compiler(), *gcc.flags(Headers()), "-c", str(gcc.device_source()), "-o", str(target)])
 
 
 def _run(command: Sequence[str]) -> str:

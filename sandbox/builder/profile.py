@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,21 +19,47 @@ from dataclasses import replace
 from pathlib import Path
 
 from sandbox.box_init import PR_SET_DUMPABLE
-from sandbox.builder.profile_cuda import profile_cuda
-from sandbox.builder.profile_findings import ProfileFindings
-from sandbox.builder.sass import disassemble
+from sandbox.builder.profile_cuda import ProfileFindings, profile_cuda
 from sandbox.compilers import nvcc
+from sandbox.compilers.numba_ptx import nvidia_file
+from sandbox.languages import implementation
 from sandbox.languages.python_build import START, module_files
-from sandbox.languages.python_files import ModuleDirectory, choose_main
-from sandbox.languages.python_module import entries
-from sandbox.languages.registry import implementation
+from sandbox.languages.python_module import ModuleDirectory, choose_main, entries
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind
 from sandbox.protocol.wire import ToolOutcome
 
+NVDISASM = "nvdisasm"
+DISASSEMBLE_S = 30.0
 KERNEL_COMPILER = "sandbox.builder.profile_kernels"
 KERNELS_S = 140.0
 CUDA_LANGUAGES = ("cuda", "torch_extension")
+
+
+def disassemble(findings: ProfileFindings) -> None:
+    """Leave NAME.sass for every NAME.cubin."""
+    program = shutil.which(NVDISASM) or nvidia_file(f"bin/{NVDISASM}")
+    if program is None:
+        findings.tool(NVDISASM, ToolOutcome.UNAVAILABLE, "it is neither on the PATH nor in Triton's package; install one of both")
+        return
+    cubins = [name for name in findings.files if name.endswith(".cubin")]
+    if not cubins:
+        findings.tool(NVDISASM, ToolOutcome.UNAVAILABLE, "there is no machine code to disassemble")
+        return
+    failed = ""
+    for name in cubins:
+        # -c: no section dump; -g: lines; -hex is left out, for the encoding helps nobody.
+        command = [str(program), "-c", "-g", str(findings.out / name)]
+        try:
+            process = subprocess.run(command, capture_output=True, check=False, timeout=DISASSEMBLE_S)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            failed = f"{name}: {type(error).__name__}"
+            continue
+        if process.returncode == 0:
+            findings.keep(f"{name.removesuffix('.cubin')}.sass", NVDISASM, process.stdout)
+        else:
+            failed = f"{name}: {process.stderr.decode('utf-8', 'replace')}"
+    findings.tool(NVDISASM, ToolOutcome.FAILED if failed else ToolOutcome.RAN, failed or "SASS with lines")
 
 
 def main() -> int:
@@ -47,21 +74,21 @@ def profile(source_dir: Path, out_dir: Path) -> None:
     job = wire.decode((source_dir / "job.json").read_bytes())
     assert isinstance(job, wire.BuildJob)
     job = replace(job, device_kind=DeviceKind.CUDA, architecture=nvcc.target(job.architecture or nvcc.ARCHITECTURE))
-    found = ProfileFindings(out=out_dir, architecture=job.architecture)
+    findings = ProfileFindings(out=out_dir, architecture=job.architecture)
     with tempfile.TemporaryDirectory(prefix="profile-", ignore_cleanup_errors=True) as directory:
         if job.language in CUDA_LANGUAGES:
-            profile_cuda(job, implementation(job.language, job.language_module), source_dir / "files", Path(directory), found)
+            profile_cuda(job, implementation(job.language, job.language_module), source_dir / "files", Path(directory), findings)
         elif job.language == "python":
-            found = _profile_python(job, source_dir, Path(directory), found)
+            findings = _profile_python(job, source_dir, Path(directory), findings)
         else:
-            found.architecture = ""
-            found.tool("compilers", ToolOutcome.UNAVAILABLE, f"the language {job.language!r} is not one whose kernels are known here")
-    if any(name.endswith(".cubin") for name in found.files):
-        disassemble(found)
-    found.write()
+            findings.architecture = ""
+            findings.tool("compilers", ToolOutcome.UNAVAILABLE, f"the language {job.language!r} is not one whose kernels are known here")
+    if any(name.endswith(".cubin") for name in findings.files):
+        disassemble(findings)
+    findings.write()
 
 
-def _profile_python(job: wire.BuildJob, source_dir: Path, place: Path, found: ProfileFindings) -> ProfileFindings:
+def _profile_python(job: wire.BuildJob, source_dir: Path, place: Path, findings: ProfileFindings) -> ProfileFindings:
     """Have the module's kernels compiled in a process of its own, for it runs the submission, and disassemble what that left."""
     module = ModuleDirectory(directory=place / "module")
     sources, modules = module_files(job, source_dir / "files")
@@ -70,7 +97,7 @@ def _profile_python(job: wire.BuildJob, source_dir: Path, place: Path, found: Pr
     main_path = choose_main(job.sources, texts, entries(job.entry))
     (place / "job.json").write_bytes(wire.encode(job))
     report = place / "found.json"
-    command = [sys.executable, "-I", "-c", START, str(Path(__file__).parents[2]), KERNEL_COMPILER, str(place), str(found.out), main_path]
+    command = [sys.executable, "-I", "-c", START, str(Path(__file__).parents[2]), KERNEL_COMPILER, str(place), str(findings.out), main_path]
     process = subprocess.Popen(
         [*command, str(report)],
         cwd=module.place_work(module.sources / main_path),
@@ -93,11 +120,11 @@ def _profile_python(job: wire.BuildJob, source_dir: Path, place: Path, found: Pr
         note = None
     if not isinstance(note, wire.ProfileNote):
         why = "the module did not end when it was called" if process.returncode == -signal.SIGKILL else "the module ended its process"
-        found.tool("kernels", ToolOutcome.FAILED, f"{why}, in a box without a GPU")
-        return found
-    found.tools, found.kernels, found.remarks = list(note.profile.tools), list(note.profile.kernels), list(note.profile.remarks)
-    found.files = dict(note.files)
-    return found
+        findings.tool("kernels", ToolOutcome.FAILED, f"{why}, in a box without a GPU")
+        return findings
+    findings.tools, findings.kernels, findings.remarks = list(note.profile.tools), list(note.profile.kernels), list(note.profile.remarks)
+    findings.files = dict(note.files)
+    return findings
 
 
 if __name__ == "__main__":

@@ -43,20 +43,20 @@ class ExtensionLanguage:
 
     def headers(self, job: wire.BuildJob, sources: Mapping[str, str], place: Path) -> Iterator[Headers | str]:
         """Those of a torch extension, with its own directories and macros."""
-        for one in torch_extension.headers_of({**dict.fromkeys(self.user_paths, ""), **sources}, place, job.device_kind):
-            if isinstance(one, str):
-                yield one
+        for way in torch_extension.headers_of({**dict.fromkeys(self.user_paths, ""), **sources}, place, job.device_kind):
+            if isinstance(way, str):
+                yield way
             else:
-                include_dirs = (*one.include_dirs, *self.extension.include_dirs, *self.flags.include_dirs)
-                defines, requested = self.flags.defines(one.defines), frozenset(self.flags.macros)
-                yield dataclasses.replace(one, defines=defines, include_dirs=include_dirs, requested_macros=requested)
+                include_dirs = (*way.include_dirs, *self.extension.include_dirs, *self.flags.include_dirs)
+                defines, requested = self.flags.defines(way.defines), frozenset(self.flags.macros)
+                yield dataclasses.replace(way, defines=defines, include_dirs=include_dirs, requested_macros=requested)
 
     def libraries(self, device_kind: str) -> list[str]:
         """Those of a torch extension, and its own."""
         return [*torch_extension.libraries(device_kind), *self.flags.libraries]
 
     def check(self, artifact: bytes, entry: str) -> str | None:
-        """Whether what a module needs is there."""
+        """Return the sentence on a missing module; None where it is there."""
         return torch_extension.check(artifact, entry) if self.extension.is_module else None
 
 
@@ -83,33 +83,15 @@ class Compiling:
         for path, text in self._texts.items():  # so that the compiler can quote them
             (files / path).parent.mkdir(parents=True, exist_ok=True)
             (files / path).write_text(text, "utf-8")
-        asked = {self._free_name(name, texts): texts for name, texts in extension.files.items()}
-        for name, texts in asked.items():
+        sources = {self._free_name(name, texts): texts for name, texts in extension.files.items()}
+        for name, texts in sources.items():
             (files / name).write_text("".join(placed for placed, *_ in self._placed(texts, name)), "utf-8")
-        headers = {name: text for name, text in _headers_in(extension.include_dirs) if name not in asked}
+        headers = {name: text for name, text in _headers_in(extension.include_dirs) if name not in sources}
         for name, text in headers.items():  # next to the sources: the emulated device compiles no header that it has not translated
             (files / name).write_text(text, "utf-8")
-        job = dataclasses.replace(self._job, entry="", sources=(*asked, *headers))
+        job = dataclasses.replace(self._job, entry="", sources=(*sources, *headers))
         (place / "made").mkdir()
-        flags = self._flags(extension)
-        language = ExtensionLanguage(extension=extension, flags=flags, user_paths=tuple(self._texts))
-        os.environ.pop("CXX", None)
-        os.environ |= {} if self._compiler is None else {"CXX": self._compiler}
-        try:
-            tried, note = build.compile_sources(job, language, files, place / "made", flags=flags.device)
-        except Unsupported as refusal:
-            raise CompileFailed(extension.name, UNSUPPORTED, self._refused(refusal, asked)) from None
-        self.logs.append(tried.log)
-        if tried.artifact is None or tried.code != BUILT:
-            raise CompileFailed(extension.name, tried.code, tried.log)
-        self.notes.append(note)
-        self.remarks += note.remarks
-        target.parent.mkdir(parents=True)
-        target.write_bytes(tried.artifact)
-        return target
-
-    def _flags(self, extension: Extension) -> requested_flags.RequestedFlags:
-        """The extension's flags; of those that do not count its author hears."""
+        # The extension's flags; of those that do not count its author hears.
         made_here = Path(tempfile.gettempdir()).resolve()
         flags = requested_flags.read(
             host=extension.cflags,
@@ -119,29 +101,43 @@ class Compiling:
             is_own=lambda directory: directory.resolve().is_relative_to(made_here),
         )
         self.remarks += flags.remarks(extension.name)
-        return flags
+        language = ExtensionLanguage(extension=extension, flags=flags, user_paths=tuple(self._texts))
+        os.environ.pop("CXX", None)
+        os.environ |= {} if self._compiler is None else {"CXX": self._compiler}
+        try:
+            tried, note = build.compile_sources(job, language, files, place / "made", flags=flags.device)
+        except Unsupported as refusal:
+            raise CompileFailed(extension.name, UNSUPPORTED, self._refused(refusal, sources)) from None
+        self.logs.append(tried.log)
+        if tried.artifact is None or tried.code != BUILT:
+            raise CompileFailed(extension.name, tried.code, tried.log)
+        self.notes.append(note)
+        self.remarks += note.remarks
+        target.parent.mkdir(parents=True)
+        target.write_bytes(tried.artifact)
+        return target
 
     def _placed(self, texts: tuple[str, ...], name: str) -> Iterator[tuple[str, str, int]]:
         """The texts as they are compiled, each with its file and line in the submission, or "" and 0; a directive says where it stands."""
-        own, elsewhere = 1, False
+        line_in_file, elsewhere = 1, False
         for text in texts:
             path, line = self._place_of(text)
-            if (path, line) == (name, own):  # a file that is compiled as it is
+            if (path, line) == (name, line_in_file):  # a file that is compiled as it is
                 directive = ""
             else:
-                directive = f'#line {line} "{_quoted(path)}"\n' if line else f'#line {own} "{name}"\n' if elsewhere else ""
+                directive = f'#line {line} "{_quoted(path)}"\n' if line else f'#line {line_in_file} "{name}"\n' if elsewhere else ""
             yield f"{directive}{text}\n", path, line
-            own += text.count("\n") + 1
+            line_in_file += text.count("\n") + 1
             elsewhere = bool(directive) and line > 0
 
     def _free_name(self, name: str, texts: tuple[str, ...]) -> str:
         """A name for a file of an extension: its own, unless another file of the submission has that."""
         return f"inline_{name}" if name in self._texts and texts != (self._texts[name],) else name
 
-    def _refused(self, refusal: Unsupported, asked: Mapping[str, tuple[str, ...]]) -> str:
+    def _refused(self, refusal: Unsupported, sources: Mapping[str, tuple[str, ...]]) -> str:
         """The sentence, with the line of the submission where that is known."""
         where, end = f"{refusal.path}:{refusal.line}", 0
-        for placed, path, line in self._placed(asked.get(refusal.path, ()), refusal.path):
+        for placed, path, line in self._placed(sources.get(refusal.path, ()), refusal.path):
             begin, end = end + 1, end + placed.count("\n")
             if line and begin < refusal.line <= end:
                 where = f"{path}:{line + refusal.line - begin - 1}"
@@ -149,20 +145,20 @@ class Compiling:
 
     def _place_of(self, text: str) -> tuple[str, int]:
         """The file and line where a text begins; "" and 0 where it does not stand in one place, as one that was put together."""
-        known = [path for path, whole in self._texts.items() if text in whole] if len(text.strip()) >= SURE_CHARS else []
-        if len(known) != 1 or self._texts[known[0]].count(text) != 1:
+        paths = [path for path, whole in self._texts.items() if text in whole] if len(text.strip()) >= SURE_CHARS else []
+        if len(paths) != 1 or self._texts[paths[0]].count(text) != 1:
             return "", 0
-        whole = self._texts[known[0]]
-        return known[0], whole.count("\n", 0, whole.index(text)) + 1
+        whole = self._texts[paths[0]]
+        return paths[0], whole.count("\n", 0, whole.index(text)) + 1
 
 
 def _headers_in(directories: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The headers that lie directly in these directories, the first of each name."""
-    seen: set[str] = set()
+    names: set[str] = set()
     for directory in map(Path, directories):
         for path in sorted(directory.iterdir()) if directory.is_dir() else ():
-            if path.suffix in HEADER_SUFFIXES and path.name not in seen and path.is_file() and path.stat().st_size <= HEADER_LIMIT_BYTES:
-                seen.add(path.name)
+            if path.suffix in HEADER_SUFFIXES and path.name not in names and path.is_file() and path.stat().st_size <= HEADER_LIMIT_BYTES:
+                names.add(path.name)
                 yield path.name, path.read_text("utf-8", "replace")
 
 

@@ -59,7 +59,7 @@ class AsmStatement:
 
     @property
     def has_instructions(self) -> bool:
-        """Whether it does more than stop the compiler, as `asm volatile("" ::: "memory")` does."""
+        """Return whether it does more than stop the compiler, as `asm volatile("" ::: "memory")` does."""
         return bool(self.template.strip() or self.outputs or self.inputs)
 
     def byte_of(self, position: int) -> int:
@@ -79,72 +79,66 @@ def read(code: bytes, start: int, end: int) -> AsmStatement:
     sections, closing = _sections(code, end)
     if len(sections) > 4:
         raise AsmSyntaxError("the emulated device has no `asm goto`")
-    template, segments = _template(sections[0], code)
+    pieces = sections[0]
+    template, segments = "", []
+    for piece in pieces:
+        if piece.kind == "space":
+            continue
+        segments.append((len(template), piece.start))
+        if piece.kind == "string":
+            template += _unescape(piece.text)
+        elif piece.kind == "raw":
+            inside = piece.text[piece.text.index("(") + 1 : piece.text.rindex(")")]
+            template += inside.replace("\\\n", "\n")
+        elif piece.kind == "word":
+            # The string that the file defines a macro as, where it defines one only.
+            values = {
+                value.decode(errors="surrogateescape") for value in re.findall(DEFINED % re.escape(piece.text.encode()), code, re.MULTILINE)
+            }
+            if len(values) != 1:
+                raise AsmSyntaxError(NOT_LITERAL.format(what=f"'{piece.text}'"))
+            template += "".join(_unescape(literal) for literal in re.findall(r'"(?:[^"\\]|\\.)*"', values.pop()))
+        else:
+            raise AsmSyntaxError(NOT_LITERAL.format(what=f"'{piece.text}'"))
     outputs = _operands(sections[1]) if len(sections) > 1 else ()
     inputs = _operands(sections[2]) if len(sections) > 2 else ()
     return AsmStatement(start=start, end=closing, template=template, outputs=outputs, inputs=inputs, segments=tuple(segments))
 
 
 def _sections(code: bytes, at: int) -> tuple[list[list[_Piece]], int]:
-    """What stands between the parentheses, parted by colons; and the end."""
+    """Return the pieces between the parentheses, parted by colons; and the end."""
     sections: list[list[_Piece]] = [[]]
     depth, opened = 0, False
     while at < len(code):
-        found = PIECE.match(code, at)
-        if found is None:
+        match = PIECE.match(code, at)
+        if match is None:
             break
-        kind, text = found.lastgroup or "", found[0].decode(errors="surrogateescape")
-        kind = "raw" if found["raw"] else kind
+        kind, text = match.lastgroup or "", match[0].decode(errors="surrogateescape")
+        kind = "raw" if match["raw"] else kind
         if depth == 0 and text != "(" and kind in ("opening", "string", "raw"):
             break
         depth += (kind == "opening") - (kind == "closing")
         if kind == "directive":
             raise AsmSyntaxError(CONDITIONAL)
         if depth == 0 and kind == "closing":
-            return sections, found.end()
+            return sections, match.end()
         if kind == "colon" and depth == 1:
             sections.append([])
         elif depth > 1 or (depth == 1 and (kind != "opening" or opened)):
             blank = kind in ("comment", "splice", "space")
             sections[-1].append(_Piece("space", " ", at) if blank else _Piece(kind, text, at))
         opened = opened or depth > 0
-        at = found.end()
+        at = match.end()
     raise AsmSyntaxError(ODD)
 
 
-def _template(pieces: list[_Piece], code: bytes) -> tuple[str, list[tuple[int, int]]]:
-    text, segments = "", []
-    for piece in pieces:
-        if piece.kind == "space":
-            continue
-        segments.append((len(text), piece.start))
-        if piece.kind == "string":
-            text += _unescape(piece.text)
-        elif piece.kind == "raw":
-            inside = piece.text[piece.text.index("(") + 1 : piece.text.rindex(")")]
-            text += inside.replace("\\\n", "\n")
-        elif piece.kind == "word":
-            text += _macro(piece.text, code)
-        else:
-            raise AsmSyntaxError(NOT_LITERAL.format(what=f"'{piece.text}'"))
-    return text, segments
-
-
 def _unescape(literal: str) -> str:
-    def plain(found: re.Match[str]) -> str:
-        if found[1] not in ESCAPES:
-            raise AsmSyntaxError(NOT_LITERAL.format(what=f"'{found[0]}'"))
-        return ESCAPES[found[1]]
+    def plain(match: re.Match[str]) -> str:
+        if match[1] not in ESCAPES:
+            raise AsmSyntaxError(NOT_LITERAL.format(what=f"'{match[0]}'"))
+        return ESCAPES[match[1]]
 
     return re.sub(r"\\(.)", plain, re.sub(r"\\\r?\n", "", literal[1:-1]), flags=re.DOTALL)
-
-
-def _macro(name: str, code: bytes) -> str:
-    """The string that the file defines a macro as, where it defines one only."""
-    values = {found.decode(errors="surrogateescape") for found in re.findall(DEFINED % re.escape(name.encode()), code, re.MULTILINE)}
-    if len(values) != 1:
-        raise AsmSyntaxError(NOT_LITERAL.format(what=f"'{name}'"))
-    return "".join(_unescape(literal) for literal in re.findall(r'"(?:[^"\\]|\\.)*"', values.pop()))
 
 
 def _operands(pieces: list[_Piece]) -> tuple[AsmOperand, ...]:

@@ -11,21 +11,190 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
 from sandbox.compilers.cuda_tokens import Token, descendants
-from sandbox.compilers.kernel_file import KernelFile, NotPossible, file_allows, identifier_places, names_in, read_file
-from sandbox.compilers.shared_accesses import Accesses, SharedNames
-from sandbox.compilers.uniform_names import Declared, UniformNames, declared_names, holds_barrier, is_barrier
+from sandbox.compilers.uniform_names import (
+    Declared,
+    KernelFile,
+    NotPossible,
+    UniformNames,
+    callee,
+    declared_names,
+    file_allows,
+    holds_barrier,
+    identifier_places,
+    is_barrier,
+    names_in,
+    read_file,
+    takes_values,
+)
 
+ANYTHING = "*"  # memory that has no name here
+_HARMLESS = frozenset({b"printf", b"assert", b"__ldg"})
+_CASTS = (b"reinterpret_cast<", b"const_cast<", b"dynamic_cast<")
+_CHAIN = frozenset({"subscript_expression", "field_expression", "parenthesized_expression", "cast_expression", "pointer_expression"})
 Edited = Callable[[int, int, list[tuple[int, int, str]]], str]  # the text of a range of bytes, as translated, with replacements
 _OUTER = frozenset({"using_declaration", "alias_declaration", "type_definition", "static_assert_declaration"})
 SECOND_BODY = "EMU_FIRST_BODY"  # stands in a translated text that has one
 _NUMBER = re.compile(r"\b(?:bool|char|short|int|unsigned|long|float|double|size_t|u?int\d+_t|uint)\b|\*")
 _SKIPPED = frozenset({"comment", ";", "{", "}"})
+
+
+@dataclass(frozen=True, slots=True)
+class Accesses:
+    """Names of arrays and pointers; ANYTHING is all of them."""
+
+    reads: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+
+    def conflict_with(self, accesses: Accesses) -> bool:
+        """Return whether one may write memory that the other reads or writes."""
+        return _meet(self.writes, accesses.reads | accesses.writes) or _meet(accesses.writes, self.reads)
+
+
+def _meet(written: frozenset[str], touched: frozenset[str]) -> bool:
+    return bool(written and touched) and (ANYTHING in written or ANYTHING in touched or not written.isdisjoint(touched))
+
+
+class SharedNames:
+    """Which names of a kernel stand for memory of all threads."""
+
+    def __init__(self, kernel: Node, body: Node, file: KernelFile) -> None:
+        self._harmless, self._variables = file.reading, file.device_variables
+        self._shared: set[str] = set()
+        self._own: set[str] = set()  # a thread's arrays and objects
+        self._pointers, self._read_only = _pointer_parameters(kernel)
+        for node in descendants(body):
+            if node.type == "declaration":
+                shared = any(declared.type == "__shared__" for declared in descendants(node))
+                for declared in declared_names(node):
+                    pointer = declared.declarator.type in ("pointer_declarator", "reference_declarator")
+                    (self._shared if shared else self._own if not pointer else set()).add(declared.name)
+        self._own -= self._shared
+
+    def accesses(self, nodes: Iterable[Node]) -> Accesses:
+        """Of these statements."""
+        reads, writes = set[str](), set[str]()
+        for node in (inner for top in nodes for inner in descendants(top)):
+            for name, written in self._of(node):
+                if written:
+                    writes.add(name)
+                if not written or _is_read_too(node):
+                    reads.add(name)
+        return Accesses(frozenset(reads), frozenset(writes))
+
+    def _of(self, node: Node) -> Iterable[tuple[str, bool]]:
+        """The accesses that this node is by itself: name, and whether it is written."""
+        if node.type == "reference_declarator":
+            return ((ANYTHING, True),)
+        if node.type == "call_expression":
+            function = callee(node)
+            if function.startswith(_CASTS) or function in _HARMLESS:
+                return ()
+            arguments = node.child_by_field_name("arguments")
+            passed = arguments.named_children if arguments is not None else []
+            if function.startswith(b"atomic") and passed:
+                name = _base(passed[0])
+                return ((name if name is not None and (name in self._shared or name in self._pointers) else ANYTHING, True),)
+            return () if takes_values(function, self._harmless) else ((ANYTHING, True),)
+        if node.type == "identifier":
+            name = (node.text or b"").decode()
+            plain = name in self._shared or name in self._variables
+            return ((name, _is_written(_outermost(node))),) if plain else ()
+        if node.type == "subscript_expression" and not _is_base(node):
+            return self._of_base(node, _is_written(_outermost(node)))
+        if node.type == "pointer_expression" and (node.text or b"").startswith(b"*"):
+            return self._of_base(node, _is_written(_outermost(node)))
+        if node.type == "field_expression" and any(child.type == "->" for child in node.children):
+            return ((ANYTHING, _is_written(_outermost(node))),)
+        return ()
+
+    def _of_base(self, node: Node, written: bool) -> Iterable[tuple[str, bool]]:
+        name = _base(node)
+        if name is None:
+            return ((ANYTHING, written),)
+        if name in self._own or name in self._shared:  # a name of shared memory counts where it stands
+            return ()
+        if name in self._pointers:
+            return () if name in self._read_only and not written else ((name, written),)
+        return ((ANYTHING, written),)
+
+
+def _pointer_parameters(kernel: Node) -> tuple[set[str], set[str]]:
+    """The names of pointers, and of those to what is const."""
+    declarator = kernel.child_by_field_name("declarator")
+    parameters = declarator.child_by_field_name("parameters") if declarator is not None else None
+    pointers, read_only = set[str](), set[str]()
+    for parameter in parameters.named_children if parameters is not None else []:
+        inner = parameter.child_by_field_name("declarator")
+        if inner is None or inner.type != "pointer_declarator":
+            continue
+        deeper = inner.child_by_field_name("declarator")
+        names = [name for name in descendants(inner) if name.type == "identifier"]
+        if deeper is not None and deeper.type == "identifier" and names:
+            pointers.add((names[0].text or b"").decode())
+            if any(child.type == "type_qualifier" and child.text == b"const" for child in parameter.children):
+                read_only.add((names[0].text or b"").decode())
+    return pointers, read_only
+
+
+def _base(node: Node) -> str | None:
+    """The identifier that an expression of an address starts from: `a` of `a[i].x`, `&a[i]` and `*(a + i)`."""
+    at: Node | None = node
+    while at is not None:
+        if at.type == "identifier":
+            return (at.text or b"").decode()
+        if at.type in ("subscript_expression", "field_expression", "pointer_expression"):
+            at = at.child_by_field_name("argument")
+        elif at.type in ("parenthesized_expression", "cast_expression"):
+            at = at.named_children[-1] if at.named_children else None
+        elif at.type == "binary_expression":
+            at = at.child_by_field_name("left")
+        elif at.type == "call_expression" and callee(at).startswith(_CASTS):
+            arguments = at.child_by_field_name("arguments")
+            at = arguments.named_children[0] if arguments is not None and arguments.named_children else None
+        else:
+            return None
+    return None
+
+
+def _is_base(node: Node) -> bool:
+    """Return whether it is only the beginning of a longer subscript."""
+    above = node.parent
+    return above is not None and above.type == "subscript_expression" and above.child_by_field_name("argument") == node
+
+
+def _outermost(node: Node) -> Node:
+    """The longest chain of subscripts and members that starts here."""
+    while (above := node.parent) is not None and above.type in _CHAIN:
+        if above.type == "subscript_expression" and above.child_by_field_name("argument") != node:
+            break  # it is an index
+        node = above
+    return node
+
+
+def _is_written(node: Node) -> bool:
+    above = node.parent
+    if node.type == "pointer_expression" and (node.text or b"").startswith(b"&"):
+        return True  # who has the address may write
+    if above is None:
+        return False
+    is_target = above.type == "assignment_expression" and above.child_by_field_name("left") == node
+    return is_target or above.type == "update_expression"
+
+
+def _is_read_too(node: Node) -> bool:
+    """Return whether the memory written is read first, as by `+=`."""
+    above = _outermost(node).parent
+    return (
+        above is None
+        or above.type != "assignment_expression"
+        or any(child.type.endswith("=") and child.type != "=" for child in above.children)
+    )
 
 
 def insertions(code: bytes, tokens: list[Token], path: str, edited: Edited) -> Iterator[tuple[int, str]]:
@@ -59,7 +228,7 @@ class _PerThread:
 
 @dataclass
 class _LoopScope:
-    """What a pair of braces around barriers declares."""
+    """Declarations of a pair of braces around barriers."""
 
     node: Node
     arrays: dict[str, _PerThread] = field(default_factory=dict)
@@ -80,15 +249,15 @@ class _Interval:
 
     def then(self, after: _Interval) -> _Interval:
         """Both, one after the other; NotPossible where a barrier is missing between them."""
-        if any(one.conflict_with(other) for one in self.end for other in after.begin):
+        if any(earlier.conflict_with(later) for earlier in self.end for later in after.begin):
             raise NotPossible("no barrier between two accesses that need one")
         begin = (*self.begin, *after.begin) if self.passes else self.begin
         end = (*after.end, *self.end) if after.passes else after.end
         return _Interval(begin, end, self.passes and after.passes)
 
-    def or_else(self, other: _Interval) -> _Interval:
-        """One of two branches."""
-        return _Interval((*self.begin, *other.begin), (*self.end, *other.end), self.passes or other.passes)
+    def or_else(self, alternative: _Interval) -> _Interval:
+        """Combine two branches."""
+        return _Interval((*self.begin, *alternative.begin), (*self.end, *alternative.end), self.passes or alternative.passes)
 
 
 _BARRIER = _Interval(passes=False)
@@ -141,12 +310,16 @@ class _SecondBody:
         return interval.then(self._end_region(region, scope))
 
     def _is_outer(self, node: Node) -> bool:
-        """Whether a statement is done once for the block, and not by each thread."""
+        """Return whether a statement is done once for the block, and not by each thread."""
         if node.type in _OUTER or holds_barrier(node):
             return True
         if node.type == "declaration":
             words = {child.text for child in node.children}
-            return self._uniform.declares(node) or not words.isdisjoint({b"__shared__", b"constexpr", b"extern"}) or _is_shared(node)
+            return (
+                self._uniform.declares(node)
+                or not words.isdisjoint({b"__shared__", b"constexpr", b"extern"})
+                or any(inner.type == "__shared__" for inner in descendants(node))
+            )
         return self._uniform.changes(node)
 
     def _outer(self, node: Node) -> _Interval:
@@ -165,12 +338,12 @@ class _SecondBody:
             self._uniform.check_condition(node)
             then, otherwise = _field(node, "consequence"), node.child_by_field_name("alternative")
             self._out.append(f"{self._line(node)}{self._text(node.start_byte, then.start_byte)}{{ ::emu::PerThreadScope emu_scope;")
-            inside, other = self._within(then), _Interval()
+            inside, alternative = self._within(then), _Interval()
             if otherwise is not None:
                 self._out.append("} else { ::emu::PerThreadScope emu_scope;")
-                other = self._within(otherwise.named_children[-1])
+                alternative = self._within(otherwise.named_children[-1])
             self._out.append("}")
-            return inside.or_else(other)
+            return inside.or_else(alternative)
         if node.type == "compound_statement":
             self._out.append("{ ::emu::PerThreadScope emu_scope;")
             inside = self._within(node)
@@ -197,20 +370,20 @@ class _SecondBody:
         used = {name for node in region for name in names_in(node)}
         computed = [node for node in region if self._uniform.computes(node)]
         declarations = [node for node in region if node.type == "declaration" and node not in computed]
-        kept = [node for node in declarations if self._is_used_elsewhere(node, scope, begin, end)]
-        for node in kept:
+        per_thread = [node for node in declarations if self._is_used_elsewhere(node, scope, begin, end)]
+        for node in per_thread:
             self._make_arrays(node)
         repeated = self._repeated(used)
         self._scopes[-1].computed += computed
-        arrays = {name: one for scope in self._scopes for name, one in scope.arrays.items() if name in used}
-        aliases = [f"auto{'' if one.copied else '&'} {name} = {one.array}[emu_thread];" for name, one in arrays.items()]
-        declared = {one.name for node in kept for one in declared_names(node)}
+        arrays = {name: item for scope in self._scopes for name, item in scope.arrays.items() if name in used}
+        aliases = [f"auto{'' if item.copied else '&'} {name} = {item.array}[emu_thread];" for name, item in arrays.items()]
+        declared = {item.name for node in per_thread for item in declared_names(node)}
         kept_copies = [
-            f"{one.array}[emu_thread] = {name};"
-            for name, one in arrays.items()
-            if one.copied and (name in declared or self._uniform.changed_within(name, begin, end))
+            f"{item.array}[emu_thread] = {name};"
+            for name, item in arrays.items()
+            if item.copied and (name in declared or self._uniform.changed_within(name, begin, end))
         ]
-        returns = [one for node in region for one in descendants(node) if one.type == "return_statement"]
+        returns = [item for node in region for item in descendants(node) if item.type == "return_statement"]
         self._number += 1
         label = f"emu_next_{self._number}"
         # In a loop around barriers a thread may have left in the turn before.
@@ -219,8 +392,12 @@ class _SecondBody:
         loop = "EMU_EACH_THREAD" if accesses.writes else "EMU_EACH_THREAD_ALONE"
         self._out.append(f"{loop} {{ EMU_THREAD_VARIABLES {skip} {' '.join(aliases)} {repeated} {{")
         for node in region:
-            replaced = [(one.start_byte, one.end_byte, f"{{ emu_left[emu_thread] = true; goto {label}; }}") for one in returns]
-            text = self._assignments(node) if node in kept else self._text(node.start_byte, node.end_byte, replaced)
+            replaced = [(item.start_byte, item.end_byte, f"{{ emu_left[emu_thread] = true; goto {label}; }}") for item in returns]
+            text = (
+                " ".join(self._assignment(item) for item in declared_names(node))
+                if node in per_thread
+                else self._text(node.start_byte, node.end_byte, replaced)
+            )
             self._out.append(self._line(node) + text)
         self._out.append(f"}} {' '.join(kept_copies)} {f'{label}: ;' if returns else ''} }}")
         region.clear()
@@ -228,17 +405,17 @@ class _SecondBody:
 
     def _repeated(self, used: set[str]) -> str:
         """The declarations of earlier loops that are computed again for this one, and those that they need; adds these to `used`."""
-        found: list[str] = []
-        for node in reversed([one for scope in self._scopes for one in scope.computed]):
-            if any(one.name in used for one in declared_names(node)):
+        texts: list[str] = []
+        for node in reversed([item for scope in self._scopes for item in scope.computed]):
+            if any(item.name in used for item in declared_names(node)):
                 used.update(names_in(node))
-                found.insert(0, f"[[maybe_unused]] {self._text(node.start_byte, node.end_byte)}")
-        return " ".join(found)
+                texts.insert(0, f"[[maybe_unused]] {self._text(node.start_byte, node.end_byte)}")
+        return " ".join(texts)
 
     def _is_used_elsewhere(self, node: Node, scope: Node, begin: int, end: int) -> bool:
-        """Whether a later loop needs what this declaration declares."""
-        for one in declared_names(node):
-            places = self._places.get(one.name, [])
+        """Return whether a later loop needs the names of this declaration."""
+        for declared in declared_names(node):
+            places = self._places.get(declared.name, [])
             before = bisect_left(places, begin) - bisect_left(places, scope.start_byte)
             behind = bisect_left(places, scope.end_byte) - bisect_left(places, end)
             if before + behind:
@@ -250,40 +427,38 @@ class _SecondBody:
         specifiers = self._text(node.start_byte, declared_names(node)[0].declarator.start_byte)
         if re.search(r"\b(?:auto|static|volatile|register|thread_local)\b", specifiers):
             raise NotPossible("a variable whose type is not written down")
-        for one in declared_names(node):
-            if one.is_reference:
+        for declared in declared_names(node):
+            if declared.is_reference:
                 raise NotPossible("a reference that lives across a barrier")
-            if self._uniform.is_parameter(one.name) or any(one.name in scope.arrays for scope in self._scopes):
+            if self._uniform.is_parameter(declared.name) or any(declared.name in scope.arrays for scope in self._scopes):
                 raise NotPossible("a variable that hides another")
-            array = self._array_name(one.name)
+            array = self._array_name(declared.name)
             kind = f"{array}_type"
-            before = self._text(one.declarator.start_byte, one.identifier.start_byte)
-            behind = self._text(one.identifier.end_byte, one.declarator.end_byte)
+            before = self._text(declared.declarator.start_byte, declared.identifier.start_byte)
+            behind = self._text(declared.identifier.end_byte, declared.declarator.end_byte)
             self._out.append(
                 f"{self._line(node)}typedef {specifiers} {before}{kind}{behind};"
                 f" std::remove_cv_t<{kind}>* const __restrict {array} = ::emu::per_thread<std::remove_cv_t<{kind}>>();"
             )
             # An object may change by its own functions, an array by its address.
-            copied = not one.is_array and not self._uniform.is_pointed_to(one.name) and _NUMBER.search(specifiers + before) is not None
-            self._scopes[-1].arrays[one.name] = _PerThread(array, copied)
+            copied = (
+                not declared.is_array and not self._uniform.is_pointed_to(declared.name) and _NUMBER.search(specifiers + before) is not None
+            )
+            self._scopes[-1].arrays[declared.name] = _PerThread(array, copied)
 
-    def _assignments(self, node: Node) -> str:
-        """A declaration of such variables, as statements that set this thread's elements."""
-        return " ".join(self._assignment(one) for one in declared_names(node))
-
-    def _assignment(self, one: Declared) -> str:
-        kind = f"{self._scopes[-1].arrays[one.name].array}_type"
-        if one.value is None:
+    def _assignment(self, declared: Declared) -> str:
+        kind = f"{self._scopes[-1].arrays[declared.name].array}_type"
+        if declared.value is None:
             return ";"
-        value = self._text(one.value.start_byte, one.value.end_byte)
-        if one.is_array:
-            return f"{{ std::remove_cv_t<{kind}> emu_first = {value}; __builtin_memcpy(&{one.name}, &emu_first, sizeof emu_first); }}"
-        if one.value.type in ("initializer_list", "argument_list"):
-            return f"{one.name} = {kind}{value};"
-        return f"{one.name} = {value};"
+        value = self._text(declared.value.start_byte, declared.value.end_byte)
+        if declared.is_array:
+            return f"{{ std::remove_cv_t<{kind}> emu_first = {value}; __builtin_memcpy(&{declared.name}, &emu_first, sizeof emu_first); }}"
+        if declared.value.type in ("initializer_list", "argument_list"):
+            return f"{declared.name} = {kind}{value};"
+        return f"{declared.name} = {value};"
 
     def _text(self, begin: int, end: int, replaced: list[tuple[int, int, str]] | None = None) -> str:
-        inside = [one for one in replaced or [] if begin <= one[0] < end]
+        inside = [edit for edit in replaced or [] if begin <= edit[0] < end]
         return self._edited(begin, end, inside)
 
     def _line(self, node: Node) -> str:
@@ -291,12 +466,8 @@ class _SecondBody:
         return f'\n# {node.start_point[0] + 1} "{self._path}" 3\n'
 
 
-def _is_shared(node: Node) -> bool:
-    return any(one.type == "__shared__" for one in descendants(node))
-
-
 def _field(node: Node, name: str) -> Node:
-    found = node.child_by_field_name(name)
-    if found is None:
+    child = node.child_by_field_name(name)
+    if child is None:
         raise NotPossible(f"a {node.type} without {name}")
-    return found
+    return child

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 # Not 1 nor 2, with which an interpreter ends that could not even begin: that is no verdict.
 # IMPORT_FAILED: a Python module could not be imported. Another build of it may end otherwise, so nobody remembers this one.
 BUILT, UNSUPPORTED, ENTRY_NOT_FOUND, BROKEN, IMPORT_FAILED, REJECTED = 0, 3, 4, 5, 6, 7
+HIP_SENTENCE = "HIP is for AMD GPUs, which this grader does not have; write the kernel in CUDA C++"
+_MISSING_HEADER = re.compile(r"fatal error: (?:hip|rocm|rocwmma|hipcub|rocprim|ck)[/_][\w./]*: No such file")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +24,11 @@ class BuildAttempt:
 
 
 def spoiled(error: Exception) -> BuildAttempt:
-    """What becomes of a build where something failed once the submission had run in its box: that is the submission's doing."""
+    """Return the result of a build that failed once the submission had run in its box: that is the submission's doing."""
     sentence = f"the submission left the build box unusable when it was imported: {type(error).__name__}: {error}"
     return BuildAttempt(code=IMPORT_FAILED, log=f"error: {sentence}\n")
+
+
+def needs_hip(log: str) -> bool:
+    """Return whether a compilation failed because a source includes a header of HIP."""
+    return _MISSING_HEADER.search(log) is not None

@@ -17,7 +17,7 @@ NAMES = {"identifier", "field_identifier", "type_identifier", "namespace_identif
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """One token of the source: its bytes' place, and what the tree knows of its surroundings."""
+    """Token of the source: its bytes' place, and what the tree knows of its surroundings."""
 
     text: str
     start: int
@@ -112,7 +112,16 @@ def _walk(root: Node, code: bytes, offset: int, first_line: int, place: _SourceP
             continue
         elif node.type in DIRECTIVES:
             yield None
-            yield from _directive(node, code, offset, first_line, place)
+            if node.type == "preproc_include":
+                path = node.child_by_field_name("path")
+                if path is not None and path.text is not None:
+                    yield replace(_token(path, code, offset, first_line, place), include=path.text.decode().strip('<>"'))
+            elif node.type in ("preproc_def", "preproc_function_def"):
+                value = node.child_by_field_name("value")
+                if value is not None and value.text is not None:
+                    start = offset + value.start_byte
+                    line = first_line + value.start_point[0]
+                    yield from _fragment(code[start : offset + value.end_byte], code, start, line, place)
             yield None
         elif node.child_count == 0 or node.type in LITERALS:
             if node.start_byte >= 0 and node.end_byte > node.start_byte:
@@ -138,7 +147,7 @@ def _parts(node: Node) -> list[Node]:
 
 
 def _condition(node: Node) -> Node | None:
-    """What a conditional asks; None of everything else, and of `#else`."""
+    """Return the condition of a conditional; None of everything else, and of `#else`."""
     if node.type not in CONDITIONALS:
         return None
     return node.child_by_field_name("condition") or node.child_by_field_name("name")
@@ -152,19 +161,6 @@ def _enter(node: Node, place: _SourcePosition) -> _SourcePosition:
     if node.type in ("compound_statement", "ERROR"):
         return replace(place, in_function=True)
     return place
-
-
-def _directive(node: Node, code: bytes, offset: int, first_line: int, place: _SourcePosition) -> Iterator[Token | None]:
-    if node.type == "preproc_include":
-        path = node.child_by_field_name("path")
-        if path is not None and path.text is not None:
-            yield replace(_token(path, code, offset, first_line, place), include=path.text.decode().strip('<>"'))
-    elif node.type in ("preproc_def", "preproc_function_def"):
-        value = node.child_by_field_name("value")
-        if value is not None and value.text is not None:
-            start = offset + value.start_byte
-            line = first_line + value.start_point[0]
-            yield from _fragment(code[start : offset + value.end_byte], code, start, line, place)
 
 
 def _fragment(body: bytes, code: bytes, start: int, line: int, place: _SourcePosition) -> Iterator[Token | None]:
@@ -231,7 +227,7 @@ def left_out_of_device_code(code: bytes, macro: bytes) -> Iterator[int]:
             continue
         words = {leaf.text for leaf in _leaves(condition)}
         needs = macro in words and not words & {b"!", b"<", b"<=", b"||"} and node.children[0].type != "#ifndef"
-        if needs and any(one.type in WORK for guarded in _parts(node) for one in descendants(guarded)):
+        if needs and any(inner.type in WORK for guarded in _parts(node) for inner in descendants(guarded)):
             yield 1 + node.start_point[0]
 
 
@@ -240,35 +236,35 @@ def replaced_where_undefined(code: bytes, macro: bytes) -> list[tuple[int, int]]
     defines it itself. A branch that only calls something, such as `__trap()`, does nothing instead."""
     if macro not in code or macro.decode() in defined_macros(code):
         return []
-    found = []
+    ranges = []
     for node in descendants(_parser().parse(code).root_node):
         condition, alternative = _condition(node), node.child_by_field_name("alternative")
         if condition is None or alternative is None or node.children[0].type == "#ifndef" or not _needs(condition, macro):
             continue
-        if any(one.type in (*WORK, "gnu_asm_expression") for one in descendants(alternative)):
-            found.append((condition.end_byte, alternative.start_byte))
-    return found
+        if any(inner.type in (*WORK, "gnu_asm_expression") for inner in descendants(alternative)):
+            ranges.append((condition.end_byte, alternative.start_byte))
+    return ranges
 
 
 def _needs(condition: Node, macro: bytes) -> bool:
-    """Whether a condition holds only where the macro is defined. False of a form that is not known here."""
+    """Return whether a condition holds only where the macro is defined. False of a form that is not known here."""
     if condition.type == "identifier":
         return condition.text == macro
     if condition.type in ("preproc_defined", "parenthesized_expression"):
         return any(_needs(child, macro) for child in condition.named_children)
-    left, right = condition.child_by_field_name("left"), condition.child_by_field_name("right")
-    if condition.type != "binary_expression" or left is None or right is None:
+    operand, bound = condition.child_by_field_name("left"), condition.child_by_field_name("right")
+    if condition.type != "binary_expression" or operand is None or bound is None:
         return False
     operator = condition.children[1].type
     if operator in ("&&", "||"):
-        return (any if operator == "&&" else all)(_needs(side, macro) for side in (left, right))
+        return (any if operator == "&&" else all)(_needs(side, macro) for side in (operand, bound))
     # An undefined name is 0 in a condition.
-    above_zero = right.type == "number_literal" and re.fullmatch(rb"[1-9]\d*", right.text or b"") is not None
-    return left.text == macro and left.type == "identifier" and operator in (">", ">=", "==") and above_zero
+    above_zero = bound.type == "number_literal" and re.fullmatch(rb"[1-9]\d*", bound.text or b"") is not None
+    return operand.text == macro and operand.type == "identifier" and operator in (">", ">=", "==") and above_zero
 
 
 def launches_in_device_code(code: bytes) -> bool:
-    """Whether a kernel or a device function launches a kernel (dynamic parallelism)."""
+    """Return whether a kernel or a device function launches a kernel (dynamic parallelism)."""
     return b"<<<" in code and any(token.text == "<<<" and token.in_device_code for token in parse(code))
 
 
@@ -281,7 +277,7 @@ def defined_macros(code: bytes) -> Iterator[str]:
 
 
 def leading_includes(code: bytes) -> list[str]:
-    """What the code includes, unconditionally, before it defines or undefines a macro of its own."""
+    """Return the headers that the code includes, unconditionally, before it defines or undefines a macro of its own."""
     names = []
     for node in _parser().parse(code).root_node.children:
         path = node.child_by_field_name("path") if node.type == "preproc_include" else None

@@ -4,6 +4,8 @@ Only what no macro can express is rewritten: launches, `__shared__`, and, for to
 a GPU.  Every edit keeps its line, so that the compiler's messages name the user's own lines.
 """
 
+from __future__ import annotations
+
 import bisect
 import re
 import zlib
@@ -13,9 +15,11 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
-from sandbox.compilers import block_loops, emulated_asm, emulation_limits, local_variables, toolkit_headers
-from sandbox.compilers.cuda_tokens import Token, parse, replaced_where_undefined
-from sandbox.compilers.library_calls import NO_LIBRARIES, LibraryCalls, library_calls
+from tree_sitter import Node
+
+from sandbox.compilers import block_loops, emulation_limits, ptx_translation
+from sandbox.compilers.cuda_tokens import Token, descendants, parse, readable_tree, replaced_where_undefined
+from sandbox.compilers.emulation_limits import NO_LIBRARIES, LibraryCalls, library_calls
 
 Unsupported = emulation_limits.Unsupported
 
@@ -43,6 +47,11 @@ SECOND_BODY = block_loops.SECOND_BODY
 # Where a kernel's body begins, these go before all other edits, in this order.
 ENTRY_RANK, SECOND_BODY_RANK = -2, -1
 OPENING = {"(": ")", "[": "]", "{": "}"}
+FUNCTIONS = ("function_definition", "lambda_expression")
+BLOCKS = ("compound_statement", "case_statement", "preproc_if", "preproc_ifdef", "preproc_else", "preproc_elif")
+# What has another place or life than a variable of one thread, or is evaluated by the compiler.
+OTHER_KINDS = {b"static", b"extern", b"thread_local", b"constexpr", b"constinit", b"__shared__", b"__constant__", b"__device__"}
+ENDS = " EMU_LOCAL_ENDS"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -57,7 +66,7 @@ class Edit:
 
 def include_dirs() -> list[str]:
     """Directories that must be searched before those of torch, whose CUDA headers ours replace; the toolkit's open headers come second."""
-    open_headers = toolkit_headers.open_headers()
+    open_headers = emulation_limits.open_headers()
     return [str(NATIVE), *([str(open_headers)] if open_headers is not None else [])]
 
 
@@ -100,16 +109,27 @@ def translate(source: str, path: str, calls: LibraryCalls = NO_LIBRARIES, *, san
     unreached = calls.unreached_bodies(code)
     left_out = [*unreached, *replaced_where_undefined(code, emulation_limits.ARCHITECTURE_MACRO)]
     tokens = [token for token in every_token if not any(start <= token.start < end for start, end in left_out)]
-    emulation_limits.check(tokens, path, device=device, own=calls.own)
+    emulation_limits.check(tokens, path, device=device, defined=calls.defined)
     edits = [*_words(tokens), *_launches(tokens), *_shared(tokens, path, code), *_entries(tokens, path, code), *_launch_api(tokens)]
     if device:
         edits += _waits(tokens)
     edits += [Edit(start, 1, end, b"{ __builtin_trap(); " + b"\n" * code.count(b"\n", start, end) + b"}") for start, end in unreached]
     headers: set[str] = set()
     if path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)) and any(token.text in ASM for token in tokens):
-        edits = _with_asm(edits, code, tokens, path, headers)
+        # The edits with those of asm statements, which replace all others inside them; `headers` gets what their text needs.
+        replacements = []
+        for token in tokens:
+            place = (
+                ptx_translation.asm_replacement(code, token, path, headers, host=not path.endswith(DEVICE_SUFFIXES))
+                if token.text in ASM
+                else None
+            )
+            if place is not None:
+                replacements.append(Edit(place.start, 1, place.end, place.text))
+        inside = [(edit.start, edit.end) for edit in replacements]
+        edits = [*(edit for edit in edits if not any(start <= edit.start < end for start, end in inside)), *replacements]
     if sanitize and path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)):
-        marks = local_variables.insertions(code)
+        marks = local_variable_marks(code)
         edits += [_insert(at, text, 1) for at, text in marks if not any(start <= at < end for start, end in unreached)]
     elif device:
         edited = partial(_applied_within, code, [edit for edit in edits if edit.rank != ENTRY_RANK])
@@ -142,17 +162,6 @@ def _applied_within(code: bytes, edits: list[Edit], begin: int, end: int, replac
     return _apply(code[begin:end], moved).decode(errors="surrogateescape")
 
 
-def _with_asm(edits: list[Edit], code: bytes, tokens: list[Token], path: str, headers: set[str]) -> list[Edit]:
-    """The edits with those of asm statements, which replace all others inside them; `headers` gets what their text needs."""
-    found = []
-    for token in tokens:
-        place = emulated_asm.translated(code, token, path, headers, host=not path.endswith(DEVICE_SUFFIXES)) if token.text in ASM else None
-        if place is not None:
-            found.append(Edit(place.start, 1, place.end, place.text))
-    inside = [(edit.start, edit.end) for edit in found]
-    return [*(edit for edit in edits if not any(start <= edit.start < end for start, end in inside)), *found]
-
-
 def _replace(token: Token, text: str) -> Edit:
     return Edit(token.start, 1, token.end, text.encode())
 
@@ -175,7 +184,7 @@ def _words(tokens: list[Token]) -> Iterator[Edit]:
             yield _replace(token, "CPU")
         elif token.text in DISPATCH_KEYS and _is_dispatch_key(tokens, index):
             yield _replace(token, DISPATCH_KEYS[token.text])
-        elif _names_cuda_device(token.text):
+        elif token.text == '"cuda"' or (token.text.startswith('"cuda:') and token.text[6:-1].isdigit()):
             yield _replace(token, '"cpu"')
         elif token.text == "__forceinline__" and ("inline" in (before, after) or (index > 1 and tokens[index - 2].text == "inline")):
             yield _replace(token, "")  # g++ takes `inline` once only
@@ -186,10 +195,6 @@ def _is_dispatch_key(tokens: list[Token], index: int) -> bool:
     before = [token.text for token in tokens[max(index - 4, 0) : index]]
     registers = len(before) == 4 and before[0] in REGISTERS_FOR_KEY and (before[1], before[3]) == ("(", ",")
     return registers or before[-2:] == ["DispatchKey", "::"]
-
-
-def _names_cuda_device(text: str) -> bool:
-    return text == '"cuda"' or (text.startswith('"cuda:') and text[6:-1].isdigit())
 
 
 def _launches(tokens: list[Token]) -> Iterator[Edit]:
@@ -308,8 +313,12 @@ def _declaration_bounds(tokens: list[Token], index: int) -> tuple[int, int] | No
     return (first, at) if at < len(tokens) else None
 
 
-def _declarators(tokens: list[Token], first: int, last: int) -> list[Token]:
-    """The declared names: the identifiers before a `[`, `,` or `;` outside all brackets."""
+def _shared_declaration(tokens: list[Token], index: int, number: str, path: str, code: bytes) -> Iterator[Edit]:
+    bounds = _declaration_bounds(tokens, index)
+    if bounds is None:
+        return
+    first, last = bounds
+    # The declared names: the identifiers before a `[`, `,` or `;` outside all brackets.
     names, angle, at = [], 0, first
     while at < last:
         text = tokens[at].text
@@ -322,15 +331,6 @@ def _declarators(tokens: list[Token], first: int, last: int) -> list[Token]:
         elif angle == 0 and tokens[at].is_name and tokens[at + 1].text in ("[", ",", ";", "="):
             names.append(tokens[at])
         at += 1
-    return names
-
-
-def _shared_declaration(tokens: list[Token], index: int, number: str, path: str, code: bytes) -> Iterator[Edit]:
-    bounds = _declaration_bounds(tokens, index)
-    if bounds is None:
-        return
-    first, last = bounds
-    names = _declarators(tokens, first, last)
     if not names:
         raise Unsupported(path, tokens[index].line, emulation_limits.ODD_SHARED)
     dynamic = any(token.text == "extern" for token in tokens[first : index + 2])
@@ -353,9 +353,9 @@ def _shared_declaration(tokens: list[Token], index: int, number: str, path: str,
 
 
 def _alignment(code: bytes, first: Token, last: Token) -> str:
-    """What a declaration asks for beyond the usual 16 bytes, as a further template argument."""
-    found = ALIGNMENT.search(code, first.start, last.start)
-    return f", {int(found[1])}" if found and int(found[1]) > 16 else ""
+    """Return a declaration's alignment beyond the usual 16 bytes, as a further template argument."""
+    match = ALIGNMENT.search(code, first.start, last.start)
+    return f", {int(match[1])}" if match and int(match[1]) > 16 else ""
 
 
 def _without_alignment(tokens: list[Token], first: int, last: int) -> Iterator[Edit]:
@@ -368,7 +368,40 @@ def _without_alignment(tokens: list[Token], first: int, last: int) -> Iterator[E
 def _dynamic_at_file_scope(tokens: list[Token], first: int, last: int, name: Token, path: str, alignment: str) -> Iterator[Edit]:
     """Outside a function there is no block to ask: the name becomes a macro that asks where it is used."""
     line = tokens[last].line
-    kept = [t.text for t in tokens[first:last] if t.text not in ("__shared__", "static", "extern")]
-    kind = " ".join(kept[: kept.index(name.text)])
+    words = [t.text for t in tokens[first:last] if t.text not in ("__shared__", "static", "extern")]
+    kind = " ".join(words[: words.index(name.text)])
     macro = f'\n#define {name.text} (::emu::emu_dynamic_shared<{kind}[]{alignment}>())\n#line {line} "{path}"\n'
     yield Edit(tokens[first].start, 1, tokens[last].end, macro.encode())
+
+
+def local_variable_marks(code: bytes) -> Iterator[tuple[int, str]]:
+    """Yield marks for the sanitizer: where local variables without an initialiser begin and end. No line moves."""
+    for node in descendants(readable_tree(code)):
+        if node.type != "declaration" or node.parent is None or node.parent.type not in BLOCKS:
+            continue
+        if not _in_device_code(node) or any(child.text in OTHER_KINDS for child in node.children) or node.has_error:
+            continue
+        names = [(child.end_byte, name) for child in node.children_by_field_name("declarator") if (name := _declarator_name(child))]
+        yield from ((end, ENDS) for end, _ in names)
+        begins = [f" EMU_LOCAL_BEGINS({name.decode()})" for _, name in names]
+        if begins:
+            yield node.end_byte, "".join(begins)
+
+
+def _in_device_code(node: Node) -> bool:
+    """Return whether the outermost function around it is device code, and not evaluated by the compiler."""
+    function, at = None, node.parent
+    while at is not None:
+        function, at = at if at.type in FUNCTIONS else function, at.parent
+    if function is None:
+        return False
+    words = {word for child in function.children if child.type != "compound_statement" for word in (child.text or b"").split()}
+    return bool(words & {b"__global__", b"__device__"}) and not words & {b"constexpr", b"consteval"}
+
+
+def _declarator_name(declarator: Node) -> bytes:
+    """The name that a plain declarator declares, or one of an array or a pointer; nothing for all others."""
+    at: Node | None = declarator
+    while at is not None and at.type in ("array_declarator", "pointer_declarator"):
+        at = at.child_by_field_name("declarator")
+    return at.text or b"" if at is not None and at.type == "identifier" else b""

@@ -38,7 +38,7 @@ _STREAM = "cudaStream_t stream"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parameter:
-    """One parameter as it is written. type: kind and size, None where that is not known; depth: of pointers, None in any other form."""
+    """Parameter as it is written. type: kind and size, None where that is not known; depth: of pointers, None in any other form."""
 
     text: str
     line: int
@@ -48,24 +48,24 @@ class _Parameter:
 
 
 def remarks(entry: str, call: EntryCall, sources: Mapping[str, str]) -> tuple[str, ...]:
-    """What contradicts the problem in the one definition of the entry, as a sentence; none where it may be right, or can't be read."""
-    found = [(path, *one) for path, text in sources.items() if entry in text for one in _definitions(text, entry)]
-    if len(found) != 1 or any(one.dtype not in _DTYPES for one in (*call.inputs, *call.outputs)):
+    """Return the contradiction between the problem and the one definition of the entry; none where it may be right, or can't be read."""
+    definitions = [(path, *item) for path, text in sources.items() if entry in text for item in _definitions(text, entry)]
+    if len(definitions) != 1 or any(item.dtype not in _DTYPES for item in (*call.inputs, *call.outputs)):
         return ()
-    path, line, parameters = found[0]
+    path, line, parameters = definitions[0]
     faults = list(_faults(parameters, call))
     if not faults:
         return ()
     at, sentence = faults[0]
-    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    return (f"{path}:{at or line}: {sentence}{more}; the problem calls void {entry}({', '.join(_expected(call))})",)
+    rest = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return (f"{path}:{at or line}: {sentence}{rest}; the problem calls void {entry}({', '.join(_expected(call))})",)
 
 
 def _expected(call: EntryCall) -> Iterator[str]:
     """The parameters as `problems show` has them."""
-    for one in call.inputs:
-        yield f"{_DTYPES[one.dtype][2]} {one.name}" if one.shape == () else f"const {_DTYPES[one.dtype][2]}* {one.name}"
-    yield from (f"{_DTYPES[one.dtype][2]}* {one.name}" for one in call.outputs)
+    for tensor in call.inputs:
+        yield f"{_DTYPES[tensor.dtype][2]} {tensor.name}" if tensor.shape == () else f"const {_DTYPES[tensor.dtype][2]}* {tensor.name}"
+    yield from (f"{_DTYPES[tensor.dtype][2]}* {tensor.name}" for tensor in call.outputs)
     yield from (f"int64_t {axis}" for axis in call.axes)
     yield _STREAM
 
@@ -73,14 +73,15 @@ def _expected(call: EntryCall) -> Iterator[str]:
 def _faults(parameters: Sequence[_Parameter], call: EntryCall) -> Iterator[tuple[int, str]]:
     """Contradictions, each with its line; 0: that of the entry."""
     tensors = [*call.inputs, *call.outputs]
-    taken = len(tensors) + len(call.axes)
-    if not len(tensors) <= len(parameters) <= taken + 1:
-        yield 0, f"it has {len(parameters)} parameters, and is called with {taken} and the stream"
+    argument_count = len(tensors) + len(call.axes)
+    if not len(tensors) <= len(parameters) <= argument_count + 1:
+        yield 0, f"it has {len(parameters)} parameters, and is called with {argument_count} and the stream"
     for number, parameter in enumerate(parameters):
         if number < len(tensors):
             sentence = _tensor_fault(parameter, tensors[number], is_output=number >= len(call.inputs))
-        elif number < taken:
-            sentence = _axis_fault(parameter, call.axes[number - len(tensors)])
+        elif number < argument_count:
+            is_integer = parameter.depth is None or (parameter.depth == 0 and (parameter.type is None or parameter.type[0] == "integer"))
+            sentence = None if is_integer else f"is given the size {call.axes[number - len(tensors)]}, which is an int64_t"
         else:
             sentence = None
         if sentence is not None:
@@ -93,36 +94,22 @@ def _tensor_fault(parameter: _Parameter, tensor: TensorSpec, *, is_output: bool)
     if tensor.shape == ():
         if parameter.depth:
             return f"is given the {role} {tensor.name}, which is passed by value, as {written}"
-        if parameter.type is not None and parameter.depth == 0 and _differs_by_value(parameter.type, (kind, size)):
-            return f"is given the {role} {tensor.name}, which is {tensor.dtype}"
-        return None
+        if parameter.type is None or parameter.depth != 0:
+            return None
+        # Floats of 4 and 8 bytes have registers of their own; all else travels in an integer's, whatever its size.
+        in_vector = [name == "float" and size_bytes >= 4 for name, size_bytes in (parameter.type, (kind, size))]
+        differs = in_vector[0] != in_vector[1] or (in_vector[0] and parameter.type != (kind, size))
+        return f"is given the {role} {tensor.name}, which is {tensor.dtype}" if differs else None
     if parameter.depth == 0 and parameter.type is not None:
         return f"is given the {role} {tensor.name}, which is passed as a pointer to {tensor.dtype}"
     if parameter.depth != 1:
         return None
-    if parameter.type is not None and parameter.type != (kind, size) and not _is_view(parameter.type, size):
+    # Memory may be seen as bytes, and half precision as its bits.
+    views = {(kind, size), ("integer", 1), *([("integer", 2)] if size == 2 else [])}
+    if parameter.type is not None and parameter.type not in views:
         return f"is given the {role} {tensor.name}, which is {tensor.dtype}"
     if is_output and parameter.is_const:
         return f"is given the output {tensor.name}, which is to be written"
-    return None
-
-
-def _is_view(given: tuple[str, int], size: int) -> bool:
-    """Whether it is a usual way to see memory as bytes, or half precision as its bits."""
-    return given == ("integer", 1) or (size == 2 and given == ("integer", 2))
-
-
-def _differs_by_value(given: tuple[str, int], wanted: tuple[str, int]) -> bool:
-    """Floats of 4 and 8 bytes have registers of their own; all else travels in an integer's, whatever its size."""
-    in_vector = [kind == "float" and size >= 4 for kind, size in (given, wanted)]
-    return in_vector[0] != in_vector[1] or (in_vector[0] and given != wanted)
-
-
-def _axis_fault(parameter: _Parameter, axis: str) -> str | None:
-    if parameter.depth:
-        return f"is given the size {axis}, which is an int64_t"
-    if parameter.depth == 0 and parameter.type is not None and parameter.type[0] != "integer":
-        return f"is given the size {axis}, which is an int64_t"
     return None
 
 
@@ -141,17 +128,17 @@ def _definitions(text: str, entry: str) -> Iterator[tuple[int, list[_Parameter]]
 
 
 def _parameters(node: Node) -> Iterator[_Parameter]:
-    found = [child for child in node.named_children if child.type in ("parameter_declaration", "optional_parameter_declaration")]
-    if [_text(one) for one in found] == ["void"]:
+    declarations = [child for child in node.named_children if child.type in ("parameter_declaration", "optional_parameter_declaration")]
+    if [_text(declaration) for declaration in declarations] == ["void"]:
         return
-    for one in found:
-        written, declarator = one.child_by_field_name("type"), one.child_by_field_name("declarator")
+    for declaration in declarations:
+        written, declarator = declaration.child_by_field_name("type"), declaration.child_by_field_name("declarator")
         yield _Parameter(
-            text=" ".join(_text(one).split()),
-            line=1 + one.start_point[0],
+            text=" ".join(_text(declaration).split()),
+            line=1 + declaration.start_point[0],
             type=_type(written),
             depth=_depth(declarator),
-            is_const=any(child.type == "type_qualifier" and _text(child) == "const" for child in one.children),
+            is_const=any(child.type == "type_qualifier" and _text(child) == "const" for child in declaration.children),
         )
 
 

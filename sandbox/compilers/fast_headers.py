@@ -3,22 +3,72 @@
 Torch's classes stay torch's; what is left out is the text that no kernel reads. The headers that torch generates have a regular shape,
 and pieces of them are taken over word for word, so that a job's code means the same under both; where the shape is another, or a name is
 not carried, the build reports it or fails, and torch's own headers are used.
+
+The casters of torch's own types and the exceptions that it translates are exported by its libraries; their declarations are taken over.
+
+Most errors under light headers may be their fault. Not so where the first error is a name that torch's headers do not contain at all, a
+slip in the grammar, or a tensor-core fragment that CUDA does not have: what stands before it was understood, and the same names mean the
+same with both. Later errors may be consequences of the first and prove nothing. A source that uses a macro which only torch's own headers
+have proves nothing either.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from sandbox.compilers import precompiled, torch_install
-from sandbox.compilers.compile_error_class import is_certain, makes_no_entry
+from sandbox.compilers import gcc, headers
 from sandbox.compilers.cuda_tokens import defined_macros, parse, tested_macros
+from sandbox.compilers.gcc import MACROS_FILE, NAMES_FILE, precompiled_names
 from sandbox.compilers.headers import LIGHT, Headers
-from sandbox.compilers.variable_header import variable_header
 from sandbox.protocol.elf import undefined_names
 
+WORD = re.compile(r"[A-Za-z_]\w*")
+# A line of g++, and one of nvcc's passes.
+_ERROR = re.compile(r"^(?P<path>[^:(\n]+)(?::\d+:\d+|\(\d+\)): (?P<fatal>fatal )?error: (?P<message>.*)$", re.MULTILINE)
+_QUOTED = r"[‘'\"](\w+)[’'\"]"
+_UNKNOWN = (
+    rf"{_QUOTED} was not declared in this scope",
+    rf"{_QUOTED} is not a member of ",
+    rf"{_QUOTED} has not been declared",
+    rf"{_QUOTED} does not name a type",
+    rf"identifier {_QUOTED} is undefined",
+    rf'namespace "[\w:]+" has no member {_QUOTED}',
+)
+# What makes a Python module or an operator; and what makes names that do not stand in the source.
+_MAKES_ENTRY = re.compile(
+    r"PYBIND11_|PyInit_|PyModule|TORCH_LIBRARY(?!_IMPL\b)|TORCH_EXTENSION_NAME|RegisterOperators|\bLibrary\b|##|%:%:|\basm\b|__asm"
+)
+# A tensor-core fragment of a type or shape that CUDA does not have: `mma.h` declares them, whichever headers of torch are there.
+_NO_FRAGMENT = re.compile(
+    r"[‘'\"](?:const )?nvcuda::wmma::fragment<[^;]*\bincomplete type\b|\bincomplete type [‘'\"](?:const )?nvcuda::wmma::fragment<"
+)
+_NO_MEMBER = (rf"has no member named {_QUOTED}", rf'class ".*" has no member {_QUOTED}')
+TENSOR = "struct TORCH_PYTHON_API type_caster<at::Tensor> {"
+CASTERS = (
+    TENSOR,
+    "struct TORCH_PYTHON_API type_caster<at::IntArrayRef> {",
+    "struct TORCH_PYTHON_API type_caster<c10::Scalar> {",
+    "struct type_caster<at::Device> {",
+    "struct type_caster<at::ScalarType> {",
+)
+PYTHON_ERROR = "struct python_error : public std::exception {"
+TRANSLATE = "TORCH_PYTHON_API void translate_exception_to_python("
+EXCEPTIONS = (
+    "struct PyTorchError : public std::exception {",
+    "struct TypeError : public PyTorchError {",
+    "struct AttributeError : public PyTorchError {",
+)
+# What a signature calls an integer and a float, as argument and as result: changes between versions of pybind11 3, which alone is followed.
+NUMBERS = re.compile(r'io_name<std::is_integral<T>::value>\(\s*"([^"@]*)",\s*"([^"@]*)",\s*"([^"@]*)",\s*"([^"@]*)"\)')
+INCLUDES = """\
+#include <torch/csrc/Device.h>
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/DynamicTypes.h>
+#include <torch/csrc/Export.h>
+"""
 NATIVE = Path(__file__).resolve().parent.parent / "native" / "light"
 _DEFINITION = re.compile(r"(?:inline|static inline) .*?\b(Tensor::)?(\w+)\(")
 # Methods that torch's own inline code calls: the operators of Tensor and `ATen/TensorOperators.h`.
@@ -69,7 +119,6 @@ NEEDED_BY = {
     "c10/core/InferenceMode.h": "InferenceMode",
     "ATen/Parallel.h": "parallel_for parallel_reduce get_num_threads set_num_threads",
 }
-
 # Headers that torch's own include for others' sake, and the words for which a source needs them after all.
 LEFT_OUT_WITHOUT = {
     "ATen/Context.h": "globalContext Context getCUDAHooks hasCUDA hasMPS hasXPU hasMAIA hasCUDART manual_seed NoTF32Guard",
@@ -80,60 +129,146 @@ WRAPPERS = frozenset({"wrap_pybind_function", "wrap_pybind_function_no_gil"})
 LIBRARY_WORDS = ("cublas", "cusparse", "cusolver", "cudss", "CUDABlas", "CUDASparse", "CUDASolver", "CUBLAS", "CUSPARSE", "CUSOLVER")
 
 
+def is_certain(log: str, sources: Mapping[str, str], ready: Path) -> bool:
+    """Return whether torch's own headers would reject the sources too; ready: the directory where `precompile` left their names."""
+    first = next((match for match in re.finditer(r"^.*\berror: .*$", log, re.MULTILINE)), None)
+    error = _ERROR.match(first[0]) if first is not None else None
+    torch_names = precompiled_names(NAMES_FILE, ready)
+    if error is None or error["fatal"] or error["path"] not in sources or not torch_names:
+        return False
+    texts = "\n".join(sources.values())
+    if not precompiled_names(MACROS_FILE, ready).isdisjoint(WORD.findall(texts)):
+        return False
+    message = error["message"]
+    if message.startswith("expected ") or _NO_FRAGMENT.search(message):
+        return True
+    if (name := _named(_UNKNOWN, message)) is not None:
+        return name not in torch_names
+    if (name := _named(_NO_MEMBER, message)) is not None:
+        # A class of the source's own may have it, and another overload may return that.
+        elsewhere = re.search(rf"(?<![.>\w]){name}\b", texts)
+        return elsewhere is None and name not in torch_names
+    return False
+
+
+def makes_no_entry(sources: Mapping[str, str], ready: Path) -> bool:
+    """Return whether the sources make neither a Python module nor an operator, with torch's own headers either: they name nothing that
+    does, and no macro of those headers only. `TORCH_LIBRARY_IMPL` is the same in both; it adds to an operator that is defined elsewhere."""
+    torch_macros, texts = precompiled_names(MACROS_FILE, ready), "\n".join(sources.values())
+    return (
+        bool(torch_macros)
+        and _MAKES_ENTRY.search(texts) is None
+        and torch_macros.isdisjoint({*WORD.findall(texts)} - {"TORCH_LIBRARY_IMPL"})
+    )
+
+
+def _named(patterns: tuple[str, ...], message: str) -> str | None:
+    return next((match[1] for pattern in patterns if (match := re.search(pattern, message)) is not None), None)
+
+
+def variable_header(torch_include: Path) -> str | None:
+    """The text of `grader/variable.h` for the torch installed there; None where its headers have another shape."""
+    casters = _lines(torch_include / "torch/csrc/utils/pybind.h")
+    exceptions = _lines(torch_include / "torch/csrc/Exceptions.h")
+    tensor, error, translate = _block(casters, TENSOR), _block(exceptions, PYTHON_ERROR), _declaration(exceptions, TRANSLATE)
+    thrown = [_block(exceptions, start) for start in EXCEPTIONS]
+    numbers = NUMBERS.search("\n".join(_lines(torch_include / "pybind11/cast.h")))
+    # A caster with a body would need more than its declaration.
+    if not any("bool load(handle src, bool" in line and line.endswith(";") for line in tensor):
+        return None
+    if not error or not translate or not all(thrown) or numbers is None:
+        return None
+    integer, integer_result, real, real_result = numbers.groups()
+    names = [f'#define GRADER_INTEGER_NAME "@{integer}@{integer_result}@"', f'#define GRADER_FLOAT_NAME "@{real}@{real_result}@"']
+    lines = ["#pragma once", INCLUDES, *names, *error, "namespace torch {", *translate]
+    for block in thrown:
+        lines += block
+    lines += ["}", "namespace pybind11::detail {"]
+    for start in CASTERS:
+        block = _block(casters, start)
+        lines += ["template <>", *block] if block else []
+    return "\n".join([*lines, "}", ""])
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text("utf-8").split("\n") if path.exists() else []
+
+
+def _block(lines: Sequence[str], start: str) -> list[str]:
+    """A struct, from its first line to the brace at the left margin; empty: there is none."""
+    if start not in lines:
+        return []
+    first = lines.index(start)
+    return [line for line in lines[first : lines.index("};", first) + 1] if not line.lstrip().startswith("//")]
+
+
+def _declaration(lines: Sequence[str], start: str) -> list[str]:
+    """A declaration of some lines, from the first one to its semicolon; empty: there is none."""
+    for first, line in enumerate(lines):
+        if line.startswith(start):
+            last = next(at for at in range(first, len(lines)) if lines[at].endswith(";"))
+            return list(lines[first : last + 1])
+    return []
+
+
 def prepare(sources: Mapping[str, str], place: Path, *, emulated: bool) -> Headers | str:
     """Write the job's headers below `place`; a sentence where light headers can't do."""
     try:
-        return _prepare(sources, place, emulated=emulated)
+        include_dirs = headers.torch_include_dirs()
+        torch_include = Path(include_dirs[0])
+        codes = [text.encode() for text in sources.values()]
+        # A macro that a source tests and that only torch's own headers may define; its own too, unless it is known that torch has none.
+        only_torchs = gcc.precompiled_names(gcc.MACROS_FILE)
+        defined = {name for code in codes for name in defined_macros(code)} - only_torchs if only_torchs else set()
+        tested = {name for code in codes for name in tested_macros(code)}
+        macro = next((name for name in sorted(tested - defined - set(SAME_WITH_BOTH.split())) if not name.startswith("__")), None)
+        if macro is not None:
+            return f"the source asks whether there is a macro {macro}"
+        names = frozenset(name for code in codes for name in _names(code))
+        body = _lines(torch_include / "ATen/core/TensorBody.h")
+        methods = dict(_definitions(body, method=True))
+        variable = variable_header(torch_include)
+        if len(methods) < 100 or variable is None:
+            return "this version of torch has headers of another shape"
+        always = CALLED_BY_TORCH.split()
+        wanted = [name for name in methods if name in names or name in always or name.startswith("__dispatch_")]
+        lines, at = [], 0
+        while at < len(body):
+            match = _DEFINITION.match(body[at])
+            if match is not None and match[1] is not None and not body[at].rstrip().endswith(";"):
+                at = body.index("}", at) + 1
+                continue
+            lines.append("" if body[at].lstrip().startswith("//") else body[at])
+            at += 1
+        _write(
+            place / "ATen/core/TensorBody.h",
+            "\n".join(lines).replace("#include <ATen/MethodOperators.h>", "#include <ATen/core/ATen_fwd.h>"),
+        )
+        _write(place / "grader/variable.h", variable)
+        _write(place / "grader/wrapped.h", _wrapped_header(torch_include, names))
+        for header, needed_by in LEFT_OUT_WITHOUT.items():
+            if names.isdisjoint(needed_by.split()):
+                _write(place / header, "#pragma once\n")
+        _write(place / "grader/named.h", _named_header(torch_include, names, {name: methods[name] for name in wanted}))
+        trimmed = tuple(method for method in methods if method not in wanted)
+        return Headers(
+            name=LIGHT,
+            include_dirs=(str(place), *_device_dirs(names, emulated=emulated), str(NATIVE), *include_dirs),
+            defines=("AT_PER_OPERATOR_HEADERS",),
+            missing=lambda artifact: _missing(artifact, trimmed),
+            settles=lambda log: is_certain(log, sources, gcc.precompiled_directory()),
+            settles_entry=makes_no_entry(sources, gcc.precompiled_directory()),
+        )
     except (OSError, ValueError) as error:  # a header is not where it was, or has no such end
         return f"this version of torch has headers of another shape: {error}"
 
 
-def _prepare(sources: Mapping[str, str], place: Path, *, emulated: bool) -> Headers | str:
-    include_dirs = torch_install.include_dirs()
-    torch_include = Path(include_dirs[0])
-    codes = [text.encode() for text in sources.values()]
-    asked = _asked_macro(codes)
-    if asked is not None:
-        return f"the source asks whether there is a macro {asked}"
-    names = frozenset(name for code in codes for name in _names(code))
-    body = _lines(torch_include / "ATen/core/TensorBody.h")
-    methods = dict(_definitions(body, method=True))
-    variable = variable_header(torch_include)
-    if len(methods) < 100 or variable is None:
-        return "this version of torch has headers of another shape"
-    wanted = _wanted(methods, names)
-    _write(place / "ATen/core/TensorBody.h", _without_definitions(body))
-    _write(place / "grader/variable.h", variable)
-    _write(place / "grader/wrapped.h", _wrapped_header(torch_include, names))
-    for header, needed_by in LEFT_OUT_WITHOUT.items():
-        if names.isdisjoint(needed_by.split()):
-            _write(place / header, "#pragma once\n")
-    _write(place / "grader/named.h", _named_header(torch_include, names, {name: methods[name] for name in wanted}))
-    trimmed = tuple(method for method in methods if method not in wanted)
-    return Headers(
-        name=LIGHT,
-        include_dirs=(str(place), *_device_dirs(names, emulated=emulated), str(NATIVE), *include_dirs),
-        defines=("AT_PER_OPERATOR_HEADERS",),
-        missing=lambda artifact: _missing(artifact, trimmed),
-        settles=lambda log: is_certain(log, sources, precompiled.directory()),
-        settles_entry=makes_no_entry(sources, precompiled.directory()),
-    )
-
-
 def _device_dirs(names: frozenset[str], *, emulated: bool) -> list[str]:
-    """What stands for torch's CUDA headers; the emulated device brings its own."""
+    """Return directories that stand for torch's CUDA headers; the emulated device brings its own."""
     if emulated:
         return []
     opaque = not any(word in name for name in names for word in LIBRARY_WORDS)
     return [str(NATIVE / "cuda"), *([str(NATIVE / "opaque")] if opaque else [])]
-
-
-def _asked_macro(codes: list[bytes]) -> str | None:
-    """A macro that a source tests and that only torch's own headers may define; its own too, unless it is known that torch has none."""
-    only_torchs = precompiled.listed(precompiled.MACROS)
-    own = {name for code in codes for name in defined_macros(code)} - only_torchs if only_torchs else set()
-    tested = {name for code in codes for name in tested_macros(code)}
-    return next((name for name in sorted(tested - own - set(SAME_WITH_BOTH.split())) if not name.startswith("__")), None)
 
 
 def _names(code: bytes) -> Iterator[str]:
@@ -148,13 +283,9 @@ def _names(code: bytes) -> Iterator[str]:
         yield "tensor("
 
 
-def _lines(path: Path) -> list[str]:
-    return path.read_text("utf-8").split("\n") if path.exists() else []
-
-
 def _definitions(lines: list[str], *, method: bool = False) -> Iterator[tuple[str, str]]:
     """The inline functions at the left margin, by name, and their text; those of one name joined."""
-    found: dict[str, list[str]] = {}
+    texts: dict[str, list[str]] = {}
     at = 0
     while at < len(lines):
         match = _DEFINITION.match(lines[at])
@@ -162,31 +293,13 @@ def _definitions(lines: list[str], *, method: bool = False) -> Iterator[tuple[st
             at += 1
             continue
         end = lines.index("}", at)
-        found.setdefault(match[2], []).extend(lines[at : end + 1])
+        texts.setdefault(match[2], []).extend(lines[at : end + 1])
         at = end + 1
-    yield from ((name, "\n".join(text)) for name, text in found.items())
-
-
-def _without_definitions(lines: list[str]) -> str:
-    kept, at = [], 0
-    while at < len(lines):
-        match = _DEFINITION.match(lines[at])
-        if match is not None and match[1] is not None and not lines[at].rstrip().endswith(";"):
-            at = lines.index("}", at) + 1
-            continue
-        kept.append("" if lines[at].lstrip().startswith("//") else lines[at])
-        at += 1
-    return "\n".join(kept).replace("#include <ATen/MethodOperators.h>", "#include <ATen/core/ATen_fwd.h>")
-
-
-def _wanted(methods: Mapping[str, str], names: frozenset[str]) -> list[str]:
-    """The methods whose definitions the job may need."""
-    always = CALLED_BY_TORCH.split()
-    return [name for name in methods if name in names or name in always or name.startswith("__dispatch_")]
+    yield from ((name, "\n".join(text)) for name, text in texts.items())
 
 
 def _named_header(torch_include: Path, names: frozenset[str], methods: Mapping[str, str]) -> str:
-    """What the sources name: headers of the standard library, operators, methods, and torch's factories."""
+    """Return a header for the names of the sources: headers of the standard library, operators, methods, and torch's factories."""
     operators = torch_include / "ATen/ops"
     headers = [header for header, words in NEEDED_BY.items() if not names.isdisjoint(words.split())]
     if any(name.startswith("AT_DISPATCH") for name in names):

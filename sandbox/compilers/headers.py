@@ -6,25 +6,18 @@ as long. The builder takes the ways in their order; whatever the light one does 
 
 from __future__ import annotations
 
+import importlib.util
+import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 LIGHT, FULL = "light", "full"
 
 
-def nothing_missing(artifact: bytes) -> str | None:
-    """For headers that can't leave a hole in an artifact."""
-    return None
-
-
-def nothing_settled(log: str) -> bool:
-    """For headers whose errors prove nothing."""
-    return False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headers:
-    """One way to answer the includes of a job's sources.
+    """Way to answer the includes of a job's sources.
 
     name: what the Build fact says: "" where there is one way only, else LIGHT or FULL.
     include_dirs: searched in this order, after the device's own.
@@ -39,6 +32,24 @@ class Headers:
     include_dirs: tuple[str, ...] = ()
     defines: tuple[str, ...] = ()
     requested_macros: frozenset[str] = frozenset()
-    missing: Callable[[bytes], str | None] = nothing_missing
-    settles: Callable[[str], bool] = nothing_settled
+    missing: Callable[[bytes], str | None] = lambda artifact: None
+    settles: Callable[[str], bool] = lambda log: False
     settles_entry: bool = False
+
+
+def torch_directory() -> Path:
+    """The package's directory."""
+    spec = importlib.util.find_spec("torch")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent
+
+
+def torch_include_dirs() -> list[str]:
+    """torch's headers and Python's."""
+    root = torch_directory() / "include"
+    return [str(root), str(root / "torch/csrc/api/include"), sysconfig.get_path("include")]
+
+
+def torch_version() -> str:
+    """The text of torch's own account of its version, CUDA's among it."""
+    return (torch_directory() / "version.py").read_text("utf-8")

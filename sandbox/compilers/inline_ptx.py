@@ -4,33 +4,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sandbox.compilers.ptx_tree import (
-    Address,
-    AsmParameter,
-    Block,
-    Declaration,
-    Immediate,
-    Instruction,
-    Item,
-    Label,
-    Negated,
-    Operand,
-    Pair,
-    Register,
-    Sink,
-    Vector,
-)
-
-
-class PtxSyntaxError(Exception):
-    """The template cannot be read; `position` is the character where."""
-
-    def __init__(self, position: int, sentence: str) -> None:
-        self.position = position
-        self.sentence = sentence
-        super().__init__(sentence)
-
-
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 TOKEN = re.compile(
     r"""(?P<parameter>%\d+|%\[\w+\])
@@ -44,6 +17,111 @@ TOKEN = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
+class AsmParameter:
+    """An operand of the asm statement, `%0`."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A declared register, a special one, or a label; without percent signs."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Immediate:
+    """A constant: its C++ text, and how many bits it has if it is given as a float's bits."""
+
+    text: str
+    float_bits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """`_`, where a result is not wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """`{a, b}`."""
+
+    parts: tuple["Operand", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`[a + b]`; with coordinates behind a comma it is one of a tensor."""
+
+    terms: tuple["Operand", ...]
+    has_coordinates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Negated:
+    """`!p`."""
+
+    operand: "Operand"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """`d|p`: a result and the predicate that comes with it."""
+
+    first: "Operand"
+    second: "Operand"
+
+
+Operand = AsmParameter | Register | Immediate | Sink | Vector | Address | Negated | Pair
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """`.reg .b32 a, b;`."""
+
+    type: str
+    names: tuple[str, ...]
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A place to branch to."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """Instruction; `guard` is the predicate under which it runs."""
+
+    opcode: str
+    operands: tuple[Operand, ...]
+    position: int
+    guard: Operand | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """`{ ... }`, in which the names that it declares hold."""
+
+    items: tuple["Item", ...]
+
+
+Item = Declaration | Label | Instruction | Block
+
+
+class PtxSyntaxError(Exception):
+    """The template cannot be read; `position` is the character where."""
+
+    def __init__(self, position: int, sentence: str) -> None:
+        self.position = position
+        self.sentence = sentence
+        super().__init__(sentence)
+
+
+@dataclass(frozen=True, slots=True)
 class _PtxToken:
     kind: str
     text: str
@@ -53,7 +131,7 @@ class _PtxToken:
 def parse(template: str, names: tuple[str, ...] = ()) -> tuple[Item, ...]:
     """Read a template; `names` are those of the statement's operands, "" for one that has none."""
     # `%=` is a number of the statement's own; names are the statement's own anyhow.
-    blank = COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), template.replace("%=", "_0"))
+    blank = COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), template.replace("%=", "_0"))
     reader = _TemplateReader(list(_tokens(blank)), names)
     items = tuple(reader.items())
     if reader.text:
@@ -64,12 +142,12 @@ def parse(template: str, names: tuple[str, ...] = ()) -> tuple[Item, ...]:
 def _tokens(template: str) -> Iterator[_PtxToken]:
     at = 0
     while at < len(template):
-        found = TOKEN.match(template, at)
-        if found is None:
+        match = TOKEN.match(template, at)
+        if match is None:
             raise PtxSyntaxError(at, f"'{template[at]}' is not expected here")
-        if found.lastgroup != "space":
-            yield _PtxToken(found.lastgroup or "", found[0], at)
-        at = found.end()
+        if match.lastgroup != "space":
+            yield _PtxToken(match.lastgroup or "", match[0], at)
+        at = match.end()
 
 
 class _TemplateReader:
@@ -173,35 +251,35 @@ class _TemplateReader:
         token = self._take()
         match token.text:
             case "{":
-                return self._list("}")
+                parts = [self._operand()]
+                while self._skip(","):
+                    parts.append(self._operand())
+                self._expect("}")
+                return Vector(tuple(parts))
             case "[":
                 return self._address()
             case "!":
                 return Negated(self._simple())
             case "-":
-                return self._minus(self._simple(), token.position)
+                operand = self._simple()
+                if not isinstance(operand, Immediate) or operand.float_bits:
+                    raise PtxSyntaxError(token.position, "a minus sign stands only before a number")
+                return Immediate(f"-{operand.text}")
             case "_":
                 return Sink()
         match token.kind:
             case "parameter":
-                return self._parameter(token)
+                if token.text[1] != "[":
+                    return AsmParameter(int(token.text[1:]))
+                name = token.text[2:-1]
+                if name not in self._names:
+                    raise PtxSyntaxError(token.position, f"no operand of the statement is named '{name}'")
+                return AsmParameter(self._names.index(name))
             case "number":
                 return _immediate(token.text)
             case "word":
                 return Register(_plain(token.text))
         raise PtxSyntaxError(token.position, f"'{token.text or 'the end'}' is not an operand")
-
-    def _minus(self, operand: Operand, position: int) -> Operand:
-        if not isinstance(operand, Immediate) or operand.float_bits:
-            raise PtxSyntaxError(position, "a minus sign stands only before a number")
-        return Immediate(f"-{operand.text}")
-
-    def _list(self, end: str) -> Vector:
-        parts = [self._operand()]
-        while self._skip(","):
-            parts.append(self._operand())
-        self._expect(end)
-        return Vector(tuple(parts))
 
     def _address(self) -> Address:
         terms = [self._simple()]
@@ -215,14 +293,6 @@ class _TemplateReader:
             self._operand()
         self._expect("]")
         return Address(tuple(terms), coordinates)
-
-    def _parameter(self, token: _PtxToken) -> AsmParameter:
-        if token.text[1] != "[":
-            return AsmParameter(int(token.text[1:]))
-        name = token.text[2:-1]
-        if name not in self._names:
-            raise PtxSyntaxError(token.position, f"no operand of the statement is named '{name}'")
-        return AsmParameter(self._names.index(name))
 
 
 def _plain(name: str) -> str:

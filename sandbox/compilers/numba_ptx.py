@@ -1,7 +1,9 @@
-"""Compiles Numba kernels to PTX where there is no GPU, to see what they are made of.  Nothing that it makes is ever run.
+"""Compiles Numba kernels to PTX where there is no GPU, to see what they are made of, and why some on float32 compute in float64.
 
-By Numba's own way where the CUDA toolkit's NVVM is installed, else by the NVPTX backend of the LLVM that Numba brings: that counts the
-same conversions, though it may unroll a loop otherwise. ptxas is the toolkit's or Triton's.
+Nothing that it makes is ever run. By Numba's own way where the CUDA toolkit's NVVM is installed, else by the NVPTX backend of the LLVM that
+Numba brings: that counts the same conversions, though it may unroll a loop otherwise. ptxas is the toolkit's or Triton's. Reasons for
+float64 come from the types that Numba inferred: a plain `0.0` is a float64, and an int64 makes one of a float32. A line is only named where
+the PTX has arithmetic in float64 for it.
 """
 
 from __future__ import annotations
@@ -12,17 +14,20 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sandbox.compilers import float64, ptxas
+from sandbox.compilers import ptxas
 from sandbox.protocol.wire import KernelUse
 
 PTXAS_S = 20.0
 TRIPLE = "nvptx64-nvidia-cuda"
 NVIDIA_FILES = "backends/nvidia"  # in Triton's package
+_NARROW = frozenset(("float32", "float16"))
+_INTEGERS = frozenset(("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"))
+_ARITHMETIC = frozenset(("binop", "inplace_binop"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,32 +63,28 @@ def compiled(dispatcher: Any, argument_types: Sequence[Any], architecture: int) 
     library._entry_name = entry
     compiler.kernel_fixup(kernel, False)
     nvvm.set_launch_bounds(kernel, options.get("launch_bounds"))
-    ptx, by_nvvm = _ptx(library, entry, capability)
+    try:
+        ptx, by_nvvm = "\n".join(library.get_asm_strs(cc=capability)), True
+    except (ImportError, RuntimeError, OSError, AttributeError):  # no NVVM, or no NVRTC, which says what NVVM can
+        ptx, by_nvvm = _by_llvm(library.llvm_strs, entry, f"sm_{capability[0]}{capability[1]}"), False
     return NumbaKernel(name=dispatcher.py_func.__name__, entry=entry, ptx=ptx, types=result.type_annotation, by_nvvm=by_nvvm)
 
 
 def use(kernel: NumbaKernel, architecture: int) -> KernelUse:
-    """What it takes of the device; registers are 0 where there is no ptxas."""
-    doubles = len(float64.instructions([kernel.ptx]).get(kernel.entry, ()))
-    described = [one for one in ptxas.kernels(assembled(kernel.ptx, architecture).log) if one.registers]
-    found = described[0] if len(described) == 1 else KernelUse(name="", registers=0)
-    return replace(found, name=kernel.name[: ptxas.NAME_LIMIT_CHARS], double_instruction_count=doubles)
-
-
-def _ptx(library: Any, entry: str, capability: tuple[int, int]) -> tuple[str, bool]:
-    try:
-        return "\n".join(library.get_asm_strs(cc=capability)), True
-    except (ImportError, RuntimeError, OSError, AttributeError):  # no NVVM, or no NVRTC, which says what NVVM can
-        return _by_llvm(library.llvm_strs, entry, f"sm_{capability[0]}{capability[1]}"), False
+    """Return the kernel's use of the device; registers are 0 where there is no ptxas."""
+    doubles = len(ptxas.float64_instructions([kernel.ptx]).get(kernel.entry, ()))
+    described = [kernel_use for kernel_use in ptxas.kernels(assembled(kernel.ptx, architecture).log) if kernel_use.registers]
+    resources = described[0] if len(described) == 1 else KernelUse(name="", registers=0)
+    return replace(resources, name=kernel.name[: ptxas.NAME_LIMIT_CHARS], double_instruction_count=doubles)
 
 
 def _by_llvm(texts: Sequence[str], entry: str, processor: str) -> str:
     binding: Any = importlib.import_module("llvmlite.binding")
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
-    module, *others = (binding.parse_assembly(text) for text in texts)
-    for other in others:
-        module.link_in(other)
+    module, *linked = (binding.parse_assembly(text) for text in texts)
+    for part in linked:
+        module.link_in(part)
     device_library = nvidia_file("lib/libdevice.10.bc")
     if device_library is not None and any("__nv_" in text for text in texts):
         # It is one module for all; what is not called is left out because nobody else can.
@@ -101,7 +102,7 @@ def _by_llvm(texts: Sequence[str], entry: str, processor: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assembled:
-    """What ptxas printed, and what it made; nothing of both where there is no ptxas."""
+    """Output of ptxas, and the cubin; nothing of both where there is no ptxas."""
 
     log: str = ""
     cubin: bytes | None = None
@@ -109,29 +110,123 @@ class Assembled:
 
 def assembled(ptx: str, architecture: int) -> Assembled:
     """Have ptxas assemble a text, for the architecture that it names: the toolkit's, or Triton's where that is too old for it."""
-    made = Assembled()
+    result = Assembled()
     for program in (shutil.which("ptxas"), nvidia_file("bin/ptxas"), nvidia_file("bin/ptxas-blackwell")):
-        if program is not None and (made := _assembled_by(str(program), ptx, architecture)).cubin is not None:
+        if program is not None and (result := _assembled_by(str(program), ptx, architecture)).cubin is not None:
             break
-    return made
+    return result
 
 
 def _assembled_by(program: str, ptx: str, architecture: int) -> Assembled:
     target = re.search(r"^\.target (sm_\w+)", ptx, re.MULTILINE)
     with tempfile.TemporaryDirectory(prefix="ptxas-") as place:
-        source, made = Path(place) / "kernel.ptx", Path(place) / "kernel.cubin"
+        source, cubin = Path(place) / "kernel.ptx", Path(place) / "kernel.cubin"
         source.write_text(ptx, "utf-8")
-        command = [program, "-v", f"-arch={target[1] if target else f'sm_{architecture}'}", str(source), "-o", str(made)]
+        command = [program, "-v", f"-arch={target[1] if target else f'sm_{architecture}'}", str(source), "-o", str(cubin)]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=PTXAS_S)
+            process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=PTXAS_S)
         except (OSError, subprocess.TimeoutExpired):
             return Assembled()
-        log = (done.stderr + done.stdout).replace(f"{Path(program).name} ", "ptxas ")
-        return Assembled(log=log, cubin=made.read_bytes() if done.returncode == 0 and made.exists() else None)
+        log = (process.stderr + process.stdout).replace(f"{Path(program).name} ", "ptxas ")
+        return Assembled(log=log, cubin=cubin.read_bytes() if process.returncode == 0 and cubin.exists() else None)
 
 
 def nvidia_file(path: str) -> Path | None:
     """A file that Triton's wheel brings."""
     spec = importlib.util.find_spec("triton")
-    found = Path(spec.origin).parent / NVIDIA_FILES / path if spec is not None and spec.origin is not None else None
-    return found if found is not None and found.exists() else None
+    file = Path(spec.origin).parent / NVIDIA_FILES / path if spec is not None and spec.origin is not None else None
+    return file if file is not None and file.exists() else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Origin:
+    """Where an operand that makes a float64 comes from. rank: the least is the best explanation; line: 0 where its own says little."""
+
+    rank: int
+    source: str
+    type: str
+    remedy: str
+    line: int
+
+
+def numba_float64_remarks(kernel: NumbaKernel, path: str) -> tuple[str, ...]:
+    """Sentences, each with the line of the literal that is to blame, or of what is computed with an argument or global. path: the file's,
+    as it was submitted."""
+    places = ptxas.float64_instructions([kernel.ptx]).get(kernel.entry, [])
+    lines = {place.line for place in places} | {place.caller_line for place in places}
+    if not places or _is_on_float64(kernel.types):
+        return ()
+    sentences: dict[str, None] = {}
+    for line, origin, accumulates in _promotions(kernel.types):
+        if line in lines:
+            does = "accumulates" if accumulates else "computes"
+            why = f"{origin.source} is an {origin.type}, and with float32 that makes a float64"
+            why = f"{origin.source} is a float64" if origin.type == "float64" else why
+            sentences[f"{path}:{origin.line or line}: {does} in float64: {why}; write `{origin.remedy}`"] = None
+    return tuple(sentences)[: ptxas.REMARK_LIMIT]
+
+
+def _is_on_float64(types: Any) -> bool:
+    """Return whether an argument is an array of float64: then it is meant."""
+    arguments = (value for name, value in types.typemap.items() if name.startswith("arg."))
+    return any(str(getattr(argument, "dtype", "")) in ("float64", "complex128") for argument in arguments)
+
+
+def _promotions(types: Any) -> Iterator[tuple[int, _Origin, bool]]:
+    """Each operation on a float32 that makes a float64: its line, what the other operand comes from, and whether it is a sum's own next."""
+    definitions: dict[str, list[Any]] = {}
+    assignments = [assignment for block in types.blocks.values() for assignment in block.body if type(assignment).__name__ == "Assign"]
+    for assignment in assignments:
+        definitions.setdefault(assignment.target.name, []).append(assignment)
+    for assignment in assignments:
+        if getattr(assignment.value, "op", "") not in _ARITHMETIC or _type(types, assignment.target) != "float64":
+            continue
+        operands = (assignment.value.lhs, assignment.value.rhs)
+        wide = [operand for operand in operands if _type(types, operand) not in _NARROW]
+        if len(wide) != 1:
+            continue
+        origins, passed = _origins(wide[0], definitions, types)
+        if origins:
+            yield assignment.loc.line, min(origins, key=lambda origin: (origin.rank, origin.line)), assignment.target.name in passed
+
+
+def _origins(variable: Any, definitions: dict[str, list[Any]], types: Any) -> tuple[list[_Origin], set[str]]:
+    """Return the origins that a variable may have, and the variables on the way."""
+    origins: list[_Origin] = []
+    waiting, passed = [variable.name], set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in passed:
+            continue
+        passed.add(name)
+        for assignment in definitions.get(name, ()):
+            origin = _origin(assignment, types)
+            if origin is not None:
+                origins.append(origin)
+            elif type(assignment.value).__name__ == "Var":
+                waiting.append(assignment.value.name)
+            elif getattr(assignment.value, "op", "") in ("cast", "phi"):
+                waiting += [operand.name for operand in assignment.value.list_vars()]
+    return origins, passed
+
+
+def _origin(assignment: Any, types: Any) -> _Origin | None:
+    value, kind = assignment.value, _type(types, assignment.target)
+    if kind != "float64" and kind not in _INTEGERS:
+        return None
+    match type(value).__name__:
+        case "Const":
+            return _Origin(
+                rank=0, source=f"the literal `{value.value!r}`", type=kind, remedy=f"np.float32({value.value!r})", line=assignment.loc.line
+            )
+        case "Arg":
+            return _Origin(rank=1, source=f"the argument `{value.name}`", type=kind, remedy=f"np.float32({value.name})", line=0)
+        case "Global" | "FreeVar":
+            return _Origin(rank=1, source=f"the global `{value.name}`", type=kind, remedy=f"np.float32({value.name})", line=0)
+    return None
+
+
+def _type(types: Any, variable: Any) -> str:
+    """Numba's name of a variable's type; of a literal, that of its value."""
+    inferred = types.typemap.get(getattr(variable, "name", ""))
+    return str(getattr(inferred, "literal_type", inferred))

@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.compilers import gcc
+from sandbox.compilers import host_compiler
 from sandbox.compilers.cuda_tokens import launches_in_device_code
 from sandbox.compilers.headers import Headers
-from sandbox.compilers.steps import OBJECT, Compiler, CompilerStep, object_name
+from sandbox.compilers.steps import OBJECT, STANDS_IN, Compiler, CompilerStep, object_name
 from sandbox.protocol import wire
 
 ARCHITECTURE = "sm_90"
@@ -29,12 +29,9 @@ DRYRUN_S = 30.0
 HOST_FLAGS = ("-std=c++20", "-O3")
 LANGUAGE_FLAGS = ("--expt-relaxed-constexpr", "--extended-lambda")  # what the emulated device takes without being asked
 # The passes of nvcc itself end at the hundredth error.
-HOST_COMPILER_FLAGS = ("-Xcompiler", f"-fPIC,{gcc.ERROR_LIMIT}")
+HOST_COMPILER_FLAGS = ("-Xcompiler", f"-fPIC,{host_compiler.ERROR_LIMIT}")
 # -lineinfo: profilers show the user's lines; no other code is made. -v: registers, shared memory and spills of each kernel, for the log.
 FLAGS = (*HOST_FLAGS, *LANGUAGE_FLAGS, "-lineinfo", *HOST_COMPILER_FLAGS, "-Xptxas", "-v", "--split-compile", "0")
-# cicc writes into the line information where it stands, and takes $PWD's word for that if it leads there. So an artifact is the same
-# bytes wherever its sources lie, and a profiler that stands next to them finds them.
-STANDS_IN = ("PWD", "/proc/self/cwd")
 # What stands in nvcc's answer for the directory of a source's files, and for the source.
 FOLDER, SOURCE = "__folder__", "__source__.cu"
 STEM = Path(SOURCE).stem
@@ -60,7 +57,7 @@ class NoCompiler(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dryrun:
-    """What nvcc would run for one source, and with which variables."""
+    """Commands that nvcc would run for one source, and their variables."""
 
     variables: Mapping[str, str]
     commands: tuple[tuple[str, ...], ...]
@@ -76,14 +73,36 @@ class Parallel:
 
     def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
         """Plan the passes of a .cu file, or g++ for any other."""
-        includes = ["-I.", *gcc.include_flags(headers, device=())]
+        includes = ["-I.", *host_compiler.include_flags(headers, device=())]
         if not path.endswith(".cu"):
             toolkit = [*self._words("INCLUDES"), *self._words("SYSTEM_INCLUDES")]
-            return [gcc.compile_step(Path(path), path, number, [*HOST_FLAGS, *includes, *toolkit], self.files, place)]
+            return [host_compiler.compile_step(Path(path), path, number, [*HOST_FLAGS, *includes, *toolkit], self.files, place)]
         folder = place / str(number)
         folder.mkdir()
         (folder / _filled(MODULE_ID, path, folder)).write_text(module_id(path, (self.files / path).read_bytes()), "utf-8")
-        return self._passes(path, number, includes, folder)
+        variables = self.dryrun.variables
+        environment = (*((name, variables[name]) for name in TOOL_VARIABLES if name in variables), STANDS_IN)
+        produced = [f"{number}/{_filled(MODULE_ID, path, folder)}"]
+        steps = []
+        for command in self.dryrun.commands:
+            named = [
+                f"{number}/{_filled(name, path, folder)}"
+                for name in list(dict.fromkeys(name for word in command for name in _FILE.findall(word)))
+            ]
+            program, *words = (_filled(word, path, folder) for word in command)
+            step = CompilerStep(
+                command=(program, *(includes if "-E" in words else ()), *words),
+                # ptxas notes the time of every source that it finds; where it stands it finds none.
+                directory=folder if Path(program).name == "ptxas" else self.files,
+                # The last one reads what others have written without naming all of it.
+                inputs=tuple(produced if command is self.dryrun.commands[-1] else [name for name in named if name in produced]),
+                outputs=tuple(name for name in named if name not in produced),
+                source=path,
+                environment=environment,
+            )
+            steps.append(step)
+            produced += step.outputs
+        return steps
 
     def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
         """Plan g++ with the toolkit's libraries. A runtime inside the artifact needs CUDA_ERROR, which the runner asks for its errors."""
@@ -91,35 +110,13 @@ class Parallel:
         objects = [*objects, *(name for step in linked for name in step.outputs)]
         libraries = [*self._words("LIBRARIES"), *([DEVICE_RUNTIME] if linked else []), *libraries]
         if STATIC_RUNTIME not in libraries:
-            return [*linked, *gcc.link_steps(objects, libraries, output, place)]
+            return [*linked, *host_compiler.link_steps(objects, libraries, output, place)]
         includes = [*self._words("INCLUDES"), *self._words("SYSTEM_INCLUDES")]
-        errors = gcc.compile_step(CUDA_ERROR, CUDA_ERROR.name, len(objects), ["-O1", *includes], CUDA_ERROR.parent, place)
-        return [*linked, errors, *gcc.link_steps([*objects, *errors.outputs], libraries, output, place)]
+        errors = host_compiler.compile_step(CUDA_ERROR, CUDA_ERROR.name, len(objects), ["-O1", *includes], CUDA_ERROR.parent, place)
+        return [*linked, errors, *host_compiler.link_steps([*objects, *errors.outputs], libraries, output, place)]
 
-    def plainer(self) -> None:
+    def fallback(self) -> None:
         """Sources are compiled as they are."""
-
-    def _passes(self, path: str, number: int, includes: Sequence[str], folder: Path) -> list[CompilerStep]:
-        variables = self.dryrun.variables
-        environment = (*((name, variables[name]) for name in TOOL_VARIABLES if name in variables), STANDS_IN)
-        made = [f"{number}/{_filled(MODULE_ID, path, folder)}"]
-        steps = []
-        for command in self.dryrun.commands:
-            named = [f"{number}/{_filled(name, path, folder)}" for name in _files(command)]
-            program, *words = (_filled(word, path, folder) for word in command)
-            step = CompilerStep(
-                command=(program, *(includes if "-E" in words else ()), *words),
-                # ptxas notes the time of every source that it finds; where it stands it finds none.
-                directory=folder if Path(program).name == "ptxas" else self.files,
-                # The last one reads what others have written without naming all of it.
-                inputs=tuple(made if command is self.dryrun.commands[-1] else [name for name in named if name in made]),
-                outputs=tuple(name for name in named if name not in made),
-                source=path,
-                environment=environment,
-            )
-            steps.append(step)
-            made += step.outputs
-        return steps
 
     def _words(self, variable: str) -> list[str]:
         return shlex.split(self.dryrun.variables.get(variable, ""))
@@ -136,7 +133,7 @@ class Plain:
 
     def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
         """Plan nvcc."""
-        includes = ["-I.", *gcc.include_flags(headers, device=())]
+        includes = ["-I.", *host_compiler.include_flags(headers, device=())]
         command = (self.program, *self.flags, *includes, "-c", path, "-o", str(place / object_name(number)))
         return [CompilerStep(command=command, directory=self.files, outputs=(object_name(number),), source=path, environment=(STANDS_IN,))]
 
@@ -148,7 +145,7 @@ class Plain:
         command = (self.program, "-shared", "--cudart", "none", *objects, "-o", output, *libraries, "-Xcompiler", "-pthread")
         return [*linked, CompilerStep(command=command, directory=place, inputs=tuple(objects), outputs=(output,))]
 
-    def plainer(self) -> None:
+    def fallback(self) -> None:
         """Sources are compiled as they are."""
 
 
@@ -163,7 +160,7 @@ def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: 
     device_link = (program, "-dlink", *architecture, "-Xcompiler", "-fPIC") if nested else ()
     flags = (*FLAGS, *chosen, *([RELOCATABLE] if nested else []), *architecture)
     (place / FOLDER).mkdir()
-    asked = subprocess.run(
+    answer = subprocess.run(
         [program, *flags, "--dryrun", "--keep", "--keep-dir", FOLDER, "-c", SOURCE, "-o", f"{FOLDER}/{OBJECT}"],
         cwd=place,
         capture_output=True,
@@ -171,14 +168,14 @@ def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: 
         check=False,
         timeout=DRYRUN_S,
     )
-    dryrun = parse(asked.stderr) if asked.returncode == 0 else None
+    dryrun = parse(answer.stderr) if answer.returncode == 0 else None
     if dryrun is None:
         return Plain(program=program, flags=flags, files=files, device_link=device_link)
     return Parallel(files=files, dryrun=dryrun, device_link=device_link)
 
 
 def target(architecture: str) -> str:
-    """What is built for a device that says it is of this architecture.
+    """Return the architecture to build for a device that says it is of this one.
 
     From Hopper on the one with an "a": all of the plain one, and what exists on this very device only (wgmma and setmaxnreg on sm_90a,
     tcgen05 on sm_100a). Such code runs on no other device, which costs nothing: an artifact is run on the lane that it was built for. The
@@ -202,7 +199,7 @@ def parse(text: str) -> Dryrun | None:
             if assignment is not None:
                 variables[assignment[1]] = assignment[2]
             else:
-                commands.append(tuple(_expanded(word, variables) for word in shlex.split(line[3:])))
+                commands.append(tuple(_VARIABLE.sub(lambda match: variables[match[1] or match[2]], word) for word in shlex.split(line[3:])))
     except (ValueError, KeyError):  # an open quote; a variable that was not set
         return None
     commands = [command for command in commands if command and command[0] != "rm"]
@@ -211,7 +208,9 @@ def parse(text: str) -> Dryrun | None:
         return None
     if not all(_FILE.search(word) for command in commands for word in command if FOLDER in word):
         return None  # a file in there whose name does not follow
-    return Dryrun(variables=variables, commands=tuple(tuple(word for word in one if word != MAKES_MODULE_ID) for one in commands))
+    return Dryrun(
+        variables=variables, commands=tuple(tuple(word for word in command_words if word != MAKES_MODULE_ID) for command_words in commands)
+    )
 
 
 def module_id(path: str, content: bytes) -> str:
@@ -227,15 +226,6 @@ def _device_link(words: Sequence[str], objects: Sequence[str], place: Path) -> l
         return []
     command = (*words, *objects, "-o", DEVICE_LINKED, DEVICE_RUNTIME)
     return [CompilerStep(command=command, directory=place, inputs=tuple(objects), outputs=(DEVICE_LINKED,))]
-
-
-def _files(command: Sequence[str]) -> list[str]:
-    """The files in the source's directory that a command names, each once."""
-    return list(dict.fromkeys(name for word in command for name in _FILE.findall(word)))
-
-
-def _expanded(word: str, variables: Mapping[str, str]) -> str:
-    return _VARIABLE.sub(lambda match: variables[match[1] or match[2]], word)
 
 
 def _filled(word: str, path: str, folder: Path) -> str:

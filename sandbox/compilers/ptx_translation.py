@@ -9,14 +9,28 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sandbox.compilers import ptx_emitters, ptx_memory_emitters, ptx_warp_emitters
+from sandbox.compilers import asm_statement
 from sandbox.compilers.asm_statement import AsmOperand, AsmStatement
-from sandbox.compilers.inline_ptx import PtxSyntaxError, parse
-from sandbox.compilers.ptx_instructions import ELSEWHERE, FLAGS, IGNORED, NAME_PARTS, REFUSED, RULES, TYPES, WIDE, PtxRule
-from sandbox.compilers.ptx_scope import Local, PtxScope, PtxUnsupported, cpp_register
-from sandbox.compilers.ptx_tree import Block, Declaration, Instruction, Item, Label
+from sandbox.compilers.cuda_tokens import Token
+from sandbox.compilers.emulation_limits import Unsupported
+from sandbox.compilers.inline_ptx import Block, Declaration, Instruction, Item, Label, PtxSyntaxError, parse
+from sandbox.compilers.ptx_emitters import EMITTERS, label, need, refuse
+from sandbox.compilers.ptx_instructions import (
+    ELSEWHERE,
+    FLAGS,
+    IGNORED,
+    NAME_PARTS,
+    REFUSED,
+    RULES,
+    TYPES,
+    WIDE,
+    Local,
+    PtxRule,
+    PtxScope,
+    PtxUnsupported,
+    cpp_register,
+)
 
-EMITTERS = {**ptx_emitters.EMITTERS, **ptx_memory_emitters.EMITTERS, **ptx_warp_emitters.EMITTERS}
 CONSTRAINTS = {"h": 16, "r": 32, "f": 32, "l": 64, "d": 64, "n": 64, "i": 64}
 CONSTANTS = ("n", "i")
 HEADER = "emu/ptx/ptx.h"
@@ -38,32 +52,23 @@ def translate(statement: AsmStatement) -> Translation:
         items = parse(statement.template, names)
     except PtxSyntaxError as error:
         raise PtxUnsupported(error.position, f"this inline PTX cannot be read: {error.sentence}") from None
-    scope = PtxScope(_parameters(statement))
-    body = "".join(_item(item, scope) for item in items)
-    labels = ", ".join(f"emu_l_{ptx_emitters.label(name)}" for name in dict.fromkeys(_labels(items)))
-    declared = f"__label__ {labels}; " if labels else ""
-    text = f"({{ {declared}{_before(statement, scope)}{body}{_after(statement, scope)}}})"
-    return Translation(text, frozenset({HEADER, *scope.headers}))
-
-
-def looks_like_ptx(statement: AsmStatement) -> bool:
-    """Whether the first instruction is one of PTX, whose opcodes have dots, and not one of the host."""
-    return PTX_OPCODE.search(statement.template) is not None
-
-
-def _parameters(statement: AsmStatement) -> list[Local]:
-    found: list[Local] = []
+    parameters: list[Local] = []
     for operand in statement.outputs:
-        found.append(Local(f"emu_{len(found)}", _bits(operand)))
+        parameters.append(Local(f"emu_{len(parameters)}", _bits(operand)))
     for operand in statement.inputs:
         if operand.constraint.isdigit():  # the same register as that output
             tied = int(operand.constraint)
             if tied >= len(statement.outputs):
                 raise PtxUnsupported(0, f"the asm statement has no output {tied}")
-            found.append(found[tied])
+            parameters.append(parameters[tied])
         else:
-            found.append(Local(f"emu_{len(found)}", _bits(operand), written=False))
-    return found
+            parameters.append(Local(f"emu_{len(parameters)}", _bits(operand), written=False))
+    scope = PtxScope(parameters)
+    body = "".join(_item(item, scope) for item in items)
+    labels = ", ".join(f"emu_l_{label(name)}" for name in dict.fromkeys(_labels(items)))
+    declared = f"__label__ {labels}; " if labels else ""
+    text = f"({{ {declared}{_before(statement, scope)}{body}{_after(statement, scope)}}})"
+    return Translation(text, frozenset({HEADER, *scope.headers}))
 
 
 def _bits(operand: AsmOperand) -> int:
@@ -86,8 +91,8 @@ def _before(statement: AsmStatement, scope: PtxScope) -> str:
         )
     for at, operand in enumerate(statement.inputs, start=len(statement.outputs)):
         local = scope.parameters[at]
-        given = f"::emu::ptx::emu_in<{cpp_register(local.bits)}>({operand.expression}); "
-        text += f"{local.name} = {given}" if operand.constraint.isdigit() else f"const {cpp_register(local.bits)} {local.name} = {given}"
+        value = f"::emu::ptx::emu_in<{cpp_register(local.bits)}>({operand.expression}); "
+        text += f"{local.name} = {value}" if operand.constraint.isdigit() else f"const {cpp_register(local.bits)} {local.name} = {value}"
     return text
 
 
@@ -108,10 +113,10 @@ def _item(item: Item, scope: PtxScope) -> str:
         case Declaration():
             return scope.declare(item.type, item.names, item.position)
         case Label():
-            return f"emu_l_{ptx_emitters.label(item.name)}:; "
+            return f"emu_l_{label(item.name)}:; "
         case Block():
             scope.registers.append({})
-            text = "".join(_item(one, scope) for one in item.items)
+            text = "".join(_item(inner, scope) for inner in item.items)
             scope.registers.pop()
             return f"{{ {text}}} "
         case Instruction():
@@ -128,8 +133,28 @@ def _instruction(op: Instruction, scope: PtxScope) -> str:
         return EMITTERS[name](scope, op)
     rule = rule_of(op)
     if rule is None:
-        raise PtxUnsupported(op.position, _unknown(op))
-    return _simple(rule, op, scope)
+        opcodes = sorted({*EMITTERS, *(name.split(".")[0] for name in RULES)})
+        near = difflib.get_close_matches(op.opcode.split(".")[0], opcodes, n=1, cutoff=0.4)
+        hint = f" (the nearest that it knows is '{near[0]}')" if near else ""
+        raise PtxUnsupported(op.position, f"the emulated device does not know the PTX instruction '{op.opcode}'{hint}; {ELSEWHERE}")
+    words = [word for word in op.opcode.split(".")[1:] if word not in NAME_PARTS]
+    types = [word for word in words if word in rule.types]
+    modifiers = [word for word in words if word not in rule.types]
+    for word in modifiers:
+        if word not in rule.modifiers:
+            raise refuse(op, word)
+    if len(types) != 1:
+        raise refuse(op)
+    (type_,) = types
+    flags = sum(FLAGS[word] for word in modifiers if word not in IGNORED)
+    if type_ == "f64" and flags & (FLAGS["rz"] | FLAGS["rm"] | FLAGS["rp"]):
+        raise refuse(op)
+    to, wanted = rule.form.split("=")
+    kinds = [_kind(item, type_) for item in wanted.split(",")]
+    need(op, len(kinds) + 1)
+    arguments = ", ".join(scope.read(item, kind, op) for item, kind in zip(op.operands[1:], kinds, strict=True))
+    value = f"::emu::ptx::emu_{rule.function}<{TYPES[type_][0]}, {flags}>({arguments})"
+    return scope.write(op.operands[0], _kind(to, type_), value, op)
 
 
 def rule_of(op: Instruction) -> PtxRule | None:
@@ -138,35 +163,41 @@ def rule_of(op: Instruction) -> PtxRule | None:
     return RULES.get(".".join((name, *(word for word in words if word in NAME_PARTS)))) or RULES.get(name)
 
 
-def _simple(rule: PtxRule, op: Instruction, scope: PtxScope) -> str:
-    words = [word for word in op.opcode.split(".")[1:] if word not in NAME_PARTS]
-    types = [word for word in words if word in rule.types]
-    others = [word for word in words if word not in rule.types]
-    for word in others:
-        if word not in rule.modifiers:
-            raise ptx_emitters.refuse(op, word)
-    if len(types) != 1:
-        raise ptx_emitters.refuse(op)
-    (type_,) = types
-    flags = sum(FLAGS[word] for word in others if word not in IGNORED)
-    if type_ == "f64" and flags & (FLAGS["rz"] | FLAGS["rm"] | FLAGS["rp"]):
-        raise ptx_emitters.refuse(op)
-    to, wanted = rule.form.split("=")
-    kinds = [_kind(one, type_) for one in wanted.split(",")]
-    ptx_emitters.need(op, len(kinds) + 1)
-    given = ", ".join(scope.read(one, kind, op) for one, kind in zip(op.operands[1:], kinds, strict=True))
-    value = f"::emu::ptx::emu_{rule.function}<{TYPES[type_][0]}, {flags}>({given})"
-    return scope.write(op.operands[0], _kind(to, type_), value, op)
-
-
 def _kind(letter: str, type_: str) -> str:
     if letter == "W":
         return WIDE[type_]
     return type_ if letter == "T" else letter
 
 
-def _unknown(op: Instruction) -> str:
-    known = sorted({*EMITTERS, *(name.split(".")[0] for name in RULES)})
-    near = difflib.get_close_matches(op.opcode.split(".")[0], known, n=1, cutoff=0.4)
-    hint = f" (the nearest that it knows is '{near[0]}')" if near else ""
-    return f"the emulated device does not know the PTX instruction '{op.opcode}'{hint}; {ELSEWHERE}"
+@dataclass(frozen=True, slots=True)
+class AsmReplacement:
+    """Bytes of the source from `start` to `end`, and those that replace them on as many lines."""
+
+    start: int
+    end: int
+    text: bytes
+
+
+def asm_replacement(code: bytes, token: Token, path: str, headers: set[str], *, host: bool) -> AsmReplacement | None:
+    """Translate the statement that begins with a token; None for one that is the host's or only stops the compiler.
+
+    host: the file may be one of the host, so that its macros need not be PTX. headers: gets what the text needs.
+    """
+    if not token.in_function and not token.in_macro:
+        return None
+    device = token.in_device_code or (token.in_macro and not host)
+    try:
+        statement = asm_statement.read(code, token.start, token.end)
+    except asm_statement.AsmSyntaxError as error:
+        if device:
+            raise Unsupported(path, token.line, error.sentence) from None
+        return None
+    if not statement.has_instructions or not (device or (PTX_OPCODE.search(statement.template) is not None)):
+        return None
+    try:
+        translation = translate(statement)
+    except PtxUnsupported as error:
+        raise Unsupported(path, 1 + code.count(b"\n", 0, statement.byte_of(error.position)), error.sentence) from None
+    headers |= translation.headers
+    ends = ("\\\n" if token.in_macro else "\n") * code.count(b"\n", statement.start, statement.end)
+    return AsmReplacement(statement.start, statement.end, (translation.text + ends).encode(errors="surrogateescape"))

@@ -1,6 +1,7 @@
-"""What ptxas says: how much of the device each kernel uses, and what is wrong, in the names and lines of the user.
+"""Facts from ptxas and PTX on kernels: how much of the device each uses, which lines compute in float64, errors in the user's lines.
 
-Reads text that a stranger's source had a hand in; what comes of it is a claim, cut to a size.
+On many GPUs float64 is dozens of times as slow as float32, and mostly it was not meant. All of this reads text that a stranger's source had
+a hand in; what comes of it is a claim, cut to a size.
 """
 
 from __future__ import annotations
@@ -8,13 +9,21 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from sandbox.compilers import float64
-from sandbox.compilers.nvcc import STANDS_IN
+from sandbox.compilers.steps import STANDS_IN
 from sandbox.protocol.wire import KernelUse
 
+REMARK_LIMIT = 4
+_FUNCTION = re.compile(r"\.(?:entry|func)\s")
+_BODY = re.compile(r"\.entry\s+([\w$]+)")
+_DOUBLE = re.compile(r"\s*(?:@!?%p\d+\s+)?(?:add|sub|mul|mad|fma|div|rcp|sqrt|rsqrt|neg|abs|min|max|cvt)(?:\.\w+)*\.f64[.\s]")
+_FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
+_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d{1,9})\s[^\n]*?(?:inlined_at\s+(\d+)\s+(\d{1,9})\s.*)?$")
+_LITERAL = re.compile(r"(?<![\w.])(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])|(?<![\w.])\d+[eE][+-]?\d+(?![\w.])")
+_DOUBLE_WORD = re.compile(r"\bdouble\b")
 KERNEL_LIMIT = 32
 NAME_LIMIT_CHARS = 200
 MANGLED_LIMIT_CHARS = 4000  # a longer one stays as it is
@@ -32,9 +41,65 @@ _UNNAMED = re.compile(r"_GLOBAL__N__[0-9a-f]{8}_\d+_\w+?(?=::)")
 _MANGLED = re.compile(r"'(_Z\w+)'")
 _COMPLAINT = re.compile(r"^ptxas (?!info|warning).*$", re.MULTILINE)
 _IN_PTX = re.compile(r"ptxas (\S+), line (\d{1,9}); (\w+)\s*: (.*)")
-_FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
-_FUNCTION = re.compile(r"\.(?:entry|func)\s")
-_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d{1,9})\s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLine:
+    """Where an instruction comes from: of the files that a compiler noted, the line of the instruction, and of the call that it was inlined
+    at. Numbers are 0 where nothing is noted."""
+
+    path: str = ""
+    line: int = 0
+    caller_path: str = ""
+    caller_line: int = 0
+
+
+def float64_instructions(texts: Sequence[str]) -> dict[str, list[SourceLine]]:
+    """Instructions in float64, by the name of the entry whose body they stand in: arithmetic, and conversions to and from it. What a
+    function does that is called is nobody's."""
+    places: dict[str, list[SourceLine]] = {}
+    for text in texts:
+        lines = text.splitlines()
+        files = {match[1]: match[2].removeprefix(f"{STANDS_IN[1]}/") for match in map(_FILE.match, lines) if match is not None}
+        entry, place = None, SourceLine()
+        for line in lines:
+            if _FUNCTION.search(line):
+                entry, place = named[1] if (named := _BODY.search(line)) is not None else None, SourceLine()
+            elif (loc := _LOC.match(line)) is not None:
+                place = SourceLine(
+                    path=files.get(loc[1], ""), line=int(loc[2]), caller_path=files.get(loc[3] or "", ""), caller_line=int(loc[4] or 0)
+                )
+            elif entry is not None and _DOUBLE.match(line):
+                places.setdefault(entry, []).append(place)
+    return places
+
+
+def float64_remarks(
+    texts: Sequence[str], sources: Mapping[str, str], demangled: Callable[[Sequence[str]], Sequence[str]]
+) -> tuple[str, ...]:
+    """Sentences on kernels in CUDA C++ that take no double, and whose source never says `double`: each with the first line that makes one
+    all the same. sources: by the paths that the compiler noted."""
+    sentences: dict[str, None] = {}
+    entries = float64_instructions(texts)
+    for name, places in zip(demangled(list(entries)), entries.values(), strict=True):
+        place = next((in_source for source_line in places if (in_source := _own(source_line, sources)) is not None), None)
+        if place is None or _DOUBLE_WORD.search(name) or _DOUBLE_WORD.search(sources[place[0]]):
+            continue
+        path, number = place
+        lines = sources[path].split("\n")
+        literal = _LITERAL.search(lines[number - 1].split("//")[0]) if 0 < number <= len(lines) else None
+        why = "nothing in the source says `double`"
+        if literal is not None:
+            why = f"the literal `{literal[0]}` is a double; write `{literal[0]}f`"
+        sentences[f"{path}:{number}: computes in float64: {why}"] = None
+    return tuple(sentences)[:REMARK_LIMIT]
+
+
+def _own(place: SourceLine, sources: Mapping[str, str]) -> tuple[str, int] | None:
+    """The line of the submission's own: what a header computes is asked for where it was inlined."""
+    if place.path in sources and place.line:
+        return place.path, place.line
+    return (place.caller_path, place.caller_line) if place.caller_path in sources and place.caller_line else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,33 +114,49 @@ class Ptx:
     def of(cls, source: str, text: str) -> Ptx:
         """Read the files that its lines come from."""
         lines = tuple(text.splitlines())
-        return cls(source=source, lines=lines, files={found[1]: found[2] for found in map(_FILE.match, lines) if found is not None})
+        return cls(source=source, lines=lines, files={match[1]: match[2] for match in map(_FILE.match, lines) if match is not None})
 
 
 def kernels(log: str, ptx: Sequence[str] = ()) -> tuple[KernelUse, ...]:
-    """What each kernel uses, in the order of the log; built for several architectures, the name says for which. ptx: its input."""
-    found: list[tuple[KernelUse, str]] = []
+    """Return the use of each kernel, in the order of the log; built for several architectures, the name has it. ptx: its input."""
+    entries: list[tuple[KernelUse, str]] = []
     for line in log.splitlines():
         if (entry := _ENTRY.match(line)) is not None:
-            found.append((KernelUse(name=entry[1], registers=UNKNOWN), entry[2]))
+            entries.append((KernelUse(name=entry[1], registers=UNKNOWN), entry[2]))
             described = None
-        elif not found:
+        elif not entries:
             continue
         elif (properties := _PROPERTIES.match(line)) is not None:
             described = properties[1]
-        elif (frame := _FRAME.match(line)) is not None and described == found[-1][0].name:
-            found[-1] = _with_frame(found[-1][0], frame), found[-1][1]
+        elif (frame := _FRAME.match(line)) is not None and described == entries[-1][0].name:
+            stack, stores, loads = (int(number) for number in frame.groups())
+            stack = max(stack, entries[-1][0].stack_bytes)
+            use = replace(entries[-1][0], stack_bytes=stack, spill_store_bytes=stores, spill_load_bytes=loads)
+            entries[-1] = use, entries[-1][1]
         elif (used := _USED.match(line)) is not None:
-            found[-1] = _with_use(found[-1][0], used), found[-1][1]
-    found = [(use, architecture) for use, architecture in found if use.registers != UNKNOWN][:KERNEL_LIMIT]
-    several = len({architecture for _, architecture in found}) > 1
-    doubles = float64.instructions(ptx)
-    found = [(replace(use, double_instruction_count=len(doubles.get(use.name, ()))), architecture) for use, architecture in found]
-    names = demangled([use.name for use, _ in found])
-    suffixes = [f" for {architecture}" if several else "" for _, architecture in found]
+            # Older ptxas write what the system adds behind a plus, and list the constant banks.
+            parts: dict[str, int] = {}
+            for size, kind in _PART.findall(used[2]):
+                name = kind.partition("[")[0]
+                parts[name] = parts.get(name, 0) + sum(int(part) for part in size.split("+") if part)
+            use = replace(
+                entries[-1][0],
+                registers=int(used[1]),
+                shared_bytes=parts.get("smem", 0),
+                # With the functions that it calls.
+                stack_bytes=max(parts.get("cumulative stack size", 0), entries[-1][0].stack_bytes),
+                constant_bytes=parts.get("cmem", 0),
+            )
+            entries[-1] = use, entries[-1][1]
+    entries = [(use, architecture) for use, architecture in entries if use.registers != UNKNOWN][:KERNEL_LIMIT]
+    several = len({architecture for _, architecture in entries}) > 1
+    doubles = float64_instructions(ptx)
+    entries = [(replace(use, double_instruction_count=len(doubles.get(use.name, ()))), architecture) for use, architecture in entries]
+    names = demangled([use.name for use, _ in entries])
+    suffixes = [f" for {architecture}" if several else "" for _, architecture in entries]
     return tuple(
         replace(use, name=f"{name[: NAME_LIMIT_CHARS - len(suffix)]}{suffix}")
-        for (use, _), name, suffix in zip(found, names, suffixes, strict=True)
+        for (use, _), name, suffix in zip(entries, names, suffixes, strict=True)
     )
 
 
@@ -93,46 +174,17 @@ def complaint(log: str, ptx: Mapping[str, Ptx]) -> str:
 
 def demangled(names: Sequence[str]) -> list[str]:
     """The names as C++ has them, of printable characters; as they are where the box has no c++filt, or it fails."""
-    readable = _filtered([name if len(name) <= MANGLED_LIMIT_CHARS and name.isprintable() else "" for name in names])
-    return [_plain(_UNNAMED.sub("(anonymous namespace)", new or old)) for old, new in zip(names, readable, strict=True)]
-
-
-def _filtered(names: Sequence[str]) -> list[str]:
-    program = shutil.which("c++filt")
-    if program is None or not names:
-        return list(names)
-    # One that is no text, not even after a compiler had it, must not cost a build.
-    text = "\n".join(names).encode("utf-8", "replace")
-    try:
-        done = subprocess.run([program], input=text, capture_output=True, check=False, timeout=DEMANGLE_S)
-    except (OSError, subprocess.TimeoutExpired):
-        return list(names)
-    lines = done.stdout.decode("utf-8", "replace").split("\n")
-    return lines if len(lines) == len(names) else list(names)
-
-
-def _plain(name: str) -> str:
-    return "".join(character for character in name if character.isprintable())[:NAME_LIMIT_CHARS]
-
-
-def _with_frame(use: KernelUse, frame: re.Match[str]) -> KernelUse:
-    stack, stores, loads = (int(number) for number in frame.groups())
-    return replace(use, stack_bytes=max(stack, use.stack_bytes), spill_store_bytes=stores, spill_load_bytes=loads)
-
-
-def _with_use(use: KernelUse, used: re.Match[str]) -> KernelUse:
-    """Older ptxas write what the system adds behind a plus, and list the constant banks."""
-    parts: dict[str, int] = {}
-    for size, kind in _PART.findall(used[2]):
-        kind = kind.partition("[")[0]
-        parts[kind] = parts.get(kind, 0) + sum(int(one) for one in size.split("+") if one)
-    return replace(
-        use,
-        registers=int(used[1]),
-        shared_bytes=parts.get("smem", 0),
-        stack_bytes=max(parts.get("cumulative stack size", 0), use.stack_bytes),  # with the functions that it calls
-        constant_bytes=parts.get("cmem", 0),
-    )
+    mangled = [name if len(name) <= MANGLED_LIMIT_CHARS and name.isprintable() else "" for name in names]
+    readable, program = mangled, shutil.which("c++filt")
+    if program is not None and names:
+        # One that is no text, not even after a compiler had it, must not cost a build.
+        text = "\n".join(mangled).encode("utf-8", "replace")
+        with suppress(OSError, subprocess.TimeoutExpired):
+            process = subprocess.run([program], input=text, capture_output=True, check=False, timeout=DEMANGLE_S)
+            lines = process.stdout.decode("utf-8", "replace").split("\n")
+            readable = lines if len(lines) == len(names) else mangled
+    plain = [_UNNAMED.sub("(anonymous namespace)", name or mangled_name) for mangled_name, name in zip(names, readable, strict=True)]
+    return ["".join(filter(str.isprintable, name))[:NAME_LIMIT_CHARS] for name in plain]
 
 
 def _in_source(line: str, ptx: Mapping[str, Ptx]) -> str:
@@ -142,15 +194,12 @@ def _in_source(line: str, ptx: Mapping[str, Ptx]) -> str:
         return line
     text, number = ptx[match[1]], int(match[2])
     quoted = text.lines[number - 1].strip() if 0 < number <= len(text.lines) else ""
-    return f"{_origin(text, number)}: {match[3]}: {match[4]}" + (f"\n    {quoted}" if quoted else "")
-
-
-def _origin(ptx: Ptx, number: int) -> str:
-    """The place in the source that stands before a line of PTX, in its function."""
-    for line in reversed(ptx.lines[: number - 1]):
-        loc = _LOC.match(line)
-        if loc is not None and loc[1] in ptx.files:
-            return f"{ptx.files[loc[1]].removeprefix(f'{STANDS_IN[1]}/')}({loc[2]})"
-        if _FUNCTION.search(line):
+    origin = text.source
+    for earlier in reversed(text.lines[: number - 1]):  # the place that stands before it, in its function
+        loc = _LOC.match(earlier)
+        if loc is not None and loc[1] in text.files:
+            origin = f"{text.files[loc[1]].removeprefix(f'{STANDS_IN[1]}/')}({loc[2]})"
             break
-    return ptx.source
+        if _FUNCTION.search(earlier):
+            break
+    return f"{origin}: {match[3]}: {match[4]}" + (f"\n    {quoted}" if quoted else "")

@@ -46,7 +46,7 @@ _PTXAS = re.compile(
 
 @dataclass(slots=True, kw_only=True)
 class RequestedFlags:
-    """What of a submission's flags counts. device: words for nvcc; macros: a name's definition, None where it is to be undefined;
+    """Flags of a submission that count. device: words for nvcc; macros: a name's definition, None where it is to be undefined;
     libraries: as `-lNAME`; unused: a reason, and the flags that it is of."""
 
     device: list[str] = field(default_factory=list)
@@ -55,10 +55,10 @@ class RequestedFlags:
     libraries: list[str] = field(default_factory=list)
     unused: dict[str, list[str]] = field(default_factory=dict)
 
-    def defines(self, own: Sequence[str]) -> tuple[str, ...]:
+    def defines(self, defaults: Sequence[str]) -> tuple[str, ...]:
         """A compiler's own macros, without those that the submission takes back, and the submission's."""
-        kept = (one for one in own if one.partition("=")[0] not in self.macros)
-        return (*kept, *filter(None, self.macros.values()))
+        remaining = (macro for macro in defaults if macro.partition("=")[0] not in self.macros)
+        return (*remaining, *filter(None, self.macros.values()))
 
     def remarks(self, asker: str) -> tuple[str, ...]:
         """Sentences on the flags that are not used."""
@@ -69,21 +69,21 @@ def read(
     *, host: Sequence[str], device: Sequence[str], linker: Sequence[str], emulated: bool, is_own: Callable[[Path], bool]
 ) -> RequestedFlags:
     """Sort flags of g++, nvcc and the linker. is_own: whether a directory is one that the submission made."""
-    found = _Reader(emulated=emulated, is_own=is_own)
-    for given, take in ((host, found.host), (device, found.device), (linker, found.linker)):
-        for flag, value in _flags(given, found):
+    reader = _Reader(emulated=emulated, is_own=is_own)
+    for flags, take in ((host, reader.host), (device, reader.device), (linker, reader.linker)):
+        for flag, value in _flags(flags, reader):
             take(flag, value)
-    return found.flags
+    return reader.flags
 
 
-def _flags(given: Sequence[str], found: _Reader) -> Iterator[tuple[str, str | None]]:
+def _flags(texts: Sequence[str], reader: _Reader) -> Iterator[tuple[str, str | None]]:
     """Each flag as one writes it, and its value where that is a word of its own."""
     words: list[str] = []
-    for text in given:
+    for text in texts:
         try:
             words += shlex.split(text)
         except ValueError:
-            found.unused(UNREADABLE, text)
+            reader.unused(UNREADABLE, text)
     at = 0
     while at < len(words):
         flag, following = words[at], words[at + 1] if at + 1 < len(words) else None
@@ -127,13 +127,13 @@ class _Reader:
     def device(self, flag: str, value: str | None) -> None:
         """A flag of nvcc."""
         name = _name(flag)
-        given = flag.partition("=")[2] if "=" in flag else value
-        if name in ("Xcompiler", "compiler-options") and given is not None:
-            for one in given.split(","):
-                self.host(one, None)
+        setting = flag.partition("=")[2] if "=" in flag else value
+        if name in ("Xcompiler", "compiler-options") and setting is not None:
+            for option in setting.split(","):
+                self.host(option, None)
         elif name in _ARCHITECTURES:
             self.unused(EMULATED if self._emulated else ARCHITECTURE, flag, value)
-        elif (words := _device_words(name, given)) is not None:
+        elif (words := _device_words(name, setting)) is not None:
             if not self._emulated:
                 self.flags.device += words
             elif set(words) != {"-Xptxas=-v"}:
@@ -169,6 +169,6 @@ def _device_words(name: str, value: str | None) -> tuple[str, ...] | None:
         return (_DEVICE_SWITCHES[name],)
     if name in _DEVICE_VALUES and value is not None and _DEVICE_VALUES[name].fullmatch(value) is not None:
         return (f"--{name}={value}",)
-    if name in ("Xptxas", "ptxas-options") and value is not None and all(_PTXAS.fullmatch(one) for one in value.split(",")):
-        return tuple(f"-Xptxas={one}" for one in value.split(","))
+    if name in ("Xptxas", "ptxas-options") and value is not None and all(_PTXAS.fullmatch(option) for option in value.split(",")):
+        return tuple(f"-Xptxas={option}" for option in value.split(","))
     return None

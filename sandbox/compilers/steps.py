@@ -16,6 +16,9 @@ from sandbox.compilers.headers import Headers
 OBJECT = "object.o"
 NINJA_FILE = "build.ninja"
 FAREWELL_S = 5.0
+# cicc writes into the line information where it stands, and takes $PWD's word for that if it leads there. So an artifact is the same
+# bytes wherever its sources lie, and a profiler that stands next to them finds them.
+STANDS_IN = ("PWD", "/proc/self/cwd")
 UNFINISHED = "error: the compiler did not finish in time"
 _PARAGRAPH = re.compile(r"\n{2,}")
 _COUNT = re.compile(r"^\d+ errors?")
@@ -23,7 +26,7 @@ _COUNT = re.compile(r"^\d+ errors?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompilerStep:
-    """One command. inputs and outputs are names of our own making, relative to the directory of the plan.
+    """Command of a build. inputs and outputs are names of our own making, relative to the directory of the plan.
 
     source: what it compiles, as submitted; "" for the link. environment: what is set next to the builder's own variables.
     """
@@ -37,7 +40,7 @@ class CompilerStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class StepsResult:
     """How a plan ended, and what its commands printed."""
 
     succeeded: bool
@@ -53,78 +56,59 @@ class Compiler(Protocol):
     def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
         """Plan what makes a shared object in `place` of objects that lie there. libraries: paths, and flags of the linker."""
 
-    def plainer(self) -> Compiler | None:
+    def fallback(self) -> Compiler | None:
         """The compiler to ask where this one rejects a source, because this one has rewritten it more; None where this one decides."""
 
 
 def object_name(number: int) -> str:
-    """What the object of a plan's source is called; every source has a directory of its own."""
+    """Return the name of the object of a plan's source; every source has a directory of its own."""
     return f"{number}/{OBJECT}"
 
 
-def run(steps: Sequence[CompilerStep], place: Path, *, timeout_s: float | None = None) -> Ran:
+def run(steps: Sequence[CompilerStep], place: Path, *, timeout_s: float | None = None) -> StepsResult:
     """Run a plan in a directory of its own.
 
     A command that fails keeps those from running that need its files, and no others; but where the plan is a try, with a time limit, all.
     """
-    (place / NINJA_FILE).write_text(_ninja(steps), "utf-8")
+    lines = ["rule step", "  command = $line"]
+    for number, step in enumerate(steps):
+        variables = "".join(f"{name}={shlex.quote(value)} " for name, value in step.environment)
+        line = f"cd {shlex.quote(str(step.directory))} && {variables}{shlex.join(step.command)}"
+        output_to = f'> "$$OLDPWD"/step{number}.log 2>&1'  # where ninja stands
+        lines += [f"build {' '.join(step.outputs)}: step {' '.join(step.inputs)}", f"  line = {line.replace('$', '$$')} {output_to}"]
+    (place / NINJA_FILE).write_text("\n".join(lines) + "\n", "utf-8")
     ninja = [str(Path(sys.executable).parent / "ninja"), "--quiet", "-k", "0" if timeout_s is None else "1"]
     with subprocess.Popen(ninja, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         try:
             output, _ = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
-            _stop(process)
-            return Ran(succeeded=False, log=f"{UNFINISHED}\n")
-    log = merged((step.source, _read(place / _log_name(number))) for number, step in enumerate(steps))
-    log = _for_people(log, steps, place)
+            process.terminate()  # ninja ends its commands, which have process groups of their own
+            try:
+                process.communicate(timeout=FAREWELL_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            return StepsResult(succeeded=False, log=f"{UNFINISHED}\n")
+    logs = [place / f"step{number}.log" for number in range(len(steps))]
+    texts = [path.read_text("utf-8", "replace") if path.exists() else "" for path in logs]
+    log = merged((step.source, text) for step, text in zip(steps, texts, strict=True)).replace(f"{place}/", "")
+    # An object is called what it was made of: its own name is ours.
+    objects = {name: step.source for step in steps for name in step.outputs if step.source and name.endswith(f"/{OBJECT}")}
+    log = re.sub(rf"\b\d+/{re.escape(OBJECT)}\b", lambda match: objects.get(match[0], match[0]), log)
     if process.returncode and not log:
         log = output.decode("utf-8", "replace")[-4000:]
-    return Ran(succeeded=process.returncode == 0, log=log)
+    return StepsResult(succeeded=process.returncode == 0, log=log)
 
 
 def merged(logs: Iterable[tuple[str, str]]) -> str:
-    """What was said of each source, in the order of the steps. Nothing is said twice of one: both passes of nvcc read the same lines."""
-    seen, kept = set(), []
+    """Join the logs in the order of the steps. Nothing is repeated for a source: both passes of nvcc read the same lines."""
+    printed, texts = set(), []
     for source, log in logs:
-        new = []
+        paragraphs = []
         for paragraph in _PARAGRAPH.split(log.strip("\n")):
             key = source, _COUNT.sub("", paragraph)
-            if key not in seen:
-                seen.add(key)
-                new.append(paragraph)
-        if any(new):
-            kept.append("\n\n".join(new) + "\n")
-    return "".join(kept)
-
-
-def _for_people(log: str, steps: Sequence[CompilerStep], place: Path) -> str:
-    """The log without names of our own: an object is called what it was made of."""
-    log = log.replace(f"{place}/", "")
-    objects = {name: step.source for step in steps for name in step.outputs if step.source and name.endswith(f"/{OBJECT}")}
-    return re.sub(rf"\b\d+/{re.escape(OBJECT)}\b", lambda match: objects.get(match[0], match[0]), log)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()  # ninja ends its commands, which have process groups of their own
-    try:
-        process.communicate(timeout=FAREWELL_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-
-
-def _ninja(steps: Sequence[CompilerStep]) -> str:
-    lines = ["rule step", "  command = $line"]
-    for number, step in enumerate(steps):
-        variables = "".join(f"{name}={shlex.quote(value)} " for name, value in step.environment)
-        line = f"cd {shlex.quote(str(step.directory))} && {variables}{shlex.join(step.command)}"
-        log = f'> "$$OLDPWD"/{_log_name(number)} 2>&1'  # where ninja stands
-        lines += [f"build {' '.join(step.outputs)}: step {' '.join(step.inputs)}", f"  line = {line.replace('$', '$$')} {log}"]
-    return "\n".join(lines) + "\n"
-
-
-def _log_name(number: int) -> str:
-    return f"step{number}.log"
-
-
-def _read(path: Path) -> str:
-    return path.read_text("utf-8", "replace") if path.exists() else ""
+            if key not in printed:
+                printed.add(key)
+                paragraphs.append(paragraph)
+        if any(paragraphs):
+            texts.append("\n\n".join(paragraphs) + "\n")
+    return "".join(texts)

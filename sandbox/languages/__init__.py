@@ -10,3 +10,17 @@ function that does a call, and is the first place where untrusted code runs. Eve
 A language that is not compiled file by file has `build` in the place of `headers`, `libraries` and `check`: from the job, the directory of
 its files and an empty one to the attempt and its note. It may run the submission, in processes of its own.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from sandbox.protocol.languages import BUILT_IN
+
+MODULES = {language.name: language.module for language in BUILT_IN}
+
+
+def implementation(name: str, module: str = "") -> Any:
+    """The language's module. module: its full name, for a language of another package. Raises KeyError or ModuleNotFoundError."""
+    return importlib.import_module(module or MODULES[name])

@@ -35,7 +35,7 @@ def libraries(device_kind: str) -> list[str]:
 
 
 def check(artifact: bytes, entry: str) -> str | None:
-    """Whether the entry is there; the sentence says what to do."""
+    """Return the sentence on a missing entry, which says what to do; None where it is there."""
     names = elf.exported_names(artifact)
     if entry in names:
         return None
@@ -46,7 +46,7 @@ def check(artifact: bytes, entry: str) -> str | None:
 
 
 def remarks(job: wire.BuildJob, sources: Mapping[str, str]) -> tuple[str, ...]:
-    """What contradicts the problem in the entry's parameters: nobody else compares them."""
+    """Return contradictions between the problem and the entry's parameters: nobody else compares them."""
     return () if job.call is None else entry_signature.remarks(job.entry, job.call, sources)
 
 

@@ -32,16 +32,16 @@ def of_shared_runtime() -> TakeError:
     """The same for the runtime that this process has loaded, as torch does; `none` where it has loaded none."""
     with suppress(OSError):
         loaded = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if RUNTIME in line}
-        for path in sorted(one for one in loaded if os.path.basename(one).startswith(RUNTIME)):
+        for path in sorted(library for library in loaded if os.path.basename(library).startswith(RUNTIME)):
             return _of_runtime(ctypes.CDLL(path))
     return none
 
 
-def of_any(asked: Iterable[TakeError]) -> TakeError:
+def of_any(takers: Iterable[TakeError]) -> TakeError:
     """The first error of several runtimes. All are asked, so that none keeps an error until the next call."""
 
     def take() -> str:
-        return next(filter(None, [one() for one in asked]), "")
+        return next(filter(None, [take_error() for take_error in takers]), "")
 
     return take
 

@@ -1,4 +1,4 @@
-"""What the emulated device calls before and after each launch, where somebody wants to know; see sandbox/native/emulated/emu/launch.h."""
+"""The hook that the emulated device calls before and after each launch, where one is set; see sandbox/native/emulated/emu/launch.h."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds a Python submission: has its main file imported once, in a process of its own, and packs it with what was compiled then."""
+"""Has a module's Numba kernels compiled next to its import, in a process of its own: for what is said of them, never for what is run."""
 
 from __future__ import annotations
 
@@ -9,28 +9,76 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO
 
 from sandbox.compilers import nvcc
 from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED, BuildAttempt, spoiled
-from sandbox.languages import numba_build
-from sandbox.languages.python_files import ModuleDirectory, NoMainFile, choose_main
-from sandbox.languages.python_module import entries, names_extensions
+from sandbox.languages.emulated_numba import SIMULATOR
+from sandbox.languages.python_module import ModuleDirectory, NoMainFile, choose_main, entries, names_extensions
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import read_left
 from sandbox.protocol.devices import device_info
 from sandbox.protocol.python_archive import MODULES, ArchiveRefused, pack
 
+WAIT_S = 20.0  # once the import has ended
 OUTPUT_KEPT_BYTES = 16 * 1024
 REPORT_LIMIT_BYTES = 512 * 1024
 DRAIN_S = 0.5
 START = "import sys, runpy; sys.path.insert(0, sys.argv.pop(1)); runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 IMPORTER, KERNEL_COMPILER = "sandbox.builder.python_import", "sandbox.builder.numba_kernels"
 CODES = frozenset({BUILT, REJECTED, UNSUPPORTED, ENTRY_NOT_FOUND, IMPORT_FAILED})
+
+
+@contextmanager
+def compiling_numba(command: Sequence[str], place: Path, device_kind: str, main: str, text: str) -> Iterator[NumbaKernels | None]:
+    """Compile the kernels of a submission meanwhile; None where its text does not name Numba. command: is called with the directory of the
+    build, the path of a report and that of the main file."""
+    if "numba" not in text:
+        yield None
+        return
+    directory = place / "numba"
+    directory.mkdir()
+    report_path = directory / "report.json"
+    environment = {**os.environ, **ModuleDirectory(directory=directory).environment(device_kind)}
+    environment.pop(SIMULATOR, None)  # which has no types
+    nowhere = subprocess.DEVNULL
+    with subprocess.Popen(
+        [*command, str(place), str(report_path), main],
+        cwd=directory,
+        env=environment,
+        stdin=nowhere,
+        stdout=nowhere,
+        stderr=nowhere,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield NumbaKernels(process=process, report_path=report_path)
+        finally:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumbaKernels:
+    """The process that compiles them, and where it reports."""
+
+    process: subprocess.Popen[bytes]
+    report_path: Path
+
+    def wait(self) -> None:
+        """Give it a while."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(WAIT_S)
+
+
+def joined_notes(note: wire.BuildNote, of_kernels: wire.BuildNote) -> wire.BuildNote:
+    """The note of an import, with what was found of its Numba kernels."""
+    return replace(note, kernels=(*note.kernels, *of_kernels.kernels), remarks=(*note.remarks, *of_kernels.remarks))
 
 
 def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, wire.BuildNote]:
@@ -52,16 +100,24 @@ def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, w
     report_path = place / "report.json"
     words = [sys.executable, "-I", "-c", START, str(Path(__file__).parents[2])]
     work = module.place_work(module.sources / main)
-    process = _started([*words, IMPORTER, str(place), str(report_path), main], work, {**os.environ, **module.environment(job.device_kind)})
+    process = subprocess.Popen(
+        [*words, IMPORTER, str(place), str(report_path), main],
+        cwd=work,
+        env={**os.environ, **module.environment(job.device_kind)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
     packed = partial(pack, sources, module.directory, modules=modules, main=main if len(sources) > 1 else "")
     # From here on the submission runs in this box: believe nothing that lies here, and what fails is its doing.
     try:
-        with numba_build.compiling([*words, KERNEL_COMPILER], place, job.device_kind, main, module.text()) as kernels:
-            tried, note = _made(process, report_path, packed)
+        with compiling_numba([*words, KERNEL_COMPILER], place, job.device_kind, main, module.text()) as kernels:
+            tried, note = _import_result(process, report_path, packed)
             if kernels is None or tried.code != BUILT:
                 return tried, note
             kernels.wait()
-            return tried, numba_build.joined(note, _reported(kernels.report_path)[1])
+            return tried, joined_notes(note, _reported(kernels.report_path)[1])
     except Exception as error:  # noqa: BLE001  it may have filled or locked every place, and taken memory and threads
         return spoiled(error), wire.BuildNote()
 
@@ -72,21 +128,24 @@ def module_files(job: wire.BuildJob, files: Path) -> tuple[dict[str, bytes], dic
     return sources, {name: (files.parent / MODULES / name).read_bytes() for name in job.modules}
 
 
-def _started(words: Sequence[str], place: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        words,
-        cwd=place,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-
-
-def _made(process: subprocess.Popen[bytes], report_path: Path, pack: Callable[[], bytes]) -> tuple[BuildAttempt, wire.BuildNote]:
-    """What came of an import."""
-    output, exit_code = _ended(process)
+def _import_result(process: subprocess.Popen[bytes], report_path: Path, pack: Callable[[], bytes]) -> tuple[BuildAttempt, wire.BuildNote]:
+    """Return the result of an import."""
+    # Wait for a process: the first of what it printed, and its exit code. Its children go with it.
+    output_bytes = bytearray()
+    with process:
+        assert process.stdout is not None
+        # A thread: a child that holds the pipe open must not keep us.
+        reader = threading.Thread(target=_keep, args=(process.stdout, output_bytes), daemon=True)
+        reader.start()
+        exit_code = process.wait()
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        reader.join(DRAIN_S)
+        text = bytes(output_bytes[:OUTPUT_KEPT_BYTES]).decode("utf-8", "replace")
+        if reader.is_alive():
+            process.stdout = None  # closing it would wait for the reader
+    cut = "\n(the rest of what the module printed is left out)\n" if len(output_bytes) > OUTPUT_KEPT_BYTES else ""
+    output = text + cut
     reported, note = _reported(report_path)
     if reported is None:
         log = f"error: the module ended its process while it was imported (exit code {exit_code}); let it end by itself\n{output}"
@@ -100,32 +159,13 @@ def _made(process: subprocess.Popen[bytes], report_path: Path, pack: Callable[[]
     return BuildAttempt(code=BUILT, log=f"{reported.log}{output}", artifact=artifact), note
 
 
-def _ended(process: subprocess.Popen[bytes]) -> tuple[str, int]:
-    """Wait for a process: the first of what it printed, and its exit code. Its children go with it."""
-    kept = bytearray()
-    with process:
-        assert process.stdout is not None
-        # A thread: a child that holds the pipe open must not keep us.
-        reader = threading.Thread(target=_keep, args=(process.stdout, kept), daemon=True)
-        reader.start()
-        exit_code = process.wait()
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        reader.join(DRAIN_S)
-        text = bytes(kept[:OUTPUT_KEPT_BYTES]).decode("utf-8", "replace")
-        if reader.is_alive():
-            process.stdout = None  # closing it would wait for the reader
-    cut = "\n(the rest of what the module printed is left out)\n" if len(kept) > OUTPUT_KEPT_BYTES else ""
-    return text + cut, exit_code
-
-
-def _keep(stream: IO[bytes], kept: bytearray) -> None:
+def _keep(stream: IO[bytes], output_bytes: bytearray) -> None:
     while chunk := os.read(stream.fileno(), 65536):
-        kept += chunk[: OUTPUT_KEPT_BYTES + 1 - len(kept)]
+        output_bytes += chunk[: OUTPUT_KEPT_BYTES + 1 - len(output_bytes)]
 
 
 def _reported(path: Path) -> tuple[BuildAttempt | None, wire.BuildNote]:
-    """What the importing process left; None where that is nothing that it writes."""
+    """Read the report of the importing process; None where it is not in the form that it writes."""
     note = wire.BuildNote()
     try:
         message = json.loads(read_left(path, REPORT_LIMIT_BYTES))

@@ -31,7 +31,7 @@ _libraries: list[ctypes.CDLL] = []
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """What is to be compiled. files: each as texts that follow one another. cflags, cuda_cflags, ldflags: as the submission gave them."""
+    """Extension to compile. files: each as texts that follow one another. cflags, cuda_cflags, ldflags: as the submission gave them."""
 
     name: str
     files: Mapping[str, tuple[str, ...]]
@@ -146,7 +146,15 @@ class Loader:
 
     def _load(self, extension: Extension) -> ModuleType | None:
         if extension.key not in self._loaded:
-            self._loaded[extension.key] = load_library(self._provide(extension), extension)
+            # Load a library. By a descriptor, which works where files of the box's own may not be executed.
+            path = self._provide(extension)
+            content = path.read_bytes()
+            opened = in_memory(extension.name, content)
+            # One that is no module registers its operators when it is opened; torch.ops.load_library would need the file's real name.
+            module = import_library(opened, content) if extension.is_module else None
+            _libraries.append(ctypes.CDLL(opened))
+            _errors.append(cuda_errors.of_library(_libraries[-1]))
+            self._loaded[extension.key] = module
         return self._loaded[extension.key]
 
 
@@ -161,17 +169,6 @@ def bindings_of(functions: str | Sequence[str] | Mapping[str, str] | None, *, wr
     return ("PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {", *lines, "}")
 
 
-def load_library(path: Path, extension: Extension) -> ModuleType | None:
-    """Load a library. By a descriptor, which works where files of the box's own may not be executed."""
-    content = path.read_bytes()
-    opened = in_memory(extension.name, content)
-    # One that is no module registers its operators when it is opened; torch.ops.load_library would need the file's real name.
-    module = import_library(opened, content) if extension.is_module else None
-    _libraries.append(ctypes.CDLL(opened))
-    _errors.append(cuda_errors.of_library(_libraries[-1]))
-    return module
-
-
 def libraries() -> Sequence[ctypes.CDLL]:
     """The libraries that this process has loaded."""
     return tuple(_libraries)
@@ -184,7 +181,7 @@ def take_error() -> str:
 
 def import_library(path: str, content: bytes) -> ModuleType | None:
     """Import the Python module that the library at path is, whatever the file is called; None where it is none."""
-    name = next((one.removeprefix(INIT) for one in elf.exported_names(content) if one.startswith(INIT)), None)
+    name = next((symbol.removeprefix(INIT) for symbol in elf.exported_names(content) if symbol.startswith(INIT)), None)
     if name is None:
         return None
     loader = importlib.machinery.ExtensionFileLoader(name, path)
@@ -235,5 +232,5 @@ def execute_from_anywhere() -> None:
     loader.create_module = create_module
 
 
-def _texts(given: Texts) -> tuple[str, ...]:
-    return () if not given else (given,) if isinstance(given, str) else tuple(map(str, given))
+def _texts(texts: Texts) -> tuple[str, ...]:
+    return () if not texts else (texts,) if isinstance(texts, str) else tuple(map(str, texts))

@@ -21,18 +21,14 @@ def install(text: str, remark: Remark = lambda sentence: None) -> None:
     """Before a submission is imported, until the process ends. text: the module's; remark: is called with what its author should know."""
     sys.meta_path.append(_Finder(remark))
     if "perf_report" in text:
-        _skip_reports(remark)
+        with contextlib.suppress(ImportError):
+            mark: Any = importlib.import_module("triton.testing").Mark
 
+            def run(self: Any, *arguments: object, **named: object) -> object:
+                remark(f"{getattr(self.fn, '__name__', 'benchmark')}.run was not run: the grader measures times itself")
+                return _Nothing() if named.get("return_df") else None
 
-def _skip_reports(remark: Remark) -> None:
-    with contextlib.suppress(ImportError):
-        mark: Any = importlib.import_module("triton.testing").Mark
-
-        def run(self: Any, *arguments: object, **named: object) -> object:
-            remark(f"{getattr(self.fn, '__name__', 'benchmark')}.run was not run: the grader measures times itself")
-            return _Nothing() if named.get("return_df") else None
-
-        mark.run = run
+            mark.run = run
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -107,7 +103,7 @@ def _attribute(name: str) -> Any:
 
 
 def _by_an_installed_module(frame: FrameType | None) -> bool:
-    """Whether the code that imports lies where packages are installed."""
+    """Return whether the code that imports lies where packages are installed."""
     while frame is not None and "importlib" in frame.f_code.co_filename:
         frame = frame.f_back
     installed = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))

@@ -11,10 +11,10 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sandbox.compilers import fast_headers, torch_install
-from sandbox.compilers.headers import FULL, Headers
+from sandbox.compilers import fast_headers
+from sandbox.compilers.headers import FULL, Headers, torch_directory, torch_include_dirs
 from sandbox.devices import Arena
 from sandbox.languages import cuda_errors, python_extensions
 from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
@@ -49,19 +49,19 @@ def headers_of(sources: Mapping[str, str], place: Path, device_kind: str) -> Ite
     common = (*DEFINES, *device.torch_defines)
     prepared = fast_headers.prepare(sources, place, emulated=device.emulates_cuda)
     yield prepared if isinstance(prepared, str) else dataclasses.replace(prepared, defines=(*common, *prepared.defines))
-    yield Headers(name=FULL, include_dirs=tuple(torch_install.include_dirs()), defines=common)
+    yield Headers(name=FULL, include_dirs=tuple(torch_include_dirs()), defines=common)
 
 
 def libraries(device_kind: str) -> list[str]:
     """torch's libraries, of which a build without CUDA has fewer; in the runner they are loaded before the artifact."""
-    directory = torch_install.torch_directory() / "lib"
+    directory = torch_directory() / "lib"
     paths = [directory / f"lib{name}.so" for name in TORCH_LIBRARIES]
     # The runtime that torch has loaded: two would each have a current device and a last error.
     return [*(str(path) for path in paths if path.exists()), *device_info(device_kind).shared_runtime]
 
 
 def check(artifact: bytes, entry: str) -> str | None:
-    """Whether there is a Python module, or an operator is defined; their names are seen when the artifact is loaded."""
+    """Return the sentence on a missing Python module or operator; None where there is one. Names are seen when the artifact is loaded."""
     if any(name.startswith(python_extensions.INIT) for name in elf.exported_names(artifact)):
         return None
     wanted = list(elf.undefined_names(artifact))
@@ -83,12 +83,14 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
     import torch  # its libraries must be there first
 
     path = f"/proc/self/fd/{artifact_fd}"
-    known = set(torch._C._dispatch_get_all_op_names())
+    operators_before = set(torch._C._dispatch_get_all_op_names())
     module = python_extensions.import_library(path, Path(path).read_bytes())
     if module is None:
         ctypes.CDLL(path)
-    own = [name for name in torch._C._dispatch_get_all_op_names() if name not in known]
-    function = _entry(_functions(module), _operators(own), job.entry)
+    operators = [name for name in torch._C._dispatch_get_all_op_names() if name not in operators_before]
+    named = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
+    functions = {name: value for name, value in named.items() if callable(value)}
+    function = _entry(functions, _operators(operators), job.entry)
     convention = job.convention
     if convention is wire.Convention.POSITIONAL and takes_outputs(function, len(job.inputs) + len(job.outputs)):
         convention = wire.Convention.DESTINATION
@@ -112,44 +114,38 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
         uses_torch=True,
         libraries=lambda: (library,),
         take_error=cuda_errors.of_any((cuda_errors.of_library(library), cuda_errors.of_shared_runtime())),
-        own_operators=frozenset(own),
+        own_operators=frozenset(operators),
     )
 
 
 def takes_outputs(function: Callable[..., object], count: int) -> bool:
-    """Whether an entry has so many parameters and returns nothing, by the schema of an operator, or by the signature that pybind11 writes
+    """Return whether an entry has so many parameters and returns nothing, by an operator's schema, or by the signature that pybind11 writes
     into the docstring of a function that is not overloaded: `f(x: torch.Tensor, y: torch.Tensor) -> None`."""
     schema = getattr(getattr(function, "default", None), "_schema", None)
     if schema is not None:
         return not schema.returns and len(schema.arguments) == count
-    found = SIGNATURE.match(function.__doc__ or "")
-    if found is None:
+    signature = SIGNATURE.match(function.__doc__ or "")
+    if signature is None:
         return False
-    parameters, before = found[1], ""
+    parameters, before = signature[1], ""
     while parameters != before:  # a type may hold types, as `tuple[int, list[int]]` does
         parameters, before = TYPE_ARGUMENTS.sub("", parameters), parameters
-    return len([one for one in parameters.split(",") if one.strip()]) == count
-
-
-def _functions(module: Any) -> dict[str, Callable[..., object]]:
-    """The public functions of a module, by name; none without a module."""
-    named = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
-    return {name: value for name, value in named.items() if callable(value)}
+    return len([parameter for parameter in parameters.split(",") if parameter.strip()]) == count
 
 
 def _operators(names: list[str]) -> dict[str, Callable[..., object]]:
     """Operators by name, without namespace and overload, from names such as `mine::scale.out`."""
     import torch
 
-    found = [name.partition(".")[0].partition("::") for name in names]
-    return {name: getattr(getattr(torch.ops, namespace), name) for namespace, _, name in found}
+    parts = [name.partition(".")[0].partition("::") for name in names]
+    return {name: getattr(getattr(torch.ops, namespace), name) for namespace, _, name in parts}
 
 
 def _entry(functions: dict[str, Callable[..., object]], operators: dict[str, Callable[..., object]], wanted: str) -> Callable[..., object]:
-    known = {**operators, **functions}
+    callables = {**operators, **functions}
     for name in (wanted, DEFAULT_ENTRY):
-        if name in known:
-            return known[name]
+        if name in callables:
+            return callables[name]
     only = list((functions or operators).values())
     if len(only) == 1:
         return only[0]
@@ -224,11 +220,11 @@ def copy_out(result: object, targets: list[torch.Tensor], job: wire.RunnerJob, s
 
 
 def _lies_plainly(value: torch.Tensor, target: torch.Tensor, allowed: tuple[int, ...]) -> bool:
-    """Whether a tensor is contiguous, or lies in memory as is allowed or as the target does."""
+    """Return whether a tensor is contiguous, or lies in memory as is allowed or as the target does."""
     sizes = zip(value.shape, value.stride(), allowed or target.stride(), strict=True)
-    return value.is_contiguous() or all(own == wanted for size, own, wanted in sizes if size > 1)
+    return value.is_contiguous() or all(stride == wanted for size, stride, wanted in sizes if size > 1)
 
 
-def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+def _overlap(value: torch.Tensor, target: torch.Tensor) -> bool:
     """Of two contiguous tensors of one size, whether a byte is in both."""
-    return one.numel() > 0 and abs(one.data_ptr() - other.data_ptr()) < other.numel() * other.element_size()
+    return value.numel() > 0 and abs(value.data_ptr() - target.data_ptr()) < target.numel() * target.element_size()

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sandbox import devices
 from sandbox.devices import Device
-from sandbox.languages.registry import implementation
+from sandbox.languages import implementation
 from sandbox.launch.kernel import Loaded
 from sandbox.launch.loop import Profile, failure, serve
 from sandbox.protocol.box_files import GO, READY, WAIT

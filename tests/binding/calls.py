@@ -89,122 +89,22 @@ class Raising(torch.Tensor):
 
 X = torch.arange(4.0)
 NUMBERS: tuple[Any, ...] = (
-    0,
-    1,
-    -1,
-    127,
-    128,
-    255,
-    256,
-    32767,
-    32768,
-    65535,
-    2**31 - 1,
-    2**31,
-    -(2**31),
-    -(2**31) - 1,
-    2**32 - 1,
-    2**32,
-    2**63 - 1,
-    2**63,
-    -(2**63),
-    2**64 - 1,
-    2**64,
-    10**30,
-    -(10**30),
-    True,
-    False,
-    1.0,
-    1.5,
-    float("nan"),
-    float("inf"),
-    None,
-    "1",
-    b"1",
-    1j,
-    [1],
-    (1,),
-    {},
-    X,
-    torch.tensor(3),
-    torch.tensor(2.5),
-    torch.tensor(True),
-    numpy.int32(5),
-    numpy.int64(-5),
-    numpy.uint8(200),
-    numpy.float32(1.5),
-    numpy.float64(2.5),
-    numpy.bool_(True),
-    numpy.array(3),
-    numpy.array([1, 2]),
-    Index(),
-    Int(),
-    OnlyInt(),
-    Float(),
-    decimal.Decimal("2.5"),
-    fractions.Fraction(5, 2),
-    Truth(),
-    int,
-    object,
+    *(0, 1, -1, 127, 128, 255, 256, 32767, 32768, 65535, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**32 - 1, 2**32, 2**63 - 1),
+    *(2**63, -(2**63), 2**64 - 1, 2**64, 10**30, -(10**30), True, False, 1.0, 1.5, float("nan"), float("inf"), None, "1", b"1"),
+    *(1j, [1], (1,), {}, X, torch.tensor(3), torch.tensor(2.5), torch.tensor(True), numpy.int32(5), numpy.int64(-5)),
+    *(numpy.uint8(200), numpy.float32(1.5), numpy.float64(2.5), numpy.bool_(True), numpy.array(3), numpy.array([1, 2])),
+    *(Index(), Int(), OnlyInt(), Float(), decimal.Decimal("2.5"), fractions.Fraction(5, 2), Truth(), int, object),
 )
 TEXTS: tuple[Any, ...] = (
-    "",
-    "text",
-    "ü€😀",
-    "nul\0in",
-    "\ud800",
-    b"bytes",
-    b"\xff\xfe",
-    bytearray(b"array"),
-    memoryview(b"x"),
-    None,
-    1,
-    numpy.str_("np"),
-    ["a"],
+    *("", "text", "ü€😀", "nul\0in", "\ud800", b"bytes", b"\xff\xfe", bytearray(b"array"), memoryview(b"x"), None, 1),
+    *(numpy.str_("np"), ["a"]),
 )
 SEQUENCES: tuple[Any, ...] = (
-    [],
-    [1, 2, 3],
-    (1, 2, 3),
-    [1, 2],
-    [1.5, 2, 3],
-    [1, None, 3],
-    ["a", "b", "c"],
-    "abc",
-    b"abc",
-    {1, 2, 3},
-    frozenset([1]),
-    {1: 2, 3: 4, 5: 6},
-    {1: 2}.keys(),
-    {1: 2}.values(),
-    {1: 2}.items(),
-    range(3),
-    torch.Size([1, 2, 3]),
-    torch.tensor([1, 2, 3]),
-    X[:3],
-    [X, X],
-    (X,),
-    [[1], [2, 3]],
-    numpy.array([1, 2, 3]),
-    numpy.array([1.5, 2, 3]),
-    [True, False, True],
-    [numpy.bool_(True)] * 3,
-    [Index()] * 3,
-    Broken(),
-    None,
-    3,
-    [2**40] * 3,
-    bytearray(b"abc"),
-    list,
-    [0] * 12,
-    (1, "a"),
-    [1, b"a"],
-    (X, 1, None),
-    (X, 1, 2),
-    (X, 1),
-    ("ab", 1),
-    "ab",
-    [torch.tensor(1)] * 3,
+    *([], [1, 2, 3], (1, 2, 3), [1, 2], [1.5, 2, 3], [1, None, 3], ["a", "b", "c"], "abc", b"abc", {1, 2, 3}, frozenset([1])),
+    *({1: 2, 3: 4, 5: 6}, {1: 2}.keys(), {1: 2}.values(), {1: 2}.items(), range(3), torch.Size([1, 2, 3])),
+    *(torch.tensor([1, 2, 3]), X[:3], [X, X], (X,), [[1], [2, 3]], numpy.array([1, 2, 3]), numpy.array([1.5, 2, 3])),
+    *([True, False, True], [numpy.bool_(True)] * 3, [Index()] * 3, Broken(), None, 3, [2**40] * 3, bytearray(b"abc"), list),
+    *([0] * 12, (1, "a"), [1, b"a"], (X, 1, None), (X, 1, 2), (X, 1), ("ab", 1), "ab", [torch.tensor(1)] * 3),
 )
 
 
@@ -236,18 +136,8 @@ def calls() -> Iterator[Call]:
     yield from ((name, (value,), {}) for name in SEQUENTIAL.split() for value in SEQUENCES)
     for at, name in ((at, name) for name in SEQUENTIAL.split() for at in range(6)):
         yield name, (list(generators())[at],), {}
-    tensors = (
-        X,
-        X.int(),
-        torch.nn.Parameter(X.clone()),
-        X.as_subclass(Subclass),
-        None,
-        1,
-        [1.0],
-        numpy.array([1.0]),
-        torch.Tensor,
-        X.to("meta"),
-    )
+    wrappers = X.int(), torch.nn.Parameter(X.clone()), X.as_subclass(Subclass), X.to("meta")
+    tensors = (X, *wrappers, None, 1, [1.0], numpy.array([1.0]), torch.Tensor)
     for name in WITH_TENSOR.split():
         yield from ((name, (value,), {}) for value in tensors)
     yield from ((name, (), {}) for name in WITH_NOTHING.split())
@@ -256,69 +146,23 @@ def calls() -> Iterator[Call]:
     yield from (of("device", value) for value in (torch.device("cpu"), torch.device("cuda:3"), "cpu", None, 0))
     yield from (of("dtype", value) for value in (torch.float16, torch.int64, float, "float32", None))
     yield from (of("object", value) for value in (1, None, "x", [1]))
-    yield from (
-        of("release", 4),
-        of("static_add", 1, 2),
-        of("static_add", 1),
-        of("static_add", a=1, b=2),
-        of("tie", X, X + 1),
-        of("tie", X, None),
-    )
+    yield from (of("release", 4), of("static_add", 1, 2), of("static_add", 1), of("static_add", a=1, b=2), of("tie", X, X + 1))
+    yield from (of("tie", X, None),)
     yield from (of("moved", X, [1]), of("moved", X, [1.5]), of("lambda", 3), of("captured", 3), of("captured", x=3), of("captured", y=3))
     yield from (of("mutable_", 1), of("mutable_", 1), of("functor", 2), of("functor", x=2), of("functor", 2, x=2), of("functor", 1, 2))
-    yield from (
-        of("noexcept_add", 1),
-        of("noexcept_add", b=1),
-        of("noexcept_add", b=1, a=2),
-        of("noexcept_add", 1, 2, 3),
-        of("noexcept_add", 1, a=1),
-    )
+    yield from (of("noexcept_add", 1), of("noexcept_add", b=1), of("noexcept_add", b=1, a=2), of("noexcept_add", 1, 2, 3))
+    yield from (of("noexcept_add", 1, a=1),)
     yield from (of("noexcept_add", 1, c=2), of("noexcept_add", "x", b=[X]), of("noexcept_add", Unrepresentable(), b=Unrepresentable()))
-    yield from (
-        of("overloaded", 1, None),
-        of("overloaded", 1, X),
-        of("overloaded", n=1),
-        of("overloaded", n=1, x=X),
-        of("overloaded", x=X),
-        of("overloaded"),
-    )
-    yield from (
-        of("overloaded", n=1.5),
-        of("overloaded", 1, 2),
-        of("overloaded", 1, n=1),
-        of("overloaded", n=Index()),
-        of("overloaded", "x", y=1),
-    )
-    yield from (
-        of("keyword", 1, b=2),
-        of("keyword", 1, 2),
-        of("keyword", 1, b=2, c=4),
-        of("keyword", 1),
-        of("keyword", a=1, b=2),
-        of("keyword", 1, b="x"),
-    )
-    yield from (
-        of("positional", 1),
-        of("positional", 1, 4),
-        of("positional", 1, 4, 5),
-        of("positional", 1, c=5),
-        of("positional", a=1),
-        of("positional"),
-    )
-    yield from (
-        of("positional", 1, b=2),
-        of("positional", c=1),
-        of("unnamed", 5, 3),
-        of("unnamed", 5, b=3),
-        of("unnamed", b=3),
-        of("unnamed", 1),
-    )
-    yield from (
-        of("defaults", 1),
-        of("defaults", c=b"x", e=X),
-        of("defaults", f=(1, 2)),
-        of("defaults", f=[1]),
-        of("defaults", g=1),
-        of("notnone"),
-    )
+    yield from (of("overloaded", 1, None), of("overloaded", 1, X), of("overloaded", n=1), of("overloaded", n=1, x=X))
+    yield from (of("overloaded", x=X), of("overloaded"))
+    yield from (of("overloaded", n=1.5), of("overloaded", 1, 2), of("overloaded", 1, n=1), of("overloaded", n=Index()))
+    yield from (of("overloaded", "x", y=1),)
+    yield from (of("keyword", 1, b=2), of("keyword", 1, 2), of("keyword", 1, b=2, c=4), of("keyword", 1), of("keyword", a=1, b=2))
+    yield from (of("keyword", 1, b="x"),)
+    yield from (of("positional", 1), of("positional", 1, 4), of("positional", 1, 4, 5), of("positional", 1, c=5))
+    yield from (of("positional", a=1), of("positional"))
+    yield from (of("positional", 1, b=2), of("positional", c=1), of("unnamed", 5, 3), of("unnamed", 5, b=3), of("unnamed", b=3))
+    yield from (of("unnamed", 1),)
+    yield from (of("defaults", 1), of("defaults", c=b"x", e=X), of("defaults", f=(1, 2)), of("defaults", f=[1]))
+    yield from (of("defaults", g=1), of("notnone"))
     yield from (of("twice", x=X), of("twice", **{"ü": 1}), of("notnone", x=None), of("nothing_", X, X), of("held", 1))

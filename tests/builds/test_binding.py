@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.compilers.variable_header import variable_header
+from sandbox.compilers.fast_headers import variable_header
 from tests.collection import AFTER_COLLECTION
 from tests.run_files import make_once
 

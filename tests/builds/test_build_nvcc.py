@@ -11,8 +11,7 @@ import pytest
 from sandbox.builder import build
 from sandbox.compilers import nvcc, steps
 from sandbox.compilers.headers import Headers
-from sandbox.languages import cuda
-from sandbox.languages.registry import implementation
+from sandbox.languages import cuda, implementation
 from sandbox.protocol import elf, wire
 from tests.collection import AFTER_COLLECTION
 from tests.extensions.builds import build as build_extension

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.compilers import compile_error_class, emulation, gcc, precompiled
+from sandbox.compilers import emulation, fast_headers, gcc
 from sandbox.compilers.headers import FULL, LIGHT, Headers
 from sandbox.languages import torch_extension
 
@@ -42,7 +42,7 @@ def compiled(text: str, headers: Headers, place: Path, ready: Path) -> tuple[boo
     """Whether g++ takes it, and what it says."""
     place.mkdir(exist_ok=True)
     (place / "k.cu").write_text(emulation.translate(text, "k.cu"))
-    flags = [*gcc.flags(headers), *precompiled.prefix("k.cu", text, headers, ready)]
+    flags = [*gcc.flags(headers), *gcc.precompiled_flags("k.cu", text, headers, ready)]
     command = ["g++", *flags, "-fPIC", "-fsyntax-only", "-x", "c++", "k.cu"]
     ran = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
     return ran.returncode == 0, ran.stderr
@@ -62,7 +62,7 @@ def test_a_slip_of_the_pen_is_certain(body: str, ready: Path, tmp_path: Path) ->
     text = START + body
     built, log = compiled(text, ways(text, tmp_path / "headers")[0], tmp_path / "light", ready)
     assert not built
-    assert compile_error_class.is_certain(log, {"k.cu": text}, ready), log[:2000]
+    assert fast_headers.is_certain(log, {"k.cu": text}, ready), log[:2000]
 
 
 @pytest.mark.daily  # torch's own headers
@@ -85,12 +85,12 @@ def test_what_torch_may_know_is_left_to_torch(body: str, ready: Path, tmp_path: 
     text = START + body
     built, log = compiled(text, ways(text, tmp_path / "headers")[0], tmp_path / "light", ready)
     assert not built
-    assert not compile_error_class.is_certain(log, {"k.cu": text}, ready), log[:2000]
+    assert not fast_headers.is_certain(log, {"k.cu": text}, ready), log[:2000]
 
 
 def known(tmp_path: Path, names: str = "relu Linear", macros: str = "RECORD_FUNCTION") -> Path:
-    (tmp_path / precompiled.NAMES).write_text("\n".join(names.split()))
-    (tmp_path / precompiled.MACROS).write_text("\n".join(macros.split()))
+    (tmp_path / gcc.NAMES_FILE).write_text("\n".join(names.split()))
+    (tmp_path / gcc.MACROS_FILE).write_text("\n".join(macros.split()))
     return tmp_path
 
 
@@ -120,25 +120,25 @@ def known(tmp_path: Path, names: str = "relu Linear", macros: str = "RECORD_FUNC
 )
 def test_only_the_first_error_counts(log: str, certain: bool, tmp_path: Path) -> None:
     """Later ones may follow from it; one in a header is not the user's."""
-    assert compile_error_class.is_certain(log, {"k.cu": "int foo;"}, known(tmp_path)) is certain
+    assert fast_headers.is_certain(log, {"k.cu": "int foo;"}, known(tmp_path)) is certain
 
 
 def test_a_macro_of_torchs_own_headers_leaves_all_open(tmp_path: Path) -> None:
     """Its arguments may be no names at all."""
     log = "k.cu:3:5: error: ‘foo’ was not declared in this scope\n"
-    assert not compile_error_class.is_certain(log, {"k.cu": "RECORD_FUNCTION(foo, {});"}, known(tmp_path))
+    assert not fast_headers.is_certain(log, {"k.cu": "RECORD_FUNCTION(foo, {});"}, known(tmp_path))
 
 
 def test_a_member_that_the_source_itself_declares_is_left_open(tmp_path: Path) -> None:
     """Another overload may return its class."""
     log = "k.cu:3:5: error: ‘class at::Tensor’ has no member named ‘foo’\n"
-    assert compile_error_class.is_certain(log, {"k.cu": "x.foo(); y->foo();"}, known(tmp_path))
-    assert not compile_error_class.is_certain(log, {"k.cu": "struct A { int foo(); };\nx.foo();"}, known(tmp_path))
+    assert fast_headers.is_certain(log, {"k.cu": "x.foo(); y->foo();"}, known(tmp_path))
+    assert not fast_headers.is_certain(log, {"k.cu": "struct A { int foo(); };\nx.foo();"}, known(tmp_path))
 
 
 def test_nothing_is_certain_where_nothing_is_known(tmp_path: Path) -> None:
     """Without what `make setup` leaves, torch's own headers are asked."""
-    assert not compile_error_class.is_certain("k.cu:3:5: error: ‘foo’ was not declared in this scope\n", {"k.cu": ""}, tmp_path / "nowhere")
+    assert not fast_headers.is_certain("k.cu:3:5: error: ‘foo’ was not declared in this scope\n", {"k.cu": ""}, tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
@@ -159,5 +159,5 @@ def test_nothing_is_certain_where_nothing_is_known(tmp_path: Path) -> None:
 def test_a_source_has_no_entry_where_it_names_nothing_that_makes_one(text: str, sure: bool, tmp_path: Path) -> None:
     """A macro of torch's own headers may hold anything; and without the list of them nothing is sure."""
     ready = known(tmp_path, macros="RECORD_FUNCTION TORCH_LIBRARY TORCH_LIBRARY_IMPL")
-    assert compile_error_class.makes_no_entry({"k.cu": text}, ready) is sure
-    assert not compile_error_class.makes_no_entry({"k.cu": text}, tmp_path / "nothing")
+    assert fast_headers.makes_no_entry({"k.cu": text}, ready) is sure
+    assert not fast_headers.makes_no_entry({"k.cu": text}, tmp_path / "nothing")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from sandbox.builder import build
-from sandbox.compilers import gcc, nvcc, steps
+from sandbox.compilers import host_compiler, nvcc, steps
 from sandbox.compilers.headers import Headers
-from sandbox.languages.registry import implementation
+from sandbox.languages import implementation
 from sandbox.protocol import wire
 
 COUNT = 2000
@@ -47,8 +47,8 @@ def test_without_the_limit_every_error_is_listed(tmp_path):
     """The control: the same step without the flag."""
     (tmp_path / "0").mkdir()
     (tmp_path / "kernel.cpp").write_text(MISSING_NAMES, "utf-8")
-    step = gcc.compile_step(Path("kernel.cpp"), "kernel.cpp", 0, [], tmp_path, tmp_path)
-    unlimited = replace(step, command=tuple(word for word in step.command if word != gcc.ERROR_LIMIT))
+    step = host_compiler.compile_step(Path("kernel.cpp"), "kernel.cpp", 0, [], tmp_path, tmp_path)
+    unlimited = replace(step, command=tuple(word for word in step.command if word != host_compiler.ERROR_LIMIT))
     assert steps.run([step], tmp_path).log.count("error: ") == 20
     assert steps.run([unlimited], tmp_path).log.count("error: ") >= COUNT
 
@@ -57,4 +57,4 @@ def test_nvcc_hands_the_limit_to_its_host_compiler(tmp_path):
     """Where nvcc itself compiles, too."""
     plain = nvcc.Plain(program="nvcc", flags=nvcc.FLAGS, files=tmp_path)
     (step,) = plain.compile("kernel.cu", 0, Headers(), tmp_path)
-    assert step.command[step.command.index("-Xcompiler") + 1] == f"-fPIC,{gcc.ERROR_LIMIT}"
+    assert step.command[step.command.index("-Xcompiler") + 1] == f"-fPIC,{host_compiler.ERROR_LIMIT}"

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.compilers import fast_headers, torch_install
-from sandbox.compilers.headers import Headers
+from sandbox.compilers import fast_headers
+from sandbox.compilers.headers import Headers, torch_include_dirs
 
 SOURCE = """
 #include <torch/extension.h>
 // matmul is only spoken of, as is "softmax"
 torch::Tensor forward(torch::Tensor x) { TORCH_CHECK(x.dim() == 2, "tril"); return torch::zeros_like(x).cumsum(0); }
 """
-INCLUDE = Path(torch_install.include_dirs()[0])
+INCLUDE = Path(torch_include_dirs()[0])
 
 
 def made(tmp_path: Path, source: str, *, emulated: bool = True) -> tuple[Headers, str]:

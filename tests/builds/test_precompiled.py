@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.compilers import emulation, gcc, precompiled, steps
+from sandbox.compilers import emulation, gcc, steps
 from sandbox.compilers.headers import Headers
 from sandbox.languages import torch_extension
 
@@ -57,24 +57,24 @@ def test_an_artifact_has_the_same_functions_with_and_without(text: str, ready: P
 @pytest.mark.parametrize(
     ("path", "text", "headers", "taken"),
     [
-        ("k.cu", EXTENSION, LIGHT, precompiled.TORCH),
-        ("k.cpp", EXTENSION, LIGHT, precompiled.TORCH),
-        ("k.cu", EXTENSION, Headers(name="full"), precompiled.CUDA),
-        ("k.cu", RAW, Headers(), precompiled.CUDA),
-        ("k.cu", RAW, LIGHT, precompiled.CUDA),
-        ("k.cu", f"#define NDEBUG\n{EXTENSION}", LIGHT, precompiled.CUDA),
-        ("k.cu", f"#ifdef A\n{EXTENSION}\n#endif", LIGHT, precompiled.CUDA),
+        ("k.cu", EXTENSION, LIGHT, gcc.TORCH_HEADER),
+        ("k.cpp", EXTENSION, LIGHT, gcc.TORCH_HEADER),
+        ("k.cu", EXTENSION, Headers(name="full"), gcc.CUDA_HEADER),
+        ("k.cu", RAW, Headers(), gcc.CUDA_HEADER),
+        ("k.cu", RAW, LIGHT, gcc.CUDA_HEADER),
+        ("k.cu", f"#define NDEBUG\n{EXTENSION}", LIGHT, gcc.CUDA_HEADER),
+        ("k.cu", f"#ifdef A\n{EXTENSION}\n#endif", LIGHT, gcc.CUDA_HEADER),
         ("k.cpp", "#include <torch/torch.h>\n", LIGHT, None),
         ("k.cpp", "int x;\n", Headers(), None),
     ],
 )
 def test_a_source_gets_the_one_that_it_begins_with(path: str, text: str, headers: Headers, taken: str | None, tmp_path: Path) -> None:
     """A macro that stands before the includes could change them, and a C++ file of torch's own headers knows no CUDA."""
-    for name in precompiled.TEXT:
-        (tmp_path / f"{name}{precompiled.COMPILED}").touch()
-    flags = precompiled.prefix(path, text, headers, tmp_path)
-    assert flags == ([] if taken is None else [precompiled.WITH_OBJECT, "-include", str(tmp_path / taken)])
-    assert precompiled.prefix(path, text, headers, tmp_path / "nowhere") == []
+    for name in gcc.HEADER_TEXTS:
+        (tmp_path / f"{name}{gcc.PRECOMPILED_SUFFIX}").touch()
+    flags = gcc.precompiled_flags(path, text, headers, tmp_path)
+    assert flags == ([] if taken is None else [gcc.WITH_OBJECT, "-include", str(tmp_path / taken)])
+    assert gcc.precompiled_flags(path, text, headers, tmp_path / "nowhere") == []
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_a_source_gets_the_one_that_it_begins_with(path: str, text: str, headers
 )
 def test_a_macro_that_may_change_the_device_has_it_compiled_with_the_source(macro: str, used: bool, tmp_path: Path) -> None:
     """The object was made without it: a container of another size, or a function of another name, would not fit."""
-    for name in precompiled.TEXT:
-        (tmp_path / f"{name}{precompiled.COMPILED}").touch()
-    flags = precompiled.prefix("k.cu", RAW, Headers(requested_macros=frozenset({"OTHER", macro})), tmp_path)
+    for name in gcc.HEADER_TEXTS:
+        (tmp_path / f"{name}{gcc.PRECOMPILED_SUFFIX}").touch()
+    flags = gcc.precompiled_flags("k.cu", RAW, Headers(requested_macros=frozenset({"OTHER", macro})), tmp_path)
     assert bool(flags) is used
 
 
@@ -98,8 +98,8 @@ def linked(macro: str, requested: frozenset[str], ready: Path, place: Path) -> s
     """Build `program` of SHARED with a macro, and with the object, as every artifact is."""
     (place / "k.cu").write_text(emulation.translate(SHARED, "k.cu"))
     headers = Headers(defines=(macro,), requested_macros=requested)
-    words = [*gcc.flags(headers), *precompiled.prefix("k.cu", SHARED, headers, ready)]
-    command = ["g++", *words, "k.cu", "-x", "none", *precompiled.objects(ready), "-o", "program"]
+    words = [*gcc.flags(headers), *gcc.precompiled_flags("k.cu", SHARED, headers, ready)]
+    command = ["g++", *words, "k.cu", "-x", "none", *gcc.precompiled_objects(ready), "-o", "program"]
     return subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
 
 

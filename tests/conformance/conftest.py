@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.compilers import emulation, gcc, precompiled, sanitizer
+from sandbox.compilers import emulation, gcc
 from sandbox.compilers.headers import Headers
 
 Build = Callable[..., Path]
@@ -17,9 +17,9 @@ def compile_emulated(source: Path, folder: Path, *flags: str) -> subprocess.Comp
     translated = folder / "translated" / source.name
     translated.parent.mkdir(exist_ok=True)
     translated.write_text(emulation.translate(source.read_text(), source.name))
-    ready = precompiled.directory()
-    prefix = precompiled.prefix(source.name, source.read_text(), Headers(), ready)
-    objects = [word for path in precompiled.objects(ready) for word in ("-x", "none", path)]
+    ready = gcc.precompiled_directory()
+    prefix = gcc.precompiled_flags(source.name, source.read_text(), Headers(), ready)
+    objects = [word for path in gcc.precompiled_objects(ready) for word in ("-x", "none", path)]
     command = ["g++", *gcc.flags(Headers()), *prefix, str(translated), *objects, "-o", str(folder / "program"), *flags]
     return subprocess.run(command, cwd=source.parent, capture_output=True, text=True, check=False, timeout=300)
 
@@ -48,7 +48,7 @@ def compile_sanitized(source: Path, folder: Path, *flags: str) -> Path:
     translated.parent.mkdir(exist_ok=True)
     translated.write_text(emulation.translate(source.read_text(), source.name, sanitize=True))
     includes = [word for directory in emulation.include_dirs() for word in ("-isystem", directory)]
-    command = ["g++", *emulation.compile_flags(), *includes, *sanitizer.flags(), *flags, "-c", str(translated), "-o", f"{program}.o"]
+    command = ["g++", *emulation.compile_flags(), *includes, *gcc.sanitizer_flags(), *flags, "-c", str(translated), "-o", f"{program}.o"]
     subprocess.run(command, cwd=source.parent, check=True, timeout=300)
     subprocess.run(["g++", f"{program}.o", "-o", str(program), "-pthread"], check=True, timeout=300)
     return program

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.compilers import sanitizer
+from sandbox.compilers import gcc
 from sandbox.launch.sanitizer_log import read_log
 from sandbox.protocol.wire import SanitizerFinding, SanitizerKind, SanitizerSeverity
 from tests.conformance.conftest import compile_sanitized
@@ -112,7 +112,7 @@ def test_without_marks_a_local_variable_is_not_looked_at(tmp_path: Path) -> None
     unmarked.mkdir()
     (found,) = look(source, marked)
     assert found.message == "Line 9 reads the local variable 'total', which this thread has not written"
-    assert look(source, unmarked, sanitizer.WITHOUT_LOCAL_VARIABLES) == []
+    assert look(source, unmarked, gcc.WITHOUT_LOCAL_VARIABLES) == []
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.compilers import emulation_libraries
+from sandbox.compilers import emulation_limits
 from tests.conformance.conftest import compile_emulated
 
 TABLE = tomllib.loads(Path(__file__).with_name("unsupported.toml").read_text())
@@ -20,6 +20,4 @@ def test_a_name_that_no_header_declares_is_unsupported(name: str, tmp_path: Path
     source = tmp_path / "kernel.cu"
     source.write_text(f"{headers}__global__ void k(int* x) {{ x[0] = {name}(1, 2, 3); }}\n")
     log = compile_emulated(source, tmp_path, "-fsyntax-only").stderr
-    assert (
-        emulation_libraries.unknown_name(log, source.read_text()) == f"the emulated device has no {name}; use a CUDA device for this kernel"
-    )
+    assert emulation_limits.unknown_name(log, source.read_text()) == f"the emulated device has no {name}; use a CUDA device for this kernel"

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.compilers import emulation, gcc, torch_install
-from sandbox.compilers.headers import Headers
+from sandbox.compilers import emulation, host_compiler
+from sandbox.compilers.headers import Headers, torch_include_dirs
 from sandbox.languages import torch_extension
 from sandbox.protocol import wire
 from tests.extensions.corpus import Extension
@@ -78,9 +78,9 @@ def build_alone(extension: Extension, folder: Path, *, device_kind: str) -> Buil
 def build_together(extensions: Sequence[Extension], folder: Path) -> Path:
     """Build many extensions into one file with torch's own headers, which are then read once; each is a module of it."""
     folder.mkdir()
-    headers = Headers(name="full", include_dirs=tuple(torch_install.include_dirs()), defines=torch_extension.DEFINES)
+    headers = Headers(name="full", include_dirs=tuple(torch_include_dirs()), defines=torch_extension.DEFINES)
     (folder / "all.cpp").write_text(_one_text(extensions, folder), "utf-8")
-    flags = [*emulation.compile_flags(), *gcc.include_flags(headers, device=emulation.include_dirs()), f"-I{folder}"]
+    flags = [*emulation.compile_flags(), *host_compiler.include_flags(headers, device=emulation.include_dirs()), f"-I{folder}"]
     libraries = torch_extension.libraries("emulated")
     command = ["g++", *flags, "-w", "-shared", "all.cpp", "-o", "all.so", "-x", "none", *libraries]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False, timeout=TIMEOUT_S)

@@ -23,7 +23,7 @@ if AFTER_COLLECTION:
 
     from sandbox.judge.admission.check import admit
     from sandbox.judge.references import load_task
-    from sandbox.languages import model_state
+    from sandbox.languages import python
     from sandbox.launch.constant_weights import PARAMETER, Constant, ConstantWeights
     from tests.unit.test_kernelbench_judge import judged, trials
 
@@ -167,7 +167,7 @@ def test_a_single_element_that_a_model_casts_is_drawn_once(tmp_path: Path) -> No
             self.half()
 
     (value,) = torch.load(io.BytesIO(task.state))["weights"].values()
-    assert float(value) != 1 and torch.equal(model_state.make(Renamed, task.state, "cpu").b.data, value)
+    assert float(value) != 1 and torch.equal(python.make_model(Renamed, task.state, "cpu").b.data, value)
 
 
 @pytest.mark.parametrize("init", ["self.a = nn.Parameter(torch.zeros(1))", "self.inner = nn.Sequential(nn.Sequential(nn.PReLU()))"])
@@ -181,7 +181,7 @@ def test_a_single_element_is_drawn_once(tmp_path: Path, init: str) -> None:
             self.b = nn.Parameter(torch.zeros(1) if "zeros" in init else torch.full((1,), 0.25))
 
     (value,) = torch.load(io.BytesIO(task.state))["weights"].values()
-    assert float(value) not in (0.0, 0.25) and torch.equal(model_state.make(Flat, task.state, "cpu").b.data, value)
+    assert float(value) not in (0.0, 0.25) and torch.equal(python.make_model(Flat, task.state, "cpu").b.data, value)
 
 
 @pytest.mark.parametrize("number", ["0.3", "7"])
@@ -215,7 +215,7 @@ def test_constants_that_the_problem_does_not_have_stay() -> None:
             self.two, self.space = nn.Parameter(torch.full((n,), 2.0)), nn.Parameter(torch.zeros(n + 1))
             self.norm, self.random = nn.LayerNorm(n), nn.Parameter(torch.randn(3))
 
-    made = model_state.make(Own, task.state, "cpu")
+    made = python.make_model(Own, task.state, "cpu")
     torch.manual_seed(torch.load(io.BytesIO(task.state))["seed"])
     assert bool((made.two == 2).all()) and not bool(made.space.any())
     assert torch.equal(made.random, torch.randn(3)) and float(made.norm.weight.detach().std()) > 0.1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox.compilers import emulation, emulation_libraries
+from sandbox.compilers import emulation, emulation_limits
 from sandbox.compilers.emulation import Unsupported
 
 UNDECLARED = "k.cu:3:5: error: ‘{}’ was not declared in this scope; did you mean something else?\n"
@@ -20,7 +20,7 @@ UNDECLARED = "k.cu:3:5: error: ‘{}’ was not declared in this scope; did you 
 def test_a_call_of_a_library_that_needs_a_gpu_is_named(name: str, library: str) -> None:
     """One sentence with library and function."""
     assert (
-        emulation_libraries.called(name)
+        emulation_limits.library_call(name)
         == f"the emulated device has no {library}, of which {name} is called here; use a CUDA device for this kernel"
     )
 
@@ -28,13 +28,13 @@ def test_a_call_of_a_library_that_needs_a_gpu_is_named(name: str, library: str) 
 @pytest.mark.parametrize("name", ["curand", "curand_init", "cublasHandle_t", "cufft_plan", "cudaMalloc", "my_cublasSgemm"])
 def test_other_names_are_no_calls_of_a_library(name: str) -> None:
     """What kernels call, types, and the user's own."""
-    assert emulation_libraries.called(name) is None
+    assert emulation_limits.library_call(name) is None
 
 
 @pytest.mark.parametrize("name", ["cudaGraphAddNode", "cuCtxCreate", "__vibmax_s32", "curand_poisson"])
 def test_a_name_of_cuda_that_nobody_declared_is_not_supported(name: str) -> None:
     """It may be right where there is a GPU."""
-    sentence = emulation_libraries.unknown_name(UNDECLARED.format(name), f"void f() {{\n\n  {name}(1);\n}}\n")
+    sentence = emulation_limits.unknown_name(UNDECLARED.format(name), f"void f() {{\n\n  {name}(1);\n}}\n")
     assert sentence == f"the emulated device has no {name}; use a CUDA device for this kernel"
 
 
@@ -48,13 +48,13 @@ def test_a_name_of_cuda_that_nobody_declared_is_not_supported(name: str) -> None
 )
 def test_a_slip_in_ones_own_name_stays_an_error(name: str, source: str) -> None:
     """Whatever the name begins with."""
-    assert emulation_libraries.unknown_name(UNDECLARED.format(name), source) is None
+    assert emulation_limits.unknown_name(UNDECLARED.format(name), source) is None
 
 
 def test_only_the_first_error_counts() -> None:
     """Later ones may be consequences."""
     log = "k.cu:1:1: error: expected ‘;’ before ‘}’ token\n" + UNDECLARED.format("cudaGraphAddNode")
-    assert emulation_libraries.unknown_name(log, "") is None
+    assert emulation_limits.unknown_name(log, "") is None
 
 
 def no_toolkit(name: str) -> bool:
@@ -65,10 +65,10 @@ def test_what_is_missing_from_this_machine_is_said() -> None:
     """Thrust and libcu++ come from the toolkit; CUB is the device's own."""
     for header in ("thrust/sort.h", "cuda/std/span", "cuda/functional"):
         assert f"takes {header} from the CUDA toolkit, and it is not installed here" in str(
-            emulation_libraries.missing_header(header, in_toolkit=no_toolkit)
+            emulation_limits.missing_header(header, in_toolkit=no_toolkit)
         )
     for header in ("cub/cub.cuh", "cuda/barrier", "curand_kernel.h", "cuda/own.cuh", "cublas_v2.h"):
-        assert emulation_libraries.missing_header(header, in_toolkit=no_toolkit) is None
+        assert emulation_limits.missing_header(header, in_toolkit=no_toolkit) is None
 
 
 HELPER = "void compare(float* x) {\n    cublasHandle_t handle;\n    cublasCreate(&handle);\n}\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.compilers.float64 import SourceLine, instructions, remarks
+from sandbox.compilers.ptxas import SourceLine, float64_instructions, float64_remarks
 
 PTX = """
 .visible .entry _Z4workPKfPf(
@@ -40,28 +40,28 @@ def named(names):
 def test_instructions_are_counted_with_their_lines():
     """Arithmetic and conversions of a kernel's own body; a load is neither, and another function's is nobody's."""
     header = SourceLine(path="/usr/local/cuda/include/math_functions.hpp", line=900, caller_path="k.cu", caller_line=5)
-    assert instructions([PTX]) == {"_Z4workPKfPf": [*[SourceLine(path="k.cu", line=4)] * 3, header]}
+    assert float64_instructions([PTX]) == {"_Z4workPKfPf": [*[SourceLine(path="k.cu", line=4)] * 3, header]}
 
 
 def test_the_first_line_and_its_literal_are_remarked():
     """Not a number in a comment."""
-    assert remarks([PTX], {"k.cu": SOURCE}, named) == ("k.cu:4: computes in float64: the literal `0.3` is a double; write `0.3f`",)
+    assert float64_remarks([PTX], {"k.cu": SOURCE}, named) == ("k.cu:4: computes in float64: the literal `0.3` is a double; write `0.3f`",)
 
 
 def test_what_a_header_computes_is_asked_for_where_it_is_called():
     """As `pow` of a float and an int."""
     only = "\n".join(line for line in PTX.split("\n") if "%fd2, %fd1" not in line and "cvt.f64.f32" not in line)
-    assert remarks([only], {"k.cu": SOURCE}, named) == ("k.cu:5: computes in float64: nothing in the source says `double`",)
+    assert float64_remarks([only], {"k.cu": SOURCE}, named) == ("k.cu:5: computes in float64: nothing in the source says `double`",)
 
 
 @pytest.mark.parametrize("source", [SOURCE.replace("0.3;", "(double)0.3;"), SOURCE.replace("float*", "double*")])
 def test_a_source_that_says_double_means_it(source):
     """In that file, or in what the kernel takes."""
-    assert remarks([PTX], {"k.cu": source}, named) == ()
-    assert remarks([PTX], {"k.cu": SOURCE}, lambda names: ["void work<double>(double const*)" for _ in names]) == ()
+    assert float64_remarks([PTX], {"k.cu": source}, named) == ()
+    assert float64_remarks([PTX], {"k.cu": SOURCE}, lambda names: ["void work<double>(double const*)" for _ in names]) == ()
 
 
 def test_lines_that_are_not_the_submissions_are_not_remarked():
     """Nor is there anything to say of PTX without float64."""
-    assert remarks([PTX], {"other.cu": SOURCE}, named) == ()
-    assert remarks([PTX.replace("f64", "f32")], {"k.cu": SOURCE}, named) == ()
+    assert float64_remarks([PTX], {"other.cu": SOURCE}, named) == ()
+    assert float64_remarks([PTX.replace("f64", "f32")], {"k.cu": SOURCE}, named) == ()

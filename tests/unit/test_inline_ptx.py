@@ -4,7 +4,7 @@ import pytest
 
 from sandbox.compilers import asm_statement, inline_ptx
 from sandbox.compilers.emulation import Unsupported, translate
-from sandbox.compilers.ptx_tree import (
+from sandbox.compilers.inline_ptx import (
     Address,
     AsmParameter,
     Block,

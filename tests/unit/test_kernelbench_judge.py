@@ -21,7 +21,7 @@ import pytest
 from grader.formats import kernelbench
 from grader.formats.adjustments import UNCHANGED, Adjustments
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.languages import model_state
+from sandbox.languages import python
 from sandbox.launch.kernel import Bound, Loaded
 from sandbox.launch.loop import serve
 from sandbox.protocol import wire
@@ -115,7 +115,7 @@ def _run(path: str, entry: Callable[..., Any]) -> None:
     device, gate = EmulatedDevice(), Gate(gate_fd)
     arena = device.attach_arena(arena_fd, job.arena_bytes)
     state = Path(f"/proc/self/fd/{state_fd}").read_bytes()
-    kernel = model_state.make(entry, state, "cpu") if state else entry
+    kernel = python.make_model(entry, state, "cpu") if state else entry
 
     def bind(call: Call) -> Bound:
         pairs = list(zip(call.inputs, job.inputs, strict=True))
@@ -248,7 +248,7 @@ def test_weights_are_what_decides_in_another_order() -> None:
     inputs, held = drawn(task), torch.load(io.BytesIO(task.state), weights_only=True)
     torch.manual_seed(held["seed"])
     seeded = OtherOrder(*held["arguments"])
-    given = model_state.make(OtherOrder, task.state, "cpu")
+    given = python.make_model(OtherOrder, task.state, "cpu")
     with torch.no_grad():
         assert outcomes(task, [given(*inputs)]) == ["passed"]
         assert outcomes(task, [seeded(*inputs)]) == ["mismatched"]
@@ -265,7 +265,7 @@ def test_other_parameters_keep_their_seed() -> None:
             self.second = nn.BatchNorm2d(out_channels)
             self.third = nn.Parameter(torch.randn(gate_shape))
 
-    made, held = model_state.make(Renamed, task.state, "cpu"), torch.load(io.BytesIO(task.state), weights_only=True)
+    made, held = python.make_model(Renamed, task.state, "cpu"), torch.load(io.BytesIO(task.state), weights_only=True)
     assert torch.equal(made.first.weight, held["weights"]["conv.weight"])
     assert torch.equal(made.third, held["weights"]["gate"])
 

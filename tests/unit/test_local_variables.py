@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.compilers import emulation, sanitizer
+from sandbox.compilers import emulation, gcc
 from sandbox.compilers.gcc import Emulated
 from sandbox.compilers.headers import Headers
 
@@ -61,12 +61,12 @@ def test_only_device_code_is_marked(head: str, marked: bool) -> None:
 def test_a_source_that_does_not_compile_with_the_marks_is_compiled_without(tmp_path: Path) -> None:
     """The second time they mean nothing."""
     with_marks = Emulated(files=tmp_path, translated=tmp_path, sources={"k.cu": ""}, ready=tmp_path, sanitize=True, has_additions=True)
-    without = with_marks.plainer()
-    assert without is not None and without.plainer() is None
+    without = with_marks.fallback()
+    assert without is not None and without.fallback() is None
 
     def flags(compiler: Emulated) -> tuple[str, ...]:
         (step,) = compiler.compile("k.cu", 0, Headers(include_dirs=(), defines=()), tmp_path)
         return step.command
 
-    assert sanitizer.WITHOUT_LOCAL_VARIABLES not in flags(with_marks)
-    assert isinstance(without, Emulated) and sanitizer.WITHOUT_LOCAL_VARIABLES in flags(without)
+    assert gcc.WITHOUT_LOCAL_VARIABLES not in flags(with_marks)
+    assert isinstance(without, Emulated) and gcc.WITHOUT_LOCAL_VARIABLES in flags(without)

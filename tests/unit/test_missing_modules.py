@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.builder.missing_modules import available, explained
+from sandbox.builder.python_import import available, missing_module
 from sandbox.compilers.build_result import IMPORT_FAILED, UNSUPPORTED
 
 OWN = ("submission", "kernels", "pkg", "pkg.more", "task", "utils")
@@ -13,7 +13,7 @@ OWN = ("submission", "kernels", "pkg", "pkg.more", "task", "utils")
 @pytest.mark.parametrize("name", ["cutlass", "tilelang", "cuda.tile", "helion", "jax", "scipy.special", "kernel_tuner", "tvm"])
 def test_a_package_is_unsupported_with_what_there_is(name: str) -> None:
     """Also one whose name is a little like a file's."""
-    code, text = explained(ModuleNotFoundError("no", name=name), OWN) or (0, "")
+    code, text = missing_module(ModuleNotFoundError("no", name=name), OWN) or (0, "")
     assert code == UNSUPPORTED
     assert text.startswith(f"this grader does not have the Python module '{name}'; it has torch, triton, numba, numpy")
     assert text.endswith("; if it is a file of yours, submit it too")
@@ -24,7 +24,7 @@ def test_a_package_is_unsupported_with_what_there_is(name: str) -> None:
 )
 def test_a_misspelt_file_is_not(name: str, meant: str) -> None:
     """It says which one may be meant, and what there is."""
-    code, text = explained(ModuleNotFoundError("no", name=name), OWN) or (0, "")
+    code, text = missing_module(ModuleNotFoundError("no", name=name), OWN) or (0, "")
     assert code == IMPORT_FAILED
     assert (
         text == f"no module '{name}'; the files can be imported as submission, kernels, pkg, pkg.more, task, utils; did you mean '{meant}'?"
@@ -33,15 +33,15 @@ def test_a_misspelt_file_is_not(name: str, meant: str) -> None:
 
 def test_a_part_of_a_file_and_the_reference_are_told_apart() -> None:
     """Nothing is meant; and an exception without a name says nothing."""
-    assert explained(ModuleNotFoundError("no", name="utils.deep"), OWN) == (
+    assert missing_module(ModuleNotFoundError("no", name="utils.deep"), OWN) == (
         IMPORT_FAILED,
         "no module 'utils.deep'; the files can be imported as submission, kernels, pkg, pkg.more, task, utils; did you mean 'utils'?",
     )
-    code, text = explained(ModuleNotFoundError("no", name="reference"), OWN) or (0, "")
+    code, text = missing_module(ModuleNotFoundError("no", name="reference"), OWN) or (0, "")
     assert code == IMPORT_FAILED and text.startswith(
         "no module 'reference': a submission is not given the reference; it can import submission"
     )
-    assert explained(ModuleNotFoundError("no"), OWN) is None
+    assert missing_module(ModuleNotFoundError("no"), OWN) is None
 
 
 def test_what_is_available_is_installed() -> None:

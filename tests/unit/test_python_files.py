@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.languages.python_files import ModuleDirectory, NoMainFile, choose_main, defined_names, own_modules
+from sandbox.languages.python_module import ModuleDirectory, NoMainFile, choose_main, defined_names, own_modules
 from sandbox.protocol import python_archive
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +71,7 @@ def imported(tmp_path: Path, files: dict[str, str], modules: dict[str, str], mai
     script = (
         "import sys\nfrom pathlib import Path\n"
         f"sys.path.insert(0, {str(ROOT)!r})\n"
-        "from sandbox.languages.python_files import import_main\n"
+        "from sandbox.languages.python_module import import_main\n"
         f"place = Path({str(tmp_path)!r})\nimport_main(place / 'sources' / {main!r}, place / 'sources', place / 'modules')\n"
     )
     done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=False)

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sandbox.languages.python_numba import answer_runtime_version
+from sandbox.languages.emulated_numba import answer_runtime_version
 
 
 def missing():

@@ -9,7 +9,7 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.languages import python_emulated
+    from sandbox.languages import emulated_torch
     from sandbox.launch import scaled_mm
 
 
@@ -70,4 +70,4 @@ def test_every_other_product_is_torchs_own() -> None:
     one = torch.tensor(1.0)
     found = scaled_mm.emulated(left, right.t(), one, one, out_dtype=torch.float32)
     assert torch.equal(found, torch._scaled_mm(left, right.t(), one, one, out_dtype=torch.float32))
-    assert python_emulated.scaled_mm is scaled_mm
+    assert emulated_torch.scaled_mm is scaled_mm

@@ -12,7 +12,7 @@ import pytest
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
-    from sandbox.languages.triton_interpreter import _once_a_launch, _remembering_types
+    from sandbox.languages.emulated_triton import _once_a_launch, _remembering_types
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,7 +22,7 @@ import sys
 import torch
 import triton
 import triton.language as tl
-from sandbox.languages import triton_interpreter
+from sandbox.languages import emulated_triton
 
 @triton.jit
 def kernel(numbers, halves, out, N: tl.constexpr):
@@ -32,7 +32,7 @@ def kernel(numbers, halves, out, N: tl.constexpr):
     tl.store(out + at, wide + tl.sum(half.to(tl.float32)) * tl.max(number, axis=0))
 
 if sys.argv[1] == "quicker":
-    triton_interpreter.install()
+    emulated_triton.speed_up_interpreter()
 numbers = torch.tensor([2**31 - 1, -(2**31), 46341, 3], dtype=torch.int32)  # three squares need more than 32 bits
 out = torch.empty(4)
 kernel[(1,)](numbers, torch.tensor([0.5, 1.5, -2.0, 4.0], dtype=torch.float16), out, N=4)
@@ -49,7 +49,7 @@ import sys
 import torch
 import triton
 import triton.language as tl
-from sandbox.languages import triton_interpreter
+from sandbox.languages import emulated_triton
 
 @triton.jit
 def kernel(halves, out, scale, fixed: tl.constexpr, N: tl.constexpr):
@@ -58,7 +58,7 @@ def kernel(halves, out, scale, fixed: tl.constexpr, N: tl.constexpr):
     tl.store(out + at, wide + scale.to(tl.float32) * fixed)
 
 if sys.argv[1] == "as compiled":
-    triton_interpreter.install()
+    emulated_triton.speed_up_interpreter()
 out = torch.empty(4)
 kernel[(1,)](torch.full((4,), 1025.0, dtype=torch.float16), out, 1.001, fixed=2.0, N=4)
 print(out.tolist()[0])

@@ -1,3 +1,1 @@
-// Part of cuRAND.
-#pragma once
 #include <curand_kernel.h>

@@ -2,4 +2,4 @@
 #pragma once
 
 #include <cuda_runtime.h>
-#include "emu/tensor/wmma_product.h"
+#include "emu/tensor/wmma.h"

@@ -1,6 +1,9 @@
 // Texture objects: which resource each reads, and how.
 #pragma once
 
+#include <math.h>
+
+#include "short_float_bits.h"
 #include "cuda_array.h"
 
 namespace emu EMU_HIDDEN {
@@ -166,4 +169,185 @@ inline cudaError_t cudaGetTextureObjectTextureDesc(cudaTextureDesc* out, cudaTex
     return cudaSuccess;
 }
 
-#include "texture_fetch.h"
+// The fetches of the CUDA Programming Guide ("Texture Fetching").  A fetch asks for texels by number, and only for those that the resource
+// has: whatever the coordinates, it reads nothing else.
+namespace emu EMU_HIDDEN {
+
+// What a fetch gives: four words, of which a texture with fewer channels leaves the rest 0.
+struct Texel {
+    uint32_t words[4];
+};
+
+template <class Signed, class Unsigned>
+EMU_UNCHECKED uint32_t texel_word(const char* address, const Texture& texture) {
+    Unsigned bits;
+    EMU_COPY(&bits, address, sizeof bits);
+    bool is_signed = texture.format.kind == cudaChannelFormatKindSigned;
+    auto number = static_cast<Signed>(bits);
+    if (texture.how.readMode != cudaReadModeNormalizedFloat) return is_signed ? static_cast<uint32_t>(static_cast<int>(number)) : bits;
+    float largest = is_signed ? std::numeric_limits<Signed>::max() : std::numeric_limits<Unsigned>::max();
+    float value = (is_signed ? static_cast<float>(number) : static_cast<float>(bits)) / largest;
+    return bit_cast<uint32_t>(value < -1 ? -1.0f : value);
+}
+
+// caller: the code that fetches, which the sanitizer names.
+EMU_UNCHECKED Texel read_texel(const Texture& texture, size_t x, size_t y, size_t z, [[maybe_unused]] const void* caller) {
+    unsigned bits = texture.format.bits;
+    const char* address = texture.memory + x * texture.format.bytes();
+    if (texture.dimensions) address += y * texture.row_bytes + (texture.dimensions == 3 ? z * texture.slice_bytes : 0);
+    EMU_TELL(access_range(address, texture.format.bytes(), caller, false));
+    Texel texel{};
+    for (unsigned channel = 0; channel < texture.format.channels; ++channel, address += bits / 8) {
+        uint32_t& word = texel.words[channel];
+        if (bits == 32) {
+            EMU_COPY(&word, address, sizeof word);
+        } else if (texture.format.kind == cudaChannelFormatKindFloat) {
+            uint16_t half;
+            EMU_COPY(&half, address, sizeof half);
+            word = bit_cast<uint32_t>(HalfFormat::to_float(half));
+        } else {
+            word = bits == 8 ? texel_word<int8_t, uint8_t>(address, texture) : texel_word<int16_t, uint16_t>(address, texture);
+        }
+    }
+    return texel;
+}
+
+// The two texels on an axis between which a coordinate lies, and how much of the second; -1 stands for the border.
+struct TextureAxis {
+    int64_t first, second;
+    float weight;
+};
+
+EMU_UNCHECKED int64_t address_texel(int64_t index, int64_t size, cudaTextureAddressMode mode) {
+    if (index >= 0 && index < size) return index;
+    if (mode == cudaAddressModeBorder) return -1;
+    if (mode == cudaAddressModeWrap) return index < 0 ? size - 1 : 0;  // at most one step outside
+    return index < 0 ? 0 : size - 1;
+}
+
+EMU_UNCHECKED TextureAxis texture_axis(const Texture& texture, unsigned axis, float coordinate) {
+    auto size = static_cast<int64_t>(texture.size[axis]);
+    cudaTextureAddressMode mode = texture.how.addressMode[axis];
+    double at = isnan(coordinate) ? 0.0 : static_cast<double>(coordinate);
+    bool repeats = mode == cudaAddressModeWrap || mode == cudaAddressModeMirror;
+    if (texture.how.normalizedCoords) {
+        if (repeats) {
+            double whole = floor(at), rest = isinf(at) ? 0.0 : at - whole;
+            at = mode == cudaAddressModeMirror && fmod(whole, 2.0) != 0 ? 1 - rest : rest;
+        }
+        at *= static_cast<double>(size);
+    } else if (repeats) {
+        mode = cudaAddressModeClamp;  // these two exist with normalised coordinates only
+    }
+    double most = static_cast<double>(size) + 2;
+    at = at < -2 ? -2 : at > most ? most : at;
+    if (mode == cudaAddressModeClamp) at = at < 0 ? 0 : at > most - 2 ? most - 2 : at;
+    if (texture.how.filterMode == cudaFilterModePoint) {
+        int64_t index = address_texel(static_cast<int64_t>(floor(at)), size, mode == cudaAddressModeWrap ? cudaAddressModeClamp : mode);
+        return {index, index, 0};
+    }
+    // Fixed point with 8 bits behind the point, as the device's filter has it.
+    auto fixed = static_cast<int64_t>(floor((at - 0.5) * 256 + 0.5));
+    int64_t index = fixed >> 8;
+    return {address_texel(index, size, mode), address_texel(index + 1, size, mode), static_cast<float>(fixed & 255) / 256};
+}
+
+EMU_UNCHECKED Texel border_texel(const Texture& texture) {
+    Texel texel{};
+    for (unsigned channel = 0; channel < texture.format.channels; ++channel)
+        texel.words[channel] = bit_cast<uint32_t>(texture.how.borderColor[channel]);
+    return texel;
+}
+
+EMU_UNCHECKED Texel texel_at(const Texture& texture, int64_t x, int64_t y, int64_t z, const void* caller) {
+    if (x < 0 || y < 0 || z < 0) return border_texel(texture);
+    return read_texel(texture, static_cast<size_t>(x), static_cast<size_t>(y), static_cast<size_t>(z), caller);
+}
+
+EMU_UNCHECKED Texel filter_texels(const Texture& texture, const TextureAxis (&axes)[3], const void* caller) {
+    double sums[4] = {};
+    for (unsigned corner = 0; corner < 8; ++corner) {
+        int64_t at[3];  // -1 stands for the border
+        double share = 1;
+        for (unsigned axis = 0; axis < 3; ++axis) {
+            bool second = corner >> axis & 1;
+            at[axis] = second ? axes[axis].second : axes[axis].first;
+            share *= second ? axes[axis].weight : 1 - axes[axis].weight;
+        }
+        if (share == 0) continue;
+        Texel texel = texel_at(texture, at[0], at[1], at[2], caller);
+        for (unsigned channel = 0; channel < 4; ++channel) sums[channel] += share * double{bit_cast<float>(texel.words[channel])};
+    }
+    // A filter of unsigned bytes gives 16 bits behind the point: half of 51/255 is 6554/65535.
+    bool bytes = texture.format.bits == 8 && texture.format.kind == cudaChannelFormatKindUnsigned;
+    Texel result;
+    for (unsigned channel = 0; channel < 4; ++channel) {
+        double sum = bytes ? floor(sums[channel] * 65535 + 0.5) / 65535 : sums[channel];
+        result.words[channel] = bit_cast<uint32_t>(static_cast<float>(sum));
+    }
+    return result;
+}
+
+EMU_OUTLINE const Texture& fetched_texture(cudaTextureObject_t handle) {
+    const Texture* found = texture_of(handle);
+    if (!found) trap("a fetch through a value that is no texture object");
+    return *found;
+}
+
+EMU_OUTLINE Texel fetch_linear(cudaTextureObject_t handle, int index) {
+    const Texture& texture = fetched_texture(handle);
+    if (texture.dimensions) trap("tex1Dfetch from a texture object that is not over linear memory");
+    bool inside = index >= 0 && static_cast<size_t>(index) < texture.size[0];
+    return inside ? read_texel(texture, static_cast<size_t>(index), 0, 0, __builtin_return_address(0)) : Texel{};
+}
+
+// dimensions: those of the function that was called.
+EMU_OUTLINE Texel fetch_texture(cudaTextureObject_t handle, unsigned dimensions, float x, float y, float z) {
+    const Texture& texture = fetched_texture(handle);
+    if (texture.dimensions == 0) trap("a fetch from linear memory with another function than tex1Dfetch");
+    // An array of one row is read with tex1D too.
+    bool fits = texture.dimensions == dimensions || (dimensions == 1 && texture.dimensions == 2 && texture.size[1] == 1);
+    if (!fits) trap("a fetch with a function for other dimensions than the texture object has");
+    const float coordinates[3] = {x, y, z};
+    TextureAxis axes[3] = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}};
+    for (unsigned axis = 0; axis < dimensions; ++axis) axes[axis] = texture_axis(texture, axis, coordinates[axis]);
+    // The filter of tex1D reads a row of height 1 at y = 0, half of which is the border where the second address mode has one.
+    if (dimensions == 1) axes[1] = texture_axis(texture, 1, 0);
+    if (texture.how.filterMode == cudaFilterModeLinear) return filter_texels(texture, axes, __builtin_return_address(0));
+    return texel_at(texture, axes[0].first, axes[1].first, axes[2].first, __builtin_return_address(0));
+}
+
+}  // namespace emu
+
+template <class T>
+EMU_INLINE T tex1Dfetch(cudaTextureObject_t texture, int x) {
+    return emu::TextureValue<T>::from(emu::fetch_linear(texture, x).words);
+}
+template <class T>
+EMU_INLINE typename emu::TextureValue<T>::type tex1Dfetch(T* out, cudaTextureObject_t texture, int x) {
+    *out = tex1Dfetch<T>(texture, x);
+}
+template <class T>
+EMU_INLINE T tex1D(cudaTextureObject_t texture, float x) {
+    return emu::TextureValue<T>::from(emu::fetch_texture(texture, 1, x, 0, 0).words);
+}
+template <class T>
+EMU_INLINE typename emu::TextureValue<T>::type tex1D(T* out, cudaTextureObject_t texture, float x) {
+    *out = tex1D<T>(texture, x);
+}
+template <class T>
+EMU_INLINE T tex2D(cudaTextureObject_t texture, float x, float y) {
+    return emu::TextureValue<T>::from(emu::fetch_texture(texture, 2, x, y, 0).words);
+}
+template <class T>
+EMU_INLINE typename emu::TextureValue<T>::type tex2D(T* out, cudaTextureObject_t texture, float x, float y) {
+    *out = tex2D<T>(texture, x, y);
+}
+template <class T>
+EMU_INLINE T tex3D(cudaTextureObject_t texture, float x, float y, float z) {
+    return emu::TextureValue<T>::from(emu::fetch_texture(texture, 3, x, y, z).words);
+}
+template <class T>
+EMU_INLINE typename emu::TextureValue<T>::type tex3D(T* out, cudaTextureObject_t texture, float x, float y, float z) {
+    *out = tex3D<T>(texture, x, y, z);
+}

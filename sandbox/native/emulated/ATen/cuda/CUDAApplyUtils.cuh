@@ -1,3 +1,1 @@
-// Stands for torch's header of this name.
-#pragma once
 #include "../../emu/torch/context.h"

@@ -1,6 +1,8 @@
 // cub::BlockExchange, BlockLoad, BlockStore: who of a block holds which item.
 #pragma once
 
+#include <climits>
+
 #include "../types.h"
 #include "../../emu/libraries/together.h"
 
@@ -87,11 +89,7 @@ public:
 };
 
 template <class T, int Items, class Iterator>
-void LoadDirectBlocked(int thread, Iterator from, T (&items)[Items]) {
-    for (int i = 0; i < Items; ++i) items[i] = from[thread * Items + i];
-}
-template <class T, int Items, class Iterator>
-void LoadDirectBlocked(int thread, Iterator from, T (&items)[Items], int valid) {
+void LoadDirectBlocked(int thread, Iterator from, T (&items)[Items], int valid = INT_MAX) {
     for (int i = 0; i < Items && thread * Items + i < valid; ++i) items[i] = from[thread * Items + i];
 }
 template <class T, class Default, int Items, class Iterator>
@@ -100,11 +98,7 @@ void LoadDirectBlocked(int thread, Iterator from, T (&items)[Items], int valid, 
     LoadDirectBlocked(thread, from, items, valid);
 }
 template <int Threads, class T, int Items, class Iterator>
-void LoadDirectStriped(int thread, Iterator from, T (&items)[Items]) {
-    for (int i = 0; i < Items; ++i) items[i] = from[i * Threads + thread];
-}
-template <int Threads, class T, int Items, class Iterator>
-void LoadDirectStriped(int thread, Iterator from, T (&items)[Items], int valid) {
+void LoadDirectStriped(int thread, Iterator from, T (&items)[Items], int valid = INT_MAX) {
     for (int i = 0; i < Items && i * Threads + thread < valid; ++i) items[i] = from[i * Threads + thread];
 }
 template <int Threads, class T, class Default, int Items, class Iterator>
@@ -117,19 +111,11 @@ void LoadDirectBlockedVectorized(int thread, const T* from, T (&items)[Items]) {
     LoadDirectBlocked(thread, from, items);
 }
 template <class T, int Items, class Iterator>
-void StoreDirectBlocked(int thread, Iterator to, T (&items)[Items]) {
-    for (int i = 0; i < Items; ++i) to[thread * Items + i] = items[i];
-}
-template <class T, int Items, class Iterator>
-void StoreDirectBlocked(int thread, Iterator to, T (&items)[Items], int valid) {
+void StoreDirectBlocked(int thread, Iterator to, T (&items)[Items], int valid = INT_MAX) {
     for (int i = 0; i < Items && thread * Items + i < valid; ++i) to[thread * Items + i] = items[i];
 }
 template <int Threads, class T, int Items, class Iterator>
-void StoreDirectStriped(int thread, Iterator to, T (&items)[Items]) {
-    for (int i = 0; i < Items; ++i) to[i * Threads + thread] = items[i];
-}
-template <int Threads, class T, int Items, class Iterator>
-void StoreDirectStriped(int thread, Iterator to, T (&items)[Items], int valid) {
+void StoreDirectStriped(int thread, Iterator to, T (&items)[Items], int valid = INT_MAX) {
     for (int i = 0; i < Items && i * Threads + thread < valid; ++i) to[i * Threads + thread] = items[i];
 }
 template <class T, int Items>

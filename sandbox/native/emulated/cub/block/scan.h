@@ -74,111 +74,43 @@ public:
     BlockScan() = default;
     explicit BlockScan(TempStorage&) {}
 
-    void ExclusiveSum(T in, T& out) { run(&in, &out, 1, cub::Sum(), false, true, T{}); }
-    void ExclusiveSum(T in, T& out, T& aggregate) { aggregate = run(&in, &out, 1, cub::Sum(), false, true, T{}); }
-    template <class Prefix>
-    void ExclusiveSum(T in, T& out, Prefix& prefix) {
-        run_with_prefix(&in, &out, 1, cub::Sum(), false, prefix);
+// Each scan by itself, with the block's aggregate, and after a prefix that the first warp asks for.
+#define EMU_UNPACK(...) __VA_ARGS__
+#define EMU_SCAN(name, head, parameters, data, operation, inclusive, has_first, first)           \
+    template <EMU_UNPACK head>                                                                   \
+    void name(EMU_UNPACK parameters) {                                                           \
+        run(EMU_UNPACK data, operation, inclusive, has_first, first);                            \
+    }                                                                                            \
+    template <EMU_UNPACK head>                                                                   \
+    void name(EMU_UNPACK parameters, T& aggregate) {                                             \
+        aggregate = run(EMU_UNPACK data, operation, inclusive, has_first, first);                \
     }
-    template <int Items>
-    void ExclusiveSum(T (&in)[Items], T (&out)[Items]) {
-        run(in, out, Items, cub::Sum(), false, true, T{});
+#define EMU_PREFIX_SCAN(name, head, parameters, data, operation, inclusive)                      \
+    template <EMU_UNPACK head, class Prefix>                                                     \
+    void name(EMU_UNPACK parameters, Prefix& prefix) {                                           \
+        run_with_prefix(EMU_UNPACK data, operation, inclusive, prefix);                          \
     }
-    template <int Items>
-    void ExclusiveSum(T (&in)[Items], T (&out)[Items], T& aggregate) {
-        aggregate = run(in, out, Items, cub::Sum(), false, true, T{});
-    }
-    template <int Items, class Prefix>
-    void ExclusiveSum(T (&in)[Items], T (&out)[Items], Prefix& prefix) {
-        run_with_prefix(in, out, Items, cub::Sum(), false, prefix);
-    }
-    void InclusiveSum(T in, T& out) { run(&in, &out, 1, cub::Sum(), true, false, T{}); }
-    void InclusiveSum(T in, T& out, T& aggregate) { aggregate = run(&in, &out, 1, cub::Sum(), true, false, T{}); }
-    template <class Prefix>
-    void InclusiveSum(T in, T& out, Prefix& prefix) {
-        run_with_prefix(&in, &out, 1, cub::Sum(), true, prefix);
-    }
-    template <int Items>
-    void InclusiveSum(T (&in)[Items], T (&out)[Items]) {
-        run(in, out, Items, cub::Sum(), true, false, T{});
-    }
-    template <int Items>
-    void InclusiveSum(T (&in)[Items], T (&out)[Items], T& aggregate) {
-        aggregate = run(in, out, Items, cub::Sum(), true, false, T{});
-    }
-    template <int Items, class Prefix>
-    void InclusiveSum(T (&in)[Items], T (&out)[Items], Prefix& prefix) {
-        run_with_prefix(in, out, Items, cub::Sum(), true, prefix);
-    }
+#define EMU_SCANS(sum_head, scan_head, in, out, data)                                                                    \
+    EMU_SCAN(ExclusiveSum, sum_head, (in, out), data, cub::Sum(), false, true, T{})                                      \
+    EMU_PREFIX_SCAN(ExclusiveSum, sum_head, (in, out), data, cub::Sum(), false)                                          \
+    EMU_SCAN(InclusiveSum, sum_head, (in, out), data, cub::Sum(), true, false, T{})                                      \
+    EMU_PREFIX_SCAN(InclusiveSum, sum_head, (in, out), data, cub::Sum(), true)                                           \
+    EMU_SCAN(ExclusiveScan, scan_head, (in, out, Operation operation), data, operation, false, false, T{})               \
+    EMU_SCAN(ExclusiveScan, scan_head, (in, out, T first, Operation operation), data, operation, false, true, first)     \
+    EMU_PREFIX_SCAN(ExclusiveScan, scan_head, (in, out, Operation operation), data, operation, false)                    \
+    EMU_SCAN(InclusiveScan, scan_head, (in, out, Operation operation), data, operation, true, false, T{})                \
+    EMU_PREFIX_SCAN(InclusiveScan, scan_head, (in, out, Operation operation), data, operation, true)
 
-    template <class Operation>
-    void ExclusiveScan(T in, T& out, Operation operation) {
-        run(&in, &out, 1, operation, false, false, T{});
-    }
-    template <class Operation>
-    void ExclusiveScan(T in, T& out, T first, Operation operation) {
-        run(&in, &out, 1, operation, false, true, first);
-    }
-    template <class Operation>
-    void ExclusiveScan(T in, T& out, Operation operation, T& aggregate) {
-        aggregate = run(&in, &out, 1, operation, false, false, T{});
-    }
-    template <class Operation>
-    void ExclusiveScan(T in, T& out, T first, Operation operation, T& aggregate) {
-        aggregate = run(&in, &out, 1, operation, false, true, first);
-    }
-    template <class Operation, class Prefix>
-    void ExclusiveScan(T in, T& out, Operation operation, Prefix& prefix) {
-        run_with_prefix(&in, &out, 1, operation, false, prefix);
-    }
-    template <int Items, class Operation>
-    void ExclusiveScan(T (&in)[Items], T (&out)[Items], Operation operation) {
-        run(in, out, Items, operation, false, false, T{});
-    }
-    template <int Items, class Operation>
-    void ExclusiveScan(T (&in)[Items], T (&out)[Items], T first, Operation operation) {
-        run(in, out, Items, operation, false, true, first);
-    }
-    template <int Items, class Operation>
-    void ExclusiveScan(T (&in)[Items], T (&out)[Items], Operation operation, T& aggregate) {
-        aggregate = run(in, out, Items, operation, false, false, T{});
-    }
-    template <int Items, class Operation>
-    void ExclusiveScan(T (&in)[Items], T (&out)[Items], T first, Operation operation, T& aggregate) {
-        aggregate = run(in, out, Items, operation, false, true, first);
-    }
-    template <int Items, class Operation, class Prefix>
-    void ExclusiveScan(T (&in)[Items], T (&out)[Items], Operation operation, Prefix& prefix) {
-        run_with_prefix(in, out, Items, operation, false, prefix);
-    }
-    template <class Operation>
-    void InclusiveScan(T in, T& out, Operation operation) {
-        run(&in, &out, 1, operation, true, false, T{});
-    }
-    template <class Operation>
-    void InclusiveScan(T in, T& out, Operation operation, T& aggregate) {
-        aggregate = run(&in, &out, 1, operation, true, false, T{});
-    }
-    template <class Operation, class Prefix>
-    void InclusiveScan(T in, T& out, Operation operation, Prefix& prefix) {
-        run_with_prefix(&in, &out, 1, operation, true, prefix);
-    }
-    template <int Items, class Operation>
-    void InclusiveScan(T (&in)[Items], T (&out)[Items], Operation operation) {
-        run(in, out, Items, operation, true, false, T{});
-    }
+    EMU_SCANS((int = 0), (class Operation), T in, T& out, (&in, &out, 1))
+    EMU_SCANS((int Items), (int Items, class Operation), T (&in)[Items], T (&out)[Items], (in, out, Items))
     template <int Items, class Operation>
     void InclusiveScan(T (&in)[Items], T (&out)[Items], T first, Operation operation) {
         run(in, out, Items, operation, true, true, first);
     }
-    template <int Items, class Operation>
-    void InclusiveScan(T (&in)[Items], T (&out)[Items], Operation operation, T& aggregate) {
-        aggregate = run(in, out, Items, operation, true, false, T{});
-    }
-    template <int Items, class Operation, class Prefix>
-    void InclusiveScan(T (&in)[Items], T (&out)[Items], Operation operation, Prefix& prefix) {
-        run_with_prefix(in, out, Items, operation, true, prefix);
-    }
+#undef EMU_SCANS
+#undef EMU_PREFIX_SCAN
+#undef EMU_SCAN
+#undef EMU_UNPACK
 };
 
 }  // namespace cub

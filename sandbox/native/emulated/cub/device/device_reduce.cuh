@@ -1,3 +1,1 @@
-// Part of CUB.
-#pragma once
 #include "reduce.h"

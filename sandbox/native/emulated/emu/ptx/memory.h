@@ -4,7 +4,7 @@
 #include "../atomics.h"
 #include "../copy_queue.h"
 #include "../fault.h"
-#include "floating.h"
+#include "arithmetic.h"
 
 namespace emu EMU_HIDDEN {
 namespace ptx {

@@ -1,11 +1,266 @@
 // What the emulated device tells its sanitizer: launches, blocks, memory, barriers, and warps that meet.
 #pragma once
 
-#include "atomics.h"
+#include <math.h>
+
+#include "hooks.h"
+#include "counts.h"
 #include "barriers.h"
-#include "basic_blocks.h"
-#include "libm.h"
-#include "undefined.h"
+
+// Atomics under -fsanitize=thread: g++ has these calls do the work.  They do not race with each other, only with plain accesses.
+namespace emu EMU_HIDDEN {
+namespace sanitizer {
+
+inline constexpr int release = 3;  // the least of g++'s orders that tells others
+
+EMU_COLD inline void check_atomic(uintptr_t address, unsigned bytes, const void* code, int order, bool reads, bool writes, bool swaps) {
+    if (order >= release && writes) fence(device_scope);
+    synchronise_by(address, writes);  // of memory that is not watched, too, as a `__device__` variable is
+    Page* page = page_of(address);
+    if (!page) return;
+    if (clock.self == Clock::host) return writes ? mark_initialised(reinterpret_cast<const void*>(address), bytes) : void();
+    last_code = code;
+    uint32_t self = clock.self, who = who_is_at(code);
+    if (swaps && suspects[self].waits && suspects[self].conflict.address == address) suspects[self].waits = false;
+    bool reported = false;
+    for (uintptr_t at = address & ~uintptr_t{3}; at < address + bytes; at += 4) {
+        if (at >> page_shift != page->number) return;  // misaligned: not an atomic on any device
+        Cell& cell = page->cells[(at >> 2) % page_cells];
+        uint32_t mask = byte_mask(at, address, address + bytes);
+        if (reads && (cell.bits >> allocated_shift & mask) == mask && (cell.bits >> initialised_shift & mask) != mask && !reported) {
+            report_uninitialised(at, place_in(who));
+            reported = true;
+        }
+        // A plain read before one's own compare-and-swap is how loops over it begin: the swap says whether it was current.
+        if (swaps && cell.read_time >= clock.block && (cell.reader & 1023) == self && !(cell.bits & (many_lanes | many_warps))) cell.read_time = 0;
+        if (writes) reported = write_cell(cell, address, at, bytes, mask, who, Kind::Atomic, reported);
+        else if (may_race(cell.write_time) && !reported) reported = check_writer(cell, address, bytes, mask, who, false, Kind::Atomic);
+    }
+}
+
+EMU_RAW inline void before_atomic(const volatile void* pointer, unsigned bytes, const void* code, int order, bool reads, bool writes,
+                                  bool swaps = false) {
+    if (pending.waits) settle_pending();
+    if (clock.counts && writes) count_access(reinterpret_cast<uintptr_t>(pointer), bytes, code, Access::Atomic);
+    if (locals.unwritten_bytes) check_local(reinterpret_cast<uintptr_t>(pointer), bytes, code, !reads);
+    check_atomic(reinterpret_cast<uintptr_t>(pointer), bytes, code, order, reads, writes, swaps);
+}
+
+}  // namespace sanitizer
+}  // namespace emu
+
+#define EMU_ATOMIC_UPDATE(bits, T, name)                                                                      \
+    EMU_HOOK T __tsan_atomic##bits##_##name(volatile void* p, T value, int order) {                           \
+        emu::sanitizer::before_atomic(p, bits / 8, EMU_CODE, order, true, true);                              \
+        return __atomic_##name(static_cast<volatile T*>(p), value, __ATOMIC_SEQ_CST);                         \
+    }
+#define EMU_ATOMIC_SWAP(bits, T, kind)                                                                                    \
+    EMU_HOOK bool __tsan_atomic##bits##_compare_exchange_##kind(volatile void* p, void* expected, T value, int order, int) { \
+        emu::sanitizer::before_atomic(p, bits / 8, EMU_CODE, order, true, true, true);                                    \
+        return __atomic_compare_exchange_n(static_cast<volatile T*>(p), static_cast<T*>(expected), value, false, __ATOMIC_SEQ_CST, \
+                                           __ATOMIC_SEQ_CST);                                                             \
+    }
+#define EMU_ATOMIC_HOOKS(bits, T)                                                                             \
+    EMU_HOOK T __tsan_atomic##bits##_load(const volatile void* p, int order) {                                \
+        emu::sanitizer::before_atomic(p, bits / 8, EMU_CODE, order, true, false);                             \
+        return __atomic_load_n(static_cast<const volatile T*>(p), __ATOMIC_SEQ_CST);                          \
+    }                                                                                                         \
+    EMU_HOOK void __tsan_atomic##bits##_store(volatile void* p, T value, int order) {                         \
+        emu::sanitizer::before_atomic(p, bits / 8, EMU_CODE, order, false, true);                             \
+        __atomic_store_n(static_cast<volatile T*>(p), value, __ATOMIC_SEQ_CST);                               \
+    }                                                                                                         \
+    EMU_HOOK T __tsan_atomic##bits##_exchange(volatile void* p, T value, int order) {                         \
+        emu::sanitizer::before_atomic(p, bits / 8, EMU_CODE, order, false, true);                             \
+        return __atomic_exchange_n(static_cast<volatile T*>(p), value, __ATOMIC_SEQ_CST);                     \
+    }                                                                                                         \
+    EMU_ATOMIC_UPDATE(bits, T, fetch_add)                                                                     \
+    EMU_ATOMIC_UPDATE(bits, T, fetch_sub)                                                                     \
+    EMU_ATOMIC_UPDATE(bits, T, fetch_and)                                                                     \
+    EMU_ATOMIC_UPDATE(bits, T, fetch_or)                                                                      \
+    EMU_ATOMIC_UPDATE(bits, T, fetch_xor)                                                                     \
+    EMU_ATOMIC_UPDATE(bits, T, fetch_nand)                                                                    \
+    EMU_ATOMIC_SWAP(bits, T, strong)                                                                          \
+    EMU_ATOMIC_SWAP(bits, T, weak)                                                                            \
+    EMU_HOOK T __tsan_atomic##bits##_compare_exchange_val(volatile void* p, T expected, T value, int order, int) {           \
+        emu::sanitizer::before_atomic(p, bits / 8, EMU_CODE, order, true, true, true);                        \
+        __atomic_compare_exchange_n(static_cast<volatile T*>(p), &expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);      \
+        return expected;                                                                                      \
+    }
+EMU_ATOMIC_HOOKS(8, unsigned char)
+EMU_ATOMIC_HOOKS(16, unsigned short)
+EMU_ATOMIC_HOOKS(32, unsigned int)
+EMU_ATOMIC_HOOKS(64, unsigned long)
+#undef EMU_ATOMIC_HOOKS
+#undef EMU_ATOMIC_UPDATE
+#undef EMU_ATOMIC_SWAP
+
+EMU_HOOK void __tsan_atomic_thread_fence(int) {
+    emu::sanitizer::fence(emu::sanitizer::device_scope);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+EMU_HOOK void __tsan_atomic_signal_fence(int) {}
+
+// How often each basic block of the code was run by the threads of counted blocks: g++ calls the hook at the start of each, under
+// -fsanitize-coverage=trace-pc.  `sanitizer_flops.py` knows from the library how many floating-point operations lie in it.
+namespace emu EMU_HIDDEN {
+namespace sanitizer {
+
+inline constexpr unsigned basic_block_limit = 2048, basic_block_slots = 8192, basic_blocks_per_line = 64;
+
+struct BasicBlockCount {
+    uint32_t place;
+    uint64_t runs;
+};
+struct BasicBlocks {
+    BasicBlockCount slots[basic_block_slots];  // by place, with open addressing
+    unsigned count;
+};
+inline constinit BasicBlocks basic_blocks{};
+
+EMU_RAW inline __attribute__((noinline)) void count_basic_block(uint32_t place) {
+    if (clock.self == Clock::host) return;
+    for (uint32_t at = place * 0x9e3779b1u >> 19;; ++at) {
+        BasicBlockCount& slot = basic_blocks.slots[at % basic_block_slots];
+        if (slot.place != place) {
+            if (slot.place) continue;
+            if (basic_blocks.count == basic_block_limit) return void(counts.partial = true);
+            slot.place = place;
+            ++basic_blocks.count;
+        }
+        ++slot.runs;
+        return;
+    }
+}
+
+// Appends all of them, some to a line; later lines replace earlier ones.
+EMU_COLD inline void write_basic_blocks(int file) {
+    for (unsigned at = 0; at < basic_block_slots;) {
+        JsonLine line;
+        line.put("{\"kind\":\"basic_blocks\",\"runs\":[");
+        for (unsigned written = 0; at < basic_block_slots && written < basic_blocks_per_line; ++at) {
+            const BasicBlockCount& slot = basic_blocks.slots[at];
+            if (!slot.place) continue;
+            if (written++) line.put(",");
+            line.put("["), line.number(slot.place), line.put(","), line.number(slot.runs), line.put("]");
+        }
+        line.put("]}\n");
+        if (write(file, line.text, line.length) < 0) return;
+    }
+}
+
+}  // namespace sanitizer
+}  // namespace emu
+
+extern "C" __attribute__((weak, used, visibility("hidden"), noinline)) EMU_RAW void __sanitizer_cov_trace_pc() {
+    if (emu::sanitizer::clock.counts) [[unlikely]]
+        emu::sanitizer::count_basic_block(emu::sanitizer::place_of(__builtin_extract_return_addr(__builtin_return_address(0))));
+}
+
+// Functions of the C library that write through a pointer: they are not instrumented, so these stand before them.
+extern "C" {
+void emu_libm_sincosf(float, float*, float*) noexcept __asm__("sincosf");
+void emu_libm_sincos(double, double*, double*) noexcept __asm__("sincos");
+float emu_libm_frexpf(float, int*) noexcept __asm__("frexpf");
+double emu_libm_frexp(double, int*) noexcept __asm__("frexp");
+float emu_libm_modff(float, float*) noexcept __asm__("modff");
+double emu_libm_modf(double, double*) noexcept __asm__("modf");
+float emu_libm_remquof(float, float, int*) noexcept __asm__("remquof");
+double emu_libm_remquo(double, double, int*) noexcept __asm__("remquo");
+}
+
+#define EMU_CHECKED_SINCOS(name, T)                                                      \
+    EMU_HOOK void emu_checked_##name(T x, T* sine, T* cosine) noexcept {                 \
+        emu::sanitizer::access_range(sine, sizeof *sine, EMU_CODE, true);                \
+        emu::sanitizer::access_range(cosine, sizeof *cosine, EMU_CODE, true);            \
+        emu_libm_##name(x, sine, cosine);                                                \
+    }                                                                                    \
+    extern "C" void name(T, T*, T*) noexcept __asm__("emu_checked_" #name);
+#define EMU_CHECKED_SPLIT(name, T, Part)                                                 \
+    EMU_HOOK T emu_checked_##name(T x, Part* part) noexcept {                            \
+        emu::sanitizer::access_range(part, sizeof *part, EMU_CODE, true);                \
+        return emu_libm_##name(x, part);                                                 \
+    }                                                                                    \
+    extern "C" T name(T, Part*) noexcept __asm__("emu_checked_" #name);
+#define EMU_CHECKED_REMQUO(name, T)                                                      \
+    EMU_HOOK T emu_checked_##name(T x, T y, int* quotient) noexcept {                    \
+        emu::sanitizer::access_range(quotient, sizeof *quotient, EMU_CODE, true);        \
+        return emu_libm_##name(x, y, quotient);                                          \
+    }                                                                                    \
+    extern "C" T name(T, T, int*) noexcept __asm__("emu_checked_" #name);
+EMU_CHECKED_SINCOS(sincosf, float)
+EMU_CHECKED_SINCOS(sincos, double)
+EMU_CHECKED_SPLIT(frexpf, float, int)
+EMU_CHECKED_SPLIT(frexp, double, int)
+EMU_CHECKED_SPLIT(modff, float, float)
+EMU_CHECKED_SPLIT(modf, double, double)
+EMU_CHECKED_REMQUO(remquof, float)
+EMU_CHECKED_REMQUO(remquo, double)
+#undef EMU_CHECKED_SINCOS
+#undef EMU_CHECKED_SPLIT
+#undef EMU_CHECKED_REMQUO
+
+// What g++ calls under -fsanitize=alignment,bounds, with the static description of the place that it made (gcc/ubsan.cc).
+namespace emu EMU_HIDDEN {
+namespace sanitizer {
+
+struct TypeDescriptor {
+    uint16_t kind, information;
+    char name[1];  // quoted
+};
+struct SourceLocation {
+    const char* file;
+    uint32_t line, column;
+};
+struct OutOfBoundsData {
+    SourceLocation location;
+    const TypeDescriptor* array;
+    const TypeDescriptor* index;
+};
+struct TypeMismatchData {
+    SourceLocation location;
+    const TypeDescriptor* type;
+    unsigned char log_alignment, check_kind;
+};
+
+// A value of up to 64 bits is passed itself; its descriptor says whether it is signed.
+EMU_COLD inline void report_bounds(const OutOfBoundsData& data, uintptr_t index, const void* code) {
+    if (!worker || !worker->running()) return;
+    uint32_t place = place_of(code);
+    Finding* finding = enter("out_of_bounds", Severity::Error, &place, 1);
+    if (!finding) return;
+    add_context(*finding);
+    unsigned bits = 1u << (data.index->information >> 1);
+    long long value = static_cast<long long>(index);
+    if (data.index->information & 1 && bits < 64) value = static_cast<long long>(static_cast<uint64_t>(index) << (64 - bits)) >> (64 - bits);
+    snprintf(finding->memory, sizeof finding->memory, "%.60s", data.array->name);
+    snprintf(finding->message, sizeof finding->message, "{0} uses index %lld, which is outside the array of type %.200s", value, data.array->name);
+    finish(*finding);
+}
+
+EMU_COLD inline void report_misaligned(const TypeMismatchData& data, uintptr_t address, const void* code) {
+    if (!worker || !worker->running()) return;
+    uint32_t place = place_of(code);
+    Finding* finding = enter("misaligned", Severity::Error, &place, 1);
+    if (!finding) return;
+    add_context(*finding);
+    Memory memory = memory_at(address);
+    add_memory(*finding, memory);
+    const char* what = data.check_kind == 0 ? "reads" : data.check_kind == 1 ? "writes" : "uses";
+    snprintf(finding->message, sizeof finding->message, "{0} %s %.120s at byte %zu of %s: the address must be a multiple of %u", what,
+             data.type->name, static_cast<size_t>(memory.region ? address - memory.begin : address % 4096),
+             memory.region ? describe(memory).text : "a page", 1u << data.log_alignment);
+    finish(*finding);
+}
+
+}  // namespace sanitizer
+}  // namespace emu
+
+EMU_HOOK void __ubsan_handle_out_of_bounds(void* data, void* index) {
+    emu::sanitizer::report_bounds(*static_cast<emu::sanitizer::OutOfBoundsData*>(data), reinterpret_cast<uintptr_t>(index), EMU_CODE);
+}
+EMU_HOOK void __ubsan_handle_type_mismatch_v1(void* data, void* address) {
+    emu::sanitizer::report_misaligned(*static_cast<emu::sanitizer::TypeMismatchData*>(data), reinterpret_cast<uintptr_t>(address), EMU_CODE);
+}
 
 namespace emu EMU_HIDDEN {
 namespace sanitizer {
@@ -122,9 +377,8 @@ EMU_COLD inline void report_failed_launch() {
     if (!launch_unchecked) return;
     launch_unchecked = false;
     uint32_t place = place_of(failed_launch.code);
-    bool fresh = false;
-    Finding* finding = enter("unchecked_launch", Severity::Error, &place, 1, &fresh);
-    if (!finding || !fresh) return;
+    Finding* finding = enter("unchecked_launch", Severity::Error, &place, 1);
+    if (!finding) return;
     snprintf(finding->kernel, sizeof finding->kernel, "%.150s", failed_launch.kernel);
     if (failed_launch.unsupported) {
         finding->severity = Severity::Info;

@@ -1,3 +1,1 @@
-// The policy of the device.
-#pragma once
 #include <thrust/execution_policy.h>

@@ -67,16 +67,16 @@ def answer_runtime_version(runtime: Any) -> None:
         runtime.getLocalRuntimeVersion = lambda: (0, 0)
 
 
-def waits(function: Any, seen: frozenset[int] = frozenset()) -> bool:
-    """Whether a kernel, or a function that it names, may wait for other threads."""
-    if not isinstance(function, FunctionType) or id(function) in seen:
+def waits(function: Any, visited: frozenset[int] = frozenset()) -> bool:
+    """Return whether a kernel, or a function that it names, may wait for other threads."""
+    if not isinstance(function, FunctionType) or id(function) in visited:
         return False
     names = list(_names(function.__code__))
     if any(word in name for name in names for word in WAITS):
         return True
-    known = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
-    values = [known.get(name) for name in names]
-    return any(waits(getattr(value, "fn", value), seen | {id(function)}) for value in values)
+    variables = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+    values = [variables.get(name) for name in names]
+    return any(waits(getattr(value, "fn", value), visited | {id(function)}) for value in values)
 
 
 def _names(code: CodeType) -> list[str]:

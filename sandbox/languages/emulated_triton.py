@@ -1,0 +1,258 @@
+"""Triton on the emulated device: a driver and compiled kernels with the device's facts, a faster interpreter, and libdevice by NumPy.
+
+Of Triton 3.9; another version may not need the changes to the interpreter, or not allow them.
+
+A number of Python's type float is a float32 to a compiled kernel (`triton/runtime/jit.py`, `mangle_type`), with `.to(...)` and wider than
+float16. The interpreter leaves it as it is, unlike integers and pointers; here it becomes a float32.
+
+The interpreter puts its own functions into the language once a launch, and not once for each call of a function: it looks through all
+members of `triton.language` at each call of a jit function by another one, `tl.max` and `tl.sum` among them
+(`triton/runtime/interpreter.py`, `InterpretedFunction.__call__`). It does not compute whether sums of integers overflow: where a kernel is
+not debugged, nobody reads the answer (`triton/language/semantic.py`, `binary_op_sanitize_overflow_impl` and `device_assert`). And it
+remembers which type of NumPy is which of Triton's.
+
+The functions of libdevice are computed in float64 and rounded once. Like the library they take float32 and float64; a function that is
+missing here raises, and names itself.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import importlib
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+LIBDEVICE_MODULES = ("triton.language.extra.libdevice", "triton.language.extra.cuda.libdevice")
+# As NumPy calls them; "" where libdevice's name is the same.
+_SAME = """
+    floor ceil trunc exp2 sqrt rint copysign nextafter sin cos tan log2 exp cosh sinh tanh log log10 log1p expm1 hypot cbrt fmod isnan isinf
+    signbit fabs
+"""
+_OTHERS = {
+    "abs": "abs",
+    "acos": "arccos",
+    "asin": "arcsin",
+    "atan": "arctan",
+    "acosh": "arccosh",
+    "asinh": "arcsinh",
+    "atanh": "arctanh",
+    "atan2": "arctan2",
+    "pow": "power",
+    "fast_powf": "power",
+    "nearbyint": "rint",
+    **{f"fast_{name}f": name for name in ("sin", "cos", "tan", "log", "log2", "log10", "exp", "tanh")},
+}
+WARP_SIZE = 32
+SHARED_BYTES = 227 << 10
+REGISTER_COUNT = 65536
+# Of each kernel: numbers by which occupancy can be computed.
+KERNEL_REGISTERS, KERNEL_SHARED_BYTES = 32, 1024
+
+
+def install_libdevice() -> None:
+    """Replace the stubs, until the process ends; nothing where Triton is not there."""
+    try:
+        np, tl = (importlib.import_module(name) for name in ("numpy", "triton.language"))
+        handle: Any = importlib.import_module("triton.runtime.interpreter").TensorHandle
+        modules = [importlib.import_module(name) for name in LIBDEVICE_MODULES]
+    except ImportError:
+        return
+    for name, function in _functions(np).items():
+        replacement = _on_tensors(name, function, np, tl, handle)
+        for module in modules:
+            setattr(module, name, replacement)
+
+
+def _functions(np: Any) -> dict[str, Callable[..., Any]]:
+    def one_by_one(function: Callable[[float], float]) -> Callable[[Any], Any]:
+        lifted = np.frompyfunc(function, 1, 1)
+        return lambda values: lifted(values).astype(np.float64)
+
+    return {
+        **{name: getattr(np, name) for name in _SAME.split()},
+        **{name: getattr(np, numpy_name) for name, numpy_name in _OTHERS.items()},
+        **{name: one_by_one(getattr(math, name)) for name in ("erf", "erfc", "lgamma")},
+        "tgamma": one_by_one(math.gamma),
+        "exp10": lambda values: np.power(10.0, values),
+        "fast_exp10f": lambda values: np.power(10.0, values),
+        "rsqrt": lambda values: 1.0 / np.sqrt(values),
+        "rcbrt": lambda values: 1.0 / np.cbrt(values),
+        "normcdf": one_by_one(lambda value: 0.5 * math.erfc(-value / math.sqrt(2.0))),
+        # Away from zero, unlike rint.
+        "round": lambda values: np.copysign(np.floor(np.abs(values) + 0.5), values),
+        "fma": lambda a, b, c: a * b + c,
+        "fdim": lambda a, b: np.maximum(a - b, 0.0),
+        "remainder": lambda a, b: a - b * np.rint(a / b),
+        "fast_dividef": lambda a, b: a / b,
+    }
+
+
+def _on_tensors(name: str, function: Callable[..., Any], np: Any, tl: Any, handle: Any) -> Callable[..., Any]:
+    """The function for the interpreter's tensors, or plain numbers next to one."""
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        tensors = [argument for argument in arguments if isinstance(argument, tl.tensor)]
+        scalar = tensors[0].dtype
+        if any(argument.dtype not in (tl.float32, tl.float64, tl.int32) for argument in tensors) or scalar is tl.int32:
+            raise ValueError(
+                f"libdevice.{name} takes float32 and float64, and is given {', '.join(str(argument.dtype) for argument in tensors)}"
+            )
+        values = [np.asarray(argument.handle.data if isinstance(argument, tl.tensor) else argument, np.float64) for argument in arguments]
+        with np.errstate(all="ignore"):
+            result = np.asarray(function(*values))
+        result_type = tl.int32 if result.dtype == np.bool_ else scalar
+        data = result.astype({tl.int32: np.int32, tl.float32: np.float32, tl.float64: np.float64}[result_type])
+        shape = [int(size) for size in data.shape] if any(argument.type.is_block() for argument in tensors) else []
+        return tl.tensor(
+            handle(data, result_type), tl.block_type(result_type, shape) if shape else result_type
+        )  # a number is an array of one
+
+    return call
+
+
+def speed_up_interpreter() -> None:
+    """Replace what is slow, until the process ends; nothing where Triton is not there, or is another than this knows."""
+    try:
+        interpreter: Any = importlib.import_module("triton.runtime.interpreter")
+        patch, scope_class = interpreter._patch_lang, interpreter._LangPatchScope
+        builder, numpy_type, block_type = interpreter.interpreter_builder, interpreter._get_np_dtype, interpreter.tl.block_type
+        debugged, checks = builder.options.debug, builder.options.sanitize_overflow
+        converted, handle, language, numpy = interpreter._implicit_cvt, interpreter.TensorHandle, interpreter.tl, interpreter.np
+    except (ImportError, AttributeError):
+        return
+    interpreter._patch_lang = _once_a_launch(patch, scope_class)
+    interpreter._get_np_dtype = _remembering_types(numpy_type, block_type)
+
+    # converted, which makes arguments what a kernel gets; a float becomes a float32.
+    def convert(argument: Any) -> Any:
+        if not isinstance(argument, float):
+            return converted(argument)
+        return language.tensor(handle(numpy.array([argument], dtype=numpy.float32), language.float32), language.float32)
+
+    interpreter._implicit_cvt = convert
+    if checks and not debugged:
+        builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
+
+
+def _once_a_launch(patch: Callable[[Any], Any], scope_class: Callable[[], Any]) -> Callable[[Any], Any]:
+    """patch, but for functions that it was called for since the launch began; a launch ends by restoring the scope that it began with."""
+    patched: set[Any] = set()
+
+    def patch_lang(function: Any) -> Any:
+        if function in patched:
+            return scope_class()  # with nothing to restore
+        scope = patch(function)
+        if not patched:
+            restore = scope.restore
+
+            def end_launch() -> None:
+                patched.clear()
+                restore()
+
+            scope.restore = end_launch
+        patched.add(function)
+        return scope
+
+    return patch_lang
+
+
+def _remembering_types(numpy_type: Callable[[Any], Any], block_type: Any) -> Callable[[Any], Any]:
+    """numpy_type, which makes a table of all types at each call; a block's is that of its elements."""
+    types: dict[str, Any] = {}
+
+    def remembered(of: Any) -> Any:
+        name = (of.element_ty if isinstance(of, block_type) else of).name
+        if name not in types:
+            types[name] = numpy_type(of)
+        return types[name]
+
+    return remembered
+
+
+def install(torch: Any, *, capability: tuple[int, int], cores: int) -> None:
+    """Make it the active driver, and prepare the interpreter; nothing where Triton is not there."""
+    with contextlib.suppress(ImportError):
+        set_driver(torch, capability=capability, cores=cores)
+        # Let launches and `warmup` return a kernel, as they do where one is compiled; the interpreter returns nothing.
+        with contextlib.suppress(ImportError):
+            function: Any = importlib.import_module("triton.runtime.interpreter").InterpretedFunction
+            interpret = function.run
+
+            def run(self: Any, *arguments: Any, grid: Any, warmup: bool, **named: Any) -> _CompiledKernel:
+                interpret(self, *arguments, grid=grid, warmup=warmup, **named)
+                return _CompiledKernel(self, {**dict(zip(self.arg_names, arguments, strict=False)), **named})
+
+            function.run = run
+        install_libdevice()
+        speed_up_interpreter()
+
+
+def set_driver(torch: Any, *, capability: tuple[int, int], cores: int) -> None:
+    """Make it the active driver. Raises ImportError without Triton."""
+    driver: Any = importlib.import_module("triton.runtime").driver
+    target: Any = importlib.import_module("triton.backends.compiler").GPUTarget
+    properties = {
+        "multiprocessor_count": cores,
+        "warpSize": WARP_SIZE,
+        "max_shared_mem": SHARED_BYTES,
+        "max_num_regs": REGISTER_COUNT,
+        "sm_clock_rate": 1_000_000,
+        "mem_clock_rate": 1_000_000,
+        "mem_bus_width": 64,
+    }
+    gpu = target("cuda", capability[0] * 10 + capability[1], WARP_SIZE)
+    driver.set_active(
+        SimpleNamespace(
+            get_current_device=lambda: 0,
+            set_current_device=lambda device: None,
+            get_current_stream=lambda device=None: 0,
+            get_device_capability=lambda device=None: capability,
+            get_current_target=lambda: gpu,
+            get_active_torch_device=lambda: torch.device("cuda", 0),
+            get_device_interface=lambda: torch.cuda,
+            get_empty_cache_for_benchmark=lambda: torch.empty(1),
+            clear_cache=lambda cache: None,
+            get_benchmarker=lambda: _bench,
+            utils=SimpleNamespace(get_device_properties=lambda device=None: properties),
+        )
+    )
+
+
+def _bench(kernel: Callable[[], object], *, quantiles: Sequence[float] = (0.5,), **named: object) -> list[float]:
+    """Return one launch's milliseconds, for every quantile: an interpreter's times choose nothing that matters."""
+    begun_ns = time.perf_counter_ns()
+    kernel()
+    return [(time.perf_counter_ns() - begun_ns) / 1e6] * len(quantiles)
+
+
+class _CompiledKernel:
+    """A kernel for certain arguments. given: those that it was made with, by name, for what a launch leaves out."""
+
+    n_regs, n_spills, n_max_threads = KERNEL_REGISTERS, 0, 1024
+
+    def __init__(self, kernel: Any, named: Mapping[str, Any]) -> None:
+        self._kernel, self._given = kernel, named
+        self.name = kernel.__name__
+        self.asm: Mapping[str, str] = collections.defaultdict(str)
+        self.metadata = SimpleNamespace(
+            name=self.name,
+            shared=KERNEL_SHARED_BYTES,
+            num_warps=named.get("num_warps", 4),
+            num_stages=named.get("num_stages", 3),
+            num_ctas=named.get("num_ctas", 1),
+        )
+
+    def _init_handles(self) -> None:
+        """Nothing is loaded."""
+
+    def __getitem__(self, grid: Any) -> Callable[..., object]:
+        def launch(*arguments: Any) -> object:
+            later = self._kernel.arg_names[len(arguments) :]
+            return self._kernel[grid](*arguments, **{name: self._given[name] for name in later if name in self._given})
+
+        return launch
