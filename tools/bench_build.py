@@ -27,6 +27,7 @@ from sandbox.compilers import emulation, host_compiler, nvcc
 from sandbox.compilers.headers import Headers, torch_include_dirs
 from sandbox.languages import torch_extension
 from sandbox.protocol import wire
+from sandbox.protocol.devices import DEVICES, DeviceKind
 from tools.page import ROOT, Table, arguments_of, facts, table_lines
 
 TRIL = "kernels_examples/tril_matmul"
@@ -133,7 +134,7 @@ def plain_gcc(source: Path, place: Path) -> Took:
 def plain_nvcc(source: Path, place: Path) -> Took:
     """Compile by nvcc, whole."""
     command = ["nvcc", *nvcc.HOST_FLAGS, "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC", f"-arch={nvcc.ARCHITECTURE}"]
-    command += _flags(source, (*torch_extension.DEFINES, *torch_extension.NVCC_DEFINES), ())
+    command += _flags(source, (*torch_extension.DEFINES, *DEVICES[DeviceKind.CUDA].torch_defines), ())
     return timed([*command, str(source), "-o", "kernel.out"], place)
 
 
