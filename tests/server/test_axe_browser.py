@@ -4,7 +4,7 @@ import pytest
 
 from grader.html_report.report_file import report_file
 from tests.server.axe import findings_everywhere
-from tests.server.test_site_browser import NARROW, reader
+from tests.server.browser import NARROW, reader
 from tests.unit.test_html_report import graded
 from tools.website.filled_site import filled_site
 from tools.website.page_site import END, FREEZE

@@ -19,9 +19,9 @@ from grader.server.running import serving
 from grader.v1 import grader_service_pb2 as api
 from tests import fakes
 from tests.clock import Clock
+from tests.server.competition_files import NOW, toml
 from tests.server.keyed import bearer, call
 from tests.server.signed_in import reader
-from tests.server.test_competing import NOW, toml
 
 CODE, OTHER = "a1b2c3d4e5f6a7b8c9d0", "another-code-of-it-x"
 UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
