@@ -15,7 +15,7 @@ from typing import Any
 
 from grader.config import Settings
 from grader.worker.main import parser, start
-from grader.worker.serve import Joining
+from grader.worker.serve import JoinOptions
 from tools.service.stub_server import instant, processes
 
 WORKER = "grader.worker.main"
@@ -31,7 +31,7 @@ def main() -> int:
     return start(given, wiring=wiring, examine=_nothing)
 
 
-async def _nothing(_settings: Settings, _joining: Joining) -> None:
+async def _nothing(_settings: Settings, _joining: JoinOptions) -> None:
     """Stubs need no compiler."""
 
 
