@@ -192,7 +192,13 @@ class Dispatcher:
         with self._ledger.changes.elsewhere(self._on_notification):
             async with asyncio.TaskGroup() as group:
                 await self._take(group)
-                await self._run_out()
+                try:
+                    async with asyncio.timeout(self._patience_s):
+                        while self._attempts:
+                            self._news.clear()
+                            await self._news.wait()
+                except TimeoutError:
+                    self.abandon()
 
     def drain(self, patience_s: float) -> None:
         """Take nothing more; let what runs go on for patience_s, then give it back to the queue, uncounted."""
@@ -205,33 +211,21 @@ class Dispatcher:
         for attempt in self._attempts:
             attempt.end(Stop.DRAIN)
 
-    async def _run_out(self) -> None:
-        try:
-            async with asyncio.timeout(self._patience_s):
-                while self._attempts:
-                    self._news.clear()
-                    await self._news.wait()
-        except TimeoutError:
-            self.abandon()
-
     async def _take(self, group: asyncio.TaskGroup) -> None:
         while not self._draining.is_set():
             self._news.clear()
             try:
-                await self._expire()
+                # Take back leases that expired: by every round, but no more often than without news.
+                now_s = asyncio.get_running_loop().time()
+                if now_s - self._expired_s >= self._poll_s:
+                    self._expired_s = now_s
+                    self._observer.leases_expired(len(await self._ledger.expire()))
                 while await self._take_some(group):
                     pass
             except GraderFault as error:  # a busy ledger; the next round tries again
                 log.warning("lease_failed", reason=error.reason, detail=error.detail)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), self._poll_s)
-
-    async def _expire(self) -> None:
-        """Take back leases that expired: by every round, but no more often than without news."""
-        now_s = asyncio.get_running_loop().time()
-        if now_s - self._expired_s >= self._poll_s:
-            self._expired_s = now_s
-            self._observer.leases_expired(len(await self._ledger.expire()))
 
     async def _take_some(self, group: asyncio.TaskGroup) -> bool:
         """Take what there is room for, a few in one transaction; whether there may be more."""
@@ -335,22 +329,15 @@ class Dispatcher:
                 counted = outcome.reason not in UNCOUNTED
                 settled = await self._ledger.release(lease, outcome, counted=counted)
                 log.info("attempt_released", state=settled.state)
-            case None:
-                await self._stopped(lease, attempt.stop)
-            case _:
-                assert_never(outcome)
-
-    async def _stopped(self, lease: Lease, stop: Stop | None) -> None:
-        match stop:
-            case Stop.CANCEL | Stop.DRAIN:
+            case None if attempt.stop in (Stop.CANCEL, Stop.DRAIN):
                 # Not counted: the attempt was not at fault. The ledger knows whether a cancellation was asked for.
-                why = Failure(reason=stop.name, message="stopped")
-                released = await self._ledger.release(lease, why, counted=False)
-                log.info("attempt_stopped", why=stop.name, state=released.state)
-            case Stop.LEASE_LOST | None:
+                reason = attempt.stop.name
+                settled = await self._ledger.release(lease, Failure(reason=reason, message="stopped"), counted=False)
+                log.info("attempt_stopped", why=reason, state=settled.state)
+            case None:
                 log.warning("lease_lost")
             case _:
-                assert_never(stop)
+                assert_never(outcome)
 
 
 def _loggable(lease: Lease, error: Exception) -> str:

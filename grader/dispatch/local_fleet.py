@@ -74,17 +74,12 @@ class Turns:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
             else:
-                self._leave()
+                self._count -= 1
+                if not self._count and self._secret:
+                    self._owed_until_s = 2 * self._clock() - self._begin_s
+                elif not self._count:
+                    self._shown_end_s = self._clock()
             self._admit()
-
-    def _leave(self) -> None:
-        self._count -= 1
-        if self._count:
-            return
-        if self._secret:
-            self._owed_until_s = 2 * self._clock() - self._begin_s
-        else:
-            self._shown_end_s = self._clock()
 
     def _admit(self) -> None:
         """Let those in whose turn it is."""
@@ -145,7 +140,12 @@ class LocalFleet:
         baselines = cache.directory / BASELINES if cache is not None and gpus else None
         lanes = [DeviceLane(devices.EMULATED, make_judge(devices.EMULATED, None, None)) for _ in range(lane_count)]
         for gpu in gpus:
-            access = self._access(gpu)
+            # Boxes read what the lane's judge puts there, hence the open mode.
+            triton_dir = self._triton_dir / str(gpu.index)
+            for directory in (self._triton_dir, triton_dir):
+                directory.mkdir(exist_ok=True)
+                directory.chmod(0o755)
+            access = GpuAccess(index=gpu.index, uuid=gpu.uuid, name=gpu.name, minor=gpu.minor, triton_dir=triton_dir)
             lanes.append(DeviceLane(gpu.kind, make_judge(gpu.kind, access, baselines), access))
         self._lanes = Lanes(lanes, default or (gpus[0].kind if gpus else devices.EMULATED), look_again_s)
         self._builders = asyncio.Semaphore(builder_count)
@@ -277,14 +277,6 @@ class LocalFleet:
     def turn(self, *, secret: bool) -> AbstractAsyncContextManager[None]:
         """Wait until a box may run code of submissions here."""
         return self._turns.take(secret=secret)
-
-    def _access(self, gpu: Gpu) -> GpuAccess:
-        """The GPU as a box may see it. Its lane's judge fills triton_dir; boxes read it, hence the open mode."""
-        triton_dir = self._triton_dir / str(gpu.index)
-        for directory in (self._triton_dir, triton_dir):
-            directory.mkdir(exist_ok=True)
-            directory.chmod(0o755)
-        return GpuAccess(index=gpu.index, uuid=gpu.uuid, name=gpu.name, minor=gpu.minor, triton_dir=triton_dir)
 
 
 def read_profile(path: Path) -> Profile:

@@ -119,9 +119,16 @@ class RemoteWorker:
                 if item is None:
                     raise WorkerLost(self.node, self.gone)
                 if isinstance(item, fleet_pb2.Ended):
-                    if item.reason:
-                        raise self._fault(item)
-                    return
+                    match item.reason:
+                        case "":
+                            return
+                        case DeviceQuarantined.reason:
+                            raise DeviceQuarantined.at_worker(item.message)
+                        case HostBroken.reason:
+                            raise HostBroken(f"{item.message} (at the worker {self.node})")
+                        case WorkerLost.reason:
+                            raise WorkerLost(self.node, item.message or "left")
+                    raise WorkerFault(item.reason[:NAME_LIMIT_CHARS], f"{item.message} (at the worker {self.node})", final=item.final)
                 yield item
         finally:
             attempt.cancelled = True
@@ -227,27 +234,12 @@ class RemoteWorker:
             attempt.files[digest] = len(whole)
             if len(attempt.files) > FILE_COUNT_LIMIT:
                 raise ProtocolViolation("sent too many files")
-            if await self._keep(whole):
-                attempt.kept.add(digest)
-
-    async def _keep(self, content: bytes) -> bool:
-        """Store a file, and return whether it is here now. A full disk is not the worker's fault."""
-        if self._files is None:
-            return False
-        try:
-            return await asyncio.to_thread(self._files.keep, content) is not None
-        except OSError as error:
-            log.warning("submission_file_not_kept", error=str(error))
-            return False
-
-    def _fault(self, ended: fleet_pb2.Ended) -> Exception:
-        if ended.reason == DeviceQuarantined.reason:
-            return DeviceQuarantined.at_worker(ended.message)
-        if ended.reason == HostBroken.reason:
-            return HostBroken(f"{ended.message} (at the worker {self.node})")
-        if ended.reason == WorkerLost.reason:
-            return WorkerLost(self.node, ended.message or "left")
-        return WorkerFault(ended.reason[:NAME_LIMIT_CHARS], f"{ended.message} (at the worker {self.node})", final=ended.final)
+            if self._files is not None:
+                try:
+                    if await asyncio.to_thread(self._files.keep, whole) is not None:
+                        attempt.kept.add(digest)
+                except OSError as error:  # that there is no room for it is not the worker's fault
+                    log.warning("submission_file_not_kept", error=str(error))
 
 
 class RemoteFleet:
@@ -256,7 +248,10 @@ class RemoteFleet:
     def __init__(self, memory: Path, files: SubmissionFiles | None) -> None:
         self._memory, self._files = memory, files
         self._workers: dict[str, RemoteWorker] = {}
-        self._known = _remembered(memory)
+        self._known: dict[str, None] = {}  # kinds of devices
+        with suppress(OSError, ValueError):
+            if isinstance(kinds := json.loads(memory.read_bytes()), list):
+                self._known = dict.fromkeys(kind for kind in kinds if isinstance(kind, str))
         self._changed = asyncio.Event()
         self._losses: OrderedDict[str, int] = OrderedDict()
         self._cordoned: frozenset[str] = frozenset()
@@ -267,7 +262,10 @@ class RemoteFleet:
         if (before := self._workers.get(node)) is not None:
             before.lose("was replaced by a new connection of the same node")
         self._workers[node] = worker
-        self._remember(worker)
+        if new_kinds := dict.fromkeys(kind for kind in worker.standing.device_kinds if kind not in self._known):
+            self._known |= new_kinds
+            with suppress(OSError):
+                write_whole(self._memory, json.dumps(list(self._known)).encode())
         log.info("worker_joined", node=node, capacity=standing.capacity, device_kinds=list(standing.device_kinds))
         worker.cordon(self._cordoned)
         return worker
@@ -309,7 +307,10 @@ class RemoteFleet:
     def lanes(self) -> tuple[LaneNow, ...]:
         """Return the state of each lane, with the node before its name."""
         return tuple(
-            LaneNow(name=f"{worker.node}/{lane.name}", state=_lane_state(worker, lane))
+            LaneNow(
+                name=f"{worker.node}/{lane.name}",
+                state=LaneState.CORDONED if worker.cordoned and lane.state == LaneState.FREE.name else LaneState[lane.state],
+            )
             for worker in self._workers.values()
             for lane in worker.standing.lanes
         )
@@ -349,13 +350,6 @@ class RemoteFleet:
             self._changed.clear()
             await self._changed.wait()
 
-    def _remember(self, worker: RemoteWorker) -> None:
-        before = len(self._known)
-        self._known.update(dict.fromkeys(worker.standing.device_kinds))
-        if len(self._known) != before:
-            with suppress(OSError):
-                write_whole(self._memory, json.dumps(list(self._known)).encode())
-
 
 def checked_standing(standing: fleet_pb2.Standing) -> fleet_pb2.Standing:
     """The same, if it makes sense; ProtocolViolation."""
@@ -371,16 +365,3 @@ def checked_standing(standing: fleet_pb2.Standing) -> fleet_pb2.Standing:
     if not all(lane.state in LaneState.__members__ for lane in standing.lanes):
         raise ProtocolViolation("has a lane in a state that there is not")
     return standing
-
-
-def _lane_state(worker: RemoteWorker, lane: fleet_pb2.Lane) -> LaneState:
-    state = LaneState[lane.state]
-    return LaneState.CORDONED if worker.cordoned and state is LaneState.FREE else state
-
-
-def _remembered(memory: Path) -> dict[str, None]:
-    try:
-        kinds = json.loads(memory.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return dict.fromkeys(kind for kind in kinds if isinstance(kind, str)) if isinstance(kinds, list) else {}

@@ -180,13 +180,17 @@ class WarmBoxes:
         return box
 
     async def _keep(self) -> None:
+        def filled(task: asyncio.Task[None]) -> None:
+            del self._starting[task]
+            self._changed.set()
+
         while True:
             self._changed.clear()
             self._drop_outdated()
             key = self._next_wanted()
             if key is not None and len(self._starting) < self._start_limit and not self._disturbs(key):
                 self._starting[task := asyncio.create_task(self._fill(key))] = key
-                task.add_done_callback(self._filled)
+                task.add_done_callback(filled)
                 continue
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(LOOK_S, self._idle_s) if self._room_left and self._job_count == 0 else LOOK_S):
@@ -243,11 +247,6 @@ class WarmBoxes:
     def _end_all(self, key: WarmKey) -> None:
         while key in self._waiting:
             self._end_one(key)
-
-    def _filled(self, task: asyncio.Task[None]) -> None:
-        """Look again after a start, which may have failed."""
-        del self._starting[task]
-        self._changed.set()
 
     async def _fill(self, key: WarmKey) -> None:
         """Start one box; it is kept once it says that it has imported everything."""

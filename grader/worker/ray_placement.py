@@ -243,30 +243,32 @@ def _signals_kept() -> Iterator[None]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the words say; the exit code."""
+    """Place, list or remove lanes, and print what became of each; the exit code."""
     words = parser().parse_args(arguments)
+    lanes: dict[str, dict[str, Any]]
     try:
         with redirect_stdout(sys.stderr):  # Ray prints to it what becomes of nodes
-            lanes = _done(words)
+            if words.list:
+                lanes = listed(words.ray)
+            elif words.remove:
+                removed = remove(words.ray, words.remove)
+                lanes = {name: {"removed": name in removed} for name in words.remove}
+            elif words.lanes and words.join:
+                joining = ["--join", words.join, *(["--certificate", words.certificate] if words.certificate else []), *words.options]
+                counts = [LaneCount.parsed(text) for text in words.lanes]
+                lanes = {name: {"placed": True} for name in place(words.ray, counts, shlex.split(words.prefix), joining)}
+            else:
+                raise SettingsInvalid("lanes", "name the lanes and the server, such as --lanes H200=4 --join SERVER:50552")
     except SettingsInvalid as error:
         sys.stderr.write(f"grader-worker place: {error}\n")
         return MISUSED
-    _show(lanes, as_json=words.json)
+    if words.json:
+        sys.stdout.write(json.dumps(lanes) + "\n")
+    else:
+        for name, facts in lanes.items():
+            shown = ", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in facts.items()) or "waits for a node"
+            sys.stdout.write(f"{name}  {shown}\n")
     return MISUSED if any(facts.get("removed") is False for facts in lanes.values()) else 0
-
-
-def _done(words: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Place, list or remove lanes; return the result for each."""
-    if words.list:
-        return listed(words.ray)
-    if words.remove:
-        removed = remove(words.ray, words.remove)
-        return {name: {"removed": name in removed} for name in words.remove}
-    if not words.lanes or not words.join:
-        raise SettingsInvalid("lanes", "name the lanes and the server, such as --lanes H200=4 --join SERVER:50552")
-    options = ["--join", words.join, *(["--certificate", words.certificate] if words.certificate else []), *words.options]
-    lanes = [LaneCount.parsed(text) for text in words.lanes]
-    return {name: {"placed": True} for name in place(words.ray, lanes, shlex.split(words.prefix), options)}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -288,12 +290,3 @@ def parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="print JSON")
     add("options", nargs="*", metavar="-- OPTIONS", help="of grader-worker, for every worker")
     return command
-
-
-def _show(lanes: dict[str, dict[str, Any]], *, as_json: bool) -> None:
-    if as_json:
-        sys.stdout.write(json.dumps(lanes) + "\n")
-        return
-    for name, facts in lanes.items():
-        shown = ", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in facts.items()) or "waits for a node"
-        sys.stdout.write(f"{name}  {shown}\n")

@@ -11,7 +11,7 @@ import os
 import signal
 import ssl
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -213,9 +213,10 @@ class FleetSession:
                         self.node = answer.welcome.node
                         log.info("joined", node=self.node)
                     case "grade":
-                        self._begin(answer.grade.attempt, self._attempt(answer.grade.attempt, answer.grade.lease))
+                        self._begin(answer.grade.attempt, answer.grade.lease)
                     case "cancel":
-                        self._cancel(answer.cancel.attempt)
+                        if (running := self._attempts.get(answer.cancel.attempt)) is not None:
+                            running.cancel()
                     case "cordon":
                         log.info("lanes_cordoned", lanes=list(answer.cordon.lanes))
                         self._grading.cordon(frozenset(answer.cordon.lanes))
@@ -240,13 +241,9 @@ class FleetSession:
             async with asyncio.timeout(END_S):
                 await self._outbox.put(None)
 
-    def _begin(self, number: int, work: Coroutine[Any, Any, None]) -> None:
-        self._attempts[number] = task = asyncio.create_task(work)
+    def _begin(self, number: int, content: bytes) -> None:
+        self._attempts[number] = task = asyncio.create_task(self._attempt(number, content))
         task.add_done_callback(lambda _: self._attempts.pop(number, None))
-
-    def _cancel(self, number: int) -> None:
-        if (task := self._attempts.get(number)) is not None:
-            task.cancel()
 
     async def _attempt(self, number: int, content: bytes) -> None:
         """Grade one attempt, say what is found, and at last how it ended."""
