@@ -13,8 +13,7 @@ import grpc
 import structlog
 
 from grader.config import Settings
-from grader.dispatch.remote_fleet import RemoteFleet
-from grader.dispatch.worker_stream import ProtocolViolation, WorkerStream
+from grader.dispatch.remote_fleet import ProtocolViolation, RemoteFleet, RemoteWorker
 from grader.errors import InvalidRequest, SettingsInvalid
 from grader.fleet.v1 import fleet_pb2, fleet_pb2_grpc
 from grader.server.fleet_certificates import NODE, FleetCertificates
@@ -85,7 +84,7 @@ class FleetServicer(fleet_pb2_grpc.FleetServiceServicer):
                 task.cancel()
             self._fleet.leave(worker)
 
-    async def _watch_certificate(self, worker: WorkerStream, context: Context) -> None:
+    async def _watch_certificate(self, worker: RemoteWorker, context: Context) -> None:
         """End the stream of a worker whose certificate is removed meanwhile."""
         while self._certificates is not None and not worker.gone:
             await asyncio.sleep(CERTIFICATE_LOOK_S)
@@ -127,7 +126,7 @@ class FleetServicer(fleet_pb2_grpc.FleetServiceServicer):
         return hello
 
 
-async def _listen(worker: WorkerStream, messages: AsyncIterator[fleet_pb2.AttachRequest]) -> None:
+async def _listen(worker: RemoteWorker, messages: AsyncIterator[fleet_pb2.AttachRequest]) -> None:
     """Hear all that a worker says; it is lost where that ends, and where it makes no sense."""
     try:
         async for message in messages:

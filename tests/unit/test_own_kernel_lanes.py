@@ -2,7 +2,7 @@
 
 import pytest
 
-from grader.dispatch.own_kernel import grade_own
+from grader.dispatch.host_breaker import grade_own
 from grader.errors import DeviceQuarantined, SandboxBroken
 from grader.observability.observer import LaneNow, LaneState
 from sandbox.protocol import wire

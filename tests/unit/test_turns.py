@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from grader.dispatch.turns import Turns
+from grader.dispatch.local_fleet import Turns
 
 
 class Work:
