@@ -291,7 +291,7 @@ class KernelCall:
             names=_tensor_names(tree, tuple(name or f"argument{index}" for index, name in enumerate(given_names))),
             tree=renumbered(tree, range(len(tensors)), tensors),
             own_tensors=_sent(own_tensors),
-            forward=renumbered(forward_tree, [places[id(workload)] for workload in below], everything),
+            forward=renumbered(forward_tree, [places[id(tensor)] for tensor in below], everything),
             gradients=wanted,
             gradient_names=tuple(f"grad_{names[index]}" for index in wanted),
             output=renumbered(["tensor", 0], [places[id(gradient)]], everything),

@@ -115,11 +115,11 @@ def measure(
 
 
 def _batches(
-    parties: TimingSetup, bench: WorkloadContext, baseline_bench: WorkloadContext, times: Times, nulls: list[int], signs: Heartbeat
+    parties: TimingSetup, bench: WorkloadContext, baseline_bench: WorkloadContext, times: Times, null_ns: list[int], signs: Heartbeat
 ) -> Generator[wire.Progress, None, Batch | wire.Trial | None]:
     if parties.clock is wire.Clock.HOST:
         return None
-    estimate_ns = int(statistics.median(times.flat(SUBJECT)) - statistics.median(nulls))
+    estimate_ns = int(statistics.median(times.flat(SUBJECT)) - statistics.median(null_ns))
     return (yield from time_batches(parties.subject, parties.trusted, bench, baseline_bench, estimate_ns, signs, copies=parties.copies))
 
 

@@ -116,9 +116,9 @@ def selection_allowance(
     return scatter * normal.pdf(normal.inv_cdf(1 - share)) / share + widened
 
 
-def process_bias_ns(own_nulls: Sequence[Sequence[int]], trusted_nulls: Sequence[Sequence[int]]) -> float:
+def process_bias_ns(subject_turns: Sequence[Sequence[int]], trusted_turns: Sequence[Sequence[int]]) -> float:
     """By how much one process does nothing more quickly than the other, in nanoseconds."""
-    return abs(statistics.fmean(steady(ours) - steady(trusted) for ours, trusted in zip(own_nulls, trusted_nulls, strict=True)))
+    return abs(statistics.fmean(steady(ours) - steady(trusted) for ours, trusted in zip(subject_turns, trusted_turns, strict=True)))
 
 
 def least_by_own_nulls(parties: TimingSetup, times: Times) -> int:
