@@ -89,13 +89,5 @@ def test_what_is_no_message_is_refused(line: bytes) -> None:
         wire.decode(line)
 
 
-def test_a_missing_key_is_refused() -> None:
-    """A key without default has to be there."""
-    data = wire.as_json(TRIAL)
-    del data["index"]
-    with pytest.raises(wire.WireError):
-        wire.decode(json.dumps(data).encode())
-
-
 def _fields(message: wire.Trial) -> dict[str, object]:
     return {name: getattr(message, name) for name in message.__dataclass_fields__}
