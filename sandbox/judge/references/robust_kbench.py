@@ -49,13 +49,9 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
         return by_shapes[tuple(tuple(tensor.shape) for tensor in inputs)].run(inputs)
 
     def wide(inputs: _Tensors) -> _Tensors:
-        before = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)  # of what forward_fn makes itself
-        try:
+        with sources.in_double():
             widened = [tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs]
             return by_shapes[tuple(tuple(tensor.shape) for tensor in inputs)].run(widened, wide=True)
-        finally:
-            torch.set_default_dtype(before)
 
     for function in (reference, wide):
         function.__code__ = function.__code__.replace()  # their own: what torch.compile makes is kept with the code object

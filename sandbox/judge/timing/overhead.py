@@ -82,7 +82,7 @@ def subtract_overhead(parties: TimingSetup, times: Times, nulls: Mapping[bool, l
         speedups += speedup(name, *pair, bias_ns=bias_ns, bias_share=BIAS_SHARE[clock], allowance=times.allowance, selection=chosen)
     return NetTiming(
         unrest=unrest,
-        certified=wire.Samples(durations_ns=tuple(round(baseline - own_ns[turn]) for turn in counting for baseline in subject_ns[turn])),
+        certified=wire.Samples(durations_ns=tuple(round(run_ns - own_ns[turn]) for turn in counting for run_ns in subject_ns[turn])),
         baselines=baselines,
         speedups=tuple(speedups),
         quiet_count=len(quiet),
