@@ -227,7 +227,7 @@ def run_batch(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
             poisoned.extend(scene.poisoned(outputs) for scene, outputs in zip(scenes, snapshots, strict=True))
 
         call = _call(placement, scenes[0].drawn, bench, how)
-        # The runner is told the places, and stirs its memory; meanwhile the judge works in its own memory, and in no other. The runner's
+        # The runner gets the places, and stirs its memory; meanwhile the judge works in its own memory, and in no other. The runner's
         # code is warmed with inputs that it has had already, for those of this run are secret.
         ready = runner.call(call, PLACE_S, poison_snapshots)
         if how.warm_count and bench.spent is not None and isinstance(ready, Answer) and ready.status is Status.OK:
