@@ -662,11 +662,9 @@ def test_only_null_runs_are_made_on_inputs_that_were_there_before(baseline: Base
     """Nobody reads theirs, and drawing takes longer than they do; every call has fresh ones."""
     bench = WorkloadContext(problem=PROBLEM, workload=PROBLEM.workloads[0], reference=lambda one: [one[0] * 2 + one[1]])
     with baseline.serve(PROBLEM, "cuda") as trusted:
-        results = [
-            run(trusted, bench, RunOptions(operation=one)) for one in (Operation.NULL, Operation.CALL, Operation.NULL, Operation.CALL)
-        ]
-    first, second, third, fourth = (one.inputs for one in results)
-    assert second[0] is third[0] and judge_run(results[1], bench, wire.TrialPhase.CERTIFY, 0).outcome is wire.TrialOutcome.PASSED
+        runs = [run(trusted, bench, RunOptions(operation=one)) for one in (Operation.NULL, Operation.CALL, Operation.NULL, Operation.CALL)]
+    first, second, third, fourth = (one.inputs for one in runs)
+    assert second[0] is third[0] and judge_run(runs[1], bench, wire.TrialPhase.CERTIFY, 0).outcome is wire.TrialOutcome.PASSED
     assert not any(torch.equal(before[0], after[0]) for before, after in ((first, second), (second, fourth)))
 
 

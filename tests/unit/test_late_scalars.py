@@ -66,13 +66,11 @@ def runner() -> Iterator[Runner]:
     fd = create_sealed("gate", GATE_BYTES)
     ours, theirs = socket.socketpair()
     arena = device.create_arena(ARENA_BYTES)
-    instance = Runner(link=RunnerLink(device=device, arena=arena, gate=Gate(fd), link=ours, loaded=FINE), page=Gate(fd), arena=arena)
-    thread = threading.Thread(
-        target=serve, args=(Gate(fd), 0, device, arena, {0: Loaded(bind=instance.bind, uses_torch=False)}), daemon=True
-    )
+    fake = Runner(link=RunnerLink(device=device, arena=arena, gate=Gate(fd), link=ours, loaded=FINE), page=Gate(fd), arena=arena)
+    thread = threading.Thread(target=serve, args=(Gate(fd), 0, device, arena, {0: Loaded(bind=fake.bind, uses_torch=False)}), daemon=True)
     thread.start()
-    yield instance
-    instance.link.call(Call(operation=Operation.EXIT), 60.0)
+    yield fake
+    fake.link.call(Call(operation=Operation.EXIT), 60.0)
     thread.join()
     ours.close()
     theirs.close()

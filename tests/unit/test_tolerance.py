@@ -265,16 +265,16 @@ def test_the_whole_is_what_its_elements_are_by_hand(dtype: torch.dtype, finite: 
                 reference[0] = output[0] = chance.choice(strange)
         unwritten = torch.rand(count) < chance.choice([0.0, 0.1])
         tolerance = wire.Tolerance(atol=chance.choice([0.0, 1e-3, math.inf]), rtol=chance.choice([0.0, 1e-3]), budget_factor=None)
-        comparison = compare(output, reference, wide, unwritten, tolerance)
+        whole = compare(output, reference, wide, unwritten, tolerance)
         columns = [tensor.tolist() for tensor in (output, reference, reference if wide is None else wide, unwritten)]
         by_element = [by_hand(*element, tolerance) for element in zip(*columns, strict=True)]
         wrong, strangers, errors = zip(*by_element, strict=True)
-        assert (comparison.mismatched_count, comparison.nonfinite_count, comparison.unwritten_count) == (
+        assert (whole.mismatched_count, whole.nonfinite_count, whole.unwritten_count) == (
             sum(wrong),
             sum(strangers),
             int(unwritten.sum()),
         )
-        assert comparison.max_absolute_error == max((tensor for tensor in errors if tensor is not None), default=0.0)
+        assert whole.max_absolute_error == max((tensor for tensor in errors if tensor is not None), default=0.0)
 
 
 def test_one_wrong_element_in_a_million_is_wrong() -> None:
