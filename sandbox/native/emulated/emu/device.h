@@ -19,30 +19,33 @@ struct cudaDeviceProp {
     int ECCEnabled, computeMode, pciBusID, pciDeviceID, pciDomainID;
 };
 
-enum cudaDeviceAttr {
-    cudaDevAttrMaxThreadsPerBlock = 1,
-    cudaDevAttrMaxBlockDimX = 2,
-    cudaDevAttrMaxBlockDimY = 3,
-    cudaDevAttrMaxBlockDimZ = 4,
-    cudaDevAttrMaxGridDimX = 5,
-    cudaDevAttrMaxGridDimY = 6,
-    cudaDevAttrMaxGridDimZ = 7,
-    cudaDevAttrMaxSharedMemoryPerBlock = 8,
-    cudaDevAttrWarpSize = 10,
-    cudaDevAttrMaxRegistersPerBlock = 12,
-    cudaDevAttrClockRate = 13,
-    cudaDevAttrTextureAlignment = 14,
-    cudaDevAttrMultiProcessorCount = 16,
-    cudaDevAttrL2CacheSize = 38,
-    cudaDevAttrMaxThreadsPerMultiProcessor = 39,
-    cudaDevAttrTexturePitchAlignment = 51,
-    cudaDevAttrComputeCapabilityMajor = 75,
-    cudaDevAttrComputeCapabilityMinor = 76,
-    cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
-    cudaDevAttrCooperativeLaunch = 95,
-    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
-    cudaDevAttrMaxBlocksPerMultiprocessor = 106,
-};
+// Every attribute: its name, its number, and the property that has its value.
+#define EMU_ATTRIBUTES \
+    EMU_ATTRIBUTE(cudaDevAttrMaxThreadsPerBlock, 1, p.maxThreadsPerBlock)                        \
+    EMU_ATTRIBUTE(cudaDevAttrMaxBlockDimX, 2, p.maxThreadsDim[0])                                \
+    EMU_ATTRIBUTE(cudaDevAttrMaxBlockDimY, 3, p.maxThreadsDim[1])                                \
+    EMU_ATTRIBUTE(cudaDevAttrMaxBlockDimZ, 4, p.maxThreadsDim[2])                                \
+    EMU_ATTRIBUTE(cudaDevAttrMaxGridDimX, 5, p.maxGridSize[0])                                   \
+    EMU_ATTRIBUTE(cudaDevAttrMaxGridDimY, 6, p.maxGridSize[1])                                   \
+    EMU_ATTRIBUTE(cudaDevAttrMaxGridDimZ, 7, p.maxGridSize[2])                                   \
+    EMU_ATTRIBUTE(cudaDevAttrMaxSharedMemoryPerBlock, 8, p.sharedMemPerBlock)                    \
+    EMU_ATTRIBUTE(cudaDevAttrWarpSize, 10, p.warpSize)                                           \
+    EMU_ATTRIBUTE(cudaDevAttrMaxRegistersPerBlock, 12, p.regsPerBlock)                           \
+    EMU_ATTRIBUTE(cudaDevAttrClockRate, 13, p.clockRate)                                         \
+    EMU_ATTRIBUTE(cudaDevAttrTextureAlignment, 14, p.textureAlignment)                           \
+    EMU_ATTRIBUTE(cudaDevAttrMultiProcessorCount, 16, p.multiProcessorCount)                     \
+    EMU_ATTRIBUTE(cudaDevAttrL2CacheSize, 38, p.l2CacheSize)                                     \
+    EMU_ATTRIBUTE(cudaDevAttrMaxThreadsPerMultiProcessor, 39, p.maxThreadsPerMultiProcessor)     \
+    EMU_ATTRIBUTE(cudaDevAttrTexturePitchAlignment, 51, p.texturePitchAlignment)                 \
+    EMU_ATTRIBUTE(cudaDevAttrComputeCapabilityMajor, 75, p.major)                                \
+    EMU_ATTRIBUTE(cudaDevAttrComputeCapabilityMinor, 76, p.minor)                                \
+    EMU_ATTRIBUTE(cudaDevAttrMaxSharedMemoryPerMultiprocessor, 81, p.sharedMemPerMultiprocessor) \
+    EMU_ATTRIBUTE(cudaDevAttrCooperativeLaunch, 95, p.cooperativeLaunch)                         \
+    EMU_ATTRIBUTE(cudaDevAttrMaxSharedMemoryPerBlockOptin, 97, p.sharedMemPerBlockOptin)         \
+    EMU_ATTRIBUTE(cudaDevAttrMaxBlocksPerMultiprocessor, 106, p.maxBlocksPerMultiProcessor)
+#define EMU_ATTRIBUTE(name, number, value) name = number,
+enum cudaDeviceAttr { EMU_ATTRIBUTES };
+#undef EMU_ATTRIBUTE
 
 enum cudaLimit {
     cudaLimitStackSize,
@@ -92,30 +95,10 @@ inline cudaDeviceProp device_properties() {
 
 inline int attribute(cudaDeviceAttr which) {
     cudaDeviceProp p = device_properties();
-    switch (which) {
-        case cudaDevAttrMaxThreadsPerBlock: return p.maxThreadsPerBlock;
-        case cudaDevAttrMaxBlockDimX: return p.maxThreadsDim[0];
-        case cudaDevAttrMaxBlockDimY: return p.maxThreadsDim[1];
-        case cudaDevAttrMaxBlockDimZ: return p.maxThreadsDim[2];
-        case cudaDevAttrMaxGridDimX: return p.maxGridSize[0];
-        case cudaDevAttrMaxGridDimY: return p.maxGridSize[1];
-        case cudaDevAttrMaxGridDimZ: return p.maxGridSize[2];
-        case cudaDevAttrMaxSharedMemoryPerBlock: return static_cast<int>(p.sharedMemPerBlock);
-        case cudaDevAttrWarpSize: return p.warpSize;
-        case cudaDevAttrMaxRegistersPerBlock: return p.regsPerBlock;
-        case cudaDevAttrClockRate: return p.clockRate;
-        case cudaDevAttrTextureAlignment: return static_cast<int>(p.textureAlignment);
-        case cudaDevAttrMultiProcessorCount: return p.multiProcessorCount;
-        case cudaDevAttrL2CacheSize: return p.l2CacheSize;
-        case cudaDevAttrMaxThreadsPerMultiProcessor: return p.maxThreadsPerMultiProcessor;
-        case cudaDevAttrTexturePitchAlignment: return static_cast<int>(p.texturePitchAlignment);
-        case cudaDevAttrComputeCapabilityMajor: return p.major;
-        case cudaDevAttrComputeCapabilityMinor: return p.minor;
-        case cudaDevAttrMaxSharedMemoryPerMultiprocessor: return static_cast<int>(p.sharedMemPerMultiprocessor);
-        case cudaDevAttrCooperativeLaunch: return p.cooperativeLaunch;
-        case cudaDevAttrMaxSharedMemoryPerBlockOptin: return static_cast<int>(p.sharedMemPerBlockOptin);
-        case cudaDevAttrMaxBlocksPerMultiprocessor: return p.maxBlocksPerMultiProcessor;
-    }
+#define EMU_ATTRIBUTE(name, number, value) \
+    case name: return static_cast<int>(value);
+    switch (which) { EMU_ATTRIBUTES }
+#undef EMU_ATTRIBUTE
     return 0;
 }
 

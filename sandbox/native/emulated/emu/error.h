@@ -3,36 +3,39 @@
 
 #include "qualifiers.h"
 
-enum cudaError {
-    cudaSuccess = 0,
-    cudaErrorInvalidValue = 1,
-    cudaErrorMemoryAllocation = 2,
-    cudaErrorInitializationError = 3,
-    cudaErrorInvalidConfiguration = 9,
-    cudaErrorInvalidPitchValue = 12,
-    cudaErrorInvalidSymbol = 13,
-    cudaErrorInvalidDevicePointer = 17,
-    cudaErrorInvalidMemcpyDirection = 21,
-    cudaErrorInvalidFilterSetting = 26,
-    cudaErrorLaunchMaxDepthExceeded = 65,
-    cudaErrorLaunchPendingCountExceeded = 69,
-    cudaErrorInvalidDeviceFunction = 98,
-    cudaErrorNoDevice = 100,
-    cudaErrorInvalidDevice = 101,
-    cudaErrorInvalidResourceHandle = 400,
-    cudaErrorNotReady = 600,
-    cudaErrorIllegalAddress = 700,
-    cudaErrorLaunchOutOfResources = 701,
-    cudaErrorLaunchTimeout = 702,
-    cudaErrorAssert = 710,
-    cudaErrorLaunchFailure = 719,
-    cudaErrorCooperativeLaunchTooLarge = 720,
-    cudaErrorNotSupported = 801,
-    cudaErrorStreamCaptureUnsupported = 900,
-    cudaErrorStreamCaptureInvalidated = 901,
-    cudaErrorInvalidClusterSize = 912,
-    cudaErrorUnknown = 999,
-};
+// Every error: its name, its number, and its text.
+#define EMU_ERRORS                                                                                                                     \
+    EMU_ERROR(cudaSuccess, 0, "no error")                                                                                              \
+    EMU_ERROR(cudaErrorInvalidValue, 1, "invalid argument")                                                                            \
+    EMU_ERROR(cudaErrorMemoryAllocation, 2, "out of memory")                                                                           \
+    EMU_ERROR(cudaErrorInitializationError, 3, "initialization error")                                                                 \
+    EMU_ERROR(cudaErrorInvalidConfiguration, 9, "invalid configuration argument")                                                      \
+    EMU_ERROR(cudaErrorInvalidPitchValue, 12, "invalid pitch argument")                                                                \
+    EMU_ERROR(cudaErrorInvalidSymbol, 13, "invalid device symbol")                                                                     \
+    EMU_ERROR(cudaErrorInvalidDevicePointer, 17, "invalid device pointer")                                                             \
+    EMU_ERROR(cudaErrorInvalidMemcpyDirection, 21, "invalid copy direction for memcpy")                                                \
+    EMU_ERROR(cudaErrorInvalidFilterSetting, 26, "linear filtering not supported for non-float type")                                  \
+    EMU_ERROR(cudaErrorLaunchMaxDepthExceeded, 65, "launch would exceed maximum depth of nested launches")                             \
+    EMU_ERROR(cudaErrorLaunchPendingCountExceeded, 69, "launch failed because launch would exceed maximum number of pending launches") \
+    EMU_ERROR(cudaErrorInvalidDeviceFunction, 98, "invalid device function")                                                           \
+    EMU_ERROR(cudaErrorNoDevice, 100, "no CUDA-capable device is detected")                                                            \
+    EMU_ERROR(cudaErrorInvalidDevice, 101, "invalid device ordinal")                                                                   \
+    EMU_ERROR(cudaErrorInvalidResourceHandle, 400, "invalid resource handle")                                                          \
+    EMU_ERROR(cudaErrorNotReady, 600, "device not ready")                                                                              \
+    EMU_ERROR(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered")                                                \
+    EMU_ERROR(cudaErrorLaunchOutOfResources, 701, "too many resources requested for launch")                                           \
+    EMU_ERROR(cudaErrorLaunchTimeout, 702, "the launch timed out and was terminated")                                                  \
+    EMU_ERROR(cudaErrorAssert, 710, "device-side assert triggered")                                                                    \
+    EMU_ERROR(cudaErrorLaunchFailure, 719, "unspecified launch failure")                                                               \
+    EMU_ERROR(cudaErrorCooperativeLaunchTooLarge, 720, "too many blocks in cooperative launch")                                        \
+    EMU_ERROR(cudaErrorNotSupported, 801, "operation not supported")                                                                   \
+    EMU_ERROR(cudaErrorStreamCaptureUnsupported, 900, "operation not permitted when stream is capturing")                              \
+    EMU_ERROR(cudaErrorStreamCaptureInvalidated, 901, "operation failed due to a previous error during capture")                       \
+    EMU_ERROR(cudaErrorInvalidClusterSize, 912, "cluster misconfiguration")                                                            \
+    EMU_ERROR(cudaErrorUnknown, 999, "unknown error")
+#define EMU_ERROR(name, number, text) name = number,
+enum cudaError { EMU_ERRORS };
+#undef EMU_ERROR
 typedef enum cudaError cudaError_t;
 
 namespace emu {
@@ -43,36 +46,9 @@ struct ErrorText {
     const char* text;
 };
 
-inline constexpr ErrorText error_texts[] = {
-    {cudaSuccess, "cudaSuccess", "no error"},
-    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
-    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
-    {cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error"},
-    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
-    {cudaErrorInvalidPitchValue, "cudaErrorInvalidPitchValue", "invalid pitch argument"},
-    {cudaErrorInvalidSymbol, "cudaErrorInvalidSymbol", "invalid device symbol"},
-    {cudaErrorInvalidDevicePointer, "cudaErrorInvalidDevicePointer", "invalid device pointer"},
-    {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy"},
-    {cudaErrorInvalidFilterSetting, "cudaErrorInvalidFilterSetting", "linear filtering not supported for non-float type"},
-    {cudaErrorLaunchMaxDepthExceeded, "cudaErrorLaunchMaxDepthExceeded", "launch would exceed maximum depth of nested launches"},
-    {cudaErrorLaunchPendingCountExceeded, "cudaErrorLaunchPendingCountExceeded", "launch failed because launch would exceed maximum number of pending launches"},
-    {cudaErrorInvalidDeviceFunction, "cudaErrorInvalidDeviceFunction", "invalid device function"},
-    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
-    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
-    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
-    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
-    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
-    {cudaErrorLaunchOutOfResources, "cudaErrorLaunchOutOfResources", "too many resources requested for launch"},
-    {cudaErrorLaunchTimeout, "cudaErrorLaunchTimeout", "the launch timed out and was terminated"},
-    {cudaErrorAssert, "cudaErrorAssert", "device-side assert triggered"},
-    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
-    {cudaErrorCooperativeLaunchTooLarge, "cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"},
-    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
-    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
-    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"},
-    {cudaErrorInvalidClusterSize, "cudaErrorInvalidClusterSize", "cluster misconfiguration"},
-    {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
-};
+#define EMU_ERROR(name, number, text) {name, #name, text},
+inline constexpr ErrorText error_texts[] = {EMU_ERRORS};
+#undef EMU_ERROR
 
 inline const ErrorText* find_error(cudaError_t code) {
     for (const ErrorText& entry : error_texts)

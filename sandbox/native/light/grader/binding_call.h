@@ -220,12 +220,6 @@ GRADER_COLD void add_documentation(text& to, const function_record& first) {
     }
 }
 
-}  // namespace detail
-}  // namespace pybind11
-
-namespace pybind11 __attribute__((visibility("hidden"))) {
-namespace detail {
-
 /// Given by a record's `call` where it does not take the arguments.
 inline PyObject* next_overload() { return reinterpret_cast<PyObject*>(1); }
 

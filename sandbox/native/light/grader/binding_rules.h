@@ -127,12 +127,6 @@ struct type_caster<object> {
     PYBIND11_TYPE_CASTER(object, _("object"));
 };
 
-}  // namespace detail
-}  // namespace pybind11
-
-namespace pybind11 __attribute__((visibility("hidden"))) {
-namespace detail {
-
 /// What a number's `__int__` or `__float__` gives, where the conversion proper has failed and converting is allowed; empty: nothing.
 inline object converted(handle source, bool convert, PyObject* (*conversion)(PyObject*)) {
     PyErr_Clear();

@@ -159,9 +159,6 @@ GRADER_COLD bool add(text& to, PyObject* (*conversion)(PyObject*), PyObject* obj
 }
 
 }  // namespace detail
-}  // namespace pybind11
-
-namespace pybind11 __attribute__((visibility("hidden"))) {
 
 // Hidden, unlike pybind11's: types are distinguished by name anyway, and no other library's functions may replace these.
 

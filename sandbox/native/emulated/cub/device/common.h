@@ -3,8 +3,7 @@
 
 #include "../types.h"
 
-namespace cub {
-namespace emulated {
+namespace cub::emulated {
 
 // The first call, without storage, only says how much it takes; nothing of it is used, but a kernel that passes it on must have some.
 template <class Work>
@@ -66,5 +65,4 @@ void scan_range(size_t count, bool has_first, T first, At at, Operation operatio
     }
 }
 
-}  // namespace emulated
-}  // namespace cub
+}  // namespace cub::emulated

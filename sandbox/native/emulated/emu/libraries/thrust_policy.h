@@ -4,8 +4,7 @@
 #include <cuda_runtime.h>
 #include <thrust/system/cpp/execution_policy.h>
 
-namespace thrust {
-namespace cuda {
+namespace thrust::cuda {
 
 struct par_t : thrust::system::cpp::execution_policy<par_t> {
     const par_t& on(cudaStream_t) const { return *this; }
@@ -14,5 +13,4 @@ struct par_t : thrust::system::cpp::execution_policy<par_t> {
 };
 inline const par_t par, par_nosync;
 
-}  // namespace cuda
-}  // namespace thrust
+}  // namespace thrust::cuda

@@ -6,7 +6,9 @@
 
 #include "values.h"
 
-// Integer and bit instructions of inline PTX (PTX ISA 8.7, 9.7.1, 9.7.2, 9.7.8, 9.7.9).
+// Integer and bit instructions (9.7.1, 9.7.2, 9.7.8, 9.7.9) take no modifiers.
+#define EMU_PTX_FUNCTION template <class T, unsigned> inline
+
 namespace emu EMU_HIDDEN {
 namespace ptx {
 
@@ -24,36 +26,23 @@ using Wide = std::conditional_t<
 // The flag that add.cc and its like leave for the next addc.  It survives from one asm statement to the next, as on the device.
 inline EMU_THREAD_LOCAL bool carry = false;
 
-template <class T, unsigned>
-inline T emu_mul_hi(T a, T b) {
-    return static_cast<T>(static_cast<Wide<T>>(a) * b >> bits_of<T>);
-}
-template <class T, unsigned>
-inline Wide<T> emu_mul_wide(T a, T b) {
-    return static_cast<Wide<T>>(a) * b;
-}
-template <class T, unsigned>
-inline T emu_mad_lo(T a, T b, T c) {
+EMU_PTX_FUNCTION T emu_mul_hi(T a, T b) { return static_cast<T>(static_cast<Wide<T>>(a) * b >> bits_of<T>); }
+EMU_PTX_FUNCTION Wide<T> emu_mul_wide(T a, T b) { return static_cast<Wide<T>>(a) * b; }
+EMU_PTX_FUNCTION T emu_mad_lo(T a, T b, T c) {
     return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b) + static_cast<uint64_t>(c));
 }
-template <class T, unsigned>
-inline T emu_mad_hi(T a, T b, T c) {
+EMU_PTX_FUNCTION T emu_mad_hi(T a, T b, T c) {
     return static_cast<T>(static_cast<Unsigned<T>>(emu_mul_hi<T, 0>(a, b)) + static_cast<Unsigned<T>>(c));
 }
-template <class T, unsigned>
-inline Wide<T> emu_mad_wide(T a, T b, Wide<T> c) {
+EMU_PTX_FUNCTION Wide<T> emu_mad_wide(T a, T b, Wide<T> c) {
     using Result = Unsigned<Wide<T>>;
     return static_cast<Wide<T>>(static_cast<Result>(static_cast<Wide<T>>(a) * b) + static_cast<Result>(c));
 }
-template <class T, unsigned>
-inline T emu_mul24_lo(T a, T b) {
+EMU_PTX_FUNCTION T emu_mul24_lo(T a, T b) {
     if constexpr (std::is_signed_v<T>) return __mul24(a, b);
     else return __umul24(a, b);
 }
-template <class T, unsigned>
-inline T emu_mad24_lo(T a, T b, T c) {
-    return emu_mad_lo<T, 0>(1, emu_mul24_lo<T, 0>(a, b), c);
-}
+EMU_PTX_FUNCTION T emu_mad24_lo(T a, T b, T c) { return emu_mad_lo<T, 0>(1, emu_mul24_lo<T, 0>(a, b), c); }
 
 template <class T>
 inline T add_with(T a, T b, bool in) {
@@ -69,74 +58,51 @@ inline T subtract_with(T a, T b, bool in) {
     carry = __builtin_sub_overflow(rest, static_cast<Unsigned<T>>(in), &rest) || first;
     return static_cast<T>(rest);
 }
-template <class T, unsigned>
-inline T emu_add_cc(T a, T b) { return add_with(a, b, false); }
-template <class T, unsigned>
-inline T emu_addc(T a, T b) { return add_with(a, b, carry); }
-template <class T, unsigned>
-inline T emu_sub_cc(T a, T b) { return subtract_with(a, b, false); }
-template <class T, unsigned>
-inline T emu_subc(T a, T b) { return subtract_with(a, b, carry); }
-template <class T, unsigned>
-inline T emu_mad_lo_cc(T a, T b, T c) { return add_with(emu_mad_lo<T, 0>(a, b, 0), c, false); }
-template <class T, unsigned>
-inline T emu_madc_lo(T a, T b, T c) { return add_with(emu_mad_lo<T, 0>(a, b, 0), c, carry); }
-template <class T, unsigned>
-inline T emu_mad_hi_cc(T a, T b, T c) { return add_with(emu_mul_hi<T, 0>(a, b), c, false); }
-template <class T, unsigned>
-inline T emu_madc_hi(T a, T b, T c) { return add_with(emu_mul_hi<T, 0>(a, b), c, carry); }
+EMU_PTX_FUNCTION T emu_add_cc(T a, T b) { return add_with(a, b, false); }
+EMU_PTX_FUNCTION T emu_addc(T a, T b) { return add_with(a, b, carry); }
+EMU_PTX_FUNCTION T emu_sub_cc(T a, T b) { return subtract_with(a, b, false); }
+EMU_PTX_FUNCTION T emu_subc(T a, T b) { return subtract_with(a, b, carry); }
+EMU_PTX_FUNCTION T emu_mad_lo_cc(T a, T b, T c) { return add_with(emu_mad_lo<T, 0>(a, b, 0), c, false); }
+EMU_PTX_FUNCTION T emu_madc_lo(T a, T b, T c) { return add_with(emu_mad_lo<T, 0>(a, b, 0), c, carry); }
+EMU_PTX_FUNCTION T emu_mad_hi_cc(T a, T b, T c) { return add_with(emu_mul_hi<T, 0>(a, b), c, false); }
+EMU_PTX_FUNCTION T emu_madc_hi(T a, T b, T c) { return add_with(emu_mul_hi<T, 0>(a, b), c, carry); }
 
 // Division by zero is undefined in PTX; the device gives all ones, and for the remainder the dividend.
-template <class T, unsigned>
-inline T emu_rem(T a, T b) {
+EMU_PTX_FUNCTION T emu_rem(T a, T b) {
     if (b == 0) return a;
     if (std::is_signed_v<T> && b == static_cast<T>(-1)) return 0;
     return static_cast<T>(a % b);
 }
-template <class T, unsigned>
-inline T emu_sad(T a, T b, T c) {
+EMU_PTX_FUNCTION T emu_sad(T a, T b, T c) {
     using U = Unsigned<T>;
     return static_cast<T>((a < b ? static_cast<U>(b) - static_cast<U>(a) : static_cast<U>(a) - static_cast<U>(b)) + static_cast<U>(c));
 }
 
-template <class T, unsigned>
-inline T emu_bit_and(T a, T b) { return a & b; }
-template <class T, unsigned>
-inline T emu_bit_or(T a, T b) { return a | b; }
-template <class T, unsigned>
-inline T emu_bit_xor(T a, T b) { return a ^ b; }
-template <class T, unsigned>
-inline T emu_bit_not(T a) {
+EMU_PTX_FUNCTION T emu_bit_and(T a, T b) { return a & b; }
+EMU_PTX_FUNCTION T emu_bit_or(T a, T b) { return a | b; }
+EMU_PTX_FUNCTION T emu_bit_xor(T a, T b) { return a ^ b; }
+EMU_PTX_FUNCTION T emu_bit_not(T a) {
     if constexpr (std::is_same_v<T, bool>) return !a;
     else return static_cast<T>(~a);
 }
-template <class T, unsigned>
-inline T emu_cnot(T a) { return a == 0; }
-template <class T, unsigned>
-inline T emu_shl(T a, uint32_t by) { return by < bits_of<T> ? static_cast<T>(a << by) : T{0}; }
-template <class T, unsigned>
-inline T emu_shr(T a, uint32_t by) { return static_cast<T>(by < bits_of<T> ? a >> by : a < 0 ? -1 : 0); }
+EMU_PTX_FUNCTION T emu_cnot(T a) { return a == 0; }
+EMU_PTX_FUNCTION T emu_shl(T a, uint32_t by) { return by < bits_of<T> ? static_cast<T>(a << by) : T{0}; }
+EMU_PTX_FUNCTION T emu_shr(T a, uint32_t by) { return static_cast<T>(by < bits_of<T> ? a >> by : a < 0 ? -1 : 0); }
 
-template <class T, unsigned>
-inline T emu_shf_l_wrap(T a, T b, uint32_t by) { return __funnelshift_l(a, b, by); }
-template <class T, unsigned>
-inline T emu_shf_r_wrap(T a, T b, uint32_t by) { return __funnelshift_r(a, b, by); }
-template <class T, unsigned>
-inline T emu_shf_l_clamp(T a, T b, uint32_t by) { return by < 32 ? __funnelshift_l(a, b, by) : a; }
-template <class T, unsigned>
-inline T emu_shf_r_clamp(T a, T b, uint32_t by) { return by < 32 ? __funnelshift_r(a, b, by) : b; }
+EMU_PTX_FUNCTION T emu_shf_l_wrap(T a, T b, uint32_t by) { return __funnelshift_l(a, b, by); }
+EMU_PTX_FUNCTION T emu_shf_r_wrap(T a, T b, uint32_t by) { return __funnelshift_r(a, b, by); }
+EMU_PTX_FUNCTION T emu_shf_l_clamp(T a, T b, uint32_t by) { return by < 32 ? __funnelshift_l(a, b, by) : a; }
+EMU_PTX_FUNCTION T emu_shf_r_clamp(T a, T b, uint32_t by) { return by < 32 ? __funnelshift_r(a, b, by) : b; }
 
 // Bit i of the table is the result where a, b and c have the bits of i, a the highest.
-template <class T, unsigned>
-inline T emu_lop3(T a, T b, T c, uint32_t table) {
+EMU_PTX_FUNCTION T emu_lop3(T a, T b, T c, uint32_t table) {
     T result = 0;
     for (unsigned row = 0; row < 8; ++row)
         if (table >> row & 1) result |= (row & 4 ? a : ~a) & (row & 2 ? b : ~b) & (row & 1 ? c : ~c);
     return result;
 }
 
-template <class T, unsigned>
-inline T emu_bfe(T a, uint32_t position, uint32_t length) {
+EMU_PTX_FUNCTION T emu_bfe(T a, uint32_t position, uint32_t length) {
     constexpr unsigned width = bits_of<T>;
     position &= 0xff, length &= 0xff;
     bool sign = std::is_signed_v<T> && length != 0 && (static_cast<Unsigned<T>>(a) >> (position + length - 1 < width ? position + length - 1 : width - 1) & 1);
@@ -145,35 +111,28 @@ inline T emu_bfe(T a, uint32_t position, uint32_t length) {
     Unsigned<T> mask = kept < width ? (Unsigned<T>{1} << kept) - 1 : ~Unsigned<T>{0};
     return static_cast<T>(sign ? field | ~mask : field & mask);
 }
-template <class T, unsigned>
-inline T emu_bfi(T a, T b, uint32_t position, uint32_t length) {
+EMU_PTX_FUNCTION T emu_bfi(T a, T b, uint32_t position, uint32_t length) {
     constexpr unsigned width = bits_of<T>;
     position &= 0xff, length &= 0xff;
     if (position >= width || length == 0) return b;
     T mask = (length < width ? (T{1} << length) - 1 : ~T{0}) << position;
     return (b & ~mask) | (a << position & mask);
 }
-template <class T, unsigned>
-inline uint32_t emu_bfind(T a) {
+EMU_PTX_FUNCTION uint32_t emu_bfind(T a) {
     auto bits = static_cast<uint64_t>(static_cast<Unsigned<T>>(a < 0 ? ~a : a));
     return bits == 0 ? 0xffffffffu : 63u - static_cast<unsigned>(__builtin_clzll(bits));
 }
-template <class T, unsigned>
-inline uint32_t emu_bfind_shiftamt(T a) {
+EMU_PTX_FUNCTION uint32_t emu_bfind_shiftamt(T a) {
     uint32_t found = emu_bfind<T, 0>(a);
     return found == 0xffffffffu ? found : bits_of<T> - 1 - found;
 }
-template <class T, unsigned>
-inline uint32_t emu_popc(T a) { return static_cast<uint32_t>(__builtin_popcountll(a)); }
-template <class T, unsigned>
-inline uint32_t emu_clz(T a) { return a == 0 ? bits_of<T> : static_cast<uint32_t>(__builtin_clzll(a)) - (64 - bits_of<T>); }
-template <class T, unsigned>
-inline T emu_brev(T a) {
+EMU_PTX_FUNCTION uint32_t emu_popc(T a) { return static_cast<uint32_t>(__builtin_popcountll(a)); }
+EMU_PTX_FUNCTION uint32_t emu_clz(T a) { return a == 0 ? bits_of<T> : static_cast<uint32_t>(__builtin_clzll(a)) - (64 - bits_of<T>); }
+EMU_PTX_FUNCTION T emu_brev(T a) {
     if constexpr (sizeof(T) == 8) return __brevll(a);
     else return __brev(a);
 }
-template <class T, unsigned>
-inline T emu_selp(T a, T b, bool first) { return first ? a : b; }
+EMU_PTX_FUNCTION T emu_selp(T a, T b, bool first) { return first ? a : b; }
 
 template <bool signed_a, bool signed_b>
 inline uint32_t emu_dp4a(uint32_t a, uint32_t b, uint32_t c) {
@@ -330,10 +289,7 @@ inline T emu_maximum(T a, T b) {
     else return finished<flags>(-least<flags>(-input<flags>(a), -input<flags>(b)));
 }
 // The sign of a, the rest of b.
-template <class T, unsigned>
-inline T emu_copysign(T a, T b) {
-    return __builtin_copysign(b, a);
-}
+EMU_PTX_FUNCTION T emu_copysign(T a, T b) { return __builtin_copysign(b, a); }
 
 // A function of one argument, for float, double and the short floats.
 template <unsigned flags, class T, class Function>
@@ -400,3 +356,4 @@ inline bool emu_is_subnormal(T a) { return a != 0 && __builtin_isfinite(a) && !_
 
 }  // namespace ptx
 }  // namespace emu
+#undef EMU_PTX_FUNCTION

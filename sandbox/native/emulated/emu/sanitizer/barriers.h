@@ -50,9 +50,8 @@ EMU_COLD inline Ranges ranges_of(const bool* chosen) {
 
 EMU_COLD inline void report_barrier(Severity severity, uint32_t site, uint32_t other, const char* text) {
     uint32_t places[2] = {site, other};
-    bool fresh = false;
-    Finding* finding = enter("divergent_barrier", severity, places, 2, &fresh);
-    if (!finding || !fresh) return;
+    Finding* finding = enter("divergent_barrier", severity, places, 2);
+    if (!finding) return;
     snprintf(finding->kernel, sizeof finding->kernel, "%.150s", worker->launch()->name);
     finding->block = {blockIdx.x, blockIdx.y, blockIdx.z};
     if (worker->running()) finding->thread = index_of(self_linear());
@@ -146,9 +145,8 @@ EMU_COLD inline void block_is_stuck() {
 }
 
 EMU_COLD inline void report_lane(unsigned linear, const char* text) {
-    bool fresh = false;
-    Finding* finding = enter("inactive_lane", Severity::Error, &barriers.lane_site[linear], 1, &fresh);
-    if (!finding || !fresh) return;
+    Finding* finding = enter("inactive_lane", Severity::Error, &barriers.lane_site[linear], 1);
+    if (!finding) return;
     snprintf(finding->kernel, sizeof finding->kernel, "%.150s", worker->launch()->name);
     finding->block = {blockIdx.x, blockIdx.y, blockIdx.z};
     finding->thread = index_of(linear);

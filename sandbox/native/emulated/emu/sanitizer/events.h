@@ -226,9 +226,8 @@ struct TypeMismatchData {
 EMU_COLD inline void report_bounds(const OutOfBoundsData& data, uintptr_t index, const void* code) {
     if (!worker || !worker->running()) return;
     uint32_t place = place_of(code);
-    bool fresh = false;
-    Finding* finding = enter("out_of_bounds", Severity::Error, &place, 1, &fresh);
-    if (!finding || !fresh) return;
+    Finding* finding = enter("out_of_bounds", Severity::Error, &place, 1);
+    if (!finding) return;
     add_context(*finding);
     unsigned bits = 1u << (data.index->information >> 1);
     long long value = static_cast<long long>(index);
@@ -241,9 +240,8 @@ EMU_COLD inline void report_bounds(const OutOfBoundsData& data, uintptr_t index,
 EMU_COLD inline void report_misaligned(const TypeMismatchData& data, uintptr_t address, const void* code) {
     if (!worker || !worker->running()) return;
     uint32_t place = place_of(code);
-    bool fresh = false;
-    Finding* finding = enter("misaligned", Severity::Error, &place, 1, &fresh);
-    if (!finding || !fresh) return;
+    Finding* finding = enter("misaligned", Severity::Error, &place, 1);
+    if (!finding) return;
     add_context(*finding);
     Memory memory = memory_at(address);
     add_memory(*finding, memory);
@@ -379,9 +377,8 @@ EMU_COLD inline void report_failed_launch() {
     if (!launch_unchecked) return;
     launch_unchecked = false;
     uint32_t place = place_of(failed_launch.code);
-    bool fresh = false;
-    Finding* finding = enter("unchecked_launch", Severity::Error, &place, 1, &fresh);
-    if (!finding || !fresh) return;
+    Finding* finding = enter("unchecked_launch", Severity::Error, &place, 1);
+    if (!finding) return;
     snprintf(finding->kernel, sizeof finding->kernel, "%.150s", failed_launch.kernel);
     if (failed_launch.unsupported) {
         finding->severity = Severity::Info;

@@ -309,14 +309,13 @@ EMU_RAW inline __attribute__((always_inline)) uint32_t who_is_at(const void* cod
     return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(code) - clock.base) << 8) & ~1023u | clock.self;
 }
 
-// The entry for these places; null where there is no room for another. `fresh` says that its text is still to be written.
-EMU_COLD inline Finding* enter(const char* kind, Severity severity, const uint32_t* places, unsigned count, bool* fresh) {
+// A new entry for these places, whose text is still to be written; null where there is one, or no room for another.
+EMU_COLD inline Finding* enter(const char* kind, Severity severity, const uint32_t* places, unsigned count) {
     uint32_t key = static_cast<uint32_t>(severity) * 77 + static_cast<uint32_t>(strlen(kind));
     for (unsigned i = 0; i < count; ++i) key = (key ^ places[i]) * 0x9e3779b1u;
     for (uint32_t at = key >> 7;; ++at) {
         uint32_t& slot = findings.hash[at % 1024];
         if (slot == 0) {
-            *fresh = true;
             if (findings.count == finding_limit) return nullptr;
             Finding& finding = findings.list[findings.count];
             slot = ++findings.count;
@@ -333,8 +332,7 @@ EMU_COLD inline Finding* enter(const char* kind, Severity severity, const uint32
         for (unsigned i = 0; same && i < count; ++i) same = finding.places[i] == places[i];
         if (!same) continue;
         ++finding.count;
-        *fresh = false;
-        return &finding;
+        return nullptr;
     }
 }
 

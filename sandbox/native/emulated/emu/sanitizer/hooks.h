@@ -83,9 +83,8 @@ EMU_COLD inline const LocalVariable* local_at(uintptr_t address) {
 
 EMU_COLD inline void report_unwritten_local(uintptr_t address, uint32_t place) {
     const LocalVariable* variable = local_at(address);
-    bool fresh = false;
-    Finding* finding = variable ? enter("uninitialised_read", Severity::Error, &place, 1, &fresh) : nullptr;
-    if (!finding || !fresh) return;
+    Finding* finding = variable ? enter("uninitialised_read", Severity::Error, &place, 1) : nullptr;
+    if (!finding) return;
     add_context(*finding);
     snprintf(finding->memory, sizeof finding->memory, "%.47s (local)", variable->name);
     bool whole = variable->end - variable->begin <= 8;

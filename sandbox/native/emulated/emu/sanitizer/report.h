@@ -241,29 +241,26 @@ EMU_COLD inline void write_out_of_bounds(Finding& finding, uintptr_t address, co
 }
 
 EMU_COLD inline void report_out_of_bounds(uintptr_t address, unsigned bytes, bool writes, uint32_t place) {
-    bool fresh = false;
-    Finding* finding = enter("out_of_bounds", Severity::Error, &place, 1, &fresh);
-    if (!finding || !fresh) return;
+    Finding* finding = enter("out_of_bounds", Severity::Error, &place, 1);
+    if (!finding) return;
     char what[40];
     snprintf(what, sizeof what, "%s %u bytes", writes ? "writes" : "reads", bytes);
     write_out_of_bounds(*finding, address, what);
 }
 
 EMU_COLD inline void report_fault(uintptr_t address, uint32_t place) {
-    bool fresh = false;
-    Finding* finding = enter("out_of_bounds", Severity::Error, &place, 1, &fresh);
-    if (finding && fresh) write_out_of_bounds(*finding, address, "reads or writes");
+    Finding* finding = enter("out_of_bounds", Severity::Error, &place, 1);
+    if (finding) write_out_of_bounds(*finding, address, "reads or writes");
 }
 
 void suspect_barrier();
 
 EMU_COLD inline void report_uninitialised(uintptr_t address, uint32_t place) {
-    bool fresh = false;
-    Finding* finding = enter("uninitialised_read", Severity::Error, &place, 1, &fresh);
+    Finding* finding = enter("uninitialised_read", Severity::Error, &place, 1);
     Memory memory = memory_at(address);
     bool shared = memory.region && memory.region->space == Space::Shared;
     if (shared) suspect_barrier();
-    if (!finding || !fresh) return;
+    if (!finding) return;
     add_context(*finding);
     add_memory(*finding, memory);
     snprintf(finding->message, sizeof finding->message, "{0} reads byte %zu of %s, which nothing has written %s",
@@ -272,9 +269,8 @@ EMU_COLD inline void report_uninitialised(uintptr_t address, uint32_t place) {
 }
 
 EMU_COLD inline void report_read_only(uintptr_t address, uint32_t place) {
-    bool fresh = false;
-    Finding* finding = enter("out_of_bounds", Severity::Error, &place, 1, &fresh);
-    if (!finding || !fresh) return;
+    Finding* finding = enter("out_of_bounds", Severity::Error, &place, 1);
+    if (!finding) return;
     Memory memory = memory_at(address);
     add_context(*finding);
     add_memory(*finding, memory);
@@ -320,10 +316,9 @@ EMU_COLD inline void report_race(const Conflict& conflict, bool same_value) {
     bool mild = conflict.in_warp || conflict.is_volatile;
     Severity severity = same_value ? Severity::Info : mild ? Severity::Warning : Severity::Error;
     uint32_t places[2] = {conflict.place, conflict.other_place};
-    bool fresh = false;
-    Finding* finding = enter("race", severity, places, 2, &fresh);
+    Finding* finding = enter("race", severity, places, 2);
     if (!same_value && !conflict.between_blocks) suspect_barrier();
-    if (!finding || !fresh) return;
+    if (!finding) return;
     write_race(*finding, conflict, same_value);
     finish(*finding);
 }

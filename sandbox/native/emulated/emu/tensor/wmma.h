@@ -14,8 +14,7 @@
 // nvcuda::wmma's fragments: which exist, how many elements they have, and which element of its matrix each of them is.
 //
 // The mapping is not documented; this is what sm_80 and later do.
-namespace nvcuda {
-namespace wmma {
+namespace nvcuda::wmma {
 
 struct row_major;
 struct col_major;
@@ -36,8 +35,7 @@ enum bmmaAccumulateOp { bmmaAccumulateOpPOPC = 1 };
 }  // namespace experimental
 enum layout_t { mem_row_major, mem_col_major };
 
-}  // namespace wmma
-}  // namespace nvcuda
+}  // namespace nvcuda::wmma
 
 namespace emu EMU_HIDDEN {
 namespace wmma {
@@ -148,8 +146,7 @@ Position in_accumulator(int lane, int x) {
 }  // namespace wmma
 }  // namespace emu
 
-namespace nvcuda {
-namespace wmma {
+namespace nvcuda::wmma {
 
 template <class T>
 struct helper_traits {
@@ -183,8 +180,7 @@ template <int m, int n, int k, class T>
     requires(emu::wmma::accumulates<T>(m, n, k))
 class fragment<accumulator, m, n, k, T, void> : public __frag_base<T, m * n / 32> {};
 
-}  // namespace wmma
-}  // namespace nvcuda
+}  // namespace nvcuda::wmma
 
 // nvcuda::wmma's loads and stores.
 namespace emu EMU_HIDDEN {
@@ -271,8 +267,7 @@ void store(T* memory, const Fragment& fragment, unsigned leading, bool row_major
 }  // namespace wmma
 }  // namespace emu
 
-namespace nvcuda {
-namespace wmma {
+namespace nvcuda::wmma {
 
 template <int m, int n, int k, class T, class Layout>
     requires(!emu::wmma::is_packed<T>)
@@ -302,8 +297,7 @@ void store_matrix_sync(std::type_identity_t<T>* p, const fragment<accumulator, m
     emu::wmma::store(p, c, ldm, rows, rows ? n : m, &emu::wmma::in_accumulator<m, n>);
 }
 
-}  // namespace wmma
-}  // namespace nvcuda
+}  // namespace nvcuda::wmma
 
 namespace emu EMU_HIDDEN {
 namespace wmma {
@@ -444,8 +438,7 @@ constexpr bool multiplies() {
 }  // namespace wmma
 }  // namespace emu
 
-namespace nvcuda {
-namespace wmma {
+namespace nvcuda::wmma {
 
 // `satf` is for integers only, as in CUDA's own header.
 template <int m, int n, int k, class T, class LayoutA, class LayoutB, class C, class D, class... Saturate>
@@ -491,5 +484,4 @@ inline float __float_to_tf32(float in) {
     return emu::bit_cast<float>((bits + 0x1000u) & ~0x1fffu);
 }
 
-}  // namespace wmma
-}  // namespace nvcuda
+}  // namespace nvcuda::wmma

@@ -6,9 +6,7 @@
 #include <thrust/system/detail/sequential/stable_merge_sort.h>
 
 THRUST_NAMESPACE_BEGIN
-namespace system {
-namespace detail {
-namespace sequential {
+namespace system::detail::sequential {
 
 template <class Policy, class Iterator>
 void stable_radix_sort(execution_policy<Policy>& policy, Iterator first, Iterator last) {
@@ -19,7 +17,5 @@ void stable_radix_sort_by_key(execution_policy<Policy>& policy, Keys first, Keys
     stable_merge_sort_by_key(policy, first, last, values, thrust::less<typename thrust::iterator_value<Keys>::type>());
 }
 
-}  // namespace sequential
-}  // namespace detail
-}  // namespace system
+}  // namespace system::detail::sequential
 THRUST_NAMESPACE_END
