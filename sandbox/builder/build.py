@@ -155,7 +155,9 @@ def first_that_does(
         settled = headers.settles_entry if tried.lacks_entry else headers.settles(tried.log)
         if tried.code == BUILT or settled:
             return tried, wire.BuildNote(headers=headers.name, fallback=fallback[:FALLBACK_LIMIT])
-        fallback = fallback or _first_error(tried.log)
+        lines = [line.strip() for line in tried.log.splitlines() if line.strip()]
+        shown = lines[0] if lines else "the compiler failed without a word"
+        fallback = fallback or next((line for line in lines if "error: " in line), shown)
     return attempt(full, None), wire.BuildNote(headers=full.name, fallback=fallback[:FALLBACK_LIMIT])
 
 
@@ -187,11 +189,6 @@ def _attempt(
 
 def _compiled(job: wire.BuildJob) -> list[str]:
     return [path for path in job.sources if Path(path).suffix in COMPILED_SUFFIXES]
-
-
-def _first_error(log: str) -> str:
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    return next((line for line in lines if "error: " in line), lines[0] if lines else "the compiler failed without a word")
 
 
 def _new_directory(directory: Path) -> Path:

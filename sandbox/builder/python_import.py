@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from sandbox.builder.python_compile import CompileFailed, Compiling
@@ -49,7 +50,7 @@ WANTS_GPU = (
 
 
 def missing_module(error: ModuleNotFoundError, modules: Sequence[str]) -> tuple[int, str] | None:
-    """The builder's exit code and a sentence; None where the exception names no module. own: names that the submission can import from
+    """The builder's exit code and a sentence; None where the exception names no module. modules: names that the submission can import from
     its files and the problem's."""
     if not error.name:
         return None
@@ -59,7 +60,8 @@ def missing_module(error: ModuleNotFoundError, modules: Sequence[str]) -> tuple[
         return IMPORT_FAILED, f"no module '{REFERENCE}': a submission is not given the reference; it can import {files}"
     packages = {name.partition(".")[0] for name in modules}
     is_package = top in {name.partition(".")[0] for name in PACKAGES}
-    similar = [] if is_package else _similar(error.name, modules) or _similar(top, sorted(packages))
+    close = partial(difflib.get_close_matches, n=1, cutoff=SIMILARITY)
+    similar = [] if is_package else close(error.name, modules) or close(top, sorted(packages))
     if top in packages or similar:
         advice = f"; did you mean '{similar[0]}'?" if similar and similar[0] != error.name else ""
         return IMPORT_FAILED, f"no module '{error.name}'; the files can be imported as {files}{advice}"
@@ -68,11 +70,6 @@ def missing_module(error: ModuleNotFoundError, modules: Sequence[str]) -> tuple[
         UNSUPPORTED,
         f"this grader does not have the Python module '{error.name}'; it has {there}; if it is a file of yours, submit it too",
     )
-
-
-def _similar(name: str, names: Sequence[str]) -> list[str]:
-    """The name that is most like this one, if one may be meant."""
-    return difflib.get_close_matches(name, names, n=1, cutoff=SIMILARITY)
 
 
 def available() -> list[str]:
@@ -128,7 +125,7 @@ def _failed(error: BaseException, module: python_module.ModuleDirectory, device_
     if HIP_COMPILER in str(error):
         return UNSUPPORTED, python_module.complaint(error, module.sources, build_result.HIP_SENTENCE)
     log = python_module.complaint(error, module.sources)
-    if device_info(device_kind).needs_gpu_access and wants_gpu(error):
+    if device_info(device_kind).needs_gpu_access and any(words in f"{type(error).__name__}: {error}".lower() for words in WANTS_GPU):
         return BUILT, f"{log}note: there is no GPU where a module is built; it is imported again where there is one\n"
     return IMPORT_FAILED, log
 
@@ -142,18 +139,18 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def wants_gpu(error: BaseException) -> bool:
-    """Return whether an import failed for want of a GPU."""
-    message = f"{type(error).__name__}: {error}".lower()
-    return any(words in message for words in WANTS_GPU)
-
-
 def _imported(job: wire.BuildJob, module: python_module.ModuleDirectory, main_path: str) -> tuple[int, str]:
     imported = python_module.import_main(module.sources / main_path, module.sources, module.modules)
     try:
         entry = python_module.find_entry(imported, job.entry)
     except python_module.NoEntry as missing:
-        return ENTRY_NOT_FOUND, f"{main_path}: error: {missing}{_other_main(job, module)}\n"
+        advice = ""
+        if len(job.sources) > 1:
+            texts = {path: (module.sources / path).read_text("utf-8", "replace") for path in job.sources}
+            candidates = python_module.defining_files(job.sources, texts, python_module.entries(job.entry))
+            where = f"; {' and '.join(candidates)} define one: name the main file first" if candidates else ""
+            advice = f" (the main file is the first one that is named{where})"
+        return ENTRY_NOT_FOUND, f"{main_path}: error: {missing}{advice}\n"
     if inspect.isclass(entry):
         try:
             entry()  # it may compile, too
@@ -162,16 +159,6 @@ def _imported(job: wire.BuildJob, module: python_module.ModuleDirectory, main_pa
             if any(isinstance(cause, CompileFailed) for cause in chain(error)):
                 raise
     return BUILT, ""
-
-
-def _other_main(job: wire.BuildJob, module: python_module.ModuleDirectory) -> str:
-    """Return advice on files that could be the main file, where there are several."""
-    if len(job.sources) == 1:
-        return ""
-    texts = {path: (module.sources / path).read_text("utf-8", "replace") for path in job.sources}
-    candidates = python_module.defining_files(job.sources, texts, python_module.entries(job.entry))
-    where = f"; {' and '.join(candidates)} define one: name the main file first" if candidates else ""
-    return f" (the main file is the first one that is named{where})"
 
 
 def _joined(notes: list[wire.BuildNote]) -> wire.BuildNote:

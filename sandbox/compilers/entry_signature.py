@@ -80,7 +80,8 @@ def _faults(parameters: Sequence[_Parameter], call: EntryCall) -> Iterator[tuple
         if number < len(tensors):
             sentence = _tensor_fault(parameter, tensors[number], is_output=number >= len(call.inputs))
         elif number < argument_count:
-            sentence = _axis_fault(parameter, call.axes[number - len(tensors)])
+            is_integer = parameter.depth is None or (parameter.depth == 0 and (parameter.type is None or parameter.type[0] == "integer"))
+            sentence = None if is_integer else f"is given the size {call.axes[number - len(tensors)]}, which is an int64_t"
         else:
             sentence = None
         if sentence is not None:
@@ -93,36 +94,22 @@ def _tensor_fault(parameter: _Parameter, tensor: TensorSpec, *, is_output: bool)
     if tensor.shape == ():
         if parameter.depth:
             return f"is given the {role} {tensor.name}, which is passed by value, as {written}"
-        if parameter.type is not None and parameter.depth == 0 and _differs_by_value(parameter.type, (kind, size)):
-            return f"is given the {role} {tensor.name}, which is {tensor.dtype}"
-        return None
+        if parameter.type is None or parameter.depth != 0:
+            return None
+        # Floats of 4 and 8 bytes have registers of their own; all else travels in an integer's, whatever its size.
+        in_vector = [name == "float" and size_bytes >= 4 for name, size_bytes in (parameter.type, (kind, size))]
+        differs = in_vector[0] != in_vector[1] or (in_vector[0] and parameter.type != (kind, size))
+        return f"is given the {role} {tensor.name}, which is {tensor.dtype}" if differs else None
     if parameter.depth == 0 and parameter.type is not None:
         return f"is given the {role} {tensor.name}, which is passed as a pointer to {tensor.dtype}"
     if parameter.depth != 1:
         return None
-    if parameter.type is not None and parameter.type != (kind, size) and not _is_view(parameter.type, size):
+    # Memory may be seen as bytes, and half precision as its bits.
+    views = {(kind, size), ("integer", 1), *([("integer", 2)] if size == 2 else [])}
+    if parameter.type is not None and parameter.type not in views:
         return f"is given the {role} {tensor.name}, which is {tensor.dtype}"
     if is_output and parameter.is_const:
         return f"is given the output {tensor.name}, which is to be written"
-    return None
-
-
-def _is_view(declared: tuple[str, int], size: int) -> bool:
-    """Return whether it is a usual way to see memory as bytes, or half precision as its bits."""
-    return declared == ("integer", 1) or (size == 2 and declared == ("integer", 2))
-
-
-def _differs_by_value(declared: tuple[str, int], wanted: tuple[str, int]) -> bool:
-    """Floats of 4 and 8 bytes have registers of their own; all else travels in an integer's, whatever its size."""
-    in_vector = [kind == "float" and size >= 4 for kind, size in (declared, wanted)]
-    return in_vector[0] != in_vector[1] or (in_vector[0] and declared != wanted)
-
-
-def _axis_fault(parameter: _Parameter, axis: str) -> str | None:
-    if parameter.depth:
-        return f"is given the size {axis}, which is an int64_t"
-    if parameter.depth == 0 and parameter.type is not None and parameter.type[0] != "integer":
-        return f"is given the size {axis}, which is an int64_t"
     return None
 
 

@@ -15,16 +15,6 @@ from pathlib import Path
 LIGHT, FULL = "light", "full"
 
 
-def nothing_missing(artifact: bytes) -> str | None:
-    """For headers that can't leave a hole in an artifact."""
-    return None
-
-
-def nothing_settled(log: str) -> bool:
-    """For headers whose errors prove nothing."""
-    return False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headers:
     """Way to answer the includes of a job's sources.
@@ -42,8 +32,8 @@ class Headers:
     include_dirs: tuple[str, ...] = ()
     defines: tuple[str, ...] = ()
     requested_macros: frozenset[str] = frozenset()
-    missing: Callable[[bytes], str | None] = nothing_missing
-    settles: Callable[[str], bool] = nothing_settled
+    missing: Callable[[bytes], str | None] = lambda artifact: None
+    settles: Callable[[str], bool] = lambda log: False
     settles_entry: bool = False
 
 

@@ -63,7 +63,10 @@ def compiled(dispatcher: Any, argument_types: Sequence[Any], architecture: int) 
     library._entry_name = entry
     compiler.kernel_fixup(kernel, False)
     nvvm.set_launch_bounds(kernel, options.get("launch_bounds"))
-    ptx, by_nvvm = _ptx(library, entry, capability)
+    try:
+        ptx, by_nvvm = "\n".join(library.get_asm_strs(cc=capability)), True
+    except (ImportError, RuntimeError, OSError, AttributeError):  # no NVVM, or no NVRTC, which says what NVVM can
+        ptx, by_nvvm = _by_llvm(library.llvm_strs, entry, f"sm_{capability[0]}{capability[1]}"), False
     return NumbaKernel(name=dispatcher.py_func.__name__, entry=entry, ptx=ptx, types=result.type_annotation, by_nvvm=by_nvvm)
 
 
@@ -73,13 +76,6 @@ def use(kernel: NumbaKernel, architecture: int) -> KernelUse:
     described = [kernel_use for kernel_use in ptxas.kernels(assembled(kernel.ptx, architecture).log) if kernel_use.registers]
     resources = described[0] if len(described) == 1 else KernelUse(name="", registers=0)
     return replace(resources, name=kernel.name[: ptxas.NAME_LIMIT_CHARS], double_instruction_count=doubles)
-
-
-def _ptx(library: Any, entry: str, capability: tuple[int, int]) -> tuple[str, bool]:
-    try:
-        return "\n".join(library.get_asm_strs(cc=capability)), True
-    except (ImportError, RuntimeError, OSError, AttributeError):  # no NVVM, or no NVRTC, which says what NVVM can
-        return _by_llvm(library.llvm_strs, entry, f"sm_{capability[0]}{capability[1]}"), False
 
 
 def _by_llvm(texts: Sequence[str], entry: str, processor: str) -> str:
@@ -158,7 +154,9 @@ def numba_float64_remarks(kernel: NumbaKernel, path: str) -> tuple[str, ...]:
     as it was submitted."""
     places = ptxas.float64_instructions([kernel.ptx]).get(kernel.entry, [])
     lines = {place.line for place in places} | {place.caller_line for place in places}
-    if not places or _is_on_float64(kernel.types):
+    arguments = (value for name, value in kernel.types.typemap.items() if name.startswith("arg."))
+    meant = any(str(getattr(argument, "dtype", "")) in ("float64", "complex128") for argument in arguments)
+    if not places or meant:
         return ()
     sentences: dict[str, None] = {}
     for line, origin, accumulates in _promotions(kernel.types):
@@ -168,12 +166,6 @@ def numba_float64_remarks(kernel: NumbaKernel, path: str) -> tuple[str, ...]:
             why = f"{origin.source} is a float64" if origin.type == "float64" else why
             sentences[f"{path}:{origin.line or line}: {does} in float64: {why}; write `{origin.remedy}`"] = None
     return tuple(sentences)[: ptxas.REMARK_LIMIT]
-
-
-def _is_on_float64(types: Any) -> bool:
-    """Return whether an argument is an array of float64: then it is meant."""
-    arguments = (value for name, value in types.typemap.items() if name.startswith("arg."))
-    return any(str(getattr(argument, "dtype", "")) in ("float64", "complex128") for argument in arguments)
 
 
 def _promotions(types: Any) -> Iterator[tuple[int, _Origin, bool]]:

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from sandbox.compilers.steps import STANDS_IN
@@ -128,14 +129,25 @@ def kernels(log: str, ptx: Sequence[str] = ()) -> tuple[KernelUse, ...]:
         elif (properties := _PROPERTIES.match(line)) is not None:
             described = properties[1]
         elif (frame := _FRAME.match(line)) is not None and described == entries[-1][0].name:
-            use = entries[-1][0]
             stack, stores, loads = (int(number) for number in frame.groups())
-            entries[-1] = (
-                replace(use, stack_bytes=max(stack, use.stack_bytes), spill_store_bytes=stores, spill_load_bytes=loads),
-                entries[-1][1],
-            )
+            stack = max(stack, entries[-1][0].stack_bytes)
+            use = replace(entries[-1][0], stack_bytes=stack, spill_store_bytes=stores, spill_load_bytes=loads)
+            entries[-1] = use, entries[-1][1]
         elif (used := _USED.match(line)) is not None:
-            entries[-1] = _with_use(entries[-1][0], used), entries[-1][1]
+            # Older ptxas write what the system adds behind a plus, and list the constant banks.
+            parts: dict[str, int] = {}
+            for size, kind in _PART.findall(used[2]):
+                name = kind.partition("[")[0]
+                parts[name] = parts.get(name, 0) + sum(int(part) for part in size.split("+") if part)
+            use = replace(
+                entries[-1][0],
+                registers=int(used[1]),
+                shared_bytes=parts.get("smem", 0),
+                # With the functions that it calls.
+                stack_bytes=max(parts.get("cumulative stack size", 0), entries[-1][0].stack_bytes),
+                constant_bytes=parts.get("cmem", 0),
+            )
+            entries[-1] = use, entries[-1][1]
     entries = [(use, architecture) for use, architecture in entries if use.registers != UNKNOWN][:KERNEL_LIMIT]
     several = len({architecture for _, architecture in entries}) > 1
     doubles = float64_instructions(ptx)
@@ -162,42 +174,17 @@ def complaint(log: str, ptx: Mapping[str, Ptx]) -> str:
 
 def demangled(names: Sequence[str]) -> list[str]:
     """The names as C++ has them, of printable characters; as they are where the box has no c++filt, or it fails."""
-    readable = _filtered([name if len(name) <= MANGLED_LIMIT_CHARS and name.isprintable() else "" for name in names])
-    return [
-        "".join(character for character in _UNNAMED.sub("(anonymous namespace)", demangled_name or name_before) if character.isprintable())[
-            :NAME_LIMIT_CHARS
-        ]
-        for name_before, demangled_name in zip(names, readable, strict=True)
-    ]
-
-
-def _filtered(names: Sequence[str]) -> list[str]:
-    program = shutil.which("c++filt")
-    if program is None or not names:
-        return list(names)
-    # One that is no text, not even after a compiler had it, must not cost a build.
-    text = "\n".join(names).encode("utf-8", "replace")
-    try:
-        process = subprocess.run([program], input=text, capture_output=True, check=False, timeout=DEMANGLE_S)
-    except (OSError, subprocess.TimeoutExpired):
-        return list(names)
-    lines = process.stdout.decode("utf-8", "replace").split("\n")
-    return lines if len(lines) == len(names) else list(names)
-
-
-def _with_use(use: KernelUse, used: re.Match[str]) -> KernelUse:
-    """Older ptxas write what the system adds behind a plus, and list the constant banks."""
-    parts: dict[str, int] = {}
-    for size, kind in _PART.findall(used[2]):
-        kind = kind.partition("[")[0]
-        parts[kind] = parts.get(kind, 0) + sum(int(part) for part in size.split("+") if part)
-    return replace(
-        use,
-        registers=int(used[1]),
-        shared_bytes=parts.get("smem", 0),
-        stack_bytes=max(parts.get("cumulative stack size", 0), use.stack_bytes),  # with the functions that it calls
-        constant_bytes=parts.get("cmem", 0),
-    )
+    mangled = [name if len(name) <= MANGLED_LIMIT_CHARS and name.isprintable() else "" for name in names]
+    readable, program = mangled, shutil.which("c++filt")
+    if program is not None and names:
+        # One that is no text, not even after a compiler had it, must not cost a build.
+        text = "\n".join(mangled).encode("utf-8", "replace")
+        with suppress(OSError, subprocess.TimeoutExpired):
+            process = subprocess.run([program], input=text, capture_output=True, check=False, timeout=DEMANGLE_S)
+            lines = process.stdout.decode("utf-8", "replace").split("\n")
+            readable = lines if len(lines) == len(names) else mangled
+    plain = [_UNNAMED.sub("(anonymous namespace)", name or mangled_name) for mangled_name, name in zip(names, readable, strict=True)]
+    return ["".join(filter(str.isprintable, name))[:NAME_LIMIT_CHARS] for name in plain]
 
 
 def _in_source(line: str, ptx: Mapping[str, Ptx]) -> str:
@@ -207,15 +194,12 @@ def _in_source(line: str, ptx: Mapping[str, Ptx]) -> str:
         return line
     text, number = ptx[match[1]], int(match[2])
     quoted = text.lines[number - 1].strip() if 0 < number <= len(text.lines) else ""
-    return f"{_origin(text, number)}: {match[3]}: {match[4]}" + (f"\n    {quoted}" if quoted else "")
-
-
-def _origin(ptx: Ptx, number: int) -> str:
-    """The place in the source that stands before a line of PTX, in its function."""
-    for line in reversed(ptx.lines[: number - 1]):
-        loc = _LOC.match(line)
-        if loc is not None and loc[1] in ptx.files:
-            return f"{ptx.files[loc[1]].removeprefix(f'{STANDS_IN[1]}/')}({loc[2]})"
-        if _FUNCTION.search(line):
+    origin = text.source
+    for earlier in reversed(text.lines[: number - 1]):  # the place that stands before it, in its function
+        loc = _LOC.match(earlier)
+        if loc is not None and loc[1] in text.files:
+            origin = f"{text.files[loc[1]].removeprefix(f'{STANDS_IN[1]}/')}({loc[2]})"
             break
-    return ptx.source
+        if _FUNCTION.search(earlier):
+            break
+    return f"{origin}: {match[3]}: {match[4]}" + (f"\n    {quoted}" if quoted else "")

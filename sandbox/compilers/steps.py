@@ -70,7 +70,13 @@ def run(steps: Sequence[CompilerStep], place: Path, *, timeout_s: float | None =
 
     A command that fails keeps those from running that need its files, and no others; but where the plan is a try, with a time limit, all.
     """
-    (place / NINJA_FILE).write_text(_ninja(steps), "utf-8")
+    lines = ["rule step", "  command = $line"]
+    for number, step in enumerate(steps):
+        variables = "".join(f"{name}={shlex.quote(value)} " for name, value in step.environment)
+        line = f"cd {shlex.quote(str(step.directory))} && {variables}{shlex.join(step.command)}"
+        output_to = f'> "$$OLDPWD"/step{number}.log 2>&1'  # where ninja stands
+        lines += [f"build {' '.join(step.outputs)}: step {' '.join(step.inputs)}", f"  line = {line.replace('$', '$$')} {output_to}"]
+    (place / NINJA_FILE).write_text("\n".join(lines) + "\n", "utf-8")
     ninja = [str(Path(sys.executable).parent / "ninja"), "--quiet", "-k", "0" if timeout_s is None else "1"]
     with subprocess.Popen(ninja, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         try:
@@ -82,8 +88,12 @@ def run(steps: Sequence[CompilerStep], place: Path, *, timeout_s: float | None =
             except subprocess.TimeoutExpired:
                 process.kill()
             return StepsResult(succeeded=False, log=f"{UNFINISHED}\n")
-    log = merged((step.source, _read(place / _log_name(number))) for number, step in enumerate(steps))
-    log = _for_people(log, steps, place)
+    logs = [place / f"step{number}.log" for number in range(len(steps))]
+    texts = [path.read_text("utf-8", "replace") if path.exists() else "" for path in logs]
+    log = merged((step.source, text) for step, text in zip(steps, texts, strict=True)).replace(f"{place}/", "")
+    # An object is called what it was made of: its own name is ours.
+    objects = {name: step.source for step in steps for name in step.outputs if step.source and name.endswith(f"/{OBJECT}")}
+    log = re.sub(rf"\b\d+/{re.escape(OBJECT)}\b", lambda match: objects.get(match[0], match[0]), log)
     if process.returncode and not log:
         log = output.decode("utf-8", "replace")[-4000:]
     return StepsResult(succeeded=process.returncode == 0, log=log)
@@ -102,28 +112,3 @@ def merged(logs: Iterable[tuple[str, str]]) -> str:
         if any(paragraphs):
             texts.append("\n\n".join(paragraphs) + "\n")
     return "".join(texts)
-
-
-def _for_people(log: str, steps: Sequence[CompilerStep], place: Path) -> str:
-    """The log without names of our own: an object is called what it was made of."""
-    log = log.replace(f"{place}/", "")
-    objects = {name: step.source for step in steps for name in step.outputs if step.source and name.endswith(f"/{OBJECT}")}
-    return re.sub(rf"\b\d+/{re.escape(OBJECT)}\b", lambda match: objects.get(match[0], match[0]), log)
-
-
-def _ninja(steps: Sequence[CompilerStep]) -> str:
-    lines = ["rule step", "  command = $line"]
-    for number, step in enumerate(steps):
-        variables = "".join(f"{name}={shlex.quote(value)} " for name, value in step.environment)
-        line = f"cd {shlex.quote(str(step.directory))} && {variables}{shlex.join(step.command)}"
-        log = f'> "$$OLDPWD"/{_log_name(number)} 2>&1'  # where ninja stands
-        lines += [f"build {' '.join(step.outputs)}: step {' '.join(step.inputs)}", f"  line = {line.replace('$', '$$')} {log}"]
-    return "\n".join(lines) + "\n"
-
-
-def _log_name(number: int) -> str:
-    return f"step{number}.log"
-
-
-def _read(path: Path) -> str:
-    return path.read_text("utf-8", "replace") if path.exists() else ""
