@@ -117,15 +117,9 @@ def translate(source: str, path: str, calls: LibraryCalls = NO_LIBRARIES, *, san
     headers: set[str] = set()
     if path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)) and any(token.text in ASM for token in tokens):
         # The edits with those of asm statements, which replace all others inside them; `headers` gets what their text needs.
-        replacements = []
-        for token in tokens:
-            place = (
-                ptx_translation.asm_replacement(code, token, path, headers, host=not path.endswith(DEVICE_SUFFIXES))
-                if token.text in ASM
-                else None
-            )
-            if place is not None:
-                replacements.append(Edit(place.start, 1, place.end, place.text))
+        statements = [token for token in tokens if token.text in ASM]
+        places = [ptx_translation.asm_replacement(code, token, path, headers, host=not device) for token in statements]
+        replacements = [Edit(start, 1, end, text_of_asm) for start, end, text_of_asm in filter(None, places)]
         inside = [(edit.start, edit.end) for edit in replacements]
         edits = [*(edit for edit in edits if not any(start <= edit.start < end for start, end in inside)), *replacements]
     if sanitize and path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)):
