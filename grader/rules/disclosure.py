@@ -7,6 +7,7 @@ number or text that it chooses (a message, an error, an exit code, a time), and 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -106,12 +107,20 @@ def treatment(kind: type, name: str, exposure: Exposure) -> Treatment:
     return TABLE[kind][name][exposure]
 
 
+@functools.cache
+def omitted(kind: type, exposure: Exposure) -> frozenset[str]:
+    """Return the names of the fields that are omitted."""
+    return frozenset(name for name, row in TABLE[kind].items() if row[exposure] is Treatment.OMITTED)
+
+
 def redact(fact: T, exposure: Exposure) -> T:
-    """The fact with every field that is omitted at its default, or empty."""
+    """Return the fact with every field that is omitted at its default, or empty."""
+    kind: type = type(fact)
+    names = omitted(kind, exposure)
     changes = {
-        one.name: _empty(one, getattr(fact, one.name))
-        for one in dataclasses.fields(fact)  # type: ignore[arg-type]
-        if treatment(type(fact), one.name, exposure) is Treatment.OMITTED
+        field.name: _empty(field, getattr(fact, field.name))
+        for field in dataclasses.fields(fact)  # type: ignore[arg-type]
+        if field.name in names
     }
     return dataclasses.replace(fact, **changes) if changes else fact  # type: ignore[type-var]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from grader.api.boards import board_to_proto
+from grader.api.messages import board_to_proto
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, parse
 from grader.errors import ProblemNotFound
 from grader.ledger import Ledger

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import structlog
 
-from grader.api.messages import timestamp
+from grader.api.conversion import timestamp
 from grader.api.resource_names import COMPETITIONS, full_name
 from grader.errors import FieldViolation, InvalidRequest, RegistrationRefused, RegistrationsLimited
 from grader.ledger import Ledger

@@ -11,8 +11,7 @@ import grpc
 
 from grader import access
 from grader.api import messages
-from grader.api.competitions import change_to_proto, position_to_proto
-from grader.api.profiles import artifact_to_proto
+from grader.api.conversion import from_enum, to_message
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, check_prefix, parse, parse_artifact
 from grader.artifacts.files import chunks
 from grader.dispatch import Worker
@@ -160,7 +159,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         if owned is None:
             return api.ListArtifactsResponse()
         found = await owned.of(caller.current(), submission_id)
-        shown = (artifact_to_proto(submission_id, one, retention=owned.retention, available=owned.holds(one)) for one in found)
+        shown = (messages.artifact_to_proto(submission_id, one, retention=owned.retention, available=owned.holds(one)) for one in found)
         return api.ListArtifactsResponse(artifacts=shown)
 
     async def DownloadArtifact(self, request: api.DownloadArtifactRequest, context: Context) -> AsyncIterator[api.DownloadArtifactResponse]:
@@ -269,7 +268,9 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def ReloadCompetitions(self, request: api.ReloadCompetitionsRequest, context: Context) -> api.ReloadCompetitionsResponse:
         """Read their files again."""
         self._writable()
-        return api.ReloadCompetitionsResponse(changes=[change_to_proto(one) for one in await self.organising.reload()])
+        return api.ReloadCompetitionsResponse(
+            changes=[to_message(competition_pb2.CompetitionChange, change) for change in await self.organising.reload()]
+        )
 
     async def Register(self, request: api.RegisterRequest, context: Context) -> api.RegisterResponse:
         """Make a key for a new user."""
@@ -305,13 +306,13 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         if submission.state is SubmissionState.QUEUED:
             position = await self._watch.positions.of(submission.submission_id, patience_s=patience_s)
             if position is not None:
-                message.queue_position.CopyFrom(position_to_proto(position))
+                message.queue_position.CopyFrom(messages.position_to_proto(position))
         return message
 
 
 def _states(states: Sequence[submission_pb2.SubmissionState]) -> tuple[SubmissionState, ...]:
     try:
-        return tuple(messages.state_from_proto(state) for state in states)
+        return tuple(from_enum(SubmissionState, submission_pb2.SubmissionState.DESCRIPTOR, state) for state in states)
     except ValueError:
         names = ", ".join(f"SUBMISSION_STATE_{one.name}" for one in SubmissionState)
         raise InvalidRequest([FieldViolation("states", f"one of them is not known here; take some of: {names}")]) from None
@@ -319,7 +320,7 @@ def _states(states: Sequence[submission_pb2.SubmissionState]) -> tuple[Submissio
 
 def _verdicts(verdicts: Sequence[report_pb2.Verdict]) -> tuple[Verdict, ...]:
     try:
-        return tuple(sorted({messages.verdict_from_proto(verdict) for verdict in verdicts}))
+        return tuple(sorted({from_enum(Verdict, report_pb2.Verdict.DESCRIPTOR, verdict) for verdict in verdicts}))
     except ValueError:
         names = ", ".join(f"VERDICT_{one.name}" for one in Verdict)
         raise InvalidRequest([FieldViolation("verdicts", f"one of them is not known here; take some of: {names}")]) from None

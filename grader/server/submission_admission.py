@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from grader import devices
-from grader.api.competitions import competition_to_proto
+from grader.api.messages import competition_to_proto
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, full_name, parse
 from grader.errors import FieldViolation, InvalidSubmission, NoSuchDevice
 from grader.intake import submission_check

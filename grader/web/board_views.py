@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from grader import devices
-from grader.api.boards import device_differences_to_proto
+from grader.api.messages import device_differences_to_proto
 from grader.html_report.content import flags, when
 from grader.model import Competition, ScoreKind, TieRule, Visibility
 from grader.plots.bars import interval_bar, interval_positions

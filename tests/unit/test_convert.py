@@ -7,7 +7,7 @@ import pytest
 from google.protobuf import json_format
 
 from grader.api import messages
-from grader.model import Event, Failure, Submission, SubmissionState, Verdict
+from grader.model import Event, Failure, ScoreKind, Submission, SubmissionState, Verdict
 from grader.rules.disclosure import Redactor
 from grader.v1 import report_pb2, submission_pb2
 from sandbox.protocol import wire
@@ -137,6 +137,7 @@ def test_a_failed_submission_carries_a_status():
         (wire.Clock, "CLOCK", report_pb2.Clock),
         (wire.Mode, "MODE", submission_pb2.Mode),
         (wire.Stage, "STAGE", submission_pb2.Stage),
+        (ScoreKind, "SCORE_KIND", report_pb2.ScoreKind),
     ],
 )
 def test_every_value_of_ours_has_a_name_in_the_api(kind, prefix, enum):

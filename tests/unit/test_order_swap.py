@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from grader.api.profiles import order_swap_to_proto
+from grader.api.conversion import to_message
 from grader.v1 import report_pb2
 from grader.views import formatting
 from sandbox.devices.emulated import EmulatedDevice
@@ -112,7 +112,7 @@ def test_a_kernel_that_ends_in_it_keeps_its_verdict(tmp_path) -> None:
 @pytest.mark.parametrize("place", ["trial", "profile"])
 def test_it_is_shown_in_a_sentence(kernel_first, pytorch_first, place) -> None:
     """Of a wrong answer, and of a profile; the reason where PyTorch's answer is what it took."""
-    found = order_swap_to_proto(wire.OrderSwap(kernel_first=kernel_first, pytorch_first=pytorch_first))
+    found = to_message(report_pb2.OrderSwap, wire.OrderSwap(kernel_first=kernel_first, pytorch_first=pytorch_first))
     trial, profile = report_pb2.Trial(order_swap=found), report_pb2.Profile(order_swap=found)
     report = report_pb2.Report(trials=[trial]) if place == "trial" else report_pb2.Report(profile=profile)
     sentence = formatting.order_swap(report)
