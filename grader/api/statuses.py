@@ -58,7 +58,7 @@ def to_error(status: status_pb2.Status) -> errors.GraderError:
         found = _detail(status, error_details_pb2.BadRequest)
         made = kind([errors.FieldViolation(one.field, one.description) for one in found.field_violations] if found else [])
     else:
-        made = kind(*(_field(name, data, status) for name in kind.fields))
+        made = kind(*(_field(name, data, status) for name in kind.fields()))
     return made
 
 
@@ -107,12 +107,12 @@ def _packed(code: int, message: str, details: Iterable[Message]) -> status_pb2.S
 
 
 def _metadata(error: errors.CallRefused | errors.GraderFault) -> dict[str, str]:
-    data = {name: getattr(error, name) for name in error.fields if name != "retry_s"}
+    data = {name: getattr(error, name) for name in error.fields() if name != "retry_s"}
     return {name: ",".join(value) if isinstance(value, tuple) else str(value) for name, value in data.items() if value != ()}
 
 
 def _details(error: errors.CallRefused | errors.GraderFault) -> Iterable[Message]:
-    first = getattr(error, error.fields[0]) if error.fields else ""
+    first = getattr(error, error.fields()[0]) if error.fields() else ""
     if isinstance(error, errors.InvalidRequest):
         violation = error_details_pb2.BadRequest.FieldViolation
         yield error_details_pb2.BadRequest(
@@ -157,7 +157,7 @@ def _field(name: str, data: dict[str, str], status: status_pb2.Status) -> Any:
         case "limit":
             return int(text) if text.isdecimal() and len(text) < 20 else 0
         case "available":
-            return text.split(",") if text else []
+            return tuple(text.split(",")) if text else ()
         case "detail":
             return text or status.message
     return text

@@ -81,7 +81,7 @@ class DeviceLane:
 
     def refusal(self) -> DeviceQuarantined:
         """Why it is not usable."""
-        return DeviceQuarantined.cordoned(self.title) if self.cordoned else DeviceQuarantined(self.title, self.illness)
+        return DeviceQuarantined.cordoned(self.title) if self.cordoned else DeviceQuarantined.after_checks(self.title, self.illness)
 
     @property
     def known(self) -> bool:

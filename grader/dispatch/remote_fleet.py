@@ -116,7 +116,7 @@ class RemoteWorker(WorkerStream):
                 item = await attempt.items.get()
                 attempt.taken.set()
                 if item is None:
-                    raise WorkerLost(self.node, self.gone)
+                    raise WorkerLost(f"the worker {self.node!r} {self.gone}")
                 if isinstance(item, fleet_pb2.Ended):
                     if item.reason:
                         raise self._fault(item)
@@ -261,11 +261,11 @@ class RemoteWorker(WorkerStream):
 
     def _fault(self, ended: fleet_pb2.Ended) -> Exception:
         if ended.reason == DeviceQuarantined.reason:
-            return DeviceQuarantined.at_worker(ended.message)
+            return DeviceQuarantined(ended.message)
         if ended.reason == HostBroken.reason:
             return HostBroken(f"{ended.message} (at the worker {self.node})")
         if ended.reason == WorkerLost.reason:
-            return WorkerLost(self.node, ended.message or "left")
+            return WorkerLost(f"the worker {self.node!r} {ended.message or 'left'}")
         return WorkerFault(ended.reason[:NAME_LIMIT_CHARS], f"{ended.message} (at the worker {self.node})", final=ended.final)
 
 

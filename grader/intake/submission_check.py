@@ -81,7 +81,7 @@ def check(request: grader_service_pb2.SubmitRequest, find_problem: Callable[[str
     if violations:
         raise InvalidSubmission(violations)
     if asked.device_kind and not devices.is_offered(asked.device_kind, device_kinds):
-        raise NoSuchDevice(asked.device_kind, device_kinds)
+        raise NoSuchDevice(asked.device_kind, tuple(device_kinds))
     new = NewSubmission(
         problem_id=problem_id,
         language=language,

@@ -56,7 +56,7 @@ class SubmissionAdmission:
             text = f"only MODE_{competition.mode.name} runs hidden workloads, and {kind!r} has no other here; take that mode"
             raise InvalidSubmission([FieldViolation("mode", text)])
         if not devices.is_offered(kind, device_kinds):
-            raise NoSuchDevice(kind, [one for one in competition.device_kinds if devices.is_offered(one, device_kinds)])
+            raise NoSuchDevice(kind, tuple(offer for offer in competition.device_kinds if devices.is_offered(offer, device_kinds)))
         new = replace(accepted.new, device_kind=kind, competition_id=competition.competition_id)
         terms = Terms(competition=competition, quotas=(*quotas.of_competition(competition), *self.quotas))
         return replace(accepted, new=new), terms

@@ -13,7 +13,7 @@ from tests.requests import new_submission
 
 def find_problem(problem_id):
     if problem_id != "sum":
-        raise ProblemNotFound(problem_id, ["sum"])
+        raise ProblemNotFound(problem_id, ("sum",))
     return fakes.problem()
 
 

@@ -29,6 +29,8 @@ DONE, FAILED, MISUSED = 0, 1, 2
 class BackupFailed(GraderError):
     """There is no backup."""
 
+    detail: str
+
 
 def main(arguments: Sequence[str]) -> int:
     """0 with a backup, 1 where it failed, 2 where it was not tried."""

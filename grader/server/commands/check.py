@@ -25,6 +25,8 @@ OK, BROKEN, UNUSABLE = 0, 1, 2
 class LedgerDamaged(GraderError):
     """The file is no database any more."""
 
+    detail: str
+
 
 def main(arguments: Sequence[str]) -> int:
     """0 where all is well, 1 where something is broken, 2 where there is no ledger to look at."""
