@@ -16,7 +16,7 @@ from grader.ledger.news import NewsKind, tell
 from grader.ledger.submission_filter import ALL_SUBMISSIONS, SubmissionFilter
 from grader.ledger.tables import judgements, problems, submissions
 from grader.model import Event, Failure, Judgement, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
-from grader.rules.quotas import Terms
+from grader.rules.quotas import AdmissionPolicy
 from sandbox.protocol import wire
 
 _EXHAUSTED = "ATTEMPTS_EXHAUSTED"
@@ -63,7 +63,7 @@ def submit(
     problem: Problem,
     request_id: str,
     queue_limit: int,
-    terms: Terms,
+    policy: AdmissionPolicy,
     allow_cached: bool = False,
 ) -> Submission:
     """Put a new submission into the queue, or find the one that the same request made. allow_cached: it may end at once with the result of
@@ -77,12 +77,12 @@ def submit(
                 raise RequestIdReused(request_id)
             return records.submission(before)
     tags.check_parent(connection, new)
-    quota_check.check(connection, now, new.user, terms)
+    quota_check.check(connection, now, new.user, policy)
     sources = records.sources_to_text(new.sources)
     content = reuse.content_digest(new, problem, sources)
     earlier = reuse.find(connection, now, content) if allow_cached else None
     if earlier is None:
-        quota_check.check_room(connection, new.user, queue_limit, terms.user_queue_limit)
+        quota_check.check_room(connection, new.user, queue_limit, policy.user_queue_limit)
     keep_problem(connection, now, problem)
     number = connection.execute(
         statements.INSERT_SUBMISSION,

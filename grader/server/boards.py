@@ -1,10 +1,10 @@
-"""Boards as callers see them: what is frozen is frozen for everybody but administrators, and a board is made anew at every call."""
+"""Competitions and boards as callers see them: a frozen board is frozen for all but administrators, and made anew at every call."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from grader.api.messages import board_to_proto
+from grader.api.messages import board_to_proto, competition_to_proto
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, parse
 from grader.errors import ProblemNotFound
 from grader.ledger import Ledger
@@ -15,6 +15,8 @@ from grader.rules.leaderboard import Board
 from grader.server import paging
 from grader.v1 import competition_pb2
 from grader.v1 import grader_service_pb2 as api
+
+LISTED_ANNOUNCEMENTS = 3  # of each competition in a list
 
 
 async def board(ledger: Ledger, competition: Competition, *, problem_id: str = "", device: str = "", admin: bool = False) -> Board:
@@ -42,3 +44,28 @@ async def page(
     found = leaderboard.with_languages(found, await ledger.boards.languages(shown))
     following = first + size if first + size < len(found.entries) else None
     return board_to_proto(found, first, size, paging.encode(following, *asked))
+
+
+async def competition(request: api.GetCompetitionRequest, ledger: Ledger, competitions: Competitions) -> competition_pb2.Competition:
+    """Return a competition with all that was announced."""
+    result = competitions.get(parse(COMPETITIONS, request.name))
+    announced = await ledger.competition_actions.announcements([result.competition_id])
+    return competition_to_proto(result, ledger.now(), announced[result.competition_id])
+
+
+async def competition_page(
+    request: api.ListCompetitionsRequest, ledger: Ledger, competitions: Competitions
+) -> api.ListCompetitionsResponse:
+    """Return a page of competitions, by name."""
+    size = paging.page_size(request.page_size)
+    after = paging.decode(request.page_token, str, "competitions") or ""
+    rest = [competition for competition in competitions.all() if competition.competition_id > after]
+    page, following = rest[:size], rest[size - 1].competition_id if len(rest) > size else None
+    announced = await ledger.competition_actions.announcements([competition.competition_id for competition in page])
+    now = ledger.now()
+    return api.ListCompetitionsResponse(
+        competitions=[
+            competition_to_proto(competition, now, announced[competition.competition_id][:LISTED_ANNOUNCEMENTS]) for competition in page
+        ],
+        next_page_token=paging.encode(following, "competitions"),
+    )

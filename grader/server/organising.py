@@ -11,7 +11,7 @@ from grader.api.conversion import to_message
 from grader.api.messages import announcement_to_proto
 from grader.api.resource_names import COMPETITIONS, SUBMISSIONS, parse, parse_announcement
 from grader.errors import FieldViolation, InvalidRequest, ProblemInvalid, ReloadRefused
-from grader.intake.submission_check import check_request_id
+from grader.intake.gate import check_request_id
 from grader.isolation.cancellation import finish_despite_cancel
 from grader.ledger import Ledger
 from grader.model import Submission

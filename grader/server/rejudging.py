@@ -17,7 +17,7 @@ from grader.api.conversion import to_message
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, parse, resource_id, violation
 from grader.dispatch import Worker
 from grader.errors import FieldViolation, GraderFault, InvalidRequest, NoSuchDevice, ProblemInvalid
-from grader.intake import submission_check
+from grader.intake import gate
 from grader.ledger import Ledger
 from grader.ledger.rejudge_items import Undecided
 from grader.ledger.rejudges import Candidate, new_id
@@ -61,7 +61,7 @@ class Rejudging:
     async def create(self, request: api.CreateRejudgeRequest) -> rejudge_pb2.Rejudge:
         """Choose submissions and decide by facts what facts decide. A request that came before goes on with what it made."""
         order, user = _order_from_proto(request.rejudge), caller.current().user
-        if violations := submission_check.check_request_id(request.request_id):
+        if violations := gate.check_request_id(request.request_id):
             raise InvalidRequest(violations)
         before = await self._ledger.rejudges.by_request(user, request.request_id, order) if request.request_id else None
         if before is None:

@@ -16,6 +16,7 @@ from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, check
 from grader.artifacts.files import chunks
 from grader.dispatch import Worker
 from grader.errors import ArtifactNotFound, FieldViolation, InvalidRequest, ReadOnly, ShuttingDown
+from grader.intake.gate import SubmissionGate
 from grader.ledger import Ledger
 from grader.model import Submission, SubmissionState, Verdict
 from grader.peers import address_of_peer
@@ -30,7 +31,6 @@ from grader.server.organising import Organising
 from grader.server.queue_position import PATIENCE_S
 from grader.server.registering import Registering
 from grader.server.rejudging import Rejudging
-from grader.server.submission_admission import SubmissionAdmission
 from grader.server.submission_updates import SubmissionUpdates
 from grader.server.submission_watch import WATCH_POLL_S, SubmissionWatch
 from grader.server.submitting import Submitting
@@ -60,10 +60,10 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     ) -> None:
         self._ledger, self._problems, self._worker = ledger, problems, worker
         self._competitions = competitions or Competitions()
-        self._admission = SubmissionAdmission(problems=problems, competitions=self._competitions, quotas=quotas)
+        self._gate = SubmissionGate(problems=problems, competitions=self._competitions, quotas=quotas)
         self._submitting = Submitting(
             ledger=ledger,
-            admission=self._admission,
+            gate=self._gate,
             device_kinds=device_kinds,
             queue_limit=queue_limit,
             user_queue_limit=user_queue_limit,
@@ -172,11 +172,11 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def GetCompetition(self, request: api.GetCompetitionRequest, context: Context) -> competition_pb2.Competition:
         """Read one."""
-        return await self._admission.get(request, self._ledger)
+        return await boards.competition(request, self._ledger, self._competitions)
 
     async def ListCompetitions(self, request: api.ListCompetitionsRequest, context: Context) -> api.ListCompetitionsResponse:
         """Read a page, by name."""
-        return await self._admission.page(request, self._ledger)
+        return await boards.competition_page(request, self._ledger, self._competitions)
 
     async def GetLeaderboard(self, request: api.GetLeaderboardRequest, context: Context) -> competition_pb2.Leaderboard:
         """Read a page of a board."""
@@ -199,7 +199,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def GetCaller(self, request: api.GetCallerRequest, context: Context) -> api.Caller:
         """Say who the key is of."""
         who = caller.current()
-        quotas = self._admission.quotas_at(self._ledger.now()) if request.with_quotas else ()
+        quotas = self._gate.quotas_at(self._ledger.now()) if request.with_quotas else ()
         return messages.caller_to_proto(who, await self._ledger.quota_uses(who.user, quotas) if quotas else ())
 
     async def CreateRejudge(self, request: api.CreateRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:

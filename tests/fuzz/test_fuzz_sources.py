@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from grader.errors import CallRefused
 from grader.formats import flashinfer_calls
 from grader.grading.build import cut
-from grader.intake import languages, submission_check
+from grader.intake import gate, languages
 from grader.model import SourceFile
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
@@ -61,7 +61,7 @@ def source_files() -> st.SearchStrategy[SourceFile]:
 @given(st.lists(source_files(), max_size=6))
 def test_files_that_are_taken_lie_inside_and_beside_each_other(files: list[SourceFile]) -> None:
     """Whatever passes can be written below a directory, each to a place of its own; of the others something is said."""
-    violations = submission_check.check_sources(files)
+    violations = gate.check_sources(files)
     assert all(one.field and one.description for one in violations)
     if violations:
         return
@@ -87,11 +87,11 @@ def test_a_submission_is_taken_or_refused(files: list[SourceFile], language: str
         sources=[submission_pb2.SourceFile(path=f"{index}.cu", content=one.content) for index, one in enumerate(files)],
     )
     try:
-        taken = submission_check.check(api.SubmitRequest(submission=asked), lambda _: fakes.problem(), ("emulated",))
+        taken = gate.check_submission(api.SubmitRequest(submission=asked), lambda _: fakes.problem(), ("emulated",))
     except CallRefused as refused:
         assert str(refused)
         return
-    assert taken.new.language in fakes.problem().languages
+    assert taken.submission.language in fakes.problem().languages
 
 
 @given(contents(), st.sampled_from(tuple(languages.languages())), st.sampled_from(("solve", "run", "forward")))
