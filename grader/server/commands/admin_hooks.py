@@ -18,7 +18,7 @@ from grader.errors import DeliveryNotFound, GraderError, HookNotFound, SettingsI
 from grader.formats.validation_messages import describe
 from grader.ledger import Ledger
 from grader.ledger.hooks import Delivery, DeliveryState, Hook
-from grader.server.commands.ledger_options import add_ledger_options
+from grader.server.settings import add_ledger_options
 from grader.views.sanitize import one_line
 from grader.webhooks import public_http
 

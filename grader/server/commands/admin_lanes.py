@@ -8,12 +8,11 @@ from collections.abc import Sequence
 
 from grader.config import Settings, state_directory
 from grader.observability.observer import LaneNow, LaneState
-from grader.server.commands.ledger_options import state_dir_option
 from grader.server.commands.text_table import aligned
 from grader.server.cordons import NAME, Cordons
 from grader.server.recheck_requests import RecheckRequests
 from grader.server.server_snapshot import ServerSnapshot, running_server
-from grader.server.settings_given import misused, say
+from grader.server.settings import print_line, state_dir_option, usage_error
 
 PROGRAM = "grader-server admin lanes"
 HEADINGS = ("lane", "state")
@@ -29,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
         _list(settings, sorted(cordons.names), as_json=words.json)
         return 0
     if NAME.fullmatch(words.name) is None:
-        return misused(
+        return usage_error(
             PROGRAM, f"{words.name!r} can't be the name of a lane or a worker; `{PROGRAM} list` shows names, such as gpu-1/cuda:0"
         )
     try:
@@ -37,16 +36,18 @@ def main(arguments: Sequence[str]) -> int:
             return _recheck(settings, words.name)
         if words.word == "cordon":
             cordons.add(words.name)
-            say(f"{words.name} ends what it has and gets nothing more. Undo it with: {PROGRAM} uncordon {words.name}")
+            print_line(f"{words.name} ends what it has and gets nothing more. Undo it with: {PROGRAM} uncordon {words.name}")
             running = running_server(settings)
             if running is not None and not _named(running, words.name):
-                say(f"No lane has this name now, and no worker with a lane. It holds for one that joins later; {PROGRAM} list shows names")
+                print_line(
+                    f"No lane has this name now, and no worker with a lane. It holds for one that joins later; {PROGRAM} list shows names"
+                )
             return 0
         if not cordons.remove(words.name):
-            return misused(PROGRAM, f"{words.name} is not cordoned; `{PROGRAM} list` shows what is")
+            return usage_error(PROGRAM, f"{words.name} is not cordoned; `{PROGRAM} list` shows what is")
     except (OSError, ValueError) as error:
-        return misused(PROGRAM, f"the file in {settings.state_dir} can't be used: {error}")
-    say(f"{words.name} gets work again")
+        return usage_error(PROGRAM, f"the file in {settings.state_dir} can't be used: {error}")
+    print_line(f"{words.name} gets work again")
     return 0
 
 
@@ -55,27 +56,31 @@ def _list(settings: Settings, cordoned: Sequence[str], *, as_json: bool) -> None
     lanes = running.lanes if running is not None else ()
     if as_json:
         listed = [{"name": one.name, "state": one.state.value} for one in lanes]
-        say(json.dumps({"running": running is not None, "lanes": listed, "cordoned": list(cordoned)}, indent=2))
+        print_line(json.dumps({"running": running is not None, "lanes": listed, "cordoned": list(cordoned)}, indent=2))
         return
     if running is None:
-        say(f"no server runs on {settings.state_dir}")
+        print_line(f"no server runs on {settings.state_dir}")
     else:
-        say(aligned([HEADINGS, *((one.name, one.state.value) for one in lanes)]) if lanes else "the server has no lanes now")
-    say(f"cordoned: {', '.join(cordoned)}" if cordoned else "nothing is cordoned")
+        print_line(aligned([HEADINGS, *((one.name, one.state.value) for one in lanes)]) if lanes else "the server has no lanes now")
+    print_line(f"cordoned: {', '.join(cordoned)}" if cordoned else "nothing is cordoned")
 
 
 def _recheck(settings: Settings, name: str) -> int:
     running = running_server(settings)
     if running is None:
-        return misused(PROGRAM, f"no server runs on {settings.state_dir}; a server that starts quarantines nothing before it has looked")
+        return usage_error(
+            PROGRAM, f"no server runs on {settings.state_dir}; a server that starts quarantines nothing before it has looked"
+        )
     found = _named(running, name)
     if not found:
-        return misused(PROGRAM, f"there is no lane or worker {name} now; `{PROGRAM} list` shows which there are")
+        return usage_error(PROGRAM, f"there is no lane or worker {name} now; `{PROGRAM} list` shows which there are")
     ill = [one.name for one in found if one.state is LaneState.QUARANTINED]
     if not ill:
-        return misused(PROGRAM, f"{name} is not quarantined, so there is nothing to look at; `{PROGRAM} list` shows what each lane does")
+        return usage_error(
+            PROGRAM, f"{name} is not quarantined, so there is nothing to look at; `{PROGRAM} list` shows what each lane does"
+        )
     RecheckRequests(settings.rechecks_path).add(name)
-    say(f"the server looks at {', '.join(ill)} within seconds. What it finds is shown by: {PROGRAM} list")
+    print_line(f"the server looks at {', '.join(ill)} within seconds. What it finds is shown by: {PROGRAM} list")
     return 0
 
 

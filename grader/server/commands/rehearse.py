@@ -17,7 +17,7 @@ from grader.problems.competition_store import FILE_NAME
 from grader.server.grading import Wiring
 from grader.server.rehearsal import ORGANISER_KEY, USER_COUNT, USER_KEY, Rehearsal, RehearsalStage, prepare
 from grader.server.serve import run
-from grader.server.settings_given import FAILED, misused, say
+from grader.server.settings import FAILED, print_line, usage_error
 from grader.server.simulated_grading import wiring
 
 PROGRAM = "grader-server rehearse"
@@ -28,9 +28,9 @@ def main(arguments: Sequence[str]) -> int:
     """Serve until SIGTERM. 0 after that, 2 where the words or the competition are wrong, 3 where we fail."""
     given = parser().parse_args(arguments)
     if given.competition is not None and not given.problems:
-        return misused(PROGRAM, "--competition needs the problems of that competition; name their directories with --problems DIR")
+        return usage_error(PROGRAM, "--competition needs the problems of that competition; name their directories with --problems DIR")
     if given.competition is None and given.problems:
-        return misused(PROGRAM, "--problems is for a competition of your own; name it with --competition FILE, or leave --problems out")
+        return usage_error(PROGRAM, "--problems is for a competition of your own; name it with --competition FILE, or leave --problems out")
     try:
         made = asyncio.run(
             prepare(
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
             )
         )
     except (SettingsInvalid, ProblemInvalid) as error:
-        return misused(PROGRAM, str(error))
+        return usage_error(PROGRAM, str(error))
     except (GraderError, OSError) as error:
         sys.stderr.write(f"{PROGRAM}: {error}\n")
         return FAILED
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     again += "".join(f" {option} {shlex.quote(one)}" for option, one, usual in options if one != usual)
 
     def introduce(listen: str, web: str) -> None:
-        say("\n".join(introduction(made, RehearsalStage(given.stage), listen, web, again)))
+        print_line("\n".join(introduction(made, RehearsalStage(given.stage), listen, web, again)))
         sys.stdout.flush()
 
     if given.fill_only:
