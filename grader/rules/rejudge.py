@@ -13,8 +13,7 @@ from enum import StrEnum
 
 from grader import devices
 from grader.model import Judgement, Problem, Report, Verdict
-from grader.verdict.fold import IncompleteFacts, fold
-from grader.verdict.library_policy import used
+from grader.verdict.fold import IncompleteFacts, fold, used_libraries
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BuildOutcome, Libraries, LoadOutcome, TrialOutcome
 
@@ -196,7 +195,7 @@ def _why_run_for_libraries(facts: Sequence[wire.Fact], failed: wire.Fact | None,
     process_count = max(1, sum(isinstance(fact, wire.Round) for fact in facts))
     if len(found) < process_count:
         return "it was not searched for libraries"
-    if new is Libraries.FORBIDDEN and not any(used(one) for one in found):
+    if new is Libraries.FORBIDDEN and not any(used_libraries(one) for one in found):
         return "libraries are forbidden now, which is looked for more thoroughly"
     return None
 
