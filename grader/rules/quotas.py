@@ -56,12 +56,12 @@ def shown_time(time: datetime) -> str:
 
 
 def for_server(hourly_limit: int, daily_limit: int) -> tuple[Quota, ...]:
-    """What the server allows each user; 0 is any number."""
+    """Return what the server allows each user; 0 is any number."""
     return _quotas(hourly_limit, daily_limit, None)
 
 
 def for_competition(competition: Competition) -> tuple[Quota, ...]:
-    """What the competition allows each user."""
+    """Return what the competition allows each user."""
     return _quotas(competition.hourly_limit, competition.daily_limit, competition.competition_id)
 
 

@@ -143,7 +143,7 @@ class Rejudging:
             log.warning("facts_not_read", submission=one.submission_id, detail=str(error)[:200])
             return None
         try:
-            ruling = rule(facts, mode=one.mode, entry=one.entry, old=self._kept[one.old_digest], new=self._kept[one.new_digest])
+            ruling = rule(facts, mode=one.mode, entry=one.entry, old=self._kept[one.old_digest], current=self._kept[one.new_digest])
         except Exception:  # whatever it is, it is ours: a run tells as well, and the others go on
             log.exception("rule_broke", submission=one.submission_id)
             return None
