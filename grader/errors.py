@@ -19,7 +19,7 @@ from typing import dataclass_transform
 
 @dataclass(frozen=True, slots=True)
 class FieldViolation:
-    """What is wrong with one field of a request, and what to do about it."""
+    """Violation of a field of a request, with what to do about it."""
 
     field: str
     description: str
@@ -34,8 +34,7 @@ class GraderError(Exception):
     precedes the first field in its subject. Both say which detail the status has.
     """
 
-    reason = ""
-    code = ""
+    reason = code = ""
     text = "{detail}"
     resource: tuple[str, str] | None = None
     precondition: tuple[str, str] | None = None
@@ -461,12 +460,12 @@ class DeviceQuarantined(GraderFault):
 
     @classmethod
     def after_checks(cls, device: str, fault: str) -> DeviceQuarantined:
-        """It fails its checks."""
+        """Make the error of a device that fails its checks."""
         return cls(f"{device} does not come back: {fault}; restart the host or the driver, then the server")
 
     @classmethod
     def cordoned(cls, device: str) -> DeviceQuarantined:
-        """An operator has taken it out of service."""
+        """Make the error of a device that an operator has taken out of service."""
         return cls(f"{device} is cordoned; `grader-server admin lanes uncordon` gives it work again")
 
 
