@@ -39,7 +39,7 @@ def _check_no_run(caller: Caller, submission: Submission) -> None:
         raise SubmissionNotFound(submission.submission_id)
 
 
-def which(
+def submission_filter(
     caller: Caller, user: str, competition_id: str, competitions: Iterable[Competition], now: datetime, *, tag: str = ""
 ) -> SubmissionFilter:
     """Filter a list that asks for this user's ("": anybody's) submissions to this competition ("": any or none), with this tag."""

@@ -145,8 +145,8 @@ class Redactor:
     swept: Problem | None = None
 
     @classmethod
-    def of(cls, problem: Problem) -> Redactor:
-        """hidden-1, hidden-2 and so on, in the problem's order."""
+    def for_problem(cls, problem: Problem) -> Redactor:
+        """Make the redactor of a problem: hidden workloads are hidden-1, hidden-2 and so on, in its order."""
         ids = [workload.workload_id for workload in problem.spec.workloads if workload.hidden]
         dtype = problem.spec.inputs[0].dtype if problem.spec.inputs else ""  # of some formats only the judge knows
         names = {workload_id: f"hidden-{number}" for number, workload_id in enumerate(ids, 1)}

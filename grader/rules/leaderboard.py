@@ -192,7 +192,7 @@ def _overall(best: dict[str, dict[str, Standing]], problem_ids: Sequence[str], k
             scores = [
                 Score(value=max(score.value, PAR.value), low=max(score.low, PAR.low), high=max(score.high, PAR.high)) for score in scores
             ]
-        estimates = [estimate for score in scores if (estimate := Estimate.of(score.value, score.low, score.high)) is not None]
+        estimates = [estimate for score in scores if (estimate := Estimate.from_interval(score.value, score.low, score.high)) is not None]
         if len(estimates) == len(scores):
             flags = tuple(sorted({flag for row in rows.values() for flag in row.flags}))
             last = max(row.create_time for row in rows.values())

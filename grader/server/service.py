@@ -119,7 +119,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         problem_id, states = parse(PROBLEMS, request.problem, "problem") if request.problem else "", _states(request.states)
         competition_id = parse(COMPETITIONS, request.competition, "competition") if request.competition else ""
         competitions, now = self._competitions.all(), self._ledger.now()
-        which = access.which(caller.current(), request.user, competition_id, competitions, now, tag=request.tag)
+        which = access.submission_filter(caller.current(), request.user, competition_id, competitions, now, tag=request.tag)
         which = replace(which, verdicts=_verdicts(request.verdicts), id_prefix=check_prefix(SUBMISSIONS, request.id_prefix, "id_prefix"))
         more = (which.verdicts, which.id_prefix)
         asked = (problem_id, states, competition_id, request.user, *([request.tag] if request.tag else []), *([more] if any(more) else []))

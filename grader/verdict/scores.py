@@ -34,7 +34,7 @@ class Estimate:
     half: float
 
     @classmethod
-    def of(cls, value: float, low: float, high: float) -> Estimate | None:
+    def from_interval(cls, value: float, low: float, high: float) -> Estimate | None:
         """Of a figure with its interval, taken as wide as its wider side; None where it is none that can be taken the logarithm of."""
         if not 0 < value < math.inf:
             return None
@@ -164,7 +164,7 @@ def _speedups(processes: Sequence[Sequence[wire.Speedup]]) -> tuple[wire.Speedup
 
 
 def _estimate(speedup: wire.Speedup) -> Estimate | None:
-    return Estimate.of(speedup.ratio, speedup.ratio_low, speedup.ratio_high)
+    return Estimate.from_interval(speedup.ratio, speedup.ratio_low, speedup.ratio_high)
 
 
 def _ratio(measurement: wire.Measurement, baseline: str) -> Estimate | None:
@@ -178,7 +178,7 @@ def _time(measurement: wire.Measurement) -> Estimate | None:
     count = len(ordered)
     # Between which samples a median lies with 95 %: ranks of a binomial(n, 1/2), by its normal approximation.
     first = max(0, math.floor((count - Z * math.sqrt(count)) / 2))
-    by_rank = Estimate.of(median(measurement.certified), ordered[first], ordered[count - 1 - first])
+    by_rank = Estimate.from_interval(median(measurement.certified), ordered[first], ordered[count - 1 - first])
     ratios = [ratio for ratio in map(_estimate, measurement.speedups) if ratio is not None]
     if by_rank is None or not ratios:
         return None

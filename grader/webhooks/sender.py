@@ -130,7 +130,7 @@ class HookSender:
 
     async def _redactor(self, digest: str) -> Redactor:
         if digest not in self._redactors:
-            self._redactors[digest] = Redactor.of(await self._ledger.problem(digest))
+            self._redactors[digest] = Redactor.for_problem(await self._ledger.problem(digest))
         return self._redactors[digest]
 
 

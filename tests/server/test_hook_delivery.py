@@ -243,8 +243,8 @@ def test_the_body_is_the_same_bytes_for_the_same_submission():
         delivery_id="d1", hook_id="h", submission_id="s", event=HookEvent.FINISHED, state=DeliveryState.WAITING, attempt=1,
         next_time=time, give_up_time=time, create_time=time,
     )  # fmt: skip
-    data = body(delivery, submission, Redactor.of(fakes.problem()), time)
-    assert data == body(delivery, submission, Redactor.of(fakes.problem()), time)
+    data = body(delivery, submission, Redactor.for_problem(fakes.problem()), time)
+    assert data == body(delivery, submission, Redactor.for_problem(fakes.problem()), time)
     told = json.loads(data)
     assert told["sent_time"] == "2026-01-02T03:04:05.678Z" and "sources" not in told["submission"]
     assert list(told["submission"]["report"]["environment"]["versions"]) == sorted(str(n) for n in range(40))

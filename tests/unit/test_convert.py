@@ -14,7 +14,7 @@ from sandbox.protocol import wire
 from tests import fakes
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, 5000, UTC)
-MASK = Redactor.of(fakes.problem())
+MASK = Redactor.for_problem(fakes.problem())
 SECRETS = ("secret33", "secret97", "33 elements")
 
 
@@ -230,6 +230,6 @@ def test_facts_from_before_a_key_was_there_are_still_read():
 def test_no_output_is_shown_in_a_competition():
     """In no mode: what a box left for a later one could be printed there. The control: outside of a competition."""
     printed = replace(fakes.report(), output="left by the process before: 40144")
-    in_competition = Redactor.of(replace(fakes.problem(), competition_id="one"))
+    in_competition = Redactor.for_problem(replace(fakes.problem(), competition_id="one"))
     assert messages.report_to_proto(printed, MASK).output == printed.output
     assert messages.report_to_proto(printed, in_competition).output == ""

@@ -129,7 +129,7 @@ def test_a_report_says_why_a_measurement_ended(end: str, text: str) -> None:
         submission = Submission(
             submission_id="s", new=fakes.new_submission(), problem_digest="d", state=SubmissionState.RUNNING, create_time=NOW
         )
-        return event_to_proto(event, submission, Redactor.of(PROBLEM)).measurement
+        return event_to_proto(event, submission, Redactor.for_problem(PROBLEM)).measurement
 
     message = shown(measurement)
     assert (message.turn_count, message.left_out_turn_count, message.half_width) == (18, 2, 0.0093)
