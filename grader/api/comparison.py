@@ -54,7 +54,10 @@ def workload_changes(first: submission_pb2.Submission, second: submission_pb2.Su
     """Every workload that either was measured on, in their order."""
     by_id = [{row.workload_id: row for row in submission.report.measurements} for submission in (first, second)]
     names = dict.fromkeys([*by_id[0], *by_id[1]])
-    elsewhere = _elsewhere(first.report.environment, second.report.environment)
+    before, after = first.report.environment, second.report.environment
+    elsewhere = "timed by different clocks" if before.clock != after.clock else ""
+    if (before.device_kind, before.device) != (after.device_kind, after.device):
+        elsewhere = f"graded on different devices, {before.device or before.device_kind} and {after.device or after.device_kind}"
     return [_changed(name, by_id[0].get(name), by_id[1].get(name), elsewhere) for name in names]
 
 
@@ -183,10 +186,3 @@ def _usable(speedup: report_pb2.Speedup) -> bool:
 def _half_width(speedup: report_pb2.Speedup) -> float:
     """Of the logarithm's interval, by its wider side."""
     return max(math.log(speedup.ratio_high / speedup.ratio), math.log(speedup.ratio / speedup.ratio_low))
-
-
-def _elsewhere(first: report_pb2.Environment, second: report_pb2.Environment) -> str:
-    """Why times of these two can't be compared, or ""."""
-    if (first.device_kind, first.device) != (second.device_kind, second.device):
-        return f"graded on different devices, {first.device or first.device_kind} and {second.device or second.device_kind}"
-    return "timed by different clocks" if first.clock != second.clock else ""

@@ -30,7 +30,9 @@ def to_status(error: BaseException, request_id: str) -> status_pb2.Status:
         text = f"the grader failed; its log has the reason under request {request_id}"
         info = error_details_pb2.ErrorInfo(reason=errors.InternalFault.reason, domain=DOMAIN, metadata={"request_id": request_id})
         return _status(code_pb2.INTERNAL, text, [info, error_details_pb2.RequestInfo(request_id=request_id)])
-    info = error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=_metadata(error))
+    data = {name: getattr(error, name) for name in error.fields() if name != "retry_s"}
+    metadata = {name: ",".join(value) if isinstance(value, tuple) else str(value) for name, value in data.items() if value != ()}
+    info = error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=metadata)
     return _status(code_pb2.Code.Value(error.code), str(error), [info, *_details(error)])
 
 
@@ -107,11 +109,6 @@ def _packed(code: int, message: str, details: Iterable[Message]) -> status_pb2.S
     return status
 
 
-def _metadata(error: errors.CallRefused | errors.GraderFault) -> dict[str, str]:
-    data = {name: getattr(error, name) for name in error.fields() if name != "retry_s"}
-    return {name: ",".join(value) if isinstance(value, tuple) else str(value) for name, value in data.items() if value != ()}
-
-
 def _details(error: errors.CallRefused | errors.GraderFault) -> Iterable[Message]:
     first = getattr(error, error.fields()[0]) if error.fields() else ""
     if isinstance(error, errors.InvalidRequest):
@@ -144,17 +141,13 @@ def _detail(status: status_pb2.Status, kind: type[D]) -> D | None:
     return None
 
 
-def _retry_s(status: status_pb2.Status) -> float:
-    retry = _detail(status, error_details_pb2.RetryInfo)
-    return float(retry.retry_delay.ToNanoseconds()) / 1e9 if retry else 1.0
-
-
 def _field(name: str, data: dict[str, str], status: status_pb2.Status) -> Any:
     """An argument of an error, from what travelled. What another version did not send is as if it were empty."""
     text = data.get(name, "")
     match name:
         case "retry_s":
-            return _retry_s(status)
+            retry = _detail(status, error_details_pb2.RetryInfo)
+            return retry.retry_delay.ToNanoseconds() / 1e9 if retry else 1.0
         case "limit":
             return int(text) if text.isdecimal() and len(text) < 20 else 0
         case "available":

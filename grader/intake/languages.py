@@ -24,7 +24,12 @@ def code(sources: Sequence[SourceFile]) -> str:
 
 @lru_cache(maxsize=1)  # what language it is and what it lacks are asked one after the other
 def _code(sources: tuple[SourceFile, ...]) -> str:
-    return "\n".join(_without_comments(_CONTINUED_LINE.sub("", source.content)) for source in sources)
+    texts = []
+    for source in sources:
+        parts = tokens(C, _CONTINUED_LINE.sub("", source.content))
+        # A comment that is not closed is an error, which the builder reports.
+        texts.append("".join(" " if kind == COMMENT and (part.startswith("//") or part.endswith("*/")) else part for kind, part in parts))
+    return "\n".join(texts)
 
 
 def detect(sources: Sequence[SourceFile]) -> str | None:
@@ -47,12 +52,3 @@ def missing_entry(language: str, sources: Sequence[SourceFile], entry: str) -> s
 
 def _text(language: LanguageInfo, sources: Sequence[SourceFile]) -> str:
     return code(sources) if language.is_c else "\n".join(source.content for source in sources)
-
-
-def _without_comments(content: str) -> str:
-    return "".join(" " if kind == COMMENT and _is_closed(part) else part for kind, part in tokens(C, content))
-
-
-def _is_closed(comment: str) -> bool:
-    # One that is not is an error, which the builder reports.
-    return comment.startswith("//") or comment.endswith("*/")

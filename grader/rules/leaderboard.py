@@ -92,7 +92,15 @@ def board(
     counts = Counter(standing.user for standing in here)
     alone = problem_ids[0] if len(problem_ids) == 1 else ""
     kind = competition.ranking.score_kind
-    entries = ranked(_singles(best) if alone else _overall(best, problem_ids, kind), kind, competition.tie_rule)
+    if alone:
+        places = [
+            Entry(user=user, score=row.score, create_time=row.create_time, submission_id=row.submission_id, flags=row.flags)
+            for user, rows in best.items()
+            for row in rows.values()
+        ]
+    else:
+        places = _overall(best, problem_ids, kind)
+    entries = ranked(places, kind, competition.tie_rule)
     return Board(
         competition_id=competition.competition_id,
         problem_id=alone,
@@ -170,14 +178,6 @@ def _best(standings: Iterable[Standing], kind: ScoreKind) -> dict[str, dict[str,
         if standing.problem_id not in row or _order(standing, kind) < _order(row[standing.problem_id], kind):
             row[standing.problem_id] = standing
     return best
-
-
-def _singles(best: dict[str, dict[str, Standing]]) -> list[Entry]:
-    return [
-        Entry(user=user, score=row.score, create_time=row.create_time, submission_id=row.submission_id, flags=row.flags)
-        for user, rows in best.items()
-        for row in rows.values()
-    ]
 
 
 def _overall(best: dict[str, dict[str, Standing]], problem_ids: Sequence[str], kind: ScoreKind) -> list[Entry]:

@@ -163,23 +163,18 @@ def _why_run_for_tolerance(facts: Sequence[wire.Fact], failed: wire.Fact | None,
     for fact in facts:
         if isinstance(fact, wire.Trial) and fact.outcome is TrialOutcome.PASSED:
             was, now = before.get(fact.workload_id, old.spec.tolerance), after.get(fact.workload_id, current.spec.tolerance)
-            if not (_budget_holds(was, now) and ((now.atol >= was.atol and now.rtol >= was.rtol) or _within(fact, now))):
+            wider = now.atol >= was.atol and now.rtol >= was.rtol
+            error_fits = fact.max_absolute_error is not None and fact.max_absolute_error <= now.atol
+            budget_holds = now.budget_factor is None or (
+                was.budget_factor is not None and now.budget_factor >= was.budget_factor and now.budget_floor >= was.budget_floor
+            )
+            if not (budget_holds and (wider or error_fits)):
                 return "the tolerance is tighter than what it is known to keep"
     return None
 
 
 def _tolerances(problem: Problem) -> dict[str, wire.Tolerance]:
     return {workload.workload_id: workload.tolerance or problem.spec.tolerance for workload in problem.spec.workloads}
-
-
-def _budget_holds(was: wire.Tolerance, now: wire.Tolerance) -> bool:
-    if now.budget_factor is None:
-        return True
-    return was.budget_factor is not None and now.budget_factor >= was.budget_factor and now.budget_floor >= was.budget_floor
-
-
-def _within(trial: wire.Trial, tolerance: wire.Tolerance) -> bool:
-    return trial.max_absolute_error is not None and trial.max_absolute_error <= tolerance.atol
 
 
 def _why_run_for_libraries(facts: Sequence[wire.Fact], failed: wire.Fact | None, old: Libraries, current: Libraries) -> str | None:

@@ -51,7 +51,12 @@ def sizes(sweep: Sweep) -> tuple[int, ...]:
 
 def size_bytes(spec: wire.ProblemSpec, axes: Mapping[str, int]) -> int:
     """How many bytes all inputs and outputs take together at these axes."""
-    return sum(_tensor_bytes(tensor, axes) for tensor in (*spec.inputs, *spec.outputs))
+    total = 0
+    for tensor in (*spec.inputs, *spec.outputs):
+        match = re.search(r"\d+", tensor.dtype)
+        bits = int(match.group()) if match else 8  # bool has no number in its name
+        total += max(1, bits // 8) * math.prod(axes[size] if isinstance(size, str) else size for size in tensor.shape)
+    return total
 
 
 def check_bytes(spec: wire.ProblemSpec, axes: Mapping[str, int], axis: str, device_kind: str) -> None:
@@ -73,11 +78,6 @@ def check_known(spec: wire.ProblemSpec, axes: Mapping[str, int], axis: str, publ
         shown = ", ".join(f"{name} up to {size}" for name, size in limits.items())
         text = f"at {axis} = {axes[axis]} the size is larger than all that the problem has for this kind of device ({shown})"
         raise SweepInvalid("stop", f"{text}; choose a smaller stop or smaller other axes, or add a [[sweep]] to its problem.toml")
-
-
-def _tensor_bytes(tensor: wire.TensorSpec, axes: Mapping[str, int]) -> int:
-    bits = int(match.group()) if (match := re.search(r"\d+", tensor.dtype)) else 8  # bool has no number in its name
-    return max(1, bits // 8) * math.prod(axes[size] if isinstance(size, str) else size for size in tensor.shape)
 
 
 def _mebibytes(count: int) -> str:

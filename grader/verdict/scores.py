@@ -72,7 +72,11 @@ def score(processes: Sequence[Process], ranking: Ranking) -> Score | None:
     resolved: what the clock could not tell is worth nothing."""
     means: list[Estimate] = []
     for measurements in processes:
-        figures = [_time(row) if ranking.score_kind is ScoreKind.TIME else _ratio(row, ranking.baseline) for row in measurements]
+        if ranking.score_kind is ScoreKind.TIME:
+            figures = [_time(row) for row in measurements]
+        else:
+            ratios = [[speedup for speedup in row.speedups if speedup.baseline == ranking.baseline] for row in measurements]
+            figures = [_estimate(row[0]) if row else None for row in ratios]
         estimates = [figure for figure in figures if figure is not None]
         if not estimates or len(estimates) < len(figures):
             return None
@@ -165,10 +169,6 @@ def _speedups(processes: Sequence[Sequence[wire.Speedup]]) -> tuple[wire.Speedup
 
 def _estimate(speedup: wire.Speedup) -> Estimate | None:
     return Estimate.from_interval(speedup.ratio, speedup.ratio_low, speedup.ratio_high)
-
-
-def _ratio(measurement: wire.Measurement, baseline: str) -> Estimate | None:
-    return next((_estimate(speedup) for speedup in measurement.speedups if speedup.baseline == baseline), None)
 
 
 def _time(measurement: wire.Measurement) -> Estimate | None:
