@@ -168,7 +168,7 @@ def _errors() -> Iterator[type[errors.CallRefused] | type[errors.GraderFault]]:
 
 def _error_row(kind: type[errors.CallRefused] | type[errors.GraderFault]) -> Sequence[str]:
     exit_code = int(exit_of_error(kind.__new__(kind)))
-    return f"`{kind.reason}`", kind.code or "INTERNAL", ", ".join(kind.fields), str(exit_code), (kind.__doc__ or "").splitlines()[0]
+    return f"`{kind.reason}`", kind.code or "INTERNAL", ", ".join(kind.fields()), str(exit_code), (kind.__doc__ or "").splitlines()[0]
 
 
 def _table(headings: Sequence[str], rows: Iterator[Sequence[str]]) -> list[str]:

@@ -81,7 +81,7 @@ class DeviceLane:
 
     def refusal(self) -> DeviceQuarantined:
         """Why it is not usable."""
-        return DeviceQuarantined.cordoned(self.title) if self.cordoned else DeviceQuarantined(self.title, self.fault)
+        return DeviceQuarantined.cordoned(self.title) if self.cordoned else DeviceQuarantined.after_checks(self.title, self.fault)
 
     @property
     def known(self) -> bool:

@@ -117,17 +117,17 @@ class RemoteWorker:
                 item = await attempt.items.get()
                 attempt.taken.set()
                 if item is None:
-                    raise WorkerLost(self.node, self.gone)
+                    raise WorkerLost(f"the worker {self.node!r} {self.gone}")
                 if isinstance(item, fleet_pb2.Ended):
                     match item.reason:
                         case "":
                             return
                         case DeviceQuarantined.reason:
-                            raise DeviceQuarantined.at_worker(item.message)
+                            raise DeviceQuarantined(item.message)
                         case HostBroken.reason:
                             raise HostBroken(f"{item.message} (at the worker {self.node})")
                         case WorkerLost.reason:
-                            raise WorkerLost(self.node, item.message or "left")
+                            raise WorkerLost(f"the worker {self.node!r} {item.message or 'left'}")
                     raise WorkerFault(item.reason[:NAME_LIMIT_CHARS], f"{item.message} (at the worker {self.node})", final=item.final)
                 yield item
         finally:

@@ -7,7 +7,7 @@ import asyncio
 import structlog
 
 from grader import access
-from grader.api.competitions import action_to_proto, ban_to_proto
+from grader.api.conversion import to_message
 from grader.api.resource_names import COMPETITIONS, SUBMISSIONS, parse
 from grader.errors import FieldViolation, InvalidRequest, ProblemInvalid, ReloadRefused
 from grader.isolation.cancellation import finish_despite_cancel
@@ -55,7 +55,7 @@ class Organising:
         reason = checked_reason(request.reason, required=True)
         made = await self._actions.ban(competition_id, user, caller.current().user, reason)
         log.info("user_banned", competition=competition_id, banned_user=user, reason=reason)
-        return ban_to_proto(made)
+        return to_message(competition_pb2.Ban, made)
 
     async def lift_ban(self, request: api.LiftBanRequest) -> api.LiftBanResponse:
         """Let a user take part again."""
@@ -68,7 +68,7 @@ class Organising:
     async def bans(self, request: api.ListBansRequest) -> api.ListBansResponse:
         """Who is banned."""
         found = await self._actions.bans(self._competition_id(request.competition))
-        return api.ListBansResponse(bans=[ban_to_proto(one) for one in found])
+        return api.ListBansResponse(bans=[to_message(competition_pb2.Ban, ban) for ban in found])
 
     async def actions(self, request: api.ListCompetitionActionsRequest) -> api.ListCompetitionActionsResponse:
         """A page of what was done, newest first."""
@@ -77,7 +77,8 @@ class Organising:
         before = paging.decode(request.page_token, int, *asked)
         found, following = await self._actions.page(competition_id, size=size, before=before)
         return api.ListCompetitionActionsResponse(
-            actions=[action_to_proto(one) for one in found], next_page_token=paging.encode(following, *asked)
+            actions=[to_message(competition_pb2.CompetitionAction, action) for action in found],
+            next_page_token=paging.encode(following, *asked),
         )
 
     async def reload(self) -> list[CompetitionChange]:

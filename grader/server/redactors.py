@@ -17,7 +17,7 @@ class Redactors:
     async def of(self, digest: str) -> Redactor:
         """Of the problem as it was when the submission was made."""
         if digest not in self._known:
-            self._known[digest] = Redactor.of(await self._ledger.problem(digest))
+            self._known[digest] = Redactor.for_problem(await self._ledger.problem(digest))
         return self._known[digest]
 
     async def of_events(self, submission: Submission) -> Redactor:

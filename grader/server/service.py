@@ -11,12 +11,12 @@ import grpc
 
 from grader import access
 from grader.api import messages
-from grader.api.competitions import change_to_proto, position_to_proto
-from grader.api.profiles import artifact_to_proto
+from grader.api.conversion import from_enum, to_message
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, check_prefix, parse, parse_artifact
 from grader.artifacts.files import chunks
 from grader.dispatch import Worker
 from grader.errors import ArtifactNotFound, FieldViolation, InvalidRequest, ReadOnly, ShuttingDown
+from grader.intake.gate import SubmissionGate
 from grader.ledger import Ledger
 from grader.model import Submission, SubmissionState, Verdict
 from grader.problems.competition_store import Competitions
@@ -28,7 +28,6 @@ from grader.server.interceptors import status_for
 from grader.server.organising import Organising
 from grader.server.queue_position import PATIENCE_S
 from grader.server.rejudging import Rejudging
-from grader.server.submission_admission import SubmissionAdmission
 from grader.server.submission_updates import SubmissionUpdates
 from grader.server.submission_watch import WATCH_POLL_S, SubmissionWatch
 from grader.server.submitting import Submitting
@@ -58,10 +57,10 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     ) -> None:
         self._ledger, self._problems, self._worker = ledger, problems, worker
         self._competitions = competitions or Competitions()
-        self._admission = SubmissionAdmission(problems=problems, competitions=self._competitions, quotas=quotas)
+        self._gate = SubmissionGate(problems=problems, competitions=self._competitions, quotas=quotas)
         self._submitting = Submitting(
             ledger=ledger,
-            admission=self._admission,
+            gate=self._gate,
             device_kinds=device_kinds,
             queue_limit=queue_limit,
             user_queue_limit=user_queue_limit,
@@ -116,7 +115,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         problem_id, states = parse(PROBLEMS, request.problem, "problem") if request.problem else "", _states(request.states)
         competition_id = parse(COMPETITIONS, request.competition, "competition") if request.competition else ""
         competitions, now = self._competitions.all(), self._ledger.now()
-        which = access.which(caller.current(), request.user, competition_id, competitions, now, tag=request.tag)
+        which = access.submission_filter(caller.current(), request.user, competition_id, competitions, now, tag=request.tag)
         which = replace(which, verdicts=_verdicts(request.verdicts), id_prefix=check_prefix(SUBMISSIONS, request.id_prefix, "id_prefix"))
         more = (which.verdicts, which.id_prefix)
         asked = (problem_id, states, competition_id, request.user, *([request.tag] if request.tag else []), *([more] if any(more) else []))
@@ -156,7 +155,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         if owned is None:
             return api.ListArtifactsResponse()
         found = await owned.of(caller.current(), submission_id)
-        shown = (artifact_to_proto(submission_id, one, retention=owned.retention, available=owned.holds(one)) for one in found)
+        shown = (messages.artifact_to_proto(submission_id, one, retention=owned.retention, available=owned.holds(one)) for one in found)
         return api.ListArtifactsResponse(artifacts=shown)
 
     async def DownloadArtifact(self, request: api.DownloadArtifactRequest, context: Context) -> AsyncIterator[api.DownloadArtifactResponse]:
@@ -169,11 +168,11 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def GetCompetition(self, request: api.GetCompetitionRequest, context: Context) -> competition_pb2.Competition:
         """Read one."""
-        return await self._admission.get(request, self._ledger)
+        return boards.competition(request, self._ledger, self._competitions)
 
     async def ListCompetitions(self, request: api.ListCompetitionsRequest, context: Context) -> api.ListCompetitionsResponse:
         """Read a page, by name."""
-        return await self._admission.page(request, self._ledger)
+        return boards.competition_page(request, self._ledger, self._competitions)
 
     async def GetLeaderboard(self, request: api.GetLeaderboardRequest, context: Context) -> competition_pb2.Leaderboard:
         """Read a page of a board."""
@@ -196,7 +195,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def GetCaller(self, request: api.GetCallerRequest, context: Context) -> api.Caller:
         """Say who the key is of."""
         who = caller.current()
-        quotas = self._admission.quotas_at(self._ledger.now()) if request.with_quotas else ()
+        quotas = self._gate.quotas_at(self._ledger.now()) if request.with_quotas else ()
         return messages.caller_to_proto(who, await self._ledger.quota_uses(who.user, quotas) if quotas else ())
 
     async def CreateRejudge(self, request: api.CreateRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
@@ -255,7 +254,9 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def ReloadCompetitions(self, request: api.ReloadCompetitionsRequest, context: Context) -> api.ReloadCompetitionsResponse:
         """Read their files again."""
         self._writable()
-        return api.ReloadCompetitionsResponse(changes=[change_to_proto(one) for one in await self.organising.reload()])
+        return api.ReloadCompetitionsResponse(
+            changes=[to_message(competition_pb2.CompetitionChange, change) for change in await self.organising.reload()]
+        )
 
     def _taking(self) -> Worker:
         worker = self._writable()
@@ -285,13 +286,13 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         if submission.state is SubmissionState.QUEUED:
             position = await self._watch.positions.of(submission.submission_id, patience_s=patience_s)
             if position is not None:
-                message.queue_position.CopyFrom(position_to_proto(position))
+                message.queue_position.CopyFrom(messages.position_to_proto(position))
         return message
 
 
 def _states(states: Sequence[submission_pb2.SubmissionState]) -> tuple[SubmissionState, ...]:
     try:
-        return tuple(messages.state_from_proto(state) for state in states)
+        return tuple(from_enum(SubmissionState, submission_pb2.SubmissionState.DESCRIPTOR, state) for state in states)
     except ValueError:
         names = ", ".join(f"SUBMISSION_STATE_{one.name}" for one in SubmissionState)
         raise InvalidRequest([FieldViolation("states", f"one of them is not known here; take some of: {names}")]) from None
@@ -299,7 +300,7 @@ def _states(states: Sequence[submission_pb2.SubmissionState]) -> tuple[Submissio
 
 def _verdicts(verdicts: Sequence[report_pb2.Verdict]) -> tuple[Verdict, ...]:
     try:
-        return tuple(sorted({messages.verdict_from_proto(verdict) for verdict in verdicts}))
+        return tuple(sorted({from_enum(Verdict, report_pb2.Verdict.DESCRIPTOR, verdict) for verdict in verdicts}))
     except ValueError:
         names = ", ".join(f"VERDICT_{one.name}" for one in Verdict)
         raise InvalidRequest([FieldViolation("verdicts", f"one of them is not known here; take some of: {names}")]) from None

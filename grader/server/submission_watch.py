@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Callable
 
 from grader import access
 from grader.api import messages
-from grader.api.competitions import placed_event
 from grader.errors import ShuttingDown
 from grader.ledger import Ledger
 from grader.model import Caller, SubmissionState
@@ -64,7 +63,7 @@ class SubmissionWatch:
                     poll_s = random.uniform(0.5, 1.5) * self.poll_s
                     await first_of(changed, self.leaving, timeout_s=notifier.idle_timeout_s if queued else poll_s)
                     if queued and not changed.is_set() and (position := await notifier.news()) is not None:
-                        yield placed_event(position, after, submission, self._ledger.now())
+                        yield messages.placed_event(position, after, submission, self._ledger.now())
 
     async def so_far(self, caller: Caller, submission_id: str) -> list[submission_pb2.SubmissionEvent]:
         """What a stream from the beginning would send at once. SubmissionNotFound."""
@@ -77,5 +76,5 @@ class SubmissionWatch:
         while events := await redacted.after(found[-1].sequence if found else 0):
             found += [messages.event_to_proto(event, submission, redactor) for event in events]
         if submission.state is SubmissionState.QUEUED and (position := await self.positions.cached(submission_id)) is not None:
-            found.append(placed_event(position, found[-1].sequence if found else 0, submission, self._ledger.now()))
+            found.append(messages.placed_event(position, found[-1].sequence if found else 0, submission, self._ledger.now()))
         return found

@@ -62,7 +62,7 @@ class ComparePage:
 
     async def _message(self, submission: Submission) -> submission_pb2.Submission:
         """As its own page shows it: of hidden workloads there are no times."""
-        redactor = Redactor.of(await self._site.ledger.problem(submission.problem_digest))
+        redactor = Redactor.for_problem(await self._site.ledger.problem(submission.problem_digest))
         message = messages.submission_to_proto(replace(submission, judgements=()), redactor, full=True)
         shown = [one for one in message.report.measurements if not one.hidden]
         if message.HasField("report"):

@@ -35,7 +35,7 @@ class OwnSubmissions:
         caller = site.user_of(request, "ListSubmissions")
         everybody = caller.admin and (not caller.user or query.get("users") == "all")
         problem_id, verdict = query.get("problem", "")[:200], query.get("verdict", "")
-        which = access.which(caller, "" if everybody else caller.user, "", site.competitions.all(), site.now())
+        which = access.submission_filter(caller, "" if everybody else caller.user, "", site.competitions.all(), site.now())
         if verdict in VERDICTS:
             which = replace(which, verdicts=(Verdict[verdict],))
         before = whole_number(query.get("before", ""))
@@ -61,7 +61,7 @@ class OwnSubmissions:
 
     async def _rows(self, found: list[Submission]) -> list[dict[str, Any]]:
         ledger = self._site.ledger
-        redactors = {digest: Redactor.of(await ledger.problem(digest)) for digest in {one.problem_digest for one in found}}
+        redactors = {digest: Redactor.for_problem(await ledger.problem(digest)) for digest in {one.problem_digest for one in found}}
         return await asyncio.to_thread(lambda: [row(messages.submission_to_proto(one, redactors[one.problem_digest])) for one in found])
 
 

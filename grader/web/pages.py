@@ -207,7 +207,7 @@ class Pages:
         """A submission's report; while it is graded, what happens."""
         submission = await self._seen(request)
         history = tuple(await self._site.ledger.judgements(submission.submission_id))
-        redactor = Redactor.of(await self._site.ledger.problem(submission.problem_digest))
+        redactor = Redactor.for_problem(await self._site.ledger.problem(submission.problem_digest))
 
         def context() -> dict[str, Any]:
             message = messages.submission_to_proto(replace(submission, judgements=history), redactor, full=True)
@@ -245,5 +245,5 @@ class Pages:
 
     async def _message(self, submission: Submission) -> submission_pb2.Submission:
         """As the API shows it to its owner: there, and nowhere else, is taken out what submitters must not see."""
-        redactor = Redactor.of(await self._site.ledger.problem(submission.problem_digest))
+        redactor = Redactor.for_problem(await self._site.ledger.problem(submission.problem_digest))
         return messages.submission_to_proto(submission, redactor, full=True)

@@ -65,11 +65,11 @@ class ProblemPages:
         """PyTorch's times, by the newest submissions that this caller may see."""
         ledger, competitions, now = self._site.ledger, self._site.competitions.all(), self._site.now()
         if caller.admin:
-            lists = [access.which(caller, "", "", competitions, now)]
+            lists = [access.submission_filter(caller, "", "", competitions, now)]
         else:
             opened = [one.competition_id for one in competitions if problem.problem_id in one.problem_ids]
             lists = [
-                access.which(caller, "", one, competitions, now)
+                access.submission_filter(caller, "", one, competitions, now)
                 for one in opened
                 if access.sees_competition(caller, one, competitions, now)
             ]
@@ -84,7 +84,7 @@ class ProblemPages:
         for one in await ledger.with_reports([one.submission_id for one in newest]):
             was = await ledger.problem(one.problem_digest)
             if self._may_see(caller, one) and _same_sizes(was, problem):
-                shown.append(messages.submission_to_proto(one, Redactor.of(was)))
+                shown.append(messages.submission_to_proto(one, Redactor.for_problem(was)))
         return problem_views.baseline_rows(messages.problem_to_proto(problem), reversed(shown))
 
     def _may_see(self, caller: Caller, submission: Submission) -> bool:

@@ -24,7 +24,7 @@ from grader.errors import (
     RequestIdReused,
     UserBanned,
 )
-from grader.intake.submission_check import decode_source
+from grader.intake.gate import decode_source
 from grader.model import Competition, Phase, Problem
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2

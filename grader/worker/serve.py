@@ -35,7 +35,7 @@ from grader.server.grading import Grading, Wiring
 from grader.server.installed_version import installed_version
 from grader.server.lock import state_lock
 from grader.server.resources import raise_descriptor_limit
-from grader.server.settings_given import FAILED, MISUSED, settings_given
+from grader.server.settings import FAILED, USAGE_ERROR, parse_settings
 from grader.server.wiring import chosen_gpus, local
 from grader.state_dir import writable_directory
 from sandbox.protocol import wire
@@ -87,9 +87,9 @@ def run(joining: JoinOptions, options: Mapping[str, Any], wiring: Wiring | None 
 
     examine: looks at this host before it joins.
     """
-    settings = settings_given("grader-worker", options)
+    settings = parse_settings("grader-worker", options)
     if settings is None:
-        return MISUSED
+        return USAGE_ERROR
     log_setup.configure(settings.log_format, log_setup.LEVELS[settings.log_level])
     raise_descriptor_limit()
     try:
@@ -99,7 +99,7 @@ def run(joining: JoinOptions, options: Mapping[str, Any], wiring: Wiring | None 
         asyncio.run(_work(joining, credentials, settings, wiring or local, examine))
     except (GraderError, IsolationBroken) as error:
         sys.stderr.write(f"grader-worker: {error}\n")
-        return MISUSED if isinstance(error, (SettingsInvalid, FleetRefused)) else FAILED
+        return USAGE_ERROR if isinstance(error, (SettingsInvalid, FleetRefused)) else FAILED
     return 0
 
 

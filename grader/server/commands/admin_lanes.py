@@ -7,11 +7,10 @@ import json
 from collections.abc import Sequence
 
 from grader.config import Settings, state_directory
-from grader.server.commands.ledger_options import state_dir_option
 from grader.server.commands.text_table import aligned
 from grader.server.cordons import NAME, Cordons
 from grader.server.server_snapshot import running_server
-from grader.server.settings_given import misused, say
+from grader.server.settings import print_line, state_dir_option, usage_error
 
 PROGRAM = "grader-server admin lanes"
 HEADINGS = ("lane", "state")
@@ -27,22 +26,24 @@ def main(arguments: Sequence[str]) -> int:
         _list(settings, sorted(cordons.names), as_json=words.json)
         return 0
     if NAME.fullmatch(words.name) is None:
-        return misused(
+        return usage_error(
             PROGRAM, f"{words.name!r} can't be the name of a lane or a worker; `{PROGRAM} list` shows names, such as gpu-1/cuda:0"
         )
     try:
         if words.word == "cordon":
             cordons.add(words.name)
-            say(f"{words.name} ends what it has and gets nothing more. Undo it with: {PROGRAM} uncordon {words.name}")
+            print_line(f"{words.name} ends what it has and gets nothing more. Undo it with: {PROGRAM} uncordon {words.name}")
             running = running_server(settings)
             if running is not None and not any(f"{lane.name}/".startswith(f"{words.name}/") for lane in running.lanes):
-                say(f"No lane has this name now, and no worker with a lane. It holds for one that joins later; {PROGRAM} list shows names")
+                print_line(
+                    f"No lane has this name now, and no worker with a lane. It holds for one that joins later; {PROGRAM} list shows names"
+                )
             return 0
         if not cordons.remove(words.name):
-            return misused(PROGRAM, f"{words.name} is not cordoned; `{PROGRAM} list` shows what is")
+            return usage_error(PROGRAM, f"{words.name} is not cordoned; `{PROGRAM} list` shows what is")
     except (OSError, ValueError) as error:
-        return misused(PROGRAM, f"the file in {settings.state_dir} can't be used: {error}")
-    say(f"{words.name} gets work again")
+        return usage_error(PROGRAM, f"the file in {settings.state_dir} can't be used: {error}")
+    print_line(f"{words.name} gets work again")
     return 0
 
 
@@ -51,13 +52,13 @@ def _list(settings: Settings, cordoned: Sequence[str], *, as_json: bool) -> None
     lanes = running.lanes if running is not None else ()
     if as_json:
         listed = [{"name": one.name, "state": one.state.value} for one in lanes]
-        say(json.dumps({"running": running is not None, "lanes": listed, "cordoned": list(cordoned)}, indent=2))
+        print_line(json.dumps({"running": running is not None, "lanes": listed, "cordoned": list(cordoned)}, indent=2))
         return
     if running is None:
-        say(f"no server runs on {settings.state_dir}")
+        print_line(f"no server runs on {settings.state_dir}")
     else:
-        say(aligned([HEADINGS, *((one.name, one.state.value) for one in lanes)]) if lanes else "the server has no lanes now")
-    say(f"cordoned: {', '.join(cordoned)}" if cordoned else "nothing is cordoned")
+        print_line(aligned([HEADINGS, *((one.name, one.state.value) for one in lanes)]) if lanes else "the server has no lanes now")
+    print_line(f"cordoned: {', '.join(cordoned)}" if cordoned else "nothing is cordoned")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -14,10 +14,9 @@ from grader.config import Settings
 from grader.errors import GraderError
 from grader.ledger.servers import ServerConnection, connected_servers
 from grader.server.commands.check import reading
-from grader.server.commands.ledger_options import add_ledger_options, ledger_settings
 from grader.server.commands.text_table import aligned
 from grader.server.server_snapshot import running_server
-from grader.server.settings_given import misused, say
+from grader.server.settings import add_ledger_options, ledger_settings, print_line, usage_error
 
 PROGRAM = "grader-server admin servers"
 FAILED = 3
@@ -33,14 +32,14 @@ def main(arguments: Sequence[str]) -> int:
     try:
         found = _of_database(settings) if settings.database else _of_state_dir(settings)
     except (GraderError, OSError, SQLAlchemyError) as error:
-        misused(PROGRAM, str(error))
+        usage_error(PROGRAM, str(error))
         return FAILED
     if given.json:
-        say(json.dumps({"servers": [_data(one) for one in found]}, indent=2))
+        print_line(json.dumps({"servers": [_data(one) for one in found]}, indent=2))
     elif found:
-        say(aligned([HEADINGS, *map(_row, found)]))
+        print_line(aligned([HEADINGS, *map(_row, found)]))
     else:
-        say("no server uses this database" if settings.database else f"no server runs on {settings.state_dir}")
+        print_line("no server uses this database" if settings.database else f"no server runs on {settings.state_dir}")
     return 0
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 from grader.server.checkup import CheckupFinding, CheckupStatus, look
 from grader.server.main import parser as server_parser
-from grader.server.settings_given import settings_given
+from grader.server.settings import parse_settings
 
 WELL, UNWELL, MISUSED = 0, 1, 2
 _MARKS = {CheckupStatus.OK: "ok   ", CheckupStatus.WARNING: "soon ", CheckupStatus.WRONG: "WRONG"}
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str]) -> int:
     """0 where a server would start, 1 where something is in its way, 2 where the options themselves are wrong."""
     given = {name: value for name, value in vars(parser().parse_args(arguments)).items() if value is not None}
     as_json = given.pop("json")
-    settings = settings_given("grader-server doctor", given)
+    settings = parse_settings("grader-server doctor", given)
     if settings is None:
         return MISUSED
     findings = list(look(settings))
