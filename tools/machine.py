@@ -14,8 +14,8 @@ from pathlib import Path
 
 import docker
 
+from grader.isolation.directories import FIRST_UID, SLOT_COUNT, shared_slot_directory
 from grader.isolation.processes import STATE_VARIABLE
-from grader.isolation.slots import FIRST_UID, SLOT_COUNT, shared_slot_directory
 
 BOX_UIDS = range(FIRST_UID, FIRST_UID + 2 * SLOT_COUNT)
 SOCKET = Path("/var/run/docker.sock")

@@ -16,11 +16,10 @@ from pathlib import Path
 
 import structlog
 
-from grader.artifacts.seal import Made, artifact_key
-from grader.artifacts.store import ArtifactStore, usage
+from grader.artifacts.store import ArtifactStore, BuildResult, artifact_key, usage
 from grader.isolation.cancellation import finish_despite_cancel
 
-__all__ = ["ArtifactCache", "Made", "artifact_key", "usage"]
+__all__ = ["ArtifactCache", "BuildResult", "artifact_key", "usage"]
 
 log = structlog.get_logger()
 
@@ -37,9 +36,9 @@ class ArtifactCache:
         self.directory = directory
         self._store = ArtifactStore(directory, limit_bytes)
         self._patience_s = patience_s
-        self._flights: dict[str, asyncio.Future[Made | None]] = {}
+        self._flights: dict[str, asyncio.Future[BuildResult | None]] = {}
 
-    async def fetch(self, key: str, build: Callable[[], Awaitable[Made]], *, limit_bytes: int) -> Made:
+    async def fetch(self, key: str, build: Callable[[], Awaitable[BuildResult]], *, limit_bytes: int) -> BuildResult:
         """What is made of this key: found, or built by one of those who ask for it meanwhile, for all of them.
 
         build: where it raises or is cancelled, the next who waits calls its own.
@@ -58,19 +57,19 @@ class ArtifactCache:
             return made
         finally:
             del self._flights[key]
-            flight.set_result(made if made is not None and made.lasting else None)
+            flight.set_result(made if made is not None and made.cacheable else None)
 
-    async def _lead(self, key: str, build: Callable[[], Awaitable[Made]], limit_bytes: int) -> Made:
+    async def _lead(self, key: str, build: Callable[[], Awaitable[BuildResult]], limit_bytes: int) -> BuildResult:
         async with self._locked(key) as alone:
             if (found := await self._look_up(key, limit_bytes)) is not None:  # another server built it while we waited
                 return found
             made = await build()
             # Who does not hold the key stores nothing, so there are never two entries of different bytes.
-            if alone and made.lasting:
+            if alone and made.cacheable:
                 await finish_despite_cancel(asyncio.to_thread(self._keep, key, made))
             return made
 
-    async def _look_up(self, key: str, limit_bytes: int) -> Made | None:
+    async def _look_up(self, key: str, limit_bytes: int) -> BuildResult | None:
         try:
             found = await asyncio.to_thread(self._store.look_up, key, artifact_limit_bytes=limit_bytes)
         except OSError as error:
@@ -78,7 +77,7 @@ class ArtifactCache:
             return None
         return None if found is None else _as_cached(found)
 
-    def _keep(self, key: str, made: Made) -> None:
+    def _keep(self, key: str, made: BuildResult) -> None:
         try:
             self._store.store(key, made)
         except OSError as error:
@@ -100,7 +99,7 @@ class ArtifactCache:
                 self._store.unlock(key, descriptor)
 
 
-def _as_cached(made: Made) -> Made:
+def _as_cached(made: BuildResult) -> BuildResult:
     return replace(made, build=replace(made.build, cached=True))
 
 

@@ -7,20 +7,111 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
+import hmac
+import json
 import os
 import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
-from grader.artifacts.seal import OVERHEAD_LIMIT_BYTES, SECRET_BYTES, Made, NotSealed, sealed, unsealed
 from grader.errors import SettingsInvalid
 from grader.isolation.pickup import Refusal, RefusalReason, pick_up
+from grader.model import Reason
+from sandbox.protocol import wire
+from sandbox.protocol.wire import BuildOutcome
+
+KEY_VERSION = b"grader artifact key 1"
+MAGIC = b"grader artifact 1\n"
+SEAL_BYTES, SECRET_BYTES, LENGTH_BYTES = 32, 32, 8
+OVERHEAD_LIMIT_BYTES = 1024 * 1024  # what an entry has next to its artifact: a log of 64 KiB, escaped, and a little
+
+# What ran into a limit, or died, or was imported with what the host had then, says nothing of the next build.
+CACHEABLE_OUTCOMES = frozenset({BuildOutcome.BUILT, BuildOutcome.REJECTED})
+TRANSIENT_REASONS = frozenset({Reason.BUILDER_DIED, Reason.IMPORT_FAILED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildResult:
+    """A build and what it made. cacheable: every other build of the same key would end so; it may be handed to others."""
+
+    build: wire.Build
+    artifact: bytes | None
+    cacheable: bool
+
+    def __post_init__(self) -> None:
+        if (self.artifact is None) is (self.build.outcome is BuildOutcome.BUILT):
+            raise ValueError("there is an artifact exactly where the outcome is BUILT")
+        if self.cacheable and (self.build.outcome not in CACHEABLE_OUTCOMES or self.build.reason in TRANSIENT_REASONS):
+            raise ValueError(f"a build that ended as {self.build.outcome.value} ({self.build.reason}) may end otherwise the next time")
+
+
+class NotSealed(ValueError):
+    """Bytes that are no entry of ours for this key; the message says what gave them away."""
+
+
+def artifact_key(job: wire.BuildJob, sources: Iterable[tuple[str, bytes]], settings: Iterable[str]) -> str:
+    """The key of a build; settings: whatever else can change the artifact, the toolchain's fingerprint above all.
+
+    Every piece goes in after its length, and every list after its own, so that no byte can move from one piece to its neighbour.
+    """
+    fixed = (KEY_VERSION, json.dumps(wire.as_json(job), sort_keys=True).encode())
+    files = [piece for path, content in sources for piece in (path.encode(), content)]
+    digest = hashlib.sha256()
+    for pieces in (fixed, [one.encode() for one in settings], files):
+        digest.update(_length(pieces))
+        for piece in pieces:
+            digest.update(_length(piece))
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def sealed(key: str, made: BuildResult, secret: bytes) -> bytes:
+    """An entry's bytes. The seal covers the header, and the header the artifact by its digest, or by having none that there is none."""
+    header = json.dumps({"key": key, "build": wire.as_json(made.build)}).encode()
+    head = MAGIC + _length(header) + header
+    return hmac.digest(secret, head, "sha256") + head + (made.artifact or b"")
+
+
+def unsealed(content: bytes, key: str, secret: bytes) -> BuildResult:
+    """The entry in these bytes, or NotSealed."""
+    start = SEAL_BYTES + len(MAGIC) + LENGTH_BYTES
+    end = start + int.from_bytes(content[start - LENGTH_BYTES : start], "big")
+    if content[SEAL_BYTES : SEAL_BYTES + len(MAGIC)] != MAGIC:
+        raise NotSealed("it is no entry, or one of another version")
+    if not start < end <= len(content):
+        raise NotSealed("its header is cut")
+    if not hmac.compare_digest(hmac.digest(secret, content[SEAL_BYTES:end], "sha256"), content[:SEAL_BYTES]):
+        raise NotSealed("its seal is broken")
+    # From here on the header is ours: nobody else knows the secret.
+    header, artifact = json.loads(content[start:end]), content[end:]
+    if header["key"] != key:
+        raise NotSealed("it belongs to another key")
+    try:
+        build = wire.from_json(header["build"])
+    except wire.WireError as error:
+        raise NotSealed(f"it is of another version: {error}") from None
+    # A build without a digest made nothing; an empty artifact has a digest.
+    if build.artifact_digest is None and artifact:
+        raise NotSealed("it has an artifact, and its build made none")
+    if build.artifact_digest is not None and hashlib.sha256(artifact).hexdigest() != build.artifact_digest:
+        raise NotSealed("its artifact has another digest")
+    try:
+        return BuildResult(build=build, artifact=None if build.artifact_digest is None else artifact, cacheable=True)
+    except ValueError as error:
+        raise NotSealed(f"it is not what is kept: {error}") from None
+
+
+def _length(of: bytes | tuple[bytes, ...] | list[bytes]) -> bytes:
+    return len(of).to_bytes(LENGTH_BYTES, "big")
+
 
 log = structlog.get_logger()
 
@@ -45,7 +136,7 @@ class ArtifactStore:
         with _flocked(directory / f"{SECRET}.lock"):
             self._secret = _shared_secret(directory)
 
-    def look_up(self, key: str, *, artifact_limit_bytes: int) -> Made | None:
+    def look_up(self, key: str, *, artifact_limit_bytes: int) -> BuildResult | None:
         """The entry of this key. One that can't be believed is removed, and None."""
         if (built := self._look_into(self._entries, key, artifact_limit_bytes + OVERHEAD_LIMIT_BYTES)) is not None:
             with contextlib.suppress(FileNotFoundError):  # evicted since it was opened
@@ -57,7 +148,7 @@ class ArtifactStore:
                 _remove(rejection)
         return self._look_into(self._rejections, key, OVERHEAD_LIMIT_BYTES)
 
-    def store(self, key: str, made: Made) -> None:
+    def store(self, key: str, made: BuildResult) -> None:
         """Keep what was made. Nothing is synced: what a power cut tears is no longer sealed, and is built again."""
         content = sealed(key, made, self._secret)
         built = made.artifact is not None
@@ -82,7 +173,7 @@ class ArtifactStore:
     def _rejections_limit_bytes(self) -> int:
         return self.limit_bytes // REJECTION_SHARE
 
-    def _look_into(self, directory: Path, key: str, limit_bytes: int) -> Made | None:
+    def _look_into(self, directory: Path, key: str, limit_bytes: int) -> BuildResult | None:
         taken = pick_up(directory, key, limit_bytes=limit_bytes)
         if isinstance(taken, Refusal):
             if taken.reason is not RefusalReason.MISSING:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
-from grader.artifacts import Made
+from grader.artifacts import BuildResult
 from grader.artifacts.files import chunks
 from grader.fleet.v1 import fleet_pb2
 from sandbox.protocol import wire
@@ -34,7 +34,7 @@ def build_asked(message: fleet_pb2.Build) -> tuple[wire.BuildJob, dict[str, byte
     return job, {one.path: one.content for one in message.inputs}
 
 
-def build_pieces(number: int, made: Made | None) -> Iterator[fleet_pb2.BuildPiece]:
+def build_pieces(number: int, made: BuildResult | None) -> Iterator[fleet_pb2.BuildPiece]:
     """What was built, in pieces; one without anything where nobody has built it."""
     if made is None:
         yield fleet_pb2.BuildPiece(number=number, last=True)
@@ -42,7 +42,7 @@ def build_pieces(number: int, made: Made | None) -> Iterator[fleet_pb2.BuildPiec
     parts = list(chunks(made.artifact or b""))
     for part in parts[:-1]:
         yield fleet_pb2.BuildPiece(number=number, content=part)
-    yield fleet_pb2.BuildPiece(number=number, content=parts[-1], last=True, build=wire.encode(made.build), lasting=made.lasting)
+    yield fleet_pb2.BuildPiece(number=number, content=parts[-1], last=True, build=wire.encode(made.build), lasting=made.cacheable)
 
 
 class BuildReceived:
@@ -50,7 +50,7 @@ class BuildReceived:
 
     def __init__(self) -> None:
         self._content = bytearray()
-        self.made: Made | None = None
+        self.made: BuildResult | None = None
 
     def add(self, piece: fleet_pb2.BuildPiece) -> bool:
         """Take the next piece; whether it was the last. ValueError, with what was done wrong, where it is no build."""
@@ -62,7 +62,7 @@ class BuildReceived:
         return piece.last
 
 
-def _made(content: bytes, piece: fleet_pb2.BuildPiece) -> Made:
+def _made(content: bytes, piece: fleet_pb2.BuildPiece) -> BuildResult:
     try:
         build = wire.decode(piece.build)
     except wire.WireError as error:
@@ -74,4 +74,4 @@ def _made(content: bytes, piece: fleet_pb2.BuildPiece) -> Made:
         raise ValueError("sent an artifact that is not what its digest says")
     if content and not built:
         raise ValueError("sent an artifact of a build that failed")
-    return Made(build=build, artifact=content if built else None, lasting=piece.lasting)
+    return BuildResult(build=build, artifact=content if built else None, cacheable=piece.lasting)

@@ -25,7 +25,7 @@ from grader.errors import CallRefused, DeviceQuarantined, GraderFault, HostBroke
 from grader.ledger import Ledger
 from grader.ledger.news import News, NewsKind
 from grader.model import Failure, Lease, Ranking, Report
-from grader.observability.observer import Ended, Observer, Stopped
+from grader.observability.observer import Ended, Observer, StopReason
 from grader.verdict.fold import fold
 from sandbox.protocol import wire
 
@@ -56,7 +56,12 @@ class Stop(Enum):
     LEASE_LOST = auto()
 
 
-_STOPPED = {Stop.CANCEL: Stopped.CANCELLED, Stop.DRAIN: Stopped.DRAINED, Stop.LEASE_LOST: Stopped.LEASE_LOST, None: Stopped.LEASE_LOST}
+_STOPPED = {
+    Stop.CANCEL: StopReason.CANCELLED,
+    Stop.DRAIN: StopReason.DRAINED,
+    Stop.LEASE_LOST: StopReason.LEASE_LOST,
+    None: StopReason.LEASE_LOST,
+}
 
 
 @dataclass(eq=False)
@@ -192,7 +197,7 @@ class Dispatcher:
     async def _attempt(self, attempt: _LeaseAttempt) -> None:
         """One attempt from lease to settlement."""
         lease = attempt.lease
-        ended: Ended = Stopped.NOT_SETTLED
+        ended: Ended = StopReason.NOT_SETTLED
         trace_id = self._observer.attempt_began(lease)
         known = {"submission": lease.submission.submission_id, "attempt": lease.attempt} | ({"trace_id": trace_id} if trace_id else {})
         with structlog.contextvars.bound_contextvars(**known):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from grader import devices
-from grader.artifacts import ArtifactCache, Made
+from grader.artifacts import ArtifactCache, BuildResult
 from grader.artifacts.files import SubmissionFiles
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import JudgeProcess
@@ -25,9 +25,8 @@ from grader.grading.build import build_for_another
 from grader.grading.ports import BuildElsewhere, LaneReservation, Profile, Workspace
 from grader.grading.run_box import RunBox
 from grader.isolation import BoxSpec, GpuAccess, Isolation, Limits
-from grader.isolation.directories import box_output, run_directory
+from grader.isolation.directories import box_output, hold_slot, run_directory, shared_slot_directory
 from grader.isolation.settings import BoxSettings
-from grader.isolation.slots import hold_slot, shared_slot_directory
 from grader.model import Lease
 from grader.observability.observer import LaneNow, WarmNow
 from sandbox.protocol import wire
@@ -188,7 +187,7 @@ class LocalFleet:
         with self._workspace(f"{lease.submission.submission_id}-{lease.attempt}") as work:
             yield work
 
-    async def build(self, job: wire.BuildJob, files: Mapping[str, bytes], user: str) -> Made:
+    async def build(self, job: wire.BuildJob, files: Mapping[str, bytes], user: str) -> BuildResult:
         """Build for another host. files: by their paths below the directory of sources."""
         with self._workspace(f"built-{secrets.token_hex(8)}") as work:
             return await build_for_another(job, files, user, self, work)

@@ -13,7 +13,7 @@ import itertools
 
 import structlog
 
-from grader.artifacts import Made
+from grader.artifacts import BuildResult
 from grader.dispatch.build_messages import BuildReceived, build_message
 from grader.dispatch.worker_stream import ProtocolViolation, WorkerStream, admit, dismiss
 from grader.fleet.v1 import fleet_pb2
@@ -48,7 +48,7 @@ class RemoteBuilder(WorkerStream):
         """How many builds it has."""
         return len(self._builds)
 
-    async def build(self, job: wire.BuildJob, files: dict[str, bytes], user: str) -> Made | None:
+    async def build(self, job: wire.BuildJob, files: dict[str, bytes], user: str) -> BuildResult | None:
         """Have it build; None where it could not, or went away. When this is stopped, so is the build."""
         number, build = next(self._numbers), _RemoteBuild()
         self._builds[number] = build
@@ -93,9 +93,9 @@ class RemoteBuilder(WorkerStream):
 class _RemoteBuild:
     def __init__(self) -> None:
         self.received = BuildReceived()
-        self.done: asyncio.Future[Made | None] = asyncio.get_running_loop().create_future()
+        self.done: asyncio.Future[BuildResult | None] = asyncio.get_running_loop().create_future()
 
-    def end(self, made: Made | None) -> None:
+    def end(self, made: BuildResult | None) -> None:
         if not self.done.done():
             self.done.set_result(made)
 
@@ -118,7 +118,7 @@ class RemoteBuilders:
         """Each of them."""
         return list(self._builders.values())
 
-    async def build(self, lease: Lease, environment: wire.Environment, toolchain: str) -> Made | None:
+    async def build(self, lease: Lease, environment: wire.Environment, toolchain: str) -> BuildResult | None:
         """Have an attempt's kernel built by one that has this toolchain, and room; None where there is none, or all of them failed.
 
         JudgeBroken where the environment is none that anything can be built for.

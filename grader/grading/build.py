@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 
 import structlog
 
-from grader.artifacts import Made, artifact_key
+from grader.artifacts import BuildResult, artifact_key
 from grader.errors import JudgeBroken, SandboxBroken
 from grader.grading.ports import BuildHost, Host, Workspace
 from grader.grading.step_clock import StepClock
@@ -40,7 +40,7 @@ HEADERS = frozenset({"", "light", "full"})
 # The builder's exit codes (`sandbox/compilers/build_result.py`). An interpreter that can't start: 1 or 2. A box without one: 127.
 COMPILER_REJECTED = 7
 BUILD_REASONS = {3: Reason.UNSUPPORTED, 4: Reason.ENTRY_NOT_FOUND, 6: Reason.IMPORT_FAILED}
-LASTING = frozenset({3, 4, COMPILER_REJECTED})  # every other build of the same source would end so
+CACHEABLE_EXIT_CODES = frozenset({3, 4, COMPILER_REJECTED})  # every other build of the same source would end so
 # What a compiler prints that was stopped, or lacked something of the host: the next build may end otherwise. One that is taken for such
 # costs a build, and no more.
 INTERRUPTED = re.compile(
@@ -64,7 +64,7 @@ async def build_artifact(
     job, files = build_input(lease, environment)
     job = replace(job, sanitize=sanitize)
 
-    async def built() -> Made:
+    async def built() -> BuildResult:
         steps.enter(Step.COMPILE)
         found = None if sanitize or host.build_elsewhere is None else await host.build_elsewhere(lease, environment)
         return found or await _build_here(job, files, host, work, steps)
@@ -77,12 +77,12 @@ async def build_artifact(
     return _with_declaration(build, lease)
 
 
-async def build_for_another(job: wire.BuildJob, files: Mapping[str, bytes], user: str, host: BuildHost, work: Workspace) -> Made:
+async def build_for_another(job: wire.BuildJob, files: Mapping[str, bytes], user: str, host: BuildHost, work: Workspace) -> BuildResult:
     """What a host makes of another host's `build_input`: found in its own cache, or built here."""
     return await _fetch(job, user, files, host, lambda: _build_here(job, files, host, work, StepClock()))
 
 
-async def _build_here(job: wire.BuildJob, files: Mapping[str, bytes], host: BuildHost, work: Workspace, steps: StepClock) -> Made:
+async def _build_here(job: wire.BuildJob, files: Mapping[str, bytes], host: BuildHost, work: Workspace, steps: StepClock) -> BuildResult:
     steps.enter(Step.BUILDER)
     async with host.builder(), host.turn(secret=False):
         write_sources(job, files, work)
@@ -102,7 +102,9 @@ def _with_declaration(build: wire.Build, lease: Lease) -> wire.Build:
     return replace(build, remarks=(*build.remarks, f"the problem asks for `{declared}`")) if declared else build
 
 
-async def _fetch(job: wire.BuildJob, user: str, files: Mapping[str, bytes], host: BuildHost, build: Callable[[], Awaitable[Made]]) -> Made:
+async def _fetch(
+    job: wire.BuildJob, user: str, files: Mapping[str, bytes], host: BuildHost, build: Callable[[], Awaitable[BuildResult]]
+) -> BuildResult:
     """Ask the cache, if there is one. A key names the toolchain too, so what is built while that changes is handed to nobody else."""
     if host.cache is None:
         return await build()
@@ -112,9 +114,9 @@ async def _fetch(job: wire.BuildJob, user: str, files: Mapping[str, bytes], host
     settings = (f"user={user}", toolchain, "safe" if host.isolation.SAFE else "unsafe", *("=".join(pair) for pair in BUILD_ENVIRONMENT))
     key = artifact_key(job, files.items(), settings)
 
-    async def build_steadily() -> Made:
+    async def build_steadily() -> BuildResult:
         made = await build()
-        return made if made.lasting and await host.isolation.fingerprint() == toolchain else replace(made, lasting=False)
+        return made if made.cacheable and await host.isolation.fingerprint() == toolchain else replace(made, cacheable=False)
 
     made = await host.cache.fetch(key, build_steadily, limit_bytes=host.profile.build.file_bytes)
     log.info(
@@ -128,7 +130,7 @@ async def _fetch(job: wire.BuildJob, user: str, files: Mapping[str, bytes], host
     return made
 
 
-async def _build(language: str, host: BuildHost, work: Workspace, steps: StepClock) -> Made:
+async def _build(language: str, host: BuildHost, work: Workspace, steps: StepClock) -> BuildResult:
     """Build in a box and take the artifact out of it; the box is gone before anything that it left is touched."""
     limits = host.profile.build
     spec = BoxSpec(
@@ -168,8 +170,8 @@ async def _build(language: str, host: BuildHost, work: Workspace, steps: StepClo
         kernels=note.kernels,
         remarks=note.remarks,
     )
-    lasting = isinstance(artifact, bytes) or _compiler_rejected(end, language)
-    return Made(build=build, artifact=artifact if isinstance(artifact, bytes) else None, lasting=lasting)
+    cacheable = isinstance(artifact, bytes) or _compiler_rejected(end, language)
+    return BuildResult(build=build, artifact=artifact if isinstance(artifact, bytes) else None, cacheable=cacheable)
 
 
 def read_note(content: bytes | Refusal) -> wire.BuildNote:
@@ -236,7 +238,7 @@ def _compiler_rejected(end: BoxExit, language: str) -> bool:
     What is imported may use packages of the host, which no fingerprint has: of such a language only the compiler's own word lasts.
     """
     known = languages().get(language)
-    codes = LASTING if known is not None and known.is_c else {COMPILER_REJECTED}
+    codes = CACHEABLE_EXIT_CODES if known is not None and known.is_c else {COMPILER_REJECTED}
     whole = len(end.output) < wire.LOG_LIMIT_BYTES  # or nobody knows how it ends
     return end.cause is BoxCause.EXITED and end.exit_code in codes and whole and INTERRUPTED.search(end.output) is None
 

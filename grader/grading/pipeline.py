@@ -16,10 +16,9 @@ from pathlib import Path
 from grader.errors import JudgeBroken, ProblemBroken
 from grader.formats import with_calling_convention
 from grader.grading.build import build_artifact, module_argv, plain
-from grader.grading.claims import ProfileClaims
-from grader.grading.link import closed_link
 from grader.grading.ports import Host, Lane, LaneReservation, MeasurementSettings, Workspace
 from grader.grading.profile import (
+    ProfileClaims,
     RunTool,
     no_workload,
     profiled,
@@ -30,7 +29,7 @@ from grader.grading.profile import (
     unavailable_tools,
 )
 from grader.grading.redaction import after_hidden, run_end
-from grader.grading.run_box import HeldRunBox, RunBox
+from grader.grading.run_box import HeldRunBox, RunBox, closed_link
 from grader.grading.sanitize import RunResult, limit_s, not_built, sanitizer_follows, too_late, too_slow, tool_for, without_counts
 from grader.grading.step_clock import StepClock
 from grader.grading.sweep import SweepPart, swept

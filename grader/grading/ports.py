@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from grader.artifacts import ArtifactCache, Made
+from grader.artifacts import ArtifactCache, BuildResult
 from grader.artifacts.files import SubmissionFiles
 from grader.grading.run_box import RunBox
 from grader.isolation import BoxSpec, GpuAccess, Isolation, Limits
@@ -122,7 +122,7 @@ class MeasurementSettings:
 class BuildElsewhere(Protocol):
     """Has another host build an attempt's kernel."""
 
-    def __call__(self, lease: Lease, environment: wire.Environment, /) -> Awaitable[Made | None]:
+    def __call__(self, lease: Lease, environment: wire.Environment, /) -> Awaitable[BuildResult | None]:
         """What it made, or None where it has to be built here."""
 
 

@@ -18,6 +18,25 @@ from grader.isolation import Box, BoxSpec, Isolation, IsolationBroken
 from grader.isolation.cancellation import finish_despite_cancel
 from sandbox.protocol.job_pipes import GO, READY
 
+
+@asynccontextmanager
+async def closed_link(box: Box, link: Path) -> AsyncIterator[None]:
+    """While inside, tell the judge when the box has ended, so that it does not wait for a runner that never comes."""
+    closed = link.with_name(f"{link.name}.closed")
+    closed.unlink(missing_ok=True)  # of the box before
+
+    async def watch() -> None:
+        await box.wait()
+        closed.touch()
+
+    watcher = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watcher.cancel()
+        await asyncio.gather(watcher, return_exceptions=True)
+
+
 IMPORT_S = 60.0
 
 

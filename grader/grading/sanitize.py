@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from grader.grading.build import module_argv
-from grader.grading.claims import ProfileClaims
-from grader.grading.profile import GPU_SANITIZER, RunTool, without_result
+from grader.grading.profile import GPU_SANITIZER, ProfileClaims, RunTool, without_result
 from grader.model import NewSubmission
 from sandbox.protocol import wire
 from sandbox.protocol.languages import languages

@@ -20,27 +20,25 @@ from grader.isolation import (
     BoxSpec,
     IsolationBroken,
     Purpose,
-    driver,
     gpu,
     host_box,
     launch,
     probe,
     processes,
 )
-from grader.isolation.container import MASKED_PATHS, SHM_BYTES, TMP_INODE_COUNT
-from grader.isolation.directories import link_directory
+from grader.isolation.directories import link_directory, slot_uid
+from grader.isolation.launch import MASKED_PATHS, SHM_BYTES, TMP_INODE_COUNT
 from grader.isolation.settings import HOST_ROOT, BoxSettings, Protections
-from grader.isolation.slots import slot_uid
 from grader.isolation.stage import STAGE
 from grader.isolation.supervision import live
-from grader.isolation.toolchain import Bind, Toolchain, host_toolchain, profile, write_own_etc
+from grader.isolation.toolchain import BindMount, Toolchain, host_toolchain, profile, write_own_etc
 
 PROGRAM = "bwrap"
 DEVICE_BIND = "--dev-bind"
 HELP_TIMEOUT_S = 10
 COVER_BYTES = 4096
 # Without /sys the driver does not start: cuInit says 304. Covered, so that what is left is what a container has.
-SYS = Bind(source=Path("/sys"), target="/sys")
+SYS = BindMount(source=Path("/sys"), target="/sys")
 SYS_COVERED = ("/sys/class/net",)
 
 
@@ -51,9 +49,9 @@ class BubblewrapIsolation(host_box.HostIsolation):
     SAFE = True
 
     def __init__(
-        self, settings: BoxSettings, protections: Protections | None = None, find_driver: Callable[[int], driver.DriverFiles] = driver.find
+        self, settings: BoxSettings, protections: Protections | None = None, find_driver: Callable[[int], gpu.DriverFiles] = gpu.find_driver
     ) -> None:
-        super().__init__(settings, find_driver, fixed_toolchain=settings.resident_dir is not None)
+        super().__init__(settings, find_driver, fixed_toolchain=settings.memory_toolchain_dir is not None)
         self._protections = protections or Protections()
         self._program = shutil.which(PROGRAM)
         self._options = ""
@@ -85,7 +83,7 @@ class BubblewrapIsolation(host_box.HostIsolation):
         uid = slot_uid(spec.slot, spec.purpose) if self._root and self._protections.own_uid else os.geteuid()
         grant = gpu.NOTHING
         if spec.gpu is not None:
-            grant = gpu.plain(spec.gpu, await asyncio.to_thread(self._find_driver, spec.gpu.minor), self._settings.resident_dir)
+            grant = gpu.plain(spec.gpu, await asyncio.to_thread(self._find_driver, spec.gpu.minor), self._settings.memory_toolchain_dir)
         with ExitStack() as stack:
             link_dir = stack.enter_context(link_directory(self._settings, spec))
             cgroup = self._cgroup(spec, stack, memory=self._protections.memory_limit, processes=self._protections.process_limit)
@@ -108,7 +106,7 @@ class BubblewrapIsolation(host_box.HostIsolation):
         self, program: str, spec: BoxSpec, link_dir: Path, uid: int, descriptor: int | None, grant: gpu.Grant, *, limited: bool
     ) -> host_box.Launch:
         write_own_etc(self._settings.etc_directory)
-        toolchain = host_toolchain(self._settings.etc_directory, self._settings.hidden_paths, self._settings.resident_dir)
+        toolchain = host_toolchain(self._settings.etc_directory, self._settings.hidden_paths, self._settings.memory_toolchain_dir)
         binds = self._binds(spec, toolchain, link_dir, grant)
         sources = [str(bind.source) for bind, _ in binds]
         paths = {"python": toolchain.python, "lib": LIB, "link": LINK, "src": SRC, "out": OUT}
@@ -156,21 +154,21 @@ class BubblewrapIsolation(host_box.HostIsolation):
             self._options = asked.stdout + asked.stderr
         return self._options
 
-    def _binds(self, spec: BoxSpec, toolchain: Toolchain, link_dir: Path, grant: gpu.Grant) -> list[tuple[Bind, str]]:
+    def _binds(self, spec: BoxSpec, toolchain: Toolchain, link_dir: Path, grant: gpu.Grant) -> list[tuple[BindMount, str]]:
         """Return everything of the host that the box sees, each with how."""
         proc = toolchain.proc if self._protections.masked_proc else ()
-        binds = [(bind, "--ro-bind") for bind in (*toolchain.binds, *proc, *grant.binds, Bind(source=link_dir, target=LINK))]
+        binds = [(bind, "--ro-bind") for bind in (*toolchain.binds, *proc, *grant.binds, BindMount(source=link_dir, target=LINK))]
         if grant.devices:
             binds += [(SYS, "--ro-bind"), *((device, DEVICE_BIND) for device in grant.devices)]
         if spec.src_dir is not None:
-            binds.append((Bind(source=spec.src_dir, target=SRC), "--ro-bind"))
+            binds.append((BindMount(source=spec.src_dir, target=SRC), "--ro-bind"))
         if spec.tool_dir is not None:
-            binds.append((Bind(source=spec.tool_dir, target=str(spec.tool_dir)), "--ro-bind"))
+            binds.append((BindMount(source=spec.tool_dir, target=str(spec.tool_dir)), "--ro-bind"))
         if spec.out_dir is not None:
-            binds.append((Bind(source=spec.out_dir, target=OUT), "--bind"))
-        return binds + [(Bind(source=Path(source), target=target), "--ro-bind") for source, target in self._protections.extra_binds]
+            binds.append((BindMount(source=spec.out_dir, target=OUT), "--bind"))
+        return binds + [(BindMount(source=Path(source), target=target), "--ro-bind") for source, target in self._protections.extra_binds]
 
-    def _mounts(self, spec: BoxSpec, toolchain: Toolchain, binds: list[tuple[Bind, str]]) -> list[str]:
+    def _mounts(self, spec: BoxSpec, toolchain: Toolchain, binds: list[tuple[BindMount, str]]) -> list[str]:
         # First what may lie below a bind: the checkout, or Python, can be somewhere in /tmp.
         if not self._protections.tmp_limit:
             words = ["--tmpfs", "/tmp"]

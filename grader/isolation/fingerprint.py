@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import importlib.metadata
 import importlib.util
 import os
+import platform
 import shutil
 import subprocess
 import sys
 import sysconfig
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import structlog
@@ -32,6 +35,7 @@ CUDA_TREES = ("bin", "nvvm", "include", "targets")
 PACKAGES = ("ninja", "tree_sitter", "tree_sitter_cuda")  # what takes part in a build, next to torch
 SKIPPED = "__pycache__"
 MISSING = (-1, -1)
+NOT_INSTALLED = "none"
 
 
 class HostFingerprint:
@@ -41,7 +45,7 @@ class HostFingerprint:
     fixed: walked once only, for boxes that see a copy of the toolchain, which does not change.
     """
 
-    def __init__(self, take: Callable[[Walk], None] | None = None, *, fixed: bool = False) -> None:
+    def __init__(self, take: Callable[[ToolchainScan], None] | None = None, *, fixed: bool = False) -> None:
         self._take = take or take_host
         self._fixed = fixed
         self._digest = ""
@@ -63,7 +67,7 @@ class HostFingerprint:
         return self._digest
 
 
-class Walk:
+class ToolchainScan:
     """What of a toolchain has been looked at. watched: directories and single files, with their facts from before they were read."""
 
     def __init__(self) -> None:
@@ -105,9 +109,9 @@ class Walk:
                 self.take_tree(entry.path)
 
 
-def _walked(take: Callable[[Walk], None]) -> Walk:
+def _walked(take: Callable[[ToolchainScan], None]) -> ToolchainScan:
     for _ in range(WALK_COUNT):
-        walk = Walk()
+        walk = ToolchainScan()
         try:
             take(walk)
         except FileNotFoundError:
@@ -116,7 +120,7 @@ def _walked(take: Callable[[Walk], None]) -> Walk:
     raise IsolationBroken("the toolchain changes while it is looked at; wait until the installation of packages is over")
 
 
-def take_host(walk: Walk) -> None:
+def take_host(walk: ToolchainScan) -> None:
     """Take in the compilers, the headers and libraries that they read, Python, torch, and our own side of a box."""
     for tree in SYSTEM_HEADERS:
         walk.take_tree(tree)
@@ -140,7 +144,7 @@ def take_host(walk: Walk) -> None:
         _take_own(walk, bind.source)
 
 
-def _take_gcc(walk: Walk) -> None:
+def _take_gcc(walk: ToolchainScan) -> None:
     """gcc's own directory, with cc1plus, collect2 and its headers; the assembler and the linker; the libraries that can be linked."""
     compiler = shutil.which("g++", path=search_path())
     if compiler is None:
@@ -159,7 +163,7 @@ def _take_gcc(walk: Walk) -> None:
         walk.take_tree(directory, deep=False)
 
 
-def _take_own(walk: Walk, path: Path) -> None:
+def _take_own(walk: ToolchainScan, path: Path) -> None:
     if path.is_file():
         walk.take_content(path)
         return
@@ -193,3 +197,49 @@ def _facts(path: str) -> tuple[int, int]:
 
 def _ms_since(begun_ns: int) -> int:
     return (time.monotonic_ns() - begun_ns) // 1_000_000
+
+
+def toolchain_versions() -> str:
+    """Return a digest of the toolchain that two hosts can compare: versions and contents, where a fingerprint has times of change.
+
+    Covers the machine, libc, the compilers, Python, PyTorch, our own side of a box, and where these lie, for an artifact may name paths.
+    Starts two compilers; some tens of ms.
+    """
+    digest = hashlib.sha256()
+    for word in (*_versions(), *_box_files()):
+        digest.update(repr(word).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def _versions() -> list[str]:
+    torch, cuda = find_spec("torch"), cuda_home()
+    return [
+        platform.machine(),
+        "".join(platform.libc_ver()),
+        asked(compiler, "--version") if (compiler := shutil.which("g++", path=search_path())) else NOT_INSTALLED,
+        asked(str(cuda / "bin" / "nvcc"), "--version") if cuda is not None else NOT_INSTALLED,
+        str(cuda),
+        sys.version,
+        sys.prefix,
+        *(_version(name) for name in ("torch", "triton", "numpy", "numba", *PACKAGES)),
+        str(torch.origin if torch is not None else None),
+    ]
+
+
+def _box_files() -> list[tuple[str, str]]:
+    """What a box sees of this project, by content."""
+    found = []
+    for bind in library_binds():
+        files = [bind.source] if bind.source.is_file() else sorted(path for path in bind.source.rglob("*") if path.is_file())
+        for path in files:
+            if SKIPPED not in path.parts:
+                name = f"{bind.target}/{path.relative_to(bind.source)}"
+                found.append((name, hashlib.sha256(Path(path).read_bytes()).hexdigest()))
+    return found
+
+
+def _version(package: str) -> str:
+    try:
+        return f"{package} {importlib.metadata.version(package)}"
+    except importlib.metadata.PackageNotFoundError:
+        return f"{package} {NOT_INSTALLED}"

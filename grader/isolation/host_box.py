@@ -17,8 +17,8 @@ from typing import Any
 from grader.isolation import BoxSpec, IsolationBroken, processes
 from grader.isolation.cgroups import BoxCgroup, Cgroups, Counters
 from grader.isolation.directories import sweep_runtime
-from grader.isolation.driver import DriverFiles
 from grader.isolation.fingerprint import HostFingerprint
+from grader.isolation.gpu import DriverFiles
 from grader.isolation.settings import BoxSettings
 from grader.isolation.supervision import SupervisedBox
 from sandbox.protocol.wire import BoxCause

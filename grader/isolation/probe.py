@@ -7,7 +7,7 @@ import secrets
 from dataclasses import replace
 
 from grader.isolation import BoxExit, BoxSpec, GpuAccess, Isolation, IsolationBroken, Limits, Purpose
-from grader.isolation.slots import hold_slot, shared_slot_directory
+from grader.isolation.directories import hold_slot, shared_slot_directory
 from sandbox.protocol.version import VERSION
 from sandbox.protocol.wire import BoxCause
 

@@ -10,10 +10,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
-from grader.isolation import Availability, Box, BoxSpec, driver, gpu, host_box, launch, probe, processes
-from grader.isolation.directories import link_directory, output_directory, run_directory
+from grader.isolation import Availability, Box, BoxSpec, gpu, host_box, launch, probe, processes
+from grader.isolation.directories import link_directory, output_directory, run_directory, slot_uid
 from grader.isolation.settings import BoxSettings
-from grader.isolation.slots import slot_uid
 from grader.isolation.supervision import live
 from grader.isolation.toolchain import host_toolchain, package_directory, plug_ins
 
@@ -26,7 +25,7 @@ class ProcessIsolation(host_box.HostIsolation):
     NAME = "process"
     SAFE = False
 
-    def __init__(self, settings: BoxSettings, find_driver: Callable[[int], driver.DriverFiles] = driver.find) -> None:
+    def __init__(self, settings: BoxSettings, find_driver: Callable[[int], gpu.DriverFiles] = gpu.find_driver) -> None:
         super().__init__(settings, find_driver)
         self._unreachable = _unreachable(
             (Path(sys.executable), Path(sys.base_prefix), package_directory("sandbox"), settings.runtime_dir / "run")

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from grader import devices
 from grader.model import DeviceDemand, Failure, Lease, QueueDepth, Report, WriteTotals
-from grader.observability.observer import BuilderNow, Ended, LaneNow, LaneState, Observer, Sent, Stopped, WarmNow
+from grader.observability.observer import BuilderNow, DeliveryOutcome, Ended, LaneNow, LaneState, Observer, StopReason, WarmNow
 from sandbox.protocol import wire
 
 REASON_LIMIT, REASON_CHARS = 64, 48  # reasons come from judges and builders: what is more, or looks otherwise, is OTHER
@@ -103,7 +103,7 @@ class Metrics(Observer):
     def _hook_metrics(self) -> None:
         self._hooks_waiting = self._gauge("grader_hook_deliveries_waiting", "Deliveries to webhooks that are to be sent, of all servers.")
         self._sent = self._counter("grader_hook_deliveries", "Tries of this server to deliver to webhooks, by what came of them.", "sent")
-        for sent in Sent:  # from the start on, so that the first one given up is an increase
+        for sent in DeliveryOutcome:  # from the start on, so that the first one given up is an increase
             self._sent.labels(sent)
 
     # -- what is read when Prometheus asks ------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ class Metrics(Observer):
         self._calls.labels(method, code).inc()
         self._call_times.labels(method).observe(duration_s)
 
-    def delivery_sent(self, sent: Sent) -> None:
+    def delivery_sent(self, sent: DeliveryOutcome) -> None:
         """Count it."""
         self._sent.labels(sent).inc()
 
@@ -227,8 +227,8 @@ class Metrics(Observer):
             case Failure():
                 self._failures.labels(self._bounded(ended.reason)).inc()
                 return "failed"
-            case Stopped():
-                if ended in (Stopped.LEASE_LOST, Stopped.NOT_SETTLED):
+            case StopReason():
+                if ended in (StopReason.LEASE_LOST, StopReason.NOT_SETTLED):
                     self._lost.labels("own").inc()
                 return ended
             case _:

@@ -48,7 +48,7 @@ class WarmNow:
     miss_count: int = 0
 
 
-class Stopped(StrEnum):
+class StopReason(StrEnum):
     """Why an attempt ended with neither a report nor a failure of ours."""
 
     CANCELLED = "cancelled"
@@ -57,7 +57,7 @@ class Stopped(StrEnum):
     NOT_SETTLED = "not_settled"  # the ledger did not take its end: the next worker that has the lease does the work
 
 
-class Sent(StrEnum):
+class DeliveryOutcome(StrEnum):
     """What came of one try to deliver to a webhook."""
 
     DELIVERED = "delivered"
@@ -65,7 +65,7 @@ class Sent(StrEnum):
     GIVEN_UP = "given_up"  # it failed for a day
 
 
-Ended = Report | Failure | Stopped
+Ended = Report | Failure | StopReason
 
 
 class Observer:
@@ -93,7 +93,7 @@ class Observer:
     def call_ended(self, method: str, code: str, duration_s: float) -> None:
         """It was answered; code is a gRPC status by name."""
 
-    def delivery_sent(self, sent: Sent) -> None:
+    def delivery_sent(self, sent: DeliveryOutcome) -> None:
         """A webhook was notified, or could not be."""
 
 
@@ -137,7 +137,7 @@ class Observers(Observer):
         for one in self._observers:
             one.call_ended(method, code, duration_s)
 
-    def delivery_sent(self, sent: Sent) -> None:
+    def delivery_sent(self, sent: DeliveryOutcome) -> None:
         """As above."""
         for one in self._observers:
             one.delivery_sent(sent)

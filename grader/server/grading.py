@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from grader.artifacts import Made
+from grader.artifacts import BuildResult
 from grader.config import Settings
 from grader.dispatch.dispatcher import Grade
 from grader.grading.ports import BuildElsewhere
@@ -27,7 +27,7 @@ class Builds:
 
     toolchain: str
     count: int  # at once
-    build: Callable[[wire.BuildJob, Mapping[str, bytes], str], Awaitable[Made]]
+    build: Callable[[wire.BuildJob, Mapping[str, bytes], str], Awaitable[BuildResult]]
     have_built: Callable[[BuildElsewhere | None], None]  # by whom from now on; None: by nobody else
 
 

@@ -21,7 +21,7 @@ from grader.errors import GraderFault
 from grader.ledger import Ledger
 from grader.ledger.hooks import STATUS_CHARS, Claimed, Delivery
 from grader.model import Submission
-from grader.observability.observer import Observer, Sent
+from grader.observability.observer import DeliveryOutcome, Observer
 from grader.rules.disclosure import Redactor
 from grader.views.sanitize import one_line
 from grader.webhooks import public_http
@@ -97,14 +97,14 @@ class HookSender:
             arrived, status = await self._post(one)
             if arrived:
                 await self._ledger.hooks.delivered(sent, status)
-                self._observer.delivery_sent(Sent.DELIVERED)
+                self._observer.delivery_sent(DeliveryOutcome.DELIVERED)
                 log.info("hook_delivered", hook=sent.hook_id, delivery=sent.delivery_id, attempt=sent.attempt)
                 return
             given_up = await self._ledger.hooks.failed(sent, status, retry_s=retry_s(sent.attempt))
-            self._observer.delivery_sent(Sent.GIVEN_UP if given_up else Sent.FAILED)
+            self._observer.delivery_sent(DeliveryOutcome.GIVEN_UP if given_up else DeliveryOutcome.FAILED)
             log.warning("hook_failed", hook=sent.hook_id, delivery=sent.delivery_id, attempt=sent.attempt, given_up=given_up)
         except Exception as error:  # one delivery's trouble is no other's; it is due again when the claim lapses
-            self._observer.delivery_sent(Sent.FAILED)
+            self._observer.delivery_sent(DeliveryOutcome.FAILED)
             log.error("hook_broken", hook=sent.hook_id, delivery=sent.delivery_id, exc_info=error)
 
     async def _post(self, one: Claimed) -> tuple[bool, str]:

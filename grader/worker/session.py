@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import structlog
 
-from grader.artifacts import Made
+from grader.artifacts import BuildResult
 from grader.artifacts.files import SubmissionFiles, chunks
 from grader.dispatch.build_messages import BuildReceived, build_asked, build_pieces
 from grader.dispatch.lease_messages import lease_from_bytes
@@ -176,7 +176,7 @@ class FleetSession:
                 async with asyncio.timeout(END_S):
                     await self._outbox.put(fleet_pb2.AttachRequest(build_piece=piece))
 
-    async def _have_built(self, lease: Lease, environment: wire.Environment) -> Made | None:
+    async def _have_built(self, lease: Lease, environment: wire.Environment) -> BuildResult | None:
         """Have another worker build this attempt's kernel; None where none does."""
         number, builds = self._numbers.get(_key(lease)), self._grading.builds
         if number is None or builds is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation import BoxSpec, GpuAccess, Purpose, driver, probe
+from grader.isolation import BoxSpec, GpuAccess, Purpose, gpu, probe
 from grader.isolation.select import make
 from sandbox.protocol.wire import BoxCause
 
@@ -59,7 +59,7 @@ def host(place):
 @pytest.fixture
 async def made(isolation_name, settings, host):
     """Return the isolation, looking for the driver in that tree."""
-    found = make(isolation_name, settings, find_driver=partial(driver.find, root=host, library_path="", loader_cache=""))
+    found = make(isolation_name, settings, find_driver=partial(gpu.find_driver, root=host, library_path="", loader_cache=""))
     yield found
     await found.sweep()
     await found.close()

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from grader.api import statuses
-from grader.artifacts import seal
+from grader.artifacts import store
 from grader.cli import jsonout, report, sources, submit, text
 from grader.cli.exits import CommandFailed, exit_of_error
 from grader.cli.progress import progress
@@ -181,13 +181,15 @@ def test_a_kept_problem_is_read_or_refused(content: str) -> None:
 
 @given(st.binary(max_size=200), st.integers(0, 60), st.binary(max_size=4))
 def test_an_entry_of_the_cache_is_ours_or_not_sealed(noise: bytes, at: int, patch: bytes) -> None:
-    for content in (noise, seal.MAGIC + noise, bytes(seal.SEAL_BYTES) + seal.MAGIC + noise):
-        with pytest.raises(seal.NotSealed):
-            seal.unsealed(content[:at] + patch + content[at:], "key", b"secret")
+    for content in (noise, store.MAGIC + noise, bytes(store.SEAL_BYTES) + store.MAGIC + noise):
+        with pytest.raises(store.NotSealed):
+            store.unsealed(content[:at] + patch + content[at:], "key", b"secret")
 
 
-REJECTION = seal.sealed(
-    "key", seal.Made(build=wire.Build(outcome=wire.BuildOutcome.REJECTED, log="error: no"), artifact=None, lasting=True), b"secret"
+REJECTION = store.sealed(
+    "key",
+    store.BuildResult(build=wire.Build(outcome=wire.BuildOutcome.REJECTED, log="error: no"), artifact=None, cacheable=True),
+    b"secret",
 )
 
 
@@ -197,10 +199,10 @@ REJECTION = seal.sealed(
 def test_a_rejection_of_the_cache_is_whole_or_not_sealed(at: int, length: int, patch: bytes) -> None:
     content = REJECTION[:at] + patch + REJECTION[at + length :]
     if content == REJECTION:
-        assert seal.unsealed(content, "key", b"secret").artifact is None
+        assert store.unsealed(content, "key", b"secret").artifact is None
         return
-    with pytest.raises(seal.NotSealed):
-        seal.unsealed(content, "key", b"secret")
+    with pytest.raises(store.NotSealed):
+        store.unsealed(content, "key", b"secret")
 
 
 @given(values.wire_messages(wire.Build), st.sampled_from((b"", b"artifact")), st.booleans())
@@ -208,14 +210,14 @@ def test_whatever_build_is_sealed_an_entry_says_one_thing(build: wire.Build, art
     if right:
         build = replace(build, artifact_digest=hashlib.sha256(artifact).hexdigest())
     header = json.dumps({"key": "key", "build": wire.as_json(build)}).encode()
-    head = seal.MAGIC + len(header).to_bytes(seal.LENGTH_BYTES, "big") + header
+    head = store.MAGIC + len(header).to_bytes(store.LENGTH_BYTES, "big") + header
     try:
-        made = seal.unsealed(hmac.digest(b"secret", head, "sha256") + head + artifact, "key", b"secret")
-    except seal.NotSealed as error:
+        made = store.unsealed(hmac.digest(b"secret", head, "sha256") + head + artifact, "key", b"secret")
+    except store.NotSealed as error:
         assert str(error)
         return
-    assert made.lasting and (made.artifact is None) is (made.build.outcome is not wire.BuildOutcome.BUILT)
-    assert seal.unsealed(seal.sealed("key", made, b"secret"), "key", b"secret") == made
+    assert made.cacheable and (made.artifact is None) is (made.build.outcome is not wire.BuildOutcome.BUILT)
+    assert store.unsealed(store.sealed("key", made, b"secret"), "key", b"secret") == made
 
 
 @given(

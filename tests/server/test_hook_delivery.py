@@ -14,7 +14,7 @@ from aiohttp import web
 from grader.ledger import Ledger, hooks
 from grader.ledger.hooks import Delivery, DeliveryState, HookEvent
 from grader.model import Submission, SubmissionState
-from grader.observability.observer import Observer, Sent
+from grader.observability.observer import DeliveryOutcome, Observer
 from grader.rules.disclosure import Redactor
 from grader.server.commands import admin_hooks
 from grader.webhooks.sender import HookSender, body, retry_s, signature
@@ -131,7 +131,7 @@ async def test_an_observer_is_told_of_every_try(ledger, clock, receiver):
                 return len(watching.sent) == count
 
             await until(told)
-    assert watching.sent == [Sent.FAILED, Sent.GIVEN_UP, Sent.DELIVERED]
+    assert watching.sent == [DeliveryOutcome.FAILED, DeliveryOutcome.GIVEN_UP, DeliveryOutcome.DELIVERED]
 
 
 async def test_a_server_tells_a_site_of_a_verdict(serve, settings, kernel, finished, receiver):

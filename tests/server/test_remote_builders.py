@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 
-from grader.artifacts import Made
+from grader.artifacts import BuildResult
 from grader.artifacts.files import CHUNK_BYTES
 from grader.dispatch import build_messages, remote_builders
 from grader.dispatch.build_messages import BuildReceived, build_asked, build_message, build_pieces
@@ -28,8 +28,8 @@ from tests.server.fleet_workers import graded, inside, lease, standing, until, w
 ARTIFACT = bytes(range(256)) * 4096  # several pieces
 DIGEST = hashlib.sha256(ARTIFACT).hexdigest()
 BUILD = wire.Build(outcome=BuildOutcome.BUILT, log="a log", artifact_digest=DIGEST)
-MADE = Made(build=BUILD, artifact=ARTIFACT, lasting=True)
-REJECTED = Made(build=wire.Build(outcome=BuildOutcome.REJECTED, log="line 1: no"), artifact=None, lasting=True)
+MADE = BuildResult(build=BUILD, artifact=ARTIFACT, cacheable=True)
+REJECTED = BuildResult(build=wire.Build(outcome=BuildOutcome.REJECTED, log="line 1: no"), artifact=None, cacheable=True)
 LINE = wire.encode(BUILD)
 
 
@@ -72,7 +72,7 @@ async def grading(address, fleet, given=None, **more):
 # -- as messages ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("made", [MADE, REJECTED, None, Made(build=BUILD, artifact=ARTIFACT, lasting=False)])
+@pytest.mark.parametrize("made", [MADE, REJECTED, None, BuildResult(build=BUILD, artifact=ARTIFACT, cacheable=False)])
 def test_what_was_built_arrives_as_it_was(made) -> None:
     pieces = list(build_pieces(7, made))
     assert {one.number for one in pieces} == {7} and all(len(one.content) <= CHUNK_BYTES for one in pieces)
@@ -211,7 +211,7 @@ async def test_what_no_builder_says_ends_its_stream_and_the_worker_builds(fleet,
         code, details = await there.refusal()
         assert code is grpc.StatusCode.INVALID_ARGUMENT, details
         # What came before was in order.
-        assert await received(worker) == (Made(build=BUILD, artifact=ARTIFACT, lasting=False) if len(messages) == 2 else None)
+        assert await received(worker) == (BuildResult(build=BUILD, artifact=ARTIFACT, cacheable=False) if len(messages) == 2 else None)
         await until(lambda: fleet.builders() == ())
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.artifacts import ArtifactCache, Made
+from grader.artifacts import ArtifactCache, BuildResult
 from grader.dispatch.local_fleet import PROFILES, read_profile
 from grader.errors import JudgeBroken, SandboxBroken
 from grader.grading import build
@@ -89,7 +89,7 @@ def test_both_sides_know_the_builders_exit_codes() -> None:
     assert said == build.BUILD_REASONS and build_result.REJECTED == build.COMPILER_REJECTED
     assert build_result.BROKEN in build.BUILDER_BROKEN
     assert not build.BUILDER_BROKEN & {build_result.BUILT, build_result.REJECTED, *said}
-    assert build_result.IMPORT_FAILED not in build.LASTING >= {build_result.UNSUPPORTED, build_result.REJECTED}
+    assert build_result.IMPORT_FAILED not in build.CACHEABLE_EXIT_CODES >= {build_result.UNSUPPORTED, build_result.REJECTED}
 
 
 # -- the builder's note --------------------------------------------------------------------------------------------------
@@ -457,9 +457,11 @@ async def test_another_host_is_asked_before_a_box_is_started_and_its_artifact_is
     """Under this host's own key: the second time nobody is asked."""
     asked = []
     digest = hashlib.sha256(b"of there").hexdigest()
-    there = Made(build=wire.Build(outcome=BuildOutcome.BUILT, artifact_digest=digest, log="there"), artifact=b"of there", lasting=True)
+    there = BuildResult(
+        build=wire.Build(outcome=BuildOutcome.BUILT, artifact_digest=digest, log="there"), artifact=b"of there", cacheable=True
+    )
 
-    async def elsewhere(wanted: Lease, environment: wire.Environment) -> Made | None:
+    async def elsewhere(wanted: Lease, environment: wire.Environment) -> BuildResult | None:
         asked.append((wanted, environment.architecture))
         return there
 
@@ -472,7 +474,7 @@ async def test_another_host_is_asked_before_a_box_is_started_and_its_artifact_is
 async def test_where_nobody_else_builds_this_host_does(host: FakeHost) -> None:
     """The control."""
 
-    async def elsewhere(_lease: Lease, _environment: wire.Environment) -> Made | None:
+    async def elsewhere(_lease: Lease, _environment: wire.Environment) -> BuildResult | None:
         return None
 
     host.build_elsewhere = elsewhere

@@ -1,6 +1,6 @@
 """Which cores a GPU's run box may use."""
 
-from grader.isolation.container import as_list, cores_for_boxes
+from grader.isolation.launch import as_list, cores_for_boxes
 
 
 def test_a_fourth_of_a_large_host_is_kept_for_the_judges() -> None:

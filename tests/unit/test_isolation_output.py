@@ -6,7 +6,7 @@ import time
 
 from grader.grading.redaction import LEFT_OUT, run_end
 from grader.isolation import BoxExit
-from grader.isolation.output import OutputReader
+from grader.isolation.supervision import OutputReader
 from sandbox.protocol.wire import BoxCause
 
 

@@ -13,8 +13,8 @@ import pytest_asyncio
 
 from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import JudgeBroken
-from grader.grading.link import closed_link
 from grader.grading.redaction import LEFT_OUT
+from grader.grading.run_box import closed_link
 from grader.isolation import Box, BoxExit, BoxSpec, Purpose
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, Ranking, Submission, SubmissionState, Verdict

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation import toolchain_versions as module
-from grader.isolation.toolchain import Bind
-from grader.isolation.toolchain_versions import toolchain_versions
+from grader.isolation import fingerprint as module
+from grader.isolation.fingerprint import toolchain_versions
+from grader.isolation.toolchain import BindMount
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "a.py").write_text("x = 1")
     (tmp_path / "b.py").write_text("y = 1")
-    binds = (Bind(source=tmp_path / "one", target="/lib/one"), Bind(source=tmp_path / "b.py", target="/lib/b.py"))
+    binds = (BindMount(source=tmp_path / "one", target="/lib/one"), BindMount(source=tmp_path / "b.py", target="/lib/b.py"))
     monkeypatch.setattr(module, "library_binds", lambda: binds)
     return tmp_path
 

@@ -30,10 +30,10 @@ from pathlib import Path
 
 from grader.isolation import BoxSpec, Limits, Purpose
 from grader.isolation.bubblewrap import BubblewrapIsolation
+from grader.isolation.directories import hold_slot, shared_slot_directory
 from grader.isolation.docker import DockerIsolation
-from grader.isolation.resident import resident
+from grader.isolation.memory_toolchain import memory_toolchain
 from grader.isolation.settings import BoxSettings, Protections
-from grader.isolation.slots import hold_slot, shared_slot_directory
 from grader.isolation.toolchain import mirrored, package_directory
 from tools.page import facts, table_lines
 
@@ -163,8 +163,8 @@ async def boxes(name: str, *, on_disk: bool, unfiltered: bool):  # type: ignore[
     """An isolation, and the directory of the toolchain's copy."""
     with place() as directory:
         settings = BoxSettings(state_id=f"between{os.getpid()}", runtime_dir=directory / "run")
-        async with resident(settings, wanted=not on_disk) as copy:
-            made = ISOLATIONS[name](replace(settings, resident_dir=copy), Protections(seccomp=not unfiltered))
+        async with memory_toolchain(settings, wanted=not on_disk) as copy:
+            made = ISOLATIONS[name](replace(settings, memory_toolchain_dir=copy), Protections(seccomp=not unfiltered))
             try:
                 yield made, copy
             finally:

@@ -41,7 +41,7 @@ _NEVER = frozenset({"/usr/share", "/usr/src", "/usr/games", "/usr/local/share", 
 _IN_SITE_PACKAGES = ("playwright", "torch/test", "pip", "mypy")
 
 
-class ResidentCopyImpossible(IsolationBroken):
+class MemoryToolchainUnavailable(IsolationBroken):
     """The toolchain can't be kept in memory here; the message says why and what to do."""
 
 
@@ -55,22 +55,22 @@ class ToolchainFile:
 
 
 @asynccontextmanager
-async def resident(settings: BoxSettings, *, wanted: bool | None, place: Path = PLACE) -> AsyncIterator[Path | None]:
+async def memory_toolchain(settings: BoxSettings, *, wanted: bool | None, place: Path = PLACE) -> AsyncIterator[Path | None]:
     """The directory of this server's copy, removed at the end; None without one.
 
-    wanted: None makes a copy where there is room, and warns where there is none; True raises ResidentCopyImpossible there.
+    wanted: None makes a copy where there is room, and warns where there is none; True raises MemoryToolchainUnavailable there.
     """
     await asyncio.to_thread(sweep, place)
     if wanted is False or settings.image is not None:
         if wanted and settings.image is not None:
-            raise ResidentCopyImpossible("a box root 'image:NAME' has its own toolchain; leave --resident-toolchain out")
+            raise MemoryToolchainUnavailable("a box root 'image:NAME' has its own toolchain; leave --resident-toolchain out")
         log.warning("toolchain_on_disk", reason="box_root is an image" if settings.image else "--no-resident-toolchain")
         yield None
         return
     directory = place / f"{PREFIX}{settings.state_id}-{settings.run_id}"
     try:
         held = await asyncio.to_thread(_made, settings, directory)
-    except ResidentCopyImpossible as error:
+    except MemoryToolchainUnavailable as error:
         if wanted:
             raise
         log.warning("toolchain_on_disk", reason=str(error))
@@ -125,7 +125,7 @@ def _made(settings: BoxSettings, directory: Path) -> int:
     parts = list(_parts(toolchain))
     size_bytes = sum(part.size for part in parts)
     if (reason := why_not(size_bytes, directory.parent)) is not None:
-        raise ResidentCopyImpossible(f"the toolchain is not kept in memory: {reason}")
+        raise MemoryToolchainUnavailable(f"the toolchain is not kept in memory: {reason}")
     directory.mkdir(mode=0o711)
     held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -134,8 +134,8 @@ def _made(settings: BoxSettings, directory: Path) -> int:
     except (OSError, IsolationBroken) as error:
         remove_tree(directory)
         os.close(held)
-        raise ResidentCopyImpossible(f"the toolchain could not be copied to {directory}: {error}") from error
-    log.info("toolchain_resident", directory=str(directory), file_count=len(parts), size_mib=size_bytes >> 20)
+        raise MemoryToolchainUnavailable(f"the toolchain could not be copied to {directory}: {error}") from error
+    log.info("toolchain_in_memory", directory=str(directory), file_count=len(parts), size_mib=size_bytes >> 20)
     return held
 
 
@@ -151,7 +151,7 @@ def copy(parts: list[ToolchainFile], directory: Path) -> None:
             target.symlink_to(os.readlink(part.source))  # noqa: PTH115  as it is, not resolved
         else:
             files.append((part, target))
-    with ThreadPoolExecutor(COPIER_COUNT, thread_name_prefix="resident") as pool:
+    with ThreadPoolExecutor(COPIER_COUNT, thread_name_prefix="toolchain") as pool:
         for _ in pool.map(lambda one: _copy_file(*one), files):
             pass
     for part in reversed(parts):  # a directory's time counts for Python's finders
@@ -187,7 +187,7 @@ def _copy_file(part: ToolchainFile, target: Path) -> None:
 
 
 def _parts(toolchain: Toolchain) -> Iterator[ToolchainFile]:
-    """What is copied: everything that the binds show, once, less what `resident_parts` leaves out and what boxes must not see."""
+    """What is copied: everything that the binds show, once, less what `left_out` names and what boxes must not see."""
     hidden = frozenset(toolchain.hidden_sources)
     roots: list[str] = []
     for source in sorted({str(bind.source) for bind in toolchain.binds if bind.shared}):
