@@ -22,8 +22,8 @@ from pathlib import Path
 from grader.artifacts import ArtifactCache
 from grader.dispatch.local_fleet import LocalFleet
 from grader.formats import native
+from grader.grading.attempt import StepClock
 from grader.grading.build import build_artifact
-from grader.grading.step_clock import StepClock
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, NewSubmission, SourceFile, Submission, SubmissionState

@@ -17,8 +17,8 @@ import structlog
 
 from grader.artifacts import BuildResult, artifact_key
 from grader.errors import JudgeBroken, SandboxBroken
+from grader.grading.attempt import StepClock, module_argv
 from grader.grading.ports import BuildHost, Host, Workspace
-from grader.grading.step_clock import StepClock
 from grader.isolation import BoxExit, BoxSpec, IsolationBroken, Purpose
 from grader.isolation.pickup import Refusal, pick_up
 from grader.model import Lease, Reason
@@ -207,12 +207,6 @@ def cut(output: bytes) -> tuple[str, bool]:
     if len(output) < wire.LOG_LIMIT_BYTES and len(text) <= wire.LOG_LIMIT_BYTES:
         return text.decode(), False
     return text[: wire.LOG_LIMIT_BYTES].decode("utf-8", "ignore").removesuffix("\ufffd"), True
-
-
-def module_argv(name: str, *arguments: str) -> tuple[str, ...]:
-    """Run a module of the `sandbox` package that the box has at {lib}, in isolated mode: no PYTHON* variable, no user site, no cwd."""
-    start = f"import sys, runpy; sys.path[:0] = sys.argv.pop(1).split(':'); runpy.run_module('{name}', run_name='__main__', alter_sys=True)"
-    return ("{python}", "-I", "-c", start, "{lib}", *arguments)
 
 
 def _build_outcome(end: BoxExit) -> tuple[BuildOutcome, str | None]:

@@ -15,6 +15,7 @@ from grader.artifacts import ArtifactCache, BuildResult
 from grader.dispatch.local_fleet import PROFILES, read_profile
 from grader.errors import JudgeBroken, SandboxBroken
 from grader.grading import build
+from grader.grading.attempt import StepClock
 from grader.grading.build import (
     FALLBACK_LIMIT_CHARS,
     NOTE_LIMIT_BYTES,
@@ -26,7 +27,6 @@ from grader.grading.build import (
     read_note,
 )
 from grader.grading.ports import Workspace
-from grader.grading.step_clock import StepClock
 from grader.isolation import Box, BoxExit, BoxSpec
 from grader.isolation.pickup import Refusal, RefusalReason
 from grader.model import Lease, SourceFile, Submission, SubmissionState

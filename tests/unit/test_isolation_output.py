@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 
-from grader.grading.redaction import LEFT_OUT, run_end
+from grader.grading.pipeline import LEFT_OUT, run_end
 from grader.isolation import BoxExit
 from grader.isolation.supervision import OutputReader
 from sandbox.protocol.wire import BoxCause

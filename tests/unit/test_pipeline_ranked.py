@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import JudgeBroken
-from grader.grading.redaction import LEFT_OUT
+from grader.grading.pipeline import LEFT_OUT
 from grader.grading.run_box import closed_link
 from grader.isolation import Box, BoxExit, BoxSpec, Purpose
 from grader.isolation.settings import BoxSettings

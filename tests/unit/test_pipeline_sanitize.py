@@ -16,7 +16,8 @@ from rich.console import Console
 from grader.api.profiles import profile_to_proto
 from grader.cli.profiles import render
 from grader.dispatch.local_fleet import LocalFleet
-from grader.grading.sanitize import RunResult, sanitizer_follows
+from grader.grading.attempt import RunResult
+from grader.grading.sanitize import sanitizer_follows
 from grader.html_report.profiles import profile as html_profile
 from grader.isolation import Box, BoxExit, BoxSpec, Purpose
 from grader.model import Lease, Submission, SubmissionState, Verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grader.grading.redaction import LEFT_OUT, after_hidden, run_end
+from grader.grading.pipeline import LEFT_OUT, after_hidden, run_end
 from grader.isolation import BoxExit
 from grader.verdict.failure_reasons import load_failed, trial_failed
 from sandbox.protocol import wire
