@@ -65,7 +65,7 @@ def artifact_key(job: wire.BuildJob, sources: Iterable[tuple[str, bytes]], setti
     fixed = (KEY_VERSION, json.dumps(wire.as_json(job), sort_keys=True).encode())
     files = [piece for path, content in sources for piece in (path.encode(), content)]
     digest = hashlib.sha256()
-    for pieces in (fixed, [one.encode() for one in settings], files):
+    for pieces in (fixed, [setting.encode() for setting in settings], files):
         digest.update(_length(pieces))
         for piece in pieces:
             digest.update(_length(piece))
@@ -73,11 +73,11 @@ def artifact_key(job: wire.BuildJob, sources: Iterable[tuple[str, bytes]], setti
     return digest.hexdigest()
 
 
-def sealed(key: str, made: BuildResult, secret: bytes) -> bytes:
+def sealed(key: str, result: BuildResult, secret: bytes) -> bytes:
     """An entry's bytes. The seal covers the header, and the header the artifact by its digest, or by having none that there is none."""
-    header = json.dumps({"key": key, "build": wire.as_json(made.build)}).encode()
+    header = json.dumps({"key": key, "build": wire.as_json(result.build)}).encode()
     head = MAGIC + _length(header) + header
-    return hmac.digest(secret, head, "sha256") + head + (made.artifact or b"")
+    return hmac.digest(secret, head, "sha256") + head + (result.artifact or b"")
 
 
 def unsealed(content: bytes, key: str, secret: bytes) -> BuildResult:
@@ -131,8 +131,8 @@ class ArtifactStore:
     def __init__(self, directory: Path, limit_bytes: int) -> None:
         self.directory, self.limit_bytes = directory, limit_bytes
         self._entries, self._rejections, self._locks = directory / ENTRIES, directory / REJECTIONS, directory / LOCKS
-        for one in (directory, self._entries, self._rejections, self._locks):
-            make_private(one, "cache_dir")
+        for place in (directory, self._entries, self._rejections, self._locks):
+            make_private(place, "cache_dir")
         with _flocked(directory / f"{SECRET}.lock"):
             self._secret = _shared_secret(directory)
 
@@ -148,10 +148,10 @@ class ArtifactStore:
                 _remove(rejection)
         return self._look_into(self._rejections, key, OVERHEAD_LIMIT_BYTES)
 
-    def store(self, key: str, made: BuildResult) -> None:
+    def store(self, key: str, result: BuildResult) -> None:
         """Keep what was made. Nothing is synced: what a power cut tears is no longer sealed, and is built again."""
-        content = sealed(key, made, self._secret)
-        built = made.artifact is not None
+        content = sealed(key, result, self._secret)
+        built = result.artifact is not None
         if _on_disk(len(content)) > (self.limit_bytes if built else min(self._rejections_limit_bytes, OVERHEAD_LIMIT_BYTES)):
             return
         write_whole((self._entries if built else self._rejections) / key, content)
@@ -174,22 +174,22 @@ class ArtifactStore:
         return self.limit_bytes // REJECTION_SHARE
 
     def _look_into(self, directory: Path, key: str, limit_bytes: int) -> BuildResult | None:
-        taken = pick_up(directory, key, limit_bytes=limit_bytes)
-        if isinstance(taken, Refusal):
-            if taken.reason is not RefusalReason.MISSING:
-                _disbelieve(directory / key, taken.sentence)
+        content = pick_up(directory, key, limit_bytes=limit_bytes)
+        if isinstance(content, Refusal):
+            if content.reason is not RefusalReason.MISSING:
+                _disbelieve(directory / key, content.sentence)
             return None
         try:
-            return unsealed(taken, key, self._secret)
+            return unsealed(content, key, self._secret)
         except NotSealed as error:
             _disbelieve(directory / key, str(error))
             return None
 
     def _evict(self, directory: Path, limit_bytes: int) -> int:
         """Remove the entries of a directory that were not touched for longest; how many bytes are left."""
-        found = sorted((facts.st_mtime_ns, entry, _on_disk(facts.st_size)) for entry, facts in _whole(directory))
-        total_bytes = sum(size_bytes for _, _, size_bytes in found)
-        for _, entry, size_bytes in found:
+        entries = sorted((facts.st_mtime_ns, entry, _on_disk(facts.st_size)) for entry, facts in _whole(directory))
+        total_bytes = sum(size_bytes for _, _, size_bytes in entries)
+        for _, entry, size_bytes in entries:
             if total_bytes <= limit_bytes:
                 break
             _remove(entry)  # anybody who reads it has it open
@@ -223,7 +223,7 @@ def _on_disk(size_bytes: int) -> int:
 
 
 def _files(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """What lies there, with its facts; what vanishes meanwhile is left out."""
+    """Yield what lies there, with its facts; what vanishes meanwhile is left out."""
     with contextlib.suppress(FileNotFoundError):
         for entry in list(directory.iterdir()):
             with contextlib.suppress(FileNotFoundError):
@@ -254,15 +254,15 @@ def make_private(directory: Path, setting: str) -> None:
 
 def _shared_secret(directory: Path) -> bytes:
     """The secret of this cache, made by the first process that needs it. A damaged one is replaced, and what it sealed is built again."""
-    found = pick_up(directory, SECRET, limit_bytes=SECRET_BYTES)
-    if isinstance(found, bytes) and len(found) == SECRET_BYTES:
-        return found
-    if not isinstance(found, Refusal) or found.reason is not RefusalReason.MISSING:
+    secret = pick_up(directory, SECRET, limit_bytes=SECRET_BYTES)
+    if isinstance(secret, bytes) and len(secret) == SECRET_BYTES:
+        return secret
+    if not isinstance(secret, Refusal) or secret.reason is not RefusalReason.MISSING:
         log.warning("artifact_secret_replaced", directory=str(directory))
         _remove(directory / SECRET)
-    made = secrets.token_bytes(SECRET_BYTES)
-    write_whole(directory / SECRET, made)
-    return made
+    fresh = secrets.token_bytes(SECRET_BYTES)
+    write_whole(directory / SECRET, fresh)
+    return fresh
 
 
 def write_whole(path: Path, content: bytes) -> None:

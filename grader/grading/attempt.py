@@ -124,7 +124,7 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One attempt at one submission. problem: with the workloads that run on this device."""
+    """An attempt at a submission. problem: with the workloads that run on this device."""
 
     lease: Lease
     host: Host

@@ -66,19 +66,19 @@ async def build_artifact(
 
     async def built() -> BuildResult:
         steps.enter(Step.COMPILE)
-        found = None if sanitize or host.build_elsewhere is None else await host.build_elsewhere(lease, environment)
-        return found or await _build_here(job, files, host, work, steps)
+        remote = None if sanitize or host.build_elsewhere is None else await host.build_elsewhere(lease, environment)
+        return remote or await _build_here(job, files, host, work, steps)
 
     steps.enter(Step.ARTIFACT)
-    made = await _fetch(job, lease.submission.new.user, files, host, built)
-    if made.artifact is not None:
-        work.artifact_path.write_bytes(made.artifact)
-    build = replace(made.build, duration_ns=time.monotonic_ns() - begun_ns) if made.build.cached else made.build
+    result = await _fetch(job, lease.submission.new.user, files, host, built)
+    if result.artifact is not None:
+        work.artifact_path.write_bytes(result.artifact)
+    build = replace(result.build, duration_ns=time.monotonic_ns() - begun_ns) if result.build.cached else result.build
     return _with_declaration(build, lease)
 
 
 async def build_for_another(job: wire.BuildJob, files: Mapping[str, bytes], user: str, host: BuildHost, work: Workspace) -> BuildResult:
-    """What a host makes of another host's `build_input`: found in its own cache, or built here."""
+    """Return what a host makes of another host's `build_input`: found in its own cache, or built here."""
     return await _fetch(job, user, files, host, lambda: _build_here(job, files, host, work, StepClock()))
 
 
@@ -90,7 +90,7 @@ async def _build_here(job: wire.BuildJob, files: Mapping[str, bytes], host: Buil
 
 
 def build_input(lease: Lease, environment: wire.Environment) -> tuple[wire.BuildJob, dict[str, bytes]]:
-    """What a builder is given: the job, and the files below {src}, in the order in which the job names them, which is in the key."""
+    """Return what a builder is given: the job, and the files below {src}, in the order in which the job names them, which is in the key."""
     job, modules = _build_job(lease, environment), lease.problem.spec.modules
     files = {f"{FILES}/{source.path}": source.content.encode() for source in lease.submission.new.sources}
     return job, {**files, **{f"{MODULES}/{name}": modules[name].encode() for name in job.modules}}
@@ -115,19 +115,19 @@ async def _fetch(
     key = artifact_key(job, files.items(), settings)
 
     async def build_steadily() -> BuildResult:
-        made = await build()
-        return made if made.cacheable and await host.isolation.fingerprint() == toolchain else replace(made, cacheable=False)
+        result = await build()
+        return result if result.cacheable and await host.isolation.fingerprint() == toolchain else replace(result, cacheable=False)
 
-    made = await host.cache.fetch(key, build_steadily, limit_bytes=host.profile.build.file_bytes)
+    result = await host.cache.fetch(key, build_steadily, limit_bytes=host.profile.build.file_bytes)
     log.info(
         "artifact",
         key=key,
-        hit=made.build.cached,
-        outcome=made.build.outcome.value,
+        hit=result.build.cached,
+        outcome=result.build.outcome.value,
         duration_ms=(time.monotonic_ns() - begun_ns) // 1_000_000,
-        build_ms=made.build.duration_ns // 1_000_000,
+        build_ms=result.build.duration_ns // 1_000_000,
     )
-    return made
+    return result
 
 
 async def _build(language: str, host: BuildHost, work: Workspace, steps: StepClock) -> BuildResult:
@@ -175,7 +175,7 @@ async def _build(language: str, host: BuildHost, work: Workspace, steps: StepClo
 
 
 def read_note(content: bytes | Refusal) -> wire.BuildNote:
-    """What the builder says of itself; an empty note where that is missing or not plain. It decides nothing."""
+    """Return what the builder says of itself; an empty note where that is missing or not plain. It decides nothing."""
     empty = wire.BuildNote()
     if isinstance(content, Refusal):
         return empty
@@ -185,8 +185,8 @@ def read_note(content: bytes | Refusal) -> wire.BuildNote:
         return empty
     if not isinstance(note, wire.BuildNote) or note.headers not in HEADERS:
         return empty
-    kernels = tuple(replace(one, name=plain(one.name, NAME_LIMIT_CHARS)) for one in note.kernels[:KERNEL_LIMIT] if sane(one))
-    remarks = tuple(plain(one, REMARK_LIMIT_CHARS) for one in note.remarks[:REMARK_LIMIT])
+    kernels = tuple(replace(use, name=plain(use.name, NAME_LIMIT_CHARS)) for use in note.kernels[:KERNEL_LIMIT] if sane(use))
+    remarks = tuple(plain(remark, REMARK_LIMIT_CHARS) for remark in note.remarks[:REMARK_LIMIT])
     return wire.BuildNote(headers=note.headers, fallback=plain(note.fallback, FALLBACK_LIMIT_CHARS), kernels=kernels, remarks=remarks)
 
 
@@ -196,13 +196,13 @@ def plain(text: str, limit_chars: int) -> str:
 
 
 def sane(use: wire.KernelUse) -> bool:
-    """Whether its numbers can be."""
+    """Return whether its numbers can be."""
     numbers = (value for value in asdict(use).values() if isinstance(value, int))
     return all(0 <= number < 2**31 for number in numbers)
 
 
 def cut(output: bytes) -> tuple[str, bool]:
-    """What a box printed as text of at most LOG_LIMIT_BYTES, whatever bytes it was, and whether some of it is gone."""
+    """Return what a box printed as text of at most LOG_LIMIT_BYTES, whatever bytes it was, and whether some of it is gone."""
     text = output.decode("utf-8", "replace").encode()  # a byte that is no UTF-8 becomes three
     if len(output) < wire.LOG_LIMIT_BYTES and len(text) <= wire.LOG_LIMIT_BYTES:
         return text.decode(), False
@@ -227,12 +227,12 @@ def _build_outcome(end: BoxExit) -> tuple[BuildOutcome, str | None]:
 
 
 def _compiler_rejected(end: BoxExit, language: str) -> bool:
-    """Whether the source is at fault, so that every other build of it would be rejected too.
+    """Return whether the source is at fault, so that every other build of it would be rejected too.
 
     What is imported may use packages of the host, which no fingerprint has: of such a language only the compiler's own word lasts.
     """
-    known = languages().get(language)
-    codes = CACHEABLE_EXIT_CODES if known is not None and known.is_c else {COMPILER_REJECTED}
+    info = languages().get(language)
+    codes = CACHEABLE_EXIT_CODES if info is not None and info.is_c else {COMPILER_REJECTED}
     whole = len(end.output) < wire.LOG_LIMIT_BYTES  # or nobody knows how it ends
     return end.cause is BoxCause.EXITED and end.exit_code in codes and whole and INTERRUPTED.search(end.output) is None
 
@@ -240,32 +240,32 @@ def _compiler_rejected(end: BoxExit, language: str) -> bool:
 def _build_job(lease: Lease, environment: wire.Environment) -> wire.BuildJob:
     if environment.architecture and ARCHITECTURE.fullmatch(environment.architecture) is None:
         raise JudgeBroken(f"the judge's device has the architecture {environment.architecture!r}, which nvcc does not know")
-    new = lease.submission.new
-    info = languages().get(new.language)
+    submission = lease.submission.new
+    info = languages().get(submission.language)
     return wire.BuildJob(
-        language=new.language,
-        language_module=module_of(new.language),
-        entry=new.entry or entry_in(lease.problem.spec, new.language),
+        language=submission.language,
+        language_module=module_of(submission.language),
+        entry=submission.entry or entry_in(lease.problem.spec, submission.language),
         device_kind=environment.device_kind,
         architecture=environment.architecture,
-        sources=tuple(source.path for source in new.sources),
+        sources=tuple(source.path for source in submission.sources),
         modules=tuple(sorted(lease.problem.spec.modules)) if info is not None and info.takes_modules else (),
-        call=_entry_call(lease.problem.spec, new.language, environment.device_kind),
+        call=_entry_call(lease.problem.spec, submission.language, environment.device_kind),
     )
 
 
 def _entry_call(spec: wire.ProblemSpec, language: str, device_kind: str) -> wire.EntryCall | None:
-    """What everybody may know of how the entry is called; None where only the problem's own code knows it."""
+    """Return what everybody may know of how the entry is called; None where only the problem's own code knows it."""
     spec = spec if language == PYTHON else without_model(spec)
     if not spec.inputs or not spec.outputs:
         return None
-    shown = [one for one in spec.workloads if not one.hidden and one.device_kind in ("", device_kind)]
-    tensors = [tuple(replace(one, distribution=wire.Distribution()) for one in those) for those in (spec.inputs, spec.outputs)]
+    shown = [workload for workload in spec.workloads if not workload.hidden and workload.device_kind in ("", device_kind)]
+    tensors = [tuple(replace(tensor, distribution=wire.Distribution()) for tensor in those) for those in (spec.inputs, spec.outputs)]
     return wire.EntryCall(
         inputs=tensors[0],
         outputs=tensors[1],
         axes=spec.axes,
-        sizes=min((one.axes for one in shown), key=lambda axes: math.prod(axes.values()), default={}),
+        sizes=min((workload.axes for workload in shown), key=lambda axes: math.prod(axes.values()), default={}),
         convention=spec.convention,
     )
 

@@ -43,7 +43,7 @@ SYS_COVERED = ("/sys/class/net",)
 
 
 class BubblewrapIsolation(host_box.HostIsolation):
-    """One bubblewrap sandbox for each box."""
+    """Makes boxes with bubblewrap."""
 
     NAME = "bubblewrap"
     SAFE = True
@@ -150,8 +150,8 @@ class BubblewrapIsolation(host_box.HostIsolation):
 
     def _known_options(self, program: str) -> str:
         if not self._options:
-            asked = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=HELP_TIMEOUT_S, check=False)
-            self._options = asked.stdout + asked.stderr
+            help_run = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=HELP_TIMEOUT_S, check=False)
+            self._options = help_run.stdout + help_run.stderr
         return self._options
 
     def _binds(self, spec: BoxSpec, toolchain: Toolchain, link_dir: Path, grant: gpu.Grant) -> list[tuple[BindMount, str]]:

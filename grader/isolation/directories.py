@@ -189,8 +189,8 @@ def _remove_files(descriptor: int) -> list[str]:
     """Remove what is not a directory; open to us, and name, what is one."""
     directories = []
     with os.scandir(descriptor) as entries:
-        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_directory in found:
+        names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_directory in names:
         with contextlib.suppress(OSError):
             if is_directory:
                 directories.append(name)

@@ -58,7 +58,7 @@ class Engine:
 
     @property
     def local(self) -> bool:
-        """Whether the engine's processes are this host's."""
+        """Return whether the engine's processes are this host's."""
         return self.host.startswith("unix://")
 
     async def call(self, work: Callable[[docker.APIClient], Result]) -> Result:
@@ -125,7 +125,7 @@ class StdioSocket:
 
 
 class DockerBox(SupervisedBox):
-    """One container. create: makes it under `name`; stdio: where its first process connects to print.
+    """A container. create: makes it under `name`; stdio: where its first process connects to print.
 
     It is removed by its name: a start that is cancelled while the engine creates it never hears the
     id.
@@ -211,8 +211,8 @@ class DockerBox(SupervisedBox):
             return
         state: dict[str, Any] = await self._engine.call(lambda client: client.inspect_container(self._name))
         self._first_pid = int(state["State"]["Pid"]) or -1
-        found = cgroups.directories_of(self._first_pid)
-        self._directories = tuple(directory for directory in found if str(state["Id"]) in str(directory))
+        directories = cgroups.directories_of(self._first_pid)
+        self._directories = tuple(directory for directory in directories if str(state["Id"]) in str(directory))
         while True:
             self._look()
             await asyncio.sleep(SAMPLE_S)
@@ -235,7 +235,7 @@ class DockerBox(SupervisedBox):
 
 
 class DockerIsolation:
-    """One container for each box."""
+    """Makes boxes as containers."""
 
     NAME = "docker"
     SAFE = True
@@ -292,10 +292,10 @@ class DockerIsolation:
     async def sweep(self) -> int:
         """Remove the containers of earlier servers with this state directory."""
         sweep_runtime(self._settings)
-        found = await self._engine.call(
+        containers = await self._engine.call(
             lambda client: client.containers(all=True, filters={"label": f"{launch.STATE_LABEL}={self._settings.state_id}"})
         )
-        strangers = [box["Id"] for box in found if box["Labels"].get(launch.SERVER_LABEL) != self._settings.run_id]
+        strangers = [box["Id"] for box in containers if box["Labels"].get(launch.SERVER_LABEL) != self._settings.run_id]
         for stranger in strangers:
             await self._engine.call(lambda client, box=stranger: client.remove_container(box, force=True, v=True))  # type: ignore[misc]
         return len(strangers)
@@ -314,8 +314,8 @@ class DockerIsolation:
                 # By its id: what was looked at once is what every box is made of, whatever the name means later.
                 self._image = await self._engine.call(_empty_image if named is None else lambda client: _image_id(client, named))
             except ENGINE_FAULTS as error:
-                what = "cannot make an empty image" if named is None else f"has no image {named}; build it, or pull it"
-                raise IsolationBroken(f"the engine {what}: {_first_line(error)}") from error
+                problem = "cannot make an empty image" if named is None else f"has no image {named}; build it, or pull it"
+                raise IsolationBroken(f"the engine {problem}: {_first_line(error)}") from error
 
     def _make_toolchain(self) -> Toolchain:
         if self._settings.image is not None:
@@ -336,9 +336,9 @@ class DockerIsolation:
                 info = await self._engine.call(lambda client: client.info())
             except ENGINE_FAULTS as error:
                 raise IsolationBroken(f"the engine does not say what it can do: {_first_line(error)}") from error
-            found = gpu.requested(wanted, info)
-            if found is not None:
-                return found
+            grant = gpu.requested(wanted, info)
+            if grant is not None:
+                return grant
         raise missing or IsolationBroken(
             f"the engine at {self._engine.host} is not this host's and cannot give a box a GPU by itself; "
             "install NVIDIA's container toolkit there and use box root 'image:NAME'"

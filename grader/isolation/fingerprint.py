@@ -68,7 +68,7 @@ class HostFingerprint:
 
 
 class ToolchainScan:
-    """What of a toolchain has been looked at. watched: directories and single files, with their facts from before they were read."""
+    """Digest of the files of a toolchain. watched: directories and single files, with their facts from before they were read."""
 
     def __init__(self) -> None:
         self.watched: dict[str, tuple[int, int]] = {}
@@ -84,18 +84,18 @@ class ToolchainScan:
         self._hash.update(repr(words).encode())
 
     def take_file(self, path: Path) -> None:
-        """One file by its facts; that it is missing is one too."""
+        """Take in a file by its facts; that it is missing is a fact too."""
         self.watched[str(path)] = facts = _facts(str(path))
         self.note(str(path), facts)
         self.file_count += 1
 
     def take_content(self, path: Path) -> None:
-        """One file by what it holds."""
+        """Take in a file by its content."""
         self.take_file(path)
         self.note(str(path), hashlib.sha256(path.read_bytes()).digest())
 
     def take_tree(self, directory: str, *, deep: bool = True) -> None:
-        """The files in a directory, and below it if deep. What a link leads to counts; a directory behind one is not entered."""
+        """Take in the files in a directory, and below it if deep. What a link leads to counts; a directory behind one is not entered."""
         self.watched[directory] = _facts(directory)
         if self.watched[directory] == MISSING:
             return
@@ -126,7 +126,7 @@ def take_host(walk: ToolchainScan) -> None:
         walk.take_tree(tree)
     _take_gcc(walk)
     if (cuda := cuda_home()) is not None:
-        walk.note("nvcc", asked(str(cuda / "bin" / "nvcc"), "--version"))
+        walk.note("nvcc", compiler_output(str(cuda / "bin" / "nvcc"), "--version"))
         for name in CUDA_TREES:
             walk.take_tree(str(cuda.resolve() / name))
     walk.note(sys.version)
@@ -150,16 +150,16 @@ def _take_gcc(walk: ToolchainScan) -> None:
     if compiler is None:
         walk.note("no g++")
         return
-    walk.note("g++", asked(compiler, "--version"))
+    walk.note("g++", compiler_output(compiler, "--version"))
     walk.take_file(Path(compiler).resolve())
     for name in ("as", "ld"):
-        found = shutil.which(asked(compiler, f"-print-prog-name={name}").strip(), path=search_path())
-        walk.take_file(Path(found or name).resolve())
-    directories = dict(line.split(": ", 1) for line in asked(compiler, "-print-search-dirs").splitlines() if ": " in line)
-    if own := directories.get("install"):
-        walk.take_tree(str(Path(own)))
+        program = shutil.which(compiler_output(compiler, f"-print-prog-name={name}").strip(), path=search_path())
+        walk.take_file(Path(program or name).resolve())
+    directories = dict(line.split(": ", 1) for line in compiler_output(compiler, "-print-search-dirs").splitlines() if ": " in line)
+    if install := directories.get("install"):
+        walk.take_tree(str(Path(install)))
     listed = directories.get("libraries", "").removeprefix("=").split(":")
-    for directory in dict.fromkeys(str(Path(one).resolve()) for one in listed if one):
+    for directory in dict.fromkeys(str(Path(directory_name).resolve()) for directory_name in listed if directory_name):
         walk.take_tree(directory, deep=False)
 
 
@@ -178,13 +178,13 @@ def _package(name: str) -> Path | None:
     return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
 
 
-def asked(program: str, question: str) -> str:
-    """What a compiler of this host answers; an error's text is an answer too."""
+def compiler_output(program: str, question: str) -> str:
+    """Return what a compiler of this host answers; an error's text is an answer too."""
     environment = {"PATH": search_path(), "LANG": "C.UTF-8"}
-    done = subprocess.run(
+    answer = subprocess.run(
         [program, question], env=environment, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=ASK_TIMEOUT_S, check=False
     )
-    return (done.stdout + done.stderr).decode(errors="replace")
+    return (answer.stdout + answer.stderr).decode(errors="replace")
 
 
 def _facts(path: str) -> tuple[int, int]:
@@ -216,8 +216,8 @@ def _versions() -> list[str]:
     return [
         platform.machine(),
         "".join(platform.libc_ver()),
-        asked(compiler, "--version") if (compiler := shutil.which("g++", path=search_path())) else NOT_INSTALLED,
-        asked(str(cuda / "bin" / "nvcc"), "--version") if cuda is not None else NOT_INSTALLED,
+        compiler_output(compiler, "--version") if (compiler := shutil.which("g++", path=search_path())) else NOT_INSTALLED,
+        compiler_output(str(cuda / "bin" / "nvcc"), "--version") if cuda is not None else NOT_INSTALLED,
         str(cuda),
         sys.version,
         sys.prefix,
@@ -227,15 +227,15 @@ def _versions() -> list[str]:
 
 
 def _box_files() -> list[tuple[str, str]]:
-    """What a box sees of this project, by content."""
-    found = []
+    """Return what a box sees of this project, by content."""
+    digests = []
     for bind in library_binds():
         files = [bind.source] if bind.source.is_file() else sorted(path for path in bind.source.rglob("*") if path.is_file())
         for path in files:
             if SKIPPED not in path.parts:
                 name = f"{bind.target}/{path.relative_to(bind.source)}"
-                found.append((name, hashlib.sha256(Path(path).read_bytes()).hexdigest()))
-    return found
+                digests.append((name, hashlib.sha256(Path(path).read_bytes()).hexdigest()))
+    return digests
 
 
 def _version(package: str) -> str:

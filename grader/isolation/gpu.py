@@ -42,7 +42,7 @@ class DriverMissing(IsolationBroken):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverFiles:
-    """What of the host a GPU box needs.
+    """Files of the host that a GPU box needs.
 
     nodes: of one GPU and no other; the names are the same inside.
     directory: where `libraries` lie; it may hold much else.
@@ -56,7 +56,7 @@ class DriverFiles:
 
     @property
     def common(self) -> bool:
-        """Whether the loader finds the libraries without a search path."""
+        """Return whether the loader finds the libraries without a search path."""
         return self.directory in COMMON_DIRECTORIES
 
 
@@ -87,10 +87,10 @@ def find_driver(minor: int, *, root: Path = Path("/"), library_path: str | None 
 def kernel_version(root: Path = Path("/")) -> str | None:
     """Return the version of the loaded kernel module; None where it does not say."""
     try:
-        found = KERNEL_VERSION.search((root / "proc/driver/nvidia/version").read_text())
+        match = KERNEL_VERSION.search((root / "proc/driver/nvidia/version").read_text())
     except OSError:
         return None
-    return found[1] if found else None
+    return match[1] if match else None
 
 
 def _node(root: Path, name: str, minor: int) -> Path:
@@ -112,27 +112,27 @@ def _node(root: Path, name: str, minor: int) -> Path:
 
 def _loader_cache() -> str:
     try:
-        asked = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, timeout=LDCONFIG_TIMEOUT_S, check=False)
+        ldconfig = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, timeout=LDCONFIG_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return asked.stdout
+    return ldconfig.stdout
 
 
 def _candidates(root: Path, library_path: str, loader_cache: str) -> list[Path]:
     """Return the directories that hold a libcuda, the likeliest first."""
     listed = [line for line in loader_cache.splitlines() if LIBCUDA in line and "x86-64" in line and "=>" in line]
     cached = [str(Path(line.rpartition("=>")[2].strip()).parent) for line in listed]
-    named = [one for one in library_path.split(":") if one.startswith("/")]
+    named = [path for path in library_path.split(":") if path.startswith("/")]
     places = dict.fromkeys(root / place.lstrip("/") for place in (*named, *cached, *DIRECTORIES))
     return [place for place in places if (place / LIBCUDA).is_file()]
 
 
 def _versions(directory: Path) -> tuple[str, ...]:
     """Return what the loader's libcuda is; where its file does not say, what those next to it are."""
-    own = FILE_VERSION.match((directory / LIBCUDA).resolve().name)
-    if own:
-        return (own[1],)
-    return tuple(found[1] for path in sorted(directory.glob("libcuda.so.*")) if (found := FILE_VERSION.match(path.name)))
+    match = FILE_VERSION.match((directory / LIBCUDA).resolve().name)
+    if match:
+        return (match[1],)
+    return tuple(neighbour[1] for path in sorted(directory.glob("libcuda.so.*")) if (neighbour := FILE_VERSION.match(path.name)))
 
 
 def _libraries(directory: Path) -> tuple[Path, ...]:
@@ -151,7 +151,7 @@ ALWAYS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What comes to a box on top of the others' equipment; nothing, for a box without a GPU.
+    """Additions to a box for its GPU; empty for a box without a GPU.
 
     devices: nodes, readable and writable. binds: read-only. requests: for an engine that finds the rest by itself.
     """
@@ -184,8 +184,8 @@ def plain(gpu: GpuAccess, driver: DriverFiles, memory_toolchain_dir: Path | None
 def shared(gpu: GpuAccess, driver: DriverFiles) -> Grant:
     """Grant a plain process its GPU by name; it could open any other too."""
     directory = str(driver.directory)
-    found = (("TRITON_LIBCUDA_PATH", directory),) if driver.common else _libraries_at(directory)
-    return Grant(environment=(*ALWAYS, ("CUDA_VISIBLE_DEVICES", gpu.uuid), ("TRITON_CACHE_DIR", str(gpu.triton_dir)), *found))
+    search_path = (("TRITON_LIBCUDA_PATH", directory),) if driver.common else _libraries_at(directory)
+    return Grant(environment=(*ALWAYS, ("CUDA_VISIBLE_DEVICES", gpu.uuid), ("TRITON_CACHE_DIR", str(gpu.triton_dir)), *search_path))
 
 
 def requested(gpu: GpuAccess, engine: Mapping[str, Any]) -> Grant | None:
@@ -206,7 +206,7 @@ def requested(gpu: GpuAccess, engine: Mapping[str, Any]) -> Grant | None:
 
 def named_by_cdi(gpu: GpuAccess, engine: Mapping[str, Any]) -> str | None:
     """Return the CDI name of this GPU; None if the engine knows none."""
-    discovered = {str(one.get("ID")) for one in engine.get("DiscoveredDevices") or ()}
+    discovered = {str(device.get("ID")) for device in engine.get("DiscoveredDevices") or ()}
     for name in (gpu.uuid, str(gpu.index)):
         if f"{CDI_KIND}={name}" in discovered or _in_files(name, map(Path, engine.get("CDISpecDirs") or ())):
             return f"{CDI_KIND}={name}"

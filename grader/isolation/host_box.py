@@ -52,7 +52,7 @@ class Launch:
 
 
 class HostBox(SupervisedBox):
-    """One process tree."""
+    """A box that is a process tree."""
 
     def __init__(self, spec: BoxSpec, launch: Launch, cgroup: BoxCgroup | None) -> None:
         super().__init__(spec, launch.uid, watch_memory=launch.watch_memory)
@@ -136,19 +136,19 @@ class HostBox(SupervisedBox):
             await asyncio.sleep(WATCH_S)
 
     def _usage(self) -> tuple[int, int]:
-        seen = processes.table()
-        inside = processes.descendants(self._process.pid if self._process else -1, seen)
-        return processes.memory_bytes(inside, seen, self._spec.limits.memory_bytes), sum(seen[pid].thread_count for pid in inside)
+        table = processes.table()
+        inside = processes.descendants(self._process.pid if self._process else -1, table)
+        return processes.memory_bytes(inside, table, self._spec.limits.memory_bytes), sum(table[pid].thread_count for pid in inside)
 
     def _members(self) -> set[int]:
         """Return every process of the box, found in all the ways there are: one of them it may have escaped."""
-        seen = processes.table()
-        found = processes.descendants(self._process.pid, seen) if self._process else set()
+        table = processes.table()
+        pids = processes.descendants(self._process.pid, table) if self._process else set()
         label = {name: self._launch.environment[name] for name in (processes.BOX_VARIABLE, processes.SERVER_VARIABLE)}
-        found |= set(processes.labelled(**label))
+        pids |= set(processes.labelled(**label))
         if self._launch.own_uid:
-            found |= processes.of_uid(self._launch.uid)
-        return found
+            pids |= processes.of_uid(self._launch.uid)
+        return pids
 
     def _meet_first(self) -> None:
         """Hold the process that the launcher names: by descriptor, for a number may soon be another's."""
@@ -193,7 +193,7 @@ class HostBox(SupervisedBox):
 
 
 class HostIsolation:
-    """What isolations whose boxes are processes of this host have in common: cgroups where they can be made, and what is left behind."""
+    """Base of isolations whose boxes are processes of this host: cgroups where they can be made, and the sweep of leftovers."""
 
     def __init__(self, settings: BoxSettings, find_driver: Callable[[int], DriverFiles], *, fixed_toolchain: bool = False) -> None:
         self._settings, self._find_driver = settings, find_driver

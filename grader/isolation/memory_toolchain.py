@@ -47,7 +47,7 @@ class MemoryToolchainUnavailable(IsolationBroken):
 
 @dataclass(frozen=True, slots=True)
 class ToolchainFile:
-    """One file, directory or link to be copied. size: bytes of a file, 0 of others."""
+    """A file, directory or link to be copied. size: bytes of a file, 0 of others."""
 
     source: str
     mode: int
@@ -69,7 +69,7 @@ async def memory_toolchain(settings: BoxSettings, *, wanted: bool | None, place:
         return
     directory = place / f"{PREFIX}{settings.state_id}-{settings.run_id}"
     try:
-        held = await asyncio.to_thread(_made, settings, directory)
+        lock = await asyncio.to_thread(_make_copy, settings, directory)
     except MemoryToolchainUnavailable as error:
         if wanted:
             raise
@@ -80,7 +80,7 @@ async def memory_toolchain(settings: BoxSettings, *, wanted: bool | None, place:
         yield directory
     finally:
         await asyncio.to_thread(remove_tree, directory)
-        os.close(held)
+        os.close(lock)
 
 
 def sweep(place: Path = PLACE) -> int:
@@ -119,7 +119,7 @@ def size_of(toolchain: Toolchain) -> int:
     return sum(part.size for part in _parts(toolchain))
 
 
-def _made(settings: BoxSettings, directory: Path) -> int:
+def _make_copy(settings: BoxSettings, directory: Path) -> int:
     """Make the copy; returns the descriptor whose lock says that its server lives."""
     toolchain = host_toolchain(settings.runtime_dir / "etc", settings.hidden_paths)
     parts = list(_parts(toolchain))
@@ -127,16 +127,16 @@ def _made(settings: BoxSettings, directory: Path) -> int:
     if (reason := why_not(size_bytes, directory.parent)) is not None:
         raise MemoryToolchainUnavailable(f"the toolchain is not kept in memory: {reason}")
     directory.mkdir(mode=0o711)
-    held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(held, fcntl.LOCK_SH)  # `sweep` asks for it alone
+        fcntl.flock(lock, fcntl.LOCK_SH)  # `sweep` asks for it alone
         copy(parts, directory)
     except (OSError, IsolationBroken) as error:
         remove_tree(directory)
-        os.close(held)
+        os.close(lock)
         raise MemoryToolchainUnavailable(f"the toolchain could not be copied to {directory}: {error}") from error
     log.info("toolchain_in_memory", directory=str(directory), file_count=len(parts), size_mib=size_bytes >> 20)
-    return held
+    return lock
 
 
 def copy(parts: list[ToolchainFile], directory: Path) -> None:
@@ -152,7 +152,7 @@ def copy(parts: list[ToolchainFile], directory: Path) -> None:
         else:
             files.append((part, target))
     with ThreadPoolExecutor(COPIER_COUNT, thread_name_prefix="toolchain") as pool:
-        for _ in pool.map(lambda one: _copy_file(*one), files):
+        for _ in pool.map(lambda file: _copy_file(*file), files):
             pass
     for part in reversed(parts):  # a directory's time counts for Python's finders
         if stat.S_ISDIR(part.mode):
@@ -187,7 +187,7 @@ def _copy_file(part: ToolchainFile, target: Path) -> None:
 
 
 def _parts(toolchain: Toolchain) -> Iterator[ToolchainFile]:
-    """What is copied: everything that the binds show, once, less what `left_out` names and what boxes must not see."""
+    """Yield what is copied: everything that the binds show, once, less what `left_out` names and what boxes must not see."""
     hidden = frozenset(toolchain.hidden_sources)
     roots: list[str] = []
     for source in sorted({str(bind.source) for bind in toolchain.binds if bind.shared}):
@@ -195,7 +195,7 @@ def _parts(toolchain: Toolchain) -> Iterator[ToolchainFile]:
             roots.append(source)
             yield from _below(source, hidden)
     for source in sorted(str(bind.source) for bind in toolchain.library):  # may lie in what is hidden
-        if not any(source.startswith(f"{root}/") for root in roots) or any(source.startswith(f"{one}/") for one in hidden):
+        if not any(source.startswith(f"{root}/") for root in roots) or any(source.startswith(f"{directory}/") for directory in hidden):
             yield from _below(source, frozenset())
 
 
@@ -219,12 +219,12 @@ def _below(path: str, hidden: frozenset[str]) -> Iterator[ToolchainFile]:
 
 def _kind(place: Path) -> str:
     """The file system of a directory that something is mounted on; "" where nothing is."""
-    found = ""
+    mounted = ""
     for line in Path("/proc/self/mounts").read_text().splitlines():
         _, target, kind, *_ = line.split()
         if target == str(place):
-            found = kind
-    return found
+            mounted = kind
+    return mounted
 
 
 def _available_bytes() -> int:
@@ -233,13 +233,13 @@ def _available_bytes() -> int:
 
 
 def left_out(path: str) -> bool:
-    """Whether a directory stays empty in the copy: no box needs it."""
+    """Return whether a directory stays empty in the copy: no box needs it."""
     if path in _NEVER or path in _base_only():
         return True
     parent, _, name = path.rpartition("/")
     if parent == "/usr/lib":
         return _LIBRARIES.fullmatch(name) is None
-    return "/site-packages/" in path and path.endswith(tuple(f"/site-packages/{one}" for one in _IN_SITE_PACKAGES))
+    return "/site-packages/" in path and path.endswith(tuple(f"/site-packages/{package}" for package in _IN_SITE_PACKAGES))
 
 
 def _base_only() -> tuple[str, ...]:

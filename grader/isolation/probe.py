@@ -56,11 +56,11 @@ async def outdated(isolation: Isolation) -> str | None:
     ended = await _tried(isolation, PRINT_VERSION, LIMITS, WITHIN_S, None, "{lib}")
     if isinstance(ended, str):
         return ended
-    found = ended.output.decode(errors="replace").strip()
-    if ended.exit_code == 0 and found == VERSION:
+    version = ended.output.decode(errors="replace").strip()
+    if ended.exit_code == 0 and version == VERSION:
         return None
-    seen = f"speaks protocol {found[-16:]!r}" if ended.exit_code == 0 else "does not know its protocol"
-    return f"the copy of the grader in the boxes' image {seen}, and this server {VERSION!r}; build the image from this version"
+    difference = f"speaks protocol {version[-16:]!r}" if ended.exit_code == 0 else "does not know its protocol"
+    return f"the copy of the grader in the boxes' image {difference}, and this server {VERSION!r}; build the image from this version"
 
 
 async def gpu_failure(isolation: Isolation, gpu: GpuAccess) -> str | None:
@@ -88,9 +88,9 @@ async def _tried(
         return str(error) or f"no answer within {within_s:.0f} s"
 
 
-def _complaint(ended: BoxExit | str, what: str) -> str | None:
+def _complaint(ended: BoxExit | str, name: str) -> str | None:
     if isinstance(ended, str):
         return ended
     if ended.cause is BoxCause.EXITED and ended.exit_code == 0 and GREETING.encode() in ended.output:
         return None
-    return f"{what} ended as {ended.cause}, exit code {ended.exit_code}: {ended.output.decode(errors='replace').strip()[-300:]}"
+    return f"{name} ended as {ended.cause}, exit code {ended.exit_code}: {ended.output.decode(errors='replace').strip()[-300:]}"

@@ -20,7 +20,7 @@ UNSAFE = "UNSAFE: a submission sees this host's files and network; use it for yo
 
 
 class ProcessIsolation(host_box.HostIsolation):
-    """One process tree for each box."""
+    """Makes boxes as plain process trees."""
 
     NAME = "process"
     SAFE = False
@@ -90,8 +90,8 @@ class ProcessIsolation(host_box.HostIsolation):
 
 def _threads_of(uid: int) -> int:
     """Return how many threads a uid has: RLIMIT_NPROC counts all of them, not just the box's."""
-    seen = processes.everything()  # a zombie counts until it is reaped
-    return sum(max(1, seen[pid].thread_count) for pid in processes.of_uid(uid, seen))
+    table = processes.everything()  # a zombie counts until it is reaped
+    return sum(max(1, table[pid].thread_count) for pid in processes.of_uid(uid, table))
 
 
 def _unreachable(paths: tuple[Path, ...]) -> Path | None:

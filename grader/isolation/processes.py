@@ -32,7 +32,7 @@ UVM_PREFIX = b"/dev/nvidia-uvm"  # reserves addresses by the terabyte
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """One line of the process table."""
+    """A line of the process table."""
 
     parent: int
     session: int
@@ -53,14 +53,14 @@ def table() -> dict[int, ProcessFacts]:
 
 def everything() -> dict[int, ProcessFacts]:
     """Return the processes of this host that we can see, with those that have died and wait to be reaped."""
-    found = {}
+    facts_by_pid = {}
     for directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             # The name of a process is its own choice and may hold anything, so count from its last bracket.
             words = (directory / "stat").read_bytes().rpartition(b")")[2].split()
             facts = ProcessFacts(int(words[1]), int(words[3]), words[0].decode(), int(words[17]), int(words[21]) * PAGE_BYTES)
-            found[int(directory.name)] = facts
-    return found
+            facts_by_pid[int(directory.name)] = facts
+    return facts_by_pid
 
 
 def descendants(root: int, processes: dict[int, ProcessFacts]) -> set[int]:
@@ -68,28 +68,28 @@ def descendants(root: int, processes: dict[int, ProcessFacts]) -> set[int]:
     children: dict[int, list[int]] = {}
     for pid, facts in processes.items():
         children.setdefault(facts.parent, []).append(pid)
-    found = {pid for pid, facts in processes.items() if pid == root or facts.session == root}
-    waiting = list(found | {root})
+    pids = {pid for pid, facts in processes.items() if pid == root or facts.session == root}
+    waiting = list(pids | {root})
     while waiting:
-        below = [pid for pid in children.get(waiting.pop(), []) if pid not in found]
-        found.update(below)
+        below = [pid for pid in children.get(waiting.pop(), []) if pid not in pids]
+        pids.update(below)
         waiting += below
-    return found
+    return pids
 
 
 def of_uid(uid: int, among: Iterable[int] | None = None) -> set[int]:
     """Return the processes of a uid."""
-    found = set()
+    pids = set()
     for pid in table() if among is None else among:
         with contextlib.suppress(OSError):
             if Path(f"/proc/{pid}").stat().st_uid == uid:
-                found.add(pid)
-    return found
+                pids.add(pid)
+    return pids
 
 
-def memory_bytes(pids: Iterable[int], seen: dict[int, ProcessFacts], limit_bytes: int) -> int:
+def memory_bytes(pids: Iterable[int], processes: dict[int, ProcessFacts], limit_bytes: int) -> int:
     """Return what these processes hold.  Cheap while it is under the limit; exact above, where shared pages must count once."""
-    resident = {pid: seen[pid].resident_bytes for pid in pids}
+    resident = {pid: processes[pid].resident_bytes for pid in pids}
     if sum(resident.values()) <= limit_bytes:
         return sum(resident.values())
     return sum(_proportional_bytes(pid, otherwise=resident[pid]) for pid in resident)
@@ -104,13 +104,13 @@ def _proportional_bytes(pid: int, *, otherwise: int) -> int:
 
 def labelled(**wanted: str) -> dict[int, dict[str, str]]:
     """Return the processes whose environment began with these variables, with that environment."""
-    found = {}
+    environments = {}
     for pid in table():
         with contextlib.suppress(OSError):
             environment = _environment(pid)
             if all(environment.get(name) == value for name, value in wanted.items()):
-                found[pid] = environment
-    return found
+                environments[pid] = environment
+    return environments
 
 
 def strangers(settings: BoxSettings) -> dict[int, str]:
@@ -125,11 +125,11 @@ def strangers(settings: BoxSettings) -> dict[int, str]:
 def end_all(find: Callable[[], set[int]]) -> None:
     """Kill what `find` finds until it finds nothing; stopped first, so that a fork loop cannot outrun us."""
     until = time.monotonic() + GONE_WITHIN_S
-    while found := find():
+    while pids := find():
         if time.monotonic() > until:
-            raise IsolationBroken(f"processes {sorted(found)} of a box do not die; a device driver may hold them")
+            raise IsolationBroken(f"processes {sorted(pids)} of a box do not die; a device driver may hold them")
         for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in found:
+            for pid in pids:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
         time.sleep(0.001)
@@ -157,7 +157,7 @@ def _environment(pid: int) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostMemory:
-    """One look at /proc/meminfo. driver_bytes: what nobody else has."""
+    """Contents of /proc/meminfo. driver_bytes: the bytes that are in no other category."""
 
     total_bytes: int
     available_bytes: int
@@ -165,7 +165,7 @@ class HostMemory:
 
     @property
     def scarce(self) -> bool:
-        """Whether the host itself is about to run out."""
+        """Return whether the host itself is about to run out."""
         return self.available_bytes < max(SCARCE_BYTES, SCARCE_SHARE * self.total_bytes)
 
 
@@ -196,18 +196,18 @@ class MemoryWatch:
                     return
 
     def _own_bytes(self) -> int:
-        seen = table()
-        inside = {pid for pid in self.members() if pid in seen}
-        return memory_bytes(inside, seen, self.limit_bytes) + mapped_bytes(inside, self.proc)
+        processes = table()
+        inside = {pid for pid in self.members() if pid in processes}
+        return memory_bytes(inside, processes, self.limit_bytes) + mapped_bytes(inside, self.proc)
 
 
 def amiss(start: HostMemory, now: HostMemory, limit_bytes: int) -> bool:
-    """Whether it is worth asking whose memory it is."""
+    """Return whether it is worth asking whose memory it is."""
     return now.scarce or _grown(start, now, limit_bytes)
 
 
 def to_blame(start: HostMemory, now: HostMemory, own_bytes: int, limit_bytes: int) -> bool:
-    """Whether two of three signs hold: the driver holds more than when the box began, by more than the box may have; the box's own
+    """Return whether two of three signs hold: the driver holds more than when the box began, by more than the box may have; the box's own
     processes have as much in sight, resident or mapped from the driver; the host is nearly out of memory.
     """
     return sum((_grown(start, now, limit_bytes), own_bytes > limit_bytes, now.scarce)) >= 2

@@ -61,8 +61,8 @@ class ClosableIsolation(Isolation, Protocol):
 
 def make(name: str, settings: BoxSettings, *arguments: object, **named: object) -> ClosableIsolation:
     """Make the isolation of that name. arguments, named: more that its class takes, such as the protections of a control."""
-    made: ClosableIsolation = isolations()[name].load()(settings, *arguments, **named)
-    return made
+    isolation: ClosableIsolation = isolations()[name].load()(settings, *arguments, **named)
+    return isolation
 
 
 async def choose(name: str, settings: BoxSettings) -> tuple[ClosableIsolation, Availability]:
@@ -75,20 +75,22 @@ async def choose(name: str, settings: BoxSettings) -> tuple[ClosableIsolation, A
     refused: list[tuple[str, str]] = []
     for candidate in isolations() if name == AUTO else (name,):
         isolation = make(candidate, settings)
-        found = await isolation.check()
-        if found.usable:
-            passed_over = tuple(f"{other} is not usable: {reason}" for other, reason in refused)
-            return isolation, replace(found, detail=f"{candidate}: {found.detail}", warnings=(*found.warnings, *passed_over))
+        availability = await isolation.check()
+        if availability.usable:
+            passed_over = tuple(f"{passed} is not usable: {reason}" for passed, reason in refused)
+            return isolation, replace(
+                availability, detail=f"{candidate}: {availability.detail}", warnings=(*availability.warnings, *passed_over)
+            )
         await isolation.close()
-        refused.append((candidate, found.detail))
+        refused.append((candidate, availability.detail))
     raise NoIsolationWorks(tuple(refused))
 
 
 async def survey(settings: BoxSettings) -> dict[str, Availability]:
     """Return what every isolation says of itself on this host."""
-    found = {}
+    answers = {}
     for name in isolations():
         isolation = make(name, settings)
-        found[name] = await isolation.check()
+        answers[name] = await isolation.check()
         await isolation.close()
-    return found
+    return answers

@@ -1,4 +1,4 @@
-"""What the server passes to an isolation, and the protections that tests may take away one at a time."""
+"""Settings that the server passes to an isolation, and the protections that tests may take away one at a time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class BoxSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protections:
-    """What keeps a box in.  All on; a control test takes one away to prove that its attack needs it.
+    """Protections that keep a box in.  All on; a control test takes one away to prove that its attack needs it.
 
     Not reachable from settings, command line or API, and it must stay so.
     """

@@ -126,7 +126,7 @@ class FirstCause:
 
 
 class SupervisedBox(ABC):
-    """One box. `supervise` runs next to it and enforces every limit, whether anybody waits or not. uid: the host's, of its processes."""
+    """A box. `supervise` runs next to it and enforces every limit, whether anybody waits or not. uid: the host's, of its processes."""
 
     def __init__(self, spec: BoxSpec, uid: int, *, watch_memory: bool) -> None:
         self._spec, self._uid, self._watch_memory = spec, uid, watch_memory
@@ -168,7 +168,7 @@ class SupervisedBox(ABC):
 
     @abstractmethod
     def _watches(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
-        """What watches it until it has ended; one of them records that it ended by itself."""
+        """Return what watches it until it has ended; one of them records that it ended by itself."""
 
     @abstractmethod
     def _members(self) -> set[int]:

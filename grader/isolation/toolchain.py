@@ -1,4 +1,4 @@
-"""Which host paths a box sees, read-only: the toolchain, the Python environment, and the box's side of `sandbox`."""
+"""Selects the host paths that a box sees, read-only: the toolchain, the Python environment, and the box's side of `sandbox`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class BindMount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """What the root of a box consists of.
+    """Contents of the root of a box.
 
     hidden: directories inside bound ones that are covered by an empty one; hidden_sources: where these lie on the host.
     library: those of the binds that show the box's side of `sandbox`. proc: files of our own for the box's /proc.
@@ -68,23 +68,25 @@ def library_binds() -> tuple[BindMount, ...]:
     """Return the parts of `sandbox` that a box may see, each by itself, at {lib}."""
     package = package_directory("sandbox")
     entries = sorted(entry for entry in package.iterdir() if entry.name not in TRUSTED_ONLY and entry.suffix != ".pyc")
-    own = (BindMount(source=entry, target=f"{LIB}/sandbox/{entry.name}") for entry in entries)
-    return (*own, *(BindMount(source=path, target=f"{LIB}/{path.name}") for path in plug_ins()))
+    sandbox = (BindMount(source=entry, target=f"{LIB}/sandbox/{entry.name}") for entry in entries)
+    return (*sandbox, *(BindMount(source=path, target=f"{LIB}/{path.name}") for path in plug_ins()))
 
 
 def plug_ins() -> tuple[Path, ...]:
     """Return the packages and modules that bring languages, as they lie on this host."""
-    found = dict[Path, None]()
-    for one in languages().values():
-        name = one.module.partition(".")[0]
+    packages = dict[Path, None]()
+    for language in languages().values():
+        name = language.module.partition(".")[0]
         if name == "sandbox":
             continue
         spec = importlib.util.find_spec(name)
         places = [] if spec is None else [*(spec.submodule_search_locations or ()), *([spec.origin] if spec.origin else [])]
         if not places:
-            raise IsolationBroken(f"the package {name!r} of the language {one.name!r} is missing; install it, or remove its entry point")
-        found[Path(places[0])] = None
-    return tuple(found)
+            raise IsolationBroken(
+                f"the package {name!r} of the language {language.name!r} is missing; install it, or remove its entry point"
+            )
+        packages[Path(places[0])] = None
+    return tuple(packages)
 
 
 def host_toolchain(etc_directory: Path, hidden_paths: tuple[Path, ...] = (), memory_toolchain_dir: Path | None = None) -> Toolchain:
@@ -125,10 +127,10 @@ def in_memory(memory_toolchain_dir: Path | None, bind: BindMount) -> BindMount:
 def _from_memory(binds: tuple[BindMount, ...], memory_toolchain_dir: Path | None) -> tuple[BindMount, ...]:
     if memory_toolchain_dir is None:
         return binds
-    found = tuple(replace(bind, source=mirrored(memory_toolchain_dir, bind.source)) for bind in binds)
-    if missing := [str(bind.source) for bind in found if not bind.source.exists()]:
+    copies = tuple(replace(bind, source=mirrored(memory_toolchain_dir, bind.source)) for bind in binds)
+    if missing := [str(bind.source) for bind in copies if not bind.source.exists()]:
         raise IsolationBroken(f"the toolchain's copy in memory lacks {missing[0]}; restart the server, which makes a new one")
-    return found
+    return copies
 
 
 def image_toolchain() -> Toolchain:
@@ -191,11 +193,11 @@ def cuda_home() -> Path | None:
 
 def _without_nested(binds: list[BindMount]) -> tuple[BindMount, ...]:
     """Drop a bind that an earlier one already shows at the same place."""
-    kept: list[BindMount] = []
+    outermost: list[BindMount] = []
     for bind in sorted(binds, key=lambda bind: bind.target):
-        if not any(_shows(outer, bind) for outer in kept):
-            kept.append(bind)
-    return tuple(kept)
+        if not any(_shows(outer, bind) for outer in outermost):
+            outermost.append(bind)
+    return tuple(outermost)
 
 
 def _shows(outer: BindMount, inner: BindMount) -> bool:

@@ -109,54 +109,56 @@ class Metrics(Observer):
     # -- what is read when Prometheus asks ------------------------------------------------------------------------------
 
     def set_queue(self, depths: Iterable[QueueDepth], now: datetime) -> None:
-        """What waits now."""
-        waiting = {one.mode: one for one in depths}
+        """Return what waits now."""
+        waiting = {queue.mode: queue for queue in depths}
         for mode in wire.Mode:
-            found = waiting.get(mode)
-            self._depth.labels(mode).set(found.count if found else 0)
-            self._oldest.labels(mode).set(max(0.0, (now - found.oldest_time).total_seconds()) if found else 0)
+            depth = waiting.get(mode)
+            self._depth.labels(mode).set(depth.count if depth else 0)
+            self._oldest.labels(mode).set(max(0.0, (now - depth.oldest_time).total_seconds()) if depth else 0)
 
     def set_device_demand(self, demands: Iterable[DeviceDemand], device_kinds: Sequence[str]) -> None:
-        """What waits and runs now for each of these kinds of device; nothing that a user wrote becomes a label."""
-        models = [one for one in device_kinds if devices.counted_as(one, device_kinds) == one][:DEVICE_LIMIT]
+        """Return what waits and runs now for each of these kinds of device; nothing that a user wrote becomes a label."""
+        models = [device_kind for device_kind in device_kinds if devices.counted_as(device_kind, device_kinds) == device_kind][
+            :DEVICE_LIMIT
+        ]
         counts = {device: [0, 0] for device in (devices.ANY, *models, devices.OTHER)}
-        for one in demands:
-            found = counts.setdefault(devices.counted_as(one.device_kind, models), [0, 0])
-            found[0] += one.queued_count
-            found[1] += one.running_count
+        for demand in demands:
+            count = counts.setdefault(devices.counted_as(demand.device_kind, models), [0, 0])
+            count[0] += demand.queued_count
+            count[1] += demand.running_count
         self._demand.clear()
         for device, (queued, running) in counts.items():
             self._demand.labels(device, "queued").set(queued)
             self._demand.labels(device, "running").set(running)
 
     def set_written(self, totals: WriteTotals) -> None:
-        """What the ledger's writer has done so far."""
+        """Return what the ledger's writer has done so far."""
         before, self._written = self._written, totals
         self._commits.inc(totals.commit_count - before.commit_count)
         self._transactions.inc(totals.transaction_count - before.transaction_count)
         self._writing.inc(totals.busy_s - before.busy_s)
 
     def set_hooks_waiting(self, count: int) -> None:
-        """What waits in the outbox now."""
+        """Return what waits in the outbox now."""
         self._hooks_waiting.set(count)
 
     def set_lanes(self, lanes: Sequence[LaneNow]) -> None:
-        """What the lanes do now; those that have gone are gone here too."""
+        """Return what the lanes do now; those that have gone are gone here too."""
         self._lanes.clear()
         for lane in lanes:
             for state in LaneState:
                 self._lanes.labels(lane.name, state).set(lane.state is state)
 
     def set_builders(self, builders: Sequence[BuilderNow]) -> None:
-        """What those workers do now that build for others."""
+        """Return what those workers do now that build for others."""
         self._builders.clear()
-        for one in builders:
-            free = max(0, one.capacity - one.building) if one.takes else 0
-            for state, count in (("building", one.building), ("free", free)):
-                self._builders.labels(one.name, state).set(count)
+        for builder in builders:
+            free = max(0, builder.capacity - builder.building) if builder.takes else 0
+            for state, count in (("building", builder.building), ("free", free)):
+                self._builders.labels(builder.name, state).set(count)
 
     def set_warm(self, now: WarmNow) -> None:
-        """What waits now, and what was given out since the last time."""
+        """Return what waits now, and what was given out since the last time."""
         before, self._warm_before = self._warm_before, now
         self._warm_waiting.set(now.waiting_count)
         self._run_boxes.labels("warm").inc(now.hit_count - before.hit_count)

@@ -11,7 +11,7 @@ from sandbox.protocol import wire
 
 
 class LaneState(StrEnum):
-    """What a lane is doing."""
+    """State of a lane."""
 
     FREE = "free"
     TAKEN = "taken"
@@ -58,7 +58,7 @@ class StopReason(StrEnum):
 
 
 class DeliveryOutcome(StrEnum):
-    """What came of one try to deliver to a webhook."""
+    """Outcome of a try to deliver to a webhook."""
 
     DELIVERED = "delivered"
     FAILED = "failed"  # it is tried again
@@ -76,10 +76,10 @@ class Observer:
         return ""
 
     def fact_found(self, lease: Lease, fact: wire.Fact) -> None:
-        """A fact of it came."""
+        """A fact of an attempt came."""
 
     def attempt_ended(self, lease: Lease, ended: Ended) -> None:
-        """It is over, once for each that began."""
+        """An attempt is over, once for each that began."""
 
     def leases_expired(self, count: int) -> None:
         """So many leases that expired were ended."""
@@ -91,7 +91,7 @@ class Observer:
         """A call of the API came."""
 
     def call_ended(self, method: str, code: str, duration_s: float) -> None:
-        """It was answered; code is a gRPC status by name."""
+        """A call of the API was answered; code is a gRPC status by name."""
 
     def delivery_sent(self, sent: DeliveryOutcome) -> None:
         """A webhook was notified, or could not be."""
@@ -105,39 +105,39 @@ class Observers(Observer):
 
     def attempt_began(self, lease: Lease) -> str:
         """The answer is the first that there is."""
-        return next(filter(None, [one.attempt_began(lease) for one in self._observers]), "")
+        return next(filter(None, [observer.attempt_began(lease) for observer in self._observers]), "")
 
     def fact_found(self, lease: Lease, fact: wire.Fact) -> None:
         """As above."""
-        for one in self._observers:
-            one.fact_found(lease, fact)
+        for observer in self._observers:
+            observer.fact_found(lease, fact)
 
     def attempt_ended(self, lease: Lease, ended: Ended) -> None:
         """As above."""
-        for one in self._observers:
-            one.attempt_ended(lease, ended)
+        for observer in self._observers:
+            observer.attempt_ended(lease, ended)
 
     def leases_expired(self, count: int) -> None:
         """As above."""
-        for one in self._observers:
-            one.leases_expired(count)
+        for observer in self._observers:
+            observer.leases_expired(count)
 
     def box_started(self, purpose: str, duration_s: float, failed: bool) -> None:
         """As above."""
-        for one in self._observers:
-            one.box_started(purpose, duration_s, failed)
+        for observer in self._observers:
+            observer.box_started(purpose, duration_s, failed)
 
     def call_began(self, method: str) -> None:
         """As above."""
-        for one in self._observers:
-            one.call_began(method)
+        for observer in self._observers:
+            observer.call_began(method)
 
     def call_ended(self, method: str, code: str, duration_s: float) -> None:
         """As above."""
-        for one in self._observers:
-            one.call_ended(method, code, duration_s)
+        for observer in self._observers:
+            observer.call_ended(method, code, duration_s)
 
     def delivery_sent(self, sent: DeliveryOutcome) -> None:
         """As above."""
-        for one in self._observers:
-            one.delivery_sent(sent)
+        for observer in self._observers:
+            observer.delivery_sent(sent)

@@ -118,7 +118,7 @@ def tracing(endpoint: str, packages: Iterable[str] = _PACKAGES) -> Tracing | Non
 
 
 def missing_packages(packages: Iterable[str] = _PACKAGES) -> list[str]:
-    """What is not installed of what traces need."""
+    """Return what is not installed of what traces need."""
     return [name for name in packages if not _installed(name)]
 
 
