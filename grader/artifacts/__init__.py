@@ -39,7 +39,7 @@ class ArtifactCache:
         self._flights: dict[str, asyncio.Future[BuildResult | None]] = {}
 
     async def fetch(self, key: str, build: Callable[[], Awaitable[BuildResult]], *, limit_bytes: int) -> BuildResult:
-        """Return what is made of this key: found, or built by one of those who ask for it meanwhile, for all of them.
+        """Return the build of this key: from the cache, or built by one of those who ask for it meanwhile, for all of them.
 
         build: where it raises or is cancelled, the next who waits calls its own.
         limit_bytes: how large an artifact may be.

@@ -78,7 +78,7 @@ async def build_artifact(
 
 
 async def build_for_another(job: wire.BuildJob, files: Mapping[str, bytes], user: str, host: BuildHost, work: Workspace) -> BuildResult:
-    """Return what a host makes of another host's `build_input`: found in its own cache, or built here."""
+    """Build another host's `build_input`, or take the result from the cache here."""
     return await _fetch(job, user, files, host, lambda: _build_here(job, files, host, work, StepClock()))
 
 
@@ -90,7 +90,7 @@ async def _build_here(job: wire.BuildJob, files: Mapping[str, bytes], host: Buil
 
 
 def build_input(lease: Lease, environment: wire.Environment) -> tuple[wire.BuildJob, dict[str, bytes]]:
-    """Return what a builder is given: the job, and the files below {src}, in the order in which the job names them, which is in the key."""
+    """Return the input of a builder: the job, and the files below {src}, in the order in which the job names them, which is in the key."""
     job, modules = _build_job(lease, environment), lease.problem.spec.modules
     files = {f"{FILES}/{source.path}": source.content.encode() for source in lease.submission.new.sources}
     return job, {**files, **{f"{MODULES}/{name}": modules[name].encode() for name in job.modules}}
@@ -175,7 +175,7 @@ async def _build(language: str, host: BuildHost, work: Workspace, steps: StepClo
 
 
 def read_note(content: bytes | Refusal) -> wire.BuildNote:
-    """Return what the builder says of itself; an empty note where that is missing or not plain. It decides nothing."""
+    """Return the builder's note on its build; an empty note where that is missing or not plain. It decides nothing."""
     empty = wire.BuildNote()
     if isinstance(content, Refusal):
         return empty
@@ -196,13 +196,13 @@ def plain(text: str, limit_chars: int) -> str:
 
 
 def sane(use: wire.KernelUse) -> bool:
-    """Return whether its numbers can be."""
+    """Return whether all its numbers are possible."""
     numbers = (value for value in asdict(use).values() if isinstance(value, int))
     return all(0 <= number < 2**31 for number in numbers)
 
 
 def cut(output: bytes) -> tuple[str, bool]:
-    """Return what a box printed as text of at most LOG_LIMIT_BYTES, whatever bytes it was, and whether some of it is gone."""
+    """Return a box's output as text of at most LOG_LIMIT_BYTES, whatever bytes it was, and whether some of it is gone."""
     text = output.decode("utf-8", "replace").encode()  # a byte that is no UTF-8 becomes three
     if len(output) < wire.LOG_LIMIT_BYTES and len(text) <= wire.LOG_LIMIT_BYTES:
         return text.decode(), False
@@ -255,7 +255,7 @@ def _build_job(lease: Lease, environment: wire.Environment) -> wire.BuildJob:
 
 
 def _entry_call(spec: wire.ProblemSpec, language: str, device_kind: str) -> wire.EntryCall | None:
-    """Return what everybody may know of how the entry is called; None where only the problem's own code knows it."""
+    """Return the public part of how the entry is called; None where only the problem's own code knows it."""
     spec = spec if language == PYTHON else without_model(spec)
     if not spec.inputs or not spec.outputs:
         return None

@@ -24,7 +24,7 @@ class Lane(Protocol):
 
     @property
     def environment(self) -> wire.Environment:
-        """Return what reports from here are made on and with."""
+        """Return the environment that reports from here name."""
 
     def judge(self, job: wire.Job) -> AsyncIterator[wire.Fact]:
         """The judge's facts up to Finished or Broken; JudgeBroken where it died."""
@@ -50,7 +50,7 @@ class LaneReservation(Protocol):
         """Return whether more attempts have a place at lanes like this one than there are such lanes."""
 
     async def environment(self) -> wire.Environment:
-        """Return what reports from this lane are made on and with."""
+        """Return the environment that reports from this lane name."""
 
     def lane(self) -> AbstractAsyncContextManager[Lane]:
         """Wait for the device. One job at a time is on it."""
@@ -123,7 +123,7 @@ class BuildElsewhere(Protocol):
     """Has another host build an attempt's kernel."""
 
     def __call__(self, lease: Lease, environment: wire.Environment, /) -> Awaitable[BuildResult | None]:
-        """Return what it made, or None where it has to be built here."""
+        """Return the result, or None where it has to be built here."""
 
 
 class BuildHost(Protocol):

@@ -113,7 +113,7 @@ class BoxExit:
     arrivals: tuple[tuple[int, int], ...] = ()  # from which byte of the output on it came when, by the host's monotonic clock
 
     def output_before(self, time_ns: int) -> bytes:
-        """Return what was here by then. Whatever was printed later came later."""
+        """Return the output that had arrived by then. Whatever was printed later came later."""
         return self.output[: next((offset for offset, came_ns in self.arrivals if came_ns >= time_ns), len(self.output))]
 
 

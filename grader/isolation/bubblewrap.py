@@ -87,20 +87,15 @@ class BubblewrapIsolation(host_box.HostIsolation):
         with ExitStack() as stack:
             link_dir = stack.enter_context(link_directory(self._settings, spec))
             cgroup = self._cgroup(spec, stack, memory=self._protections.memory_limit, processes=self._protections.process_limit)
-            descriptor = self._open_filter(stack)
+            descriptor = None
+            if self._protections.seccomp:
+                descriptor = os.memfd_create("seccomp", os.MFD_CLOEXEC)
+                stack.callback(os.close, descriptor)
+                os.write(descriptor, profile("seccomp.bpf").read_bytes())
+                os.lseek(descriptor, 0, os.SEEK_SET)
             how = self._launch(self._program, spec, link_dir, uid, descriptor, grant, limited=cgroup is not None)
             async with live(host_box.HostBox(spec, how, cgroup)) as box:
                 yield box
-
-    def _open_filter(self, stack: ExitStack) -> int | None:
-        if not self._protections.seccomp:
-            return None
-        program = profile("seccomp.bpf").read_bytes()
-        descriptor = os.memfd_create("seccomp", os.MFD_CLOEXEC)
-        stack.callback(os.close, descriptor)
-        os.write(descriptor, program)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        return descriptor
 
     def _launch(
         self, program: str, spec: BoxSpec, link_dir: Path, uid: int, descriptor: int | None, grant: gpu.Grant, *, limited: bool
@@ -144,15 +139,12 @@ class BubblewrapIsolation(host_box.HostIsolation):
         options += ["--unshare-pid", "--as-pid-1"] if keep.own_pids else []
         options += ["--unshare-ipc"] if keep.own_ipc else []
         options += ["--cap-drop", "ALL"] if keep.drop_capabilities else ["--cap-add", "ALL"]
-        if keep.no_nested_namespaces and "--disable-userns" in self._known_options(program):
-            options += ["--disable-userns"]
+        if keep.no_nested_namespaces:
+            if not self._options:
+                help_run = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=HELP_TIMEOUT_S, check=False)
+                self._options = help_run.stdout + help_run.stderr
+            options += ["--disable-userns"] if "--disable-userns" in self._options else []
         return [*options, "--hostname", "box"]
-
-    def _known_options(self, program: str) -> str:
-        if not self._options:
-            help_run = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=HELP_TIMEOUT_S, check=False)
-            self._options = help_run.stdout + help_run.stderr
-        return self._options
 
     def _binds(self, spec: BoxSpec, toolchain: Toolchain, link_dir: Path, grant: gpu.Grant) -> list[tuple[BindMount, str]]:
         """Return everything of the host that the box sees, each with how."""
@@ -187,11 +179,9 @@ class BubblewrapIsolation(host_box.HostIsolation):
         if self._protections.masked_proc:
             # Without a GPU there is no /sys at all.
             masked = [path for path in MASKED_PATHS if path.startswith("/proc/")] if spec.gpu is None else [*MASKED_PATHS, *SYS_COVERED]
-            words += [word for path in masked for word in _mask(Path(path))]
+            for path in masked:
+                if Path(path).is_dir():
+                    words += ["--size", str(COVER_BYTES), "--perms", "0555", "--tmpfs", path, "--remount-ro", path]
+                elif Path(path).exists():
+                    words += ["--ro-bind", "/dev/null", path]
         return [*words, "--remount-ro", "/dev", "--remount-ro", "/"] if self._protections.read_only_root else words
-
-
-def _mask(path: Path) -> list[str]:
-    if path.is_dir():
-        return ["--size", str(COVER_BYTES), "--perms", "0555", "--tmpfs", str(path), "--remount-ro", str(path)]
-    return ["--ro-bind", "/dev/null", str(path)] if path.exists() else []

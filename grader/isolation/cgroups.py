@@ -70,10 +70,6 @@ class BoxCgroup:
         """Return the processes inside."""
         return {int(line) for directory in self.directories for line in _text(directory / "cgroup.procs").split()}
 
-    def counters(self) -> Counters:
-        """Return what the kernel has counted so far."""
-        return read_counters(self.directories)
-
     def kill(self) -> None:
         """Kill everything inside and wait until nothing is.  No new forks first, or a fork loop would outrun us."""
         self._write("pids.max", "0")
@@ -185,7 +181,12 @@ class Cgroups:
 
 def _hierarchies(name: str) -> Iterator[Hierarchy]:
     if (ROOT / "cgroup.controllers").exists():
-        for base in _unified_bases():
+        bases = [ROOT]  # root's is the top, so that a later server finds it
+        if os.geteuid() != 0:  # a user's is the nearest cgroup above this process that is delegated
+            group = next((line[3:] for line in _text(Path("/proc/self/cgroup")).splitlines() if line.startswith("0::")), "/")
+            above = [ROOT / group.lstrip("/"), *(ROOT / group.lstrip("/")).parents]
+            bases = [base for base in above if base.is_relative_to(ROOT) and os.access(base / "cgroup.procs", os.W_OK)]
+        for base in bases:
             if _delegates(base) and _make_directory(base / name) and _delegates(base / name):
                 yield Hierarchy(base / name, unified=True)
                 return
@@ -193,15 +194,6 @@ def _hierarchies(name: str) -> Iterator[Hierarchy]:
     places = [ROOT / controller / name for controller in CONTROLLERS]
     if all(_make_directory(place) for place in places):
         yield from (Hierarchy(place, unified=False) for place in places)
-
-
-def _unified_bases() -> list[Path]:
-    """Root's is the top, so that a later server finds it; a user's is the nearest cgroup above this process that is delegated."""
-    if os.geteuid() == 0:
-        return [ROOT]
-    group = next((line[3:] for line in _text(Path("/proc/self/cgroup")).splitlines() if line.startswith("0::")), "/")
-    above = [ROOT / group.lstrip("/"), *(ROOT / group.lstrip("/")).parents]
-    return [base for base in above if base.is_relative_to(ROOT) and os.access(base / "cgroup.procs", os.W_OK)]
 
 
 def _delegates(directory: Path) -> bool:

@@ -115,7 +115,13 @@ def output_directory(parent: Path, *, limit_bytes: int, inode_count: int = 4096,
     parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     directory = parent / f"out-{secrets.token_hex(8)}"
     directory.mkdir(mode=0o700)
-    mounted = _mount_scratch(directory, limit_bytes, inode_count, executable)
+    mounted = False
+    if os.geteuid() == 0:
+        libc = ctypes.CDLL(None, use_errno=True)
+        options = f"size={limit_bytes},nr_inodes={inode_count},mode=0700".encode()
+        common = MS_NOSUID | MS_NODEV | (0 if executable else MS_NOEXEC)
+        attempts = (common | MS_NOSYMFOLLOW, common)  # nosymfollow: Linux 5.10
+        mounted = any(libc.mount(b"grader-out", bytes(directory), b"tmpfs", flags, options) == 0 for flags in attempts)
     # The parent keeps others out; inside, the box's uid is not ours, and a remapping engine's is not even the one we asked for.
     directory.chmod(0o777)
     try:
@@ -126,16 +132,6 @@ def output_directory(parent: Path, *, limit_bytes: int, inode_count: int = 4096,
             directory.rmdir()
         else:
             remove_tree(directory)
-
-
-def _mount_scratch(directory: Path, limit_bytes: int, inode_count: int, executable: bool) -> bool:
-    if os.geteuid() != 0:
-        return False
-    libc = ctypes.CDLL(None, use_errno=True)
-    options = f"size={limit_bytes},nr_inodes={inode_count},mode=0700".encode()
-    common = MS_NOSUID | MS_NODEV | (0 if executable else MS_NOEXEC)
-    attempts = (common | MS_NOSYMFOLLOW, common)  # nosymfollow: Linux 5.10
-    return any(libc.mount(b"grader-out", bytes(directory), b"tmpfs", flags, options) == 0 for flags in attempts)
 
 
 def _unmount(directory: Path) -> None:

@@ -61,9 +61,18 @@ class HostFingerprint:
         changed = not self._fixed and any(_facts(path) != facts for path, facts in self._watched.items())
         if not self._digest or changed:
             begun_ns = time.monotonic_ns()
-            walk = _walked(self._take)
-            self._digest, self._watched = walk.digest(), walk.watched
-            log.info("toolchain_walked", digest=self._digest, file_count=walk.file_count, duration_ms=_ms_since(begun_ns))
+            for _ in range(WALK_COUNT):
+                scan = ToolchainScan()
+                try:
+                    self._take(scan)
+                except FileNotFoundError:
+                    continue  # a package is being replaced
+                break
+            else:
+                raise IsolationBroken("the toolchain changes while it is looked at; wait until the installation of packages is over")
+            self._digest, self._watched = scan.digest(), scan.watched
+            duration_ms = (time.monotonic_ns() - begun_ns) // 1_000_000
+            log.info("toolchain_walked", digest=self._digest, file_count=scan.file_count, duration_ms=duration_ms)
         return self._digest
 
 
@@ -109,68 +118,57 @@ class ToolchainScan:
                 self.take_tree(entry.path)
 
 
-def _walked(take: Callable[[ToolchainScan], None]) -> ToolchainScan:
-    for _ in range(WALK_COUNT):
-        walk = ToolchainScan()
-        try:
-            take(walk)
-        except FileNotFoundError:
-            continue  # a package is being replaced
-        return walk
-    raise IsolationBroken("the toolchain changes while it is looked at; wait until the installation of packages is over")
-
-
-def take_host(walk: ToolchainScan) -> None:
+def take_host(scan: ToolchainScan) -> None:
     """Take in the compilers, the headers and libraries that they read, Python, torch, and our own side of a box."""
     for tree in SYSTEM_HEADERS:
-        walk.take_tree(tree)
-    _take_gcc(walk)
+        scan.take_tree(tree)
+    _take_gcc(scan)
     if (cuda := cuda_home()) is not None:
-        walk.note("nvcc", compiler_output(str(cuda / "bin" / "nvcc"), "--version"))
+        scan.note("nvcc", compiler_output(str(cuda / "bin" / "nvcc"), "--version"))
         for name in CUDA_TREES:
-            walk.take_tree(str(cuda.resolve() / name))
-    walk.note(sys.version)
-    walk.take_file(Path(sys.executable).resolve())
-    walk.take_tree(sysconfig.get_path("include"))
+            scan.take_tree(str(cuda.resolve() / name))
+    scan.note(sys.version)
+    scan.take_file(Path(sys.executable).resolve())
+    scan.take_tree(sysconfig.get_path("include"))
     if (torch := _package("torch")) is not None:
-        walk.take_tree(str(torch / "include"))
-        walk.take_tree(str(torch / "lib"), deep=False)
-        walk.take_file(torch / "version.py")
+        scan.take_tree(str(torch / "include"))
+        scan.take_tree(str(torch / "lib"), deep=False)
+        scan.take_file(torch / "version.py")
     for name in PACKAGES:
         if (package := _package(name)) is not None:
-            walk.take_tree(str(package))
-    walk.take_file(Path(sys.executable).parent / "ninja")
+            scan.take_tree(str(package))
+    scan.take_file(Path(sys.executable).parent / "ninja")
     for bind in library_binds():
-        _take_own(walk, bind.source)
+        _take_own(scan, bind.source)
 
 
-def _take_gcc(walk: ToolchainScan) -> None:
+def _take_gcc(scan: ToolchainScan) -> None:
     """gcc's own directory, with cc1plus, collect2 and its headers; the assembler and the linker; the libraries that can be linked."""
     compiler = shutil.which("g++", path=search_path())
     if compiler is None:
-        walk.note("no g++")
+        scan.note("no g++")
         return
-    walk.note("g++", compiler_output(compiler, "--version"))
-    walk.take_file(Path(compiler).resolve())
+    scan.note("g++", compiler_output(compiler, "--version"))
+    scan.take_file(Path(compiler).resolve())
     for name in ("as", "ld"):
         program = shutil.which(compiler_output(compiler, f"-print-prog-name={name}").strip(), path=search_path())
-        walk.take_file(Path(program or name).resolve())
+        scan.take_file(Path(program or name).resolve())
     directories = dict(line.split(": ", 1) for line in compiler_output(compiler, "-print-search-dirs").splitlines() if ": " in line)
     if install := directories.get("install"):
-        walk.take_tree(str(Path(install)))
+        scan.take_tree(str(Path(install)))
     listed = directories.get("libraries", "").removeprefix("=").split(":")
     for directory in dict.fromkeys(str(Path(directory_name).resolve()) for directory_name in listed if directory_name):
-        walk.take_tree(directory, deep=False)
+        scan.take_tree(directory, deep=False)
 
 
-def _take_own(walk: ToolchainScan, path: Path) -> None:
+def _take_own(scan: ToolchainScan, path: Path) -> None:
     if path.is_file():
-        walk.take_content(path)
+        scan.take_content(path)
         return
-    walk.watched[str(path)] = _facts(str(path))
+    scan.watched[str(path)] = _facts(str(path))
     for entry in sorted(path.iterdir()):
         if entry.name != SKIPPED:
-            _take_own(walk, entry)
+            _take_own(scan, entry)
 
 
 def _package(name: str) -> Path | None:
@@ -179,7 +177,7 @@ def _package(name: str) -> Path | None:
 
 
 def compiler_output(program: str, question: str) -> str:
-    """Return what a compiler of this host answers; an error's text is an answer too."""
+    """Return the answer of a compiler of this host; an error's text is an answer too."""
     environment = {"PATH": search_path(), "LANG": "C.UTF-8"}
     answer = subprocess.run(
         [program, question], env=environment, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=ASK_TIMEOUT_S, check=False
@@ -195,51 +193,37 @@ def _facts(path: str) -> tuple[int, int]:
     return facts.st_size, facts.st_mtime_ns
 
 
-def _ms_since(begun_ns: int) -> int:
-    return (time.monotonic_ns() - begun_ns) // 1_000_000
-
-
 def toolchain_versions() -> str:
     """Return a digest of the toolchain that two hosts can compare: versions and contents, where a fingerprint has times of change.
 
     Covers the machine, libc, the compilers, Python, PyTorch, our own side of a box, and where these lie, for an artifact may name paths.
     Starts two compilers; some tens of ms.
     """
-    digest = hashlib.sha256()
-    for word in (*_versions(), *_box_files()):
-        digest.update(repr(word).encode() + b"\n")
-    return digest.hexdigest()
-
-
-def _versions() -> list[str]:
-    torch, cuda = find_spec("torch"), cuda_home()
-    return [
+    torch, cuda, gcc = find_spec("torch"), cuda_home(), shutil.which("g++", path=search_path())
+    facts: list[object] = [
         platform.machine(),
         "".join(platform.libc_ver()),
-        compiler_output(compiler, "--version") if (compiler := shutil.which("g++", path=search_path())) else NOT_INSTALLED,
-        compiler_output(str(cuda / "bin" / "nvcc"), "--version") if cuda is not None else NOT_INSTALLED,
+        NOT_INSTALLED if gcc is None else compiler_output(gcc, "--version"),
+        NOT_INSTALLED if cuda is None else compiler_output(str(cuda / "bin" / "nvcc"), "--version"),
         str(cuda),
         sys.version,
         sys.prefix,
-        *(_version(name) for name in ("torch", "triton", "numpy", "numba", *PACKAGES)),
+        *(f"{name} {_version(name)}" for name in ("torch", "triton", "numpy", "numba", *PACKAGES)),
         str(torch.origin if torch is not None else None),
     ]
-
-
-def _box_files() -> list[tuple[str, str]]:
-    """Return what a box sees of this project, by content."""
-    digests = []
-    for bind in library_binds():
+    for bind in library_binds():  # what a box sees of this project, by content
         files = [bind.source] if bind.source.is_file() else sorted(path for path in bind.source.rglob("*") if path.is_file())
         for path in files:
             if SKIPPED not in path.parts:
-                name = f"{bind.target}/{path.relative_to(bind.source)}"
-                digests.append((name, hashlib.sha256(Path(path).read_bytes()).hexdigest()))
-    return digests
+                facts.append((f"{bind.target}/{path.relative_to(bind.source)}", hashlib.sha256(path.read_bytes()).hexdigest()))
+    digest = hashlib.sha256()
+    for fact in facts:
+        digest.update(repr(fact).encode() + b"\n")
+    return digest.hexdigest()
 
 
 def _version(package: str) -> str:
     try:
-        return f"{package} {importlib.metadata.version(package)}"
+        return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return f"{package} {NOT_INSTALLED}"
+        return NOT_INSTALLED

@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,27 +54,32 @@ class DriverFiles:
     libraries: tuple[Path, ...]
     version: str | None = None
 
-    @property
-    def common(self) -> bool:
-        """Return whether the loader finds the libraries without a search path."""
-        return self.directory in COMMON_DIRECTORIES
-
 
 def find_driver(minor: int, *, root: Path = Path("/"), library_path: str | None = None, loader_cache: str | None = None) -> DriverFiles:
     """Return what a box needs for the GPU with node /dev/nvidia{minor}; raises DriverMissing.
 
     root: where the host's files are looked for. library_path: LD_LIBRARY_PATH. loader_cache: what `ldconfig -p` prints.
     """
-    wanted = kernel_version(root)
+    wanted, refused = kernel_version(root), []
     nodes = tuple(_node(root, name, minor) for name in (f"nvidia{minor}", "nvidiactl", "nvidia-uvm"))
-    named = os.environ.get("LD_LIBRARY_PATH", "") if library_path is None else library_path
-    cached = _loader_cache() if loader_cache is None else loader_cache
-    refused = []
-    for directory in _candidates(root, named, cached):
+    if loader_cache is None:
+        try:
+            ldconfig = ["/sbin/ldconfig", "-p"]
+            loader_cache = subprocess.run(ldconfig, capture_output=True, text=True, timeout=LDCONFIG_TIMEOUT_S, check=False).stdout
+        except (OSError, subprocess.TimeoutExpired):
+            loader_cache = ""
+    listed = [line for line in loader_cache.splitlines() if LIBCUDA in line and "x86-64" in line and "=>" in line]
+    cached = [str(Path(line.rpartition("=>")[2].strip()).parent) for line in listed]
+    search_path = os.environ.get("LD_LIBRARY_PATH", "") if library_path is None else library_path
+    named = [path for path in search_path.split(":") if path.startswith("/")]
+    for directory in dict.fromkeys(root / place.lstrip("/") for place in (*named, *cached, *DIRECTORIES)):  # the likeliest first
+        if not (directory / LIBCUDA).is_file():
+            continue
         versions = _versions(directory)
         if wanted is None or wanted in versions:
             version = wanted or next(iter(versions), None)
-            return DriverFiles(nodes=nodes, directory=directory, libraries=_libraries(directory), version=version)
+            libraries = sorted(path for path in directory.glob("lib*.so*") if path.name.startswith(LIBRARIES) and path.is_file())
+            return DriverFiles(nodes=nodes, directory=directory, libraries=tuple(libraries), version=version)
         refused.append(f"{directory} has {' and '.join(versions) or 'one without a version'}")
     if refused:
         raise DriverMissing(
@@ -110,33 +115,12 @@ def _node(root: Path, name: str, minor: int) -> Path:
     return path
 
 
-def _loader_cache() -> str:
-    try:
-        ldconfig = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, timeout=LDCONFIG_TIMEOUT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return ldconfig.stdout
-
-
-def _candidates(root: Path, library_path: str, loader_cache: str) -> list[Path]:
-    """Return the directories that hold a libcuda, the likeliest first."""
-    listed = [line for line in loader_cache.splitlines() if LIBCUDA in line and "x86-64" in line and "=>" in line]
-    cached = [str(Path(line.rpartition("=>")[2].strip()).parent) for line in listed]
-    named = [path for path in library_path.split(":") if path.startswith("/")]
-    places = dict.fromkeys(root / place.lstrip("/") for place in (*named, *cached, *DIRECTORIES))
-    return [place for place in places if (place / LIBCUDA).is_file()]
-
-
 def _versions(directory: Path) -> tuple[str, ...]:
-    """Return what the loader's libcuda is; where its file does not say, what those next to it are."""
+    """Return the version of the loader's libcuda; where its file does not say, the versions of those next to it."""
     match = FILE_VERSION.match((directory / LIBCUDA).resolve().name)
     if match:
         return (match[1],)
     return tuple(neighbour[1] for path in sorted(directory.glob("libcuda.so.*")) if (neighbour := FILE_VERSION.match(path.name)))
-
-
-def _libraries(directory: Path) -> tuple[Path, ...]:
-    return tuple(sorted(path for path in directory.glob("lib*.so*") if path.name.startswith(LIBRARIES) and path.is_file()))
 
 
 DRIVER, TRITON = "/grader/driver", "/grader/triton"
@@ -184,7 +168,7 @@ def plain(gpu: GpuAccess, driver: DriverFiles, memory_toolchain_dir: Path | None
 def shared(gpu: GpuAccess, driver: DriverFiles) -> Grant:
     """Grant a plain process its GPU by name; it could open any other too."""
     directory = str(driver.directory)
-    search_path = (("TRITON_LIBCUDA_PATH", directory),) if driver.common else _libraries_at(directory)
+    search_path = (("TRITON_LIBCUDA_PATH", directory),) if driver.directory in COMMON_DIRECTORIES else _libraries_at(directory)
     return Grant(environment=(*ALWAYS, ("CUDA_VISIBLE_DEVICES", gpu.uuid), ("TRITON_CACHE_DIR", str(gpu.triton_dir)), *search_path))
 
 
@@ -194,7 +178,7 @@ def requested(gpu: GpuAccess, engine: Mapping[str, Any]) -> Grant | None:
     engine: its answer to `info`.
     """
     environment = (*ALWAYS, ("CUDA_VISIBLE_DEVICES", "0"), ("TRITON_CACHE_DIR", TRITON), *_libraries_at(TOOLKIT_DIRECTORY))
-    cdi = named_by_cdi(gpu, engine)
+    cdi = _named_by_cdi(gpu, engine)
     if cdi is not None:
         return Grant(binds=(_triton(gpu),), environment=environment, requests=({"Driver": "cdi", "DeviceIDs": [cdi]},))
     if "nvidia" in (engine.get("Runtimes") or {}):
@@ -204,23 +188,19 @@ def requested(gpu: GpuAccess, engine: Mapping[str, Any]) -> Grant | None:
     return None
 
 
-def named_by_cdi(gpu: GpuAccess, engine: Mapping[str, Any]) -> str | None:
-    """Return the CDI name of this GPU; None if the engine knows none."""
+def _named_by_cdi(gpu: GpuAccess, engine: Mapping[str, Any]) -> str | None:
+    """Return the CDI name of this GPU; None if the engine has none."""
     discovered = {str(device.get("ID")) for device in engine.get("DiscoveredDevices") or ()}
+    directories = [Path(directory) for directory in engine.get("CDISpecDirs") or ()]
     for name in (gpu.uuid, str(gpu.index)):
-        if f"{CDI_KIND}={name}" in discovered or _in_files(name, map(Path, engine.get("CDISpecDirs") or ())):
+        if f"{CDI_KIND}={name}" in discovered:
             return f"{CDI_KIND}={name}"
-    return None
-
-
-def _in_files(name: str, directories: Iterable[Path]) -> bool:
-    device = re.compile(rf"""\bname["']?:\s*["']?{re.escape(name)}["']?\s*[,}}]?\s*$""", re.MULTILINE)
-    for directory in directories:
-        for path in sorted((*directory.glob("*.yaml"), *directory.glob("*.json"))):
+        device = re.compile(rf"""\bname["']?:\s*["']?{re.escape(name)}["']?\s*[,}}]?\s*$""", re.MULTILINE)
+        for path in (path for directory in directories for path in sorted((*directory.glob("*.yaml"), *directory.glob("*.json")))):
             text = path.read_text(errors="replace")
             if CDI_KIND in text and device.search(text):
-                return True
-    return False
+                return f"{CDI_KIND}={name}"
+    return None
 
 
 def _triton(gpu: GpuAccess) -> BindMount:

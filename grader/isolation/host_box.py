@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from grader.isolation import BoxSpec, IsolationBroken, processes
-from grader.isolation.cgroups import BoxCgroup, Cgroups, Counters
+from grader.isolation.cgroups import BoxCgroup, Cgroups, Counters, read_counters
 from grader.isolation.directories import sweep_runtime
 from grader.isolation.fingerprint import HostFingerprint
 from grader.isolation.gpu import DriverFiles
@@ -177,19 +177,18 @@ class HostBox(SupervisedBox):
         await asyncio.to_thread(self._end_processes)
         code = await self._process.wait() if self._process else None
         if self._cgroup is not None:
-            self._counters = self._cgroup.counters()
+            self._counters = read_counters(self._cgroup.directories)
         self._drain()
-        if self._ending.cause is BoxCause.EXITED and not self._has_entered():
-            assert self._reader is not None
-            message = self._reader.head.decode(errors="replace").strip()[-500:]
-            raise IsolationBroken(f"a box did not come up (exit code {code}): {message}")
+        if self._ending.cause is BoxCause.EXITED:
+            os.set_blocking(self._entered, False)
+            entered = b""
+            with contextlib.suppress(BlockingIOError):
+                entered = os.read(self._entered, 1)
+            if entered != ENTERED:
+                assert self._reader is not None
+                message = self._reader.head.decode(errors="replace").strip()[-500:]
+                raise IsolationBroken(f"a box did not come up (exit code {code}): {message}")
         return 128 - code if code is not None and code < 0 else code
-
-    def _has_entered(self) -> bool:
-        os.set_blocking(self._entered, False)
-        with contextlib.suppress(BlockingIOError):
-            return os.read(self._entered, 1) == ENTERED
-        return False
 
 
 class HostIsolation:
@@ -201,7 +200,7 @@ class HostIsolation:
         self._fingerprint = HostFingerprint(fixed=fixed_toolchain)
 
     def _cgroup(self, spec: BoxSpec, stack: ExitStack, *, memory: bool = True, processes: bool = True) -> BoxCgroup | None:
-        """The box's cgroup with its limits, removed with the stack; None where none can be made."""
+        """Make the box's cgroup with its limits, removed with the stack; None where none can be made."""
         if not self._cgroups.usable:
             return None
         cgroup = self._cgroups.make(spec.box_id)
@@ -211,7 +210,7 @@ class HostIsolation:
         return cgroup
 
     async def fingerprint(self) -> str:
-        """The host's toolchain, which is what a box has."""
+        """Return the fingerprint of the host's toolchain, which is what a box has."""
         return await self._fingerprint.current()
 
     async def sweep(self) -> int:

@@ -93,53 +93,36 @@ FEWEST_CORES = 8  # on fewer cores than this nothing is kept
 READONLY_PATHS = ("/proc/bus", "/proc/sys", "/proc/sysrq-trigger")
 
 
-def labels(settings: BoxSettings, box_id: str) -> dict[str, str]:
-    """Return the labels by which `sweep` knows a box."""
-    return {STATE_LABEL: settings.state_id, SERVER_LABEL: settings.run_id, BOX_LABEL: box_id}
-
-
-def binds(spec: BoxSpec, toolchain: Toolchain, link_dir: Path, protections: Protections, grant: Grant = NOTHING) -> list[str]:
-    """Return everything of the host that the box sees."""
+def host_options(
+    spec: BoxSpec, toolchain: Toolchain, link_dir: Path, protections: Protections, seccomp_text: str, grant: Grant = NOTHING
+) -> dict[str, Any]:
+    """Return the keyword arguments of the SDK's `create_host_config`."""
     proc = toolchain.proc if protections.masked_proc else ()
     readonly = [*toolchain.binds, *proc, *grant.binds, BindMount(source=link_dir, target=LINK)]
     if spec.src_dir is not None:
         readonly.append(BindMount(source=spec.src_dir, target=SRC))
     if spec.tool_dir is not None and toolchain.binds:
         readonly.append(BindMount(source=spec.tool_dir, target=str(spec.tool_dir)))
-    listed = [f"{bind.source}:{bind.target}:ro" for bind in readonly]
+    binds = [f"{bind.source}:{bind.target}:ro" for bind in readonly]
     if spec.out_dir is not None:
-        listed.append(f"{spec.out_dir}:{OUT}:rw")
-    return listed + [f"{source}:{target}:ro" for source, target in protections.extra_binds]
-
-
-def tmpfs(spec: BoxSpec, toolchain: Toolchain, protections: Protections) -> dict[str, str]:
-    """Return the box's own scratch, and an empty cover over what it must not see."""
+        binds.append(f"{spec.out_dir}:{OUT}:rw")
+    binds += [f"{source}:{target}:ro" for source, target in protections.extra_binds]
     scratch = "mode=1777,nosuid,nodev," + ("noexec" if spec.purpose is Purpose.RUN else "exec")
     if protections.tmp_limit:
         scratch += f",size={spec.limits.tmp_bytes},nr_inodes={TMP_INODE_COUNT}"
     covers = dict.fromkeys(toolchain.hidden, "ro,size=4k,nr_inodes=1,mode=0555,nosuid,nodev,noexec")
-    return {"/tmp": scratch, **covers}
-
-
-def security_options(protections: Protections, seccomp_text: str) -> list[str]:
-    """Return no-new-privileges and our filter.  The SDK passes the profile's text; a path would not be read."""
-    options = ["no-new-privileges:true"] if protections.no_new_privileges else []
-    return [*options, f"seccomp={seccomp_text if protections.seccomp else 'unconfined'}"]
-
-
-def host_options(
-    spec: BoxSpec, toolchain: Toolchain, link_dir: Path, protections: Protections, seccomp_text: str, grant: Grant = NOTHING
-) -> dict[str, Any]:
-    """Return the keyword arguments of the SDK's `create_host_config`."""
+    # The SDK passes the profile's text; a path would not be read.
+    security = ["no-new-privileges:true"] if protections.no_new_privileges else []
+    security.append(f"seccomp={seccomp_text if protections.seccomp else 'unconfined'}")
     options: dict[str, Any] = {
-        "binds": binds(spec, toolchain, link_dir, protections, grant),
-        "tmpfs": tmpfs(spec, toolchain, protections),
+        "binds": binds,
+        "tmpfs": {"/tmp": scratch, **covers},
         "network_mode": "none" if protections.own_network else "host",
         "pid_mode": None if protections.own_pids else "host",
         "ipc_mode": "private" if protections.own_ipc else "host",
         "read_only": protections.read_only_root,
         "cap_drop": ["ALL"] if protections.drop_capabilities else [],
-        "security_opt": security_options(protections, seccomp_text),
+        "security_opt": security,
         "oom_score_adj": 900,
         "init": False,
         "log_config": {"Type": "none", "Config": {}},
@@ -148,7 +131,7 @@ def host_options(
     if protections.memory_limit:
         options |= {"mem_limit": spec.limits.memory_bytes, "memswap_limit": spec.limits.memory_bytes}
     if spec.gpu is not None:
-        options["cpuset_cpus"] = as_list(cores_for_boxes(os.sched_getaffinity(0)))
+        options["cpuset_cpus"] = ",".join(map(str, cores_for_boxes(os.sched_getaffinity(0))))
     if protections.process_limit:
         options["pids_limit"] = spec.limits.process_count
     if protections.own_ipc and protections.shm_limit:
@@ -167,18 +150,15 @@ def host_options(
     return options
 
 
-def masked_paths(spec: BoxSpec, toolchain: Toolchain) -> list[str]:
-    """Return what a box must not see of /proc and /sys. Only a GPU's driver needs /sys."""
+def mask_paths(host_config: dict[str, Any], spec: BoxSpec, toolchain: Toolchain, protections: Protections) -> None:
+    """Set what the SDK has no keyword for: among it, what a box must not see of /proc and /sys. Only a GPU's driver needs /sys."""
     # A box from an image has no files of ours; torch needs its cores.
     unparsed = [] if toolchain.proc else [f"/proc/{name}" for name in OWN_PROC if name != "cpuinfo"]
     paths = [*MASKED_PATHS, *unparsed]
-    return paths if spec.gpu is not None else [*(path for path in paths if path.startswith("/proc/")), "/sys"]
-
-
-def mask_paths(host_config: dict[str, Any], spec: BoxSpec, toolchain: Toolchain, protections: Protections) -> None:
-    """Set what the SDK has no keyword for."""
+    if spec.gpu is None:
+        paths = [*(path for path in paths if path.startswith("/proc/")), "/sys"]
     host_config["CgroupnsMode"] = "private"
-    host_config["MaskedPaths"] = masked_paths(spec, toolchain) if protections.masked_proc else []
+    host_config["MaskedPaths"] = paths if protections.masked_proc else []
     host_config["ReadonlyPaths"] = list(READONLY_PATHS) if protections.masked_proc else []
 
 
@@ -199,7 +179,7 @@ def create_options(
         "hostname": "box",
         "working_dir": "/",  # `enter` goes to HOME; the engine would make a directory of its own mode
         "environment": environment(spec, toolchain.path, grant=grant),
-        "labels": labels(settings, spec.box_id),
+        "labels": {STATE_LABEL: settings.state_id, SERVER_LABEL: settings.run_id, BOX_LABEL: spec.box_id},  # for `sweep`
         "stdin_open": False,
         "tty": False,
         "detach": True,
@@ -207,11 +187,6 @@ def create_options(
 
 
 def cores_for_boxes(cores: Collection[int]) -> tuple[int, ...]:
-    """The cores that the run box of a GPU may use, of those that the server has; all of them on a small host."""
+    """Return the cores, in order, that the run box of a GPU may use of the server's; all of them on a small host."""
     ordered = sorted(cores)
     return tuple(ordered if len(ordered) < FEWEST_CORES else ordered[len(ordered) // CORE_SHARE :])
-
-
-def as_list(cores: Collection[int]) -> str:
-    """As the engine takes them."""
-    return ",".join(map(str, sorted(cores)))

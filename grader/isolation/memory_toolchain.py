@@ -23,6 +23,7 @@ import structlog
 
 from grader.isolation import IsolationBroken
 from grader.isolation.directories import remove_tree
+from grader.isolation.processes import read_host_memory
 from grader.isolation.settings import BoxSettings
 from grader.isolation.toolchain import Toolchain, host_toolchain, mirrored
 
@@ -100,13 +101,15 @@ def sweep(place: Path = PLACE) -> int:
 
 def why_not(size_bytes: int, place: Path = PLACE) -> str | None:
     """Why a copy of this size can't be kept in `place`; None where it can."""
-    if not place.is_dir() or _kind(place) != TMPFS_MAGIC:
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    kinds = [kind for _, target, kind, *_ in mounts if target == str(place)]  # the last is on top
+    if not place.is_dir() or kinds[-1:] != [TMPFS_MAGIC]:
         return f"{place} is not a tmpfs; mount one there"
     if os.statvfs(place).f_flag & os.ST_NOEXEC:
         return f"{place} is mounted noexec; remount it with exec"
     if Path("/proc/swaps").read_text().count("\n") > 1:
         return "this host has swap, to which the copy's pages could go; turn it off with swapoff -a"
-    free, available = shutil.disk_usage(place).free, _available_bytes()
+    free, available = shutil.disk_usage(place).free, read_host_memory().available_bytes
     if free < size_bytes * 1.1:
         return f"{place} has {free >> 20} MiB free and the copy takes {size_bytes >> 20} MiB; enlarge it with mount -o remount,size="
     if available < FREE_FACTOR * size_bytes:
@@ -217,34 +220,13 @@ def _below(path: str, hidden: frozenset[str]) -> Iterator[ToolchainFile]:
                 yield from _below(below, hidden)
 
 
-def _kind(place: Path) -> str:
-    """The file system of a directory that something is mounted on; "" where nothing is."""
-    mounted = ""
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        _, target, kind, *_ = line.split()
-        if target == str(place):
-            mounted = kind
-    return mounted
-
-
-def _available_bytes() -> int:
-    (line,) = [line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable:")]
-    return int(line.split()[1]) << 10
-
-
 def left_out(path: str) -> bool:
     """Return whether a directory stays empty in the copy: no box needs it."""
-    if path in _NEVER or path in _base_only():
+    # Of the Python that a virtual environment is made from: its tests, and its own packages, which the environment does not see.
+    library = Path(sys.base_prefix).resolve() / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    if path in _NEVER or path == str(library / "test") or (path == str(library / "site-packages") and sys.prefix != sys.base_prefix):
         return True
     parent, _, name = path.rpartition("/")
     if parent == "/usr/lib":
         return _LIBRARIES.fullmatch(name) is None
     return "/site-packages/" in path and path.endswith(tuple(f"/site-packages/{package}" for package in _IN_SITE_PACKAGES))
-
-
-def _base_only() -> tuple[str, ...]:
-    """Of the Python that a virtual environment is made from: its own packages, which the environment does not see, and its tests."""
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    library = Path(sys.base_prefix).resolve() / "lib" / version
-    packages = () if sys.prefix == sys.base_prefix else (str(library / "site-packages"),)
-    return (*packages, str(library / "test"))

@@ -45,10 +45,17 @@ print({GREETING!r})
 """
 
 
-async def failure(isolation: Isolation) -> str | None:
-    """Return why a trivial box does not work; None if it does."""
-    ended = await _tried(isolation, f"print({GREETING!r})", LIMITS, WITHIN_S, None)
-    return _complaint(ended, "a trivial box")
+async def failure(isolation: Isolation, gpu: GpuAccess | None = None) -> str | None:
+    """Return why a trivial box does not work, or a box with this GPU; None if it does."""
+    if gpu is None:
+        name, ended = "a trivial box", await _tried(isolation, f"print({GREETING!r})", LIMITS, WITHIN_S, None)
+    else:
+        name, ended = "a box with this GPU", await _tried(isolation, GPU_TRIAL, GPU_LIMITS, GPU_WITHIN_S, gpu)
+    if isinstance(ended, str):
+        return ended
+    if ended.cause is BoxCause.EXITED and ended.exit_code == 0 and GREETING.encode() in ended.output:
+        return None
+    return f"{name} ended as {ended.cause}, exit code {ended.exit_code}: {ended.output.decode(errors='replace').strip()[-300:]}"
 
 
 async def outdated(isolation: Isolation) -> str | None:
@@ -61,12 +68,6 @@ async def outdated(isolation: Isolation) -> str | None:
         return None
     difference = f"speaks protocol {version[-16:]!r}" if ended.exit_code == 0 else "does not know its protocol"
     return f"the copy of the grader in the boxes' image {difference}, and this server {VERSION!r}; build the image from this version"
-
-
-async def gpu_failure(isolation: Isolation, gpu: GpuAccess) -> str | None:
-    """Return why a box cannot use this GPU; None if it can."""
-    ended = await _tried(isolation, GPU_TRIAL, GPU_LIMITS, GPU_WITHIN_S, gpu)
-    return _complaint(ended, "a box with this GPU")
 
 
 async def _tried(
@@ -86,11 +87,3 @@ async def _tried(
                 return await box.wait()
     except (IsolationBroken, OSError, TimeoutError) as error:
         return str(error) or f"no answer within {within_s:.0f} s"
-
-
-def _complaint(ended: BoxExit | str, name: str) -> str | None:
-    if isinstance(ended, str):
-        return ended
-    if ended.cause is BoxCause.EXITED and ended.exit_code == 0 and GREETING.encode() in ended.output:
-        return None
-    return f"{name} ended as {ended.cause}, exit code {ended.exit_code}: {ended.output.decode(errors='replace').strip()[-300:]}"

@@ -75,7 +75,10 @@ class ProcessIsolation(host_box.HostIsolation):
             "link": str(link_dir),
         }
         paths |= {"src": str(spec.src_dir or ""), "out": str(spec.out_dir or "")}
-        count = None if limited else spec.limits.process_count + (0 if own_uid else _threads_of(uid))
+        count = None if limited else spec.limits.process_count
+        if count is not None and not own_uid:  # RLIMIT_NPROC counts all threads of a uid, not just the box's
+            table = processes.everything()  # a zombie counts until it is reaped
+            count += sum(max(1, table[pid].thread_count) for pid in processes.of_uid(uid, table))
         limits = launch.rlimits(spec.limits, process_count=count)
         return host_box.Launch(
             argv=lambda entered, _: launch.command(spec, paths, limited=limits, entered=entered),
@@ -86,12 +89,6 @@ class ProcessIsolation(host_box.HostIsolation):
             uid=uid,
             own_uid=own_uid,
         )
-
-
-def _threads_of(uid: int) -> int:
-    """Return how many threads a uid has: RLIMIT_NPROC counts all of them, not just the box's."""
-    table = processes.everything()  # a zombie counts until it is reaped
-    return sum(max(1, table[pid].thread_count) for pid in processes.of_uid(uid, table))
 
 
 def _unreachable(paths: tuple[Path, ...]) -> Path | None:

@@ -88,7 +88,7 @@ def of_uid(uid: int, among: Iterable[int] | None = None) -> set[int]:
 
 
 def memory_bytes(pids: Iterable[int], processes: dict[int, ProcessFacts], limit_bytes: int) -> int:
-    """Return what these processes hold.  Cheap while it is under the limit; exact above, where shared pages must count once."""
+    """Return the memory that these processes hold.  Cheap while it is under the limit; exact above, where shared pages must count once."""
     resident = {pid: processes[pid].resident_bytes for pid in pids}
     if sum(resident.values()) <= limit_bytes:
         return sum(resident.values())

@@ -29,9 +29,17 @@ class ObservedIsolation:
         """As the isolation does."""
         return await self._isolation.check()
 
+    async def fingerprint(self) -> str:
+        """As the isolation does."""
+        return await self._isolation.fingerprint()
+
+    async def sweep(self) -> int:
+        """As the isolation does."""
+        return await self._isolation.sweep()
+
     @asynccontextmanager
     async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
-        """As the isolation does; a box that nobody waits for any more while it starts is not counted."""
+        """Start a box; a box that nobody waits for any more while it starts is not counted."""
         begun, counted = time.monotonic(), False
         try:
             async with self._isolation.start(spec) as box:
@@ -42,14 +50,6 @@ class ObservedIsolation:
             if not counted:
                 self._observer.box_started(spec.purpose, time.monotonic() - begun, failed=True)
             raise
-
-    async def fingerprint(self) -> str:
-        """As the isolation does."""
-        return await self._isolation.fingerprint()
-
-    async def sweep(self) -> int:
-        """As the isolation does."""
-        return await self._isolation.sweep()
 
 
 class ClosableIsolation(Isolation, Protocol):
@@ -87,7 +87,7 @@ async def choose(name: str, settings: BoxSettings) -> tuple[ClosableIsolation, A
 
 
 async def survey(settings: BoxSettings) -> dict[str, Availability]:
-    """Return what every isolation says of itself on this host."""
+    """Return the availability of every isolation on this host."""
     answers = {}
     for name in isolations():
         isolation = make(name, settings)

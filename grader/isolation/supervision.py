@@ -110,7 +110,7 @@ class FirstCause:
         if self.cause is None:
             raise AssertionError("a box is summed up after it has ended")
         cause, exit_code, number = self.cause, code, None
-        if code is not None and _is_signal(code - SIGNAL_EXIT_BASE):
+        if code is not None and code - SIGNAL_EXIT_BASE in signal.valid_signals():
             exit_code, number = None, code - SIGNAL_EXIT_BASE
         if cause is BoxCause.EXITED:
             cause = _own_end(exit_code, number, counters, memory_limit_bytes)
@@ -168,7 +168,7 @@ class SupervisedBox(ABC):
 
     @abstractmethod
     def _watches(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
-        """Return what watches it until it has ended; one of them records that it ended by itself."""
+        """Return the watches over it until it has ended; one of them records that it ended by itself."""
 
     @abstractmethod
     def _members(self) -> set[int]:
@@ -271,7 +271,3 @@ def _own_end(exit_code: int | None, number: int | None, counters: Counters, memo
     if counters.forks_refused > 0:
         return BoxCause.PROCESS_LIMIT
     return BoxCause.EXITED if number is None else BoxCause.SIGNALLED
-
-
-def _is_signal(number: int) -> bool:
-    return number in signal.valid_signals()

@@ -106,7 +106,12 @@ def host_toolchain(etc_directory: Path, hidden_paths: tuple[Path, ...] = (), mem
         python=sys.executable,
         path=search_path(),
         binds=(*_from_memory(binds, memory_toolchain_dir), *etc, *_from_memory(library, memory_toolchain_dir)),
-        hidden=tuple(target for path in hidden for target in _seen_as(path, binds)),
+        hidden=tuple(
+            str(Path(bind.target) / path.relative_to(bind.source))
+            for path in hidden
+            for bind in binds
+            if path.is_relative_to(bind.source) and path.is_dir()
+        ),
         hidden_sources=tuple(map(str, hidden)),
         library=library,
         proc=tuple(BindMount(source=etc_directory / name, target=f"/proc/{name}") for name in OWN_PROC),
@@ -192,19 +197,15 @@ def cuda_home() -> Path | None:
 
 
 def _without_nested(binds: list[BindMount]) -> tuple[BindMount, ...]:
-    """Drop a bind that an earlier one already shows at the same place."""
+    """Drop a bind that an earlier bind already shows at the same place."""
+
+    def shows(outer: BindMount, inner: BindMount) -> bool:
+        if inner.target != outer.target and not inner.target.startswith(outer.target + "/"):
+            return False
+        return (outer.source / Path(inner.target).relative_to(outer.target)).resolve() == inner.source
+
     outermost: list[BindMount] = []
     for bind in sorted(binds, key=lambda bind: bind.target):
-        if not any(_shows(outer, bind) for outer in outermost):
+        if not any(shows(outer, bind) for outer in outermost):
             outermost.append(bind)
     return tuple(outermost)
-
-
-def _shows(outer: BindMount, inner: BindMount) -> bool:
-    if inner.target != outer.target and not inner.target.startswith(outer.target + "/"):
-        return False
-    return (outer.source / Path(inner.target).relative_to(outer.target)).resolve() == inner.source
-
-
-def _seen_as(path: Path, binds: tuple[BindMount, ...]) -> list[str]:
-    return [str(Path(bind.target) / path.relative_to(bind.source)) for bind in binds if path.is_relative_to(bind.source) and path.is_dir()]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from grader.model import Failure, Lease, Report
 from sandbox.protocol import wire
@@ -98,46 +99,17 @@ class Observer:
 
 
 class Observers(Observer):
-    """Tells several."""
+    """Passes each event on to several observers. The answer is the first that there is."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
-        self._observers = tuple(observers)
+        for event in [name for name in vars(Observer) if not name.startswith("_")]:
+            setattr(self, event, partial(self._tell, [getattr(observer, event) for observer in observers]))
 
-    def attempt_began(self, lease: Lease) -> str:
-        """The answer is the first that there is."""
-        return next(filter(None, [observer.attempt_began(lease) for observer in self._observers]), "")
+    def _tell(self, methods: Sequence[Callable[..., str | None]], *arguments: object, **named: object) -> str:
+        answers = [method(*arguments, **named) for method in methods]
+        return next(filter(None, answers), "")
 
-    def fact_found(self, lease: Lease, fact: wire.Fact) -> None:
-        """As above."""
-        for observer in self._observers:
-            observer.fact_found(lease, fact)
 
-    def attempt_ended(self, lease: Lease, ended: Ended) -> None:
-        """As above."""
-        for observer in self._observers:
-            observer.attempt_ended(lease, ended)
-
-    def leases_expired(self, count: int) -> None:
-        """As above."""
-        for observer in self._observers:
-            observer.leases_expired(count)
-
-    def box_started(self, purpose: str, duration_s: float, failed: bool) -> None:
-        """As above."""
-        for observer in self._observers:
-            observer.box_started(purpose, duration_s, failed)
-
-    def call_began(self, method: str) -> None:
-        """As above."""
-        for observer in self._observers:
-            observer.call_began(method)
-
-    def call_ended(self, method: str, code: str, duration_s: float) -> None:
-        """As above."""
-        for observer in self._observers:
-            observer.call_ended(method, code, duration_s)
-
-    def delivery_sent(self, sent: DeliveryOutcome) -> None:
-        """As above."""
-        for observer in self._observers:
-            observer.delivery_sent(sent)
+def attempt_key(lease: Lease) -> tuple[str, int]:
+    """Return the key of an attempt among all attempts."""
+    return lease.submission.submission_id, lease.attempt

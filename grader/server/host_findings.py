@@ -145,7 +145,7 @@ async def _tried(gpu: Gpu, isolation: str) -> str | None:
         made = make(isolation, BoxSettings(state_id="doctor", runtime_dir=Path(runtime)))
         try:
             access = GpuAccess(index=gpu.index, uuid=gpu.uuid, name=gpu.name, minor=gpu.minor, triton_dir=triton_dir)
-            return await probe.gpu_failure(made, access)
+            return await probe.failure(made, access)
         finally:
             await made.close()
 

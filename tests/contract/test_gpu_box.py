@@ -116,5 +116,5 @@ async def test_a_box_is_told_where_its_gpu_is(made, slot, host):
 async def test_the_trial_of_a_gpu_says_what_does_not_work(made, host):
     """Here libcuda is text, so it ends at the loader."""
     access = GpuAccess(index=0, uuid="GPU-1", name="none", minor=0, triton_dir=host / "triton")
-    said = await probe.gpu_failure(made, access)
+    said = await probe.failure(made, access)
     assert said is not None and "a box with this GPU ended" in said and "libcuda.so.1" in said
