@@ -53,21 +53,20 @@ class ArtifactCache:
         self._flights[key] = flight = asyncio.get_running_loop().create_future()
         result = None
         try:
-            result = await self._lead(key, build, limit_bytes)
+            async with self._locked(key) as alone:
+                result = await self._look_up(key, limit_bytes)  # another server may have built it while we waited
+                if result is None:
+                    result = await build()
+                    # Who does not hold the key stores nothing, so there are never two entries of different bytes.
+                    if alone and result.cacheable:
+                        try:
+                            await finish_despite_cancel(asyncio.to_thread(self._store.store, key, result))
+                        except OSError as error:
+                            _complain("store", error)
             return result
         finally:
             del self._flights[key]
             flight.set_result(result if result is not None and result.cacheable else None)
-
-    async def _lead(self, key: str, build: Callable[[], Awaitable[BuildResult]], limit_bytes: int) -> BuildResult:
-        async with self._locked(key) as alone:
-            if (cached := await self._look_up(key, limit_bytes)) is not None:  # another server built it while we waited
-                return cached
-            result = await build()
-            # Who does not hold the key stores nothing, so there are never two entries of different bytes.
-            if alone and result.cacheable:
-                await finish_despite_cancel(asyncio.to_thread(self._keep, key, result))
-            return result
 
     async def _look_up(self, key: str, limit_bytes: int) -> BuildResult | None:
         try:
@@ -76,12 +75,6 @@ class ArtifactCache:
             _complain("look up", error)
             return None
         return None if result is None else _as_cached(result)
-
-    def _keep(self, key: str, result: BuildResult) -> None:
-        try:
-            self._store.store(key, result)
-        except OSError as error:
-            _complain("store", error)
 
     @asynccontextmanager
     async def _locked(self, key: str) -> AsyncIterator[bool]:

@@ -151,39 +151,54 @@ class ArtifactStore:
     def store(self, key: str, result: BuildResult) -> None:
         """Keep what was made. Nothing is synced: what a power cut tears is no longer sealed, and is built again."""
         content = sealed(key, result, self._secret)
-        built = result.artifact is not None
-        if _on_disk(len(content)) > (self.limit_bytes if built else min(self._rejections_limit_bytes, OVERHEAD_LIMIT_BYTES)):
+        built, rejections_limit_bytes = result.artifact is not None, self.limit_bytes // REJECTION_SHARE
+        if _on_disk(len(content)) > (self.limit_bytes if built else min(rejections_limit_bytes, OVERHEAD_LIMIT_BYTES)):
             return
         write_whole((self._entries if built else self._rejections) / key, content)
         with _flocked(self.directory / "eviction.lock"):
-            rejections_bytes = self._evict(self._rejections, self._rejections_limit_bytes)
+            rejections_bytes = self._evict(self._rejections, rejections_limit_bytes)
             self._evict(self._entries, self.limit_bytes - rejections_bytes)
-            self._clear_stale()
+            before = time.time() - STALE_S
+            for entry, facts in (*_files(self._entries), *_files(self._rejections)):
+                if entry.name.startswith(".") and facts.st_mtime < before:
+                    _remove(entry)
+            for lock, facts in _files(self._locks):
+                if facts.st_mtime < before and (descriptor := self.try_lock(lock.name)) is not None:
+                    self.unlock(lock.name, descriptor)
 
     def try_lock(self, key: str) -> int | None:
-        """A descriptor that holds this key, to be given to `unlock`; None while another has it."""
-        return _try_lock(self._locks / key)
+        """Return a descriptor that holds this key, for `unlock`; None while it is held. The lock counts only where the file, which its
+        holder removes when done, still has its name."""
+        path = self._locks / key
+        with ExitStack() as stack:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            stack.callback(os.close, descriptor)
+            with contextlib.suppress(BlockingIOError, FileNotFoundError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(descriptor), path.lstat()):
+                    stack.pop_all()
+                    return descriptor
+        return None
 
     def unlock(self, key: str, descriptor: int) -> None:
         """Let the key go."""
         (self._locks / key).unlink(missing_ok=True)
         os.close(descriptor)
 
-    @property
-    def _rejections_limit_bytes(self) -> int:
-        return self.limit_bytes // REJECTION_SHARE
-
     def _look_into(self, directory: Path, key: str, limit_bytes: int) -> BuildResult | None:
         content = pick_up(directory, key, limit_bytes=limit_bytes)
         if isinstance(content, Refusal):
-            if content.reason is not RefusalReason.MISSING:
-                _disbelieve(directory / key, content.sentence)
-            return None
-        try:
-            return unsealed(content, key, self._secret)
-        except NotSealed as error:
-            _disbelieve(directory / key, str(error))
-            return None
+            if content.reason is RefusalReason.MISSING:
+                return None
+            why = content.sentence
+        else:
+            try:
+                return unsealed(content, key, self._secret)
+            except NotSealed as error:
+                why = str(error)
+        log.warning("artifact_not_believed", key=key, why=why)
+        _remove(directory / key)
+        return None
 
     def _evict(self, directory: Path, limit_bytes: int) -> int:
         """Remove the entries of a directory that were not touched for longest; how many bytes are left."""
@@ -197,25 +212,11 @@ class ArtifactStore:
             log.info("artifact_evicted", key=entry.name, size_bytes=size_bytes)
         return total_bytes
 
-    def _clear_stale(self) -> None:
-        before = time.time() - STALE_S
-        for entry, facts in (*_files(self._entries), *_files(self._rejections)):
-            if entry.name.startswith(".") and facts.st_mtime < before:
-                _remove(entry)
-        for lock, facts in _files(self._locks):
-            if facts.st_mtime < before and (descriptor := self.try_lock(lock.name)) is not None:
-                self.unlock(lock.name, descriptor)
-
 
 def usage(directory: Path) -> tuple[int, int]:
     """How many artifacts a cache has, and the bytes that all of it takes; none where there is no cache."""
     sizes, rejections = ([_on_disk(facts.st_size) for _, facts in _whole(directory / name)] for name in (ENTRIES, REJECTIONS))
     return len(sizes), sum(sizes) + sum(rejections)
-
-
-def _disbelieve(entry: Path, why: str) -> None:
-    log.warning("artifact_not_believed", key=entry.name, why=why)
-    _remove(entry)
 
 
 def _on_disk(size_bytes: int) -> int:
@@ -290,16 +291,3 @@ def _flocked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _try_lock(path: Path) -> int | None:
-    """Lock a file that its holder removes when done: the lock counts only where the file still has its name."""
-    with ExitStack() as stack:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        stack.callback(os.close, descriptor)
-        with contextlib.suppress(BlockingIOError, FileNotFoundError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(descriptor), path.lstat()):
-                stack.pop_all()
-                return descriptor
-    return None
