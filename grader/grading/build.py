@@ -19,7 +19,8 @@ from grader.artifacts import BuildResult, artifact_key
 from grader.errors import JudgeBroken, SandboxBroken
 from grader.grading.attempt import StepClock, module_argv
 from grader.grading.ports import BuildHost, Host, Workspace
-from grader.isolation import BoxExit, BoxSpec, IsolationBroken, Purpose
+from grader.grading.run_box import open_box
+from grader.isolation import BoxExit, BoxSpec, Purpose
 from grader.isolation.pickup import Refusal, pick_up
 from grader.model import Lease, Reason
 from sandbox.protocol import wire
@@ -74,7 +75,8 @@ async def build_artifact(
     if result.artifact is not None:
         work.artifact_path.write_bytes(result.artifact)
     build = replace(result.build, duration_ns=time.monotonic_ns() - begun_ns) if result.build.cached else result.build
-    return _with_declaration(build, lease)
+    declared = declaration(lease.problem.spec, lease.submission.new.language) if build.reason == Reason.ENTRY_NOT_FOUND else ""
+    return replace(build, remarks=(*build.remarks, f"the problem asks for `{declared}`")) if declared else build
 
 
 async def build_for_another(job: wire.BuildJob, files: Mapping[str, bytes], user: str, host: BuildHost, work: Workspace) -> BuildResult:
@@ -91,15 +93,22 @@ async def _build_here(job: wire.BuildJob, files: Mapping[str, bytes], host: Buil
 
 def build_input(lease: Lease, environment: wire.Environment) -> tuple[wire.BuildJob, dict[str, bytes]]:
     """Return the input of a builder: the job, and the files below {src}, in the order in which the job names them, which is in the key."""
-    job, modules = _build_job(lease, environment), lease.problem.spec.modules
-    files = {f"{FILES}/{source.path}": source.content.encode() for source in lease.submission.new.sources}
-    return job, {**files, **{f"{MODULES}/{name}": modules[name].encode() for name in job.modules}}
-
-
-def _with_declaration(build: wire.Build, lease: Lease) -> wire.Build:
-    """Where the entry is missing, remark how the problem declares it, if that is known before it is judged."""
-    declared = declaration(lease.problem.spec, lease.submission.new.language) if build.reason == Reason.ENTRY_NOT_FOUND else ""
-    return replace(build, remarks=(*build.remarks, f"the problem asks for `{declared}`")) if declared else build
+    if environment.architecture and ARCHITECTURE.fullmatch(environment.architecture) is None:
+        raise JudgeBroken(f"the judge's device has the architecture {environment.architecture!r}, which nvcc does not know")
+    submission, spec = lease.submission.new, lease.problem.spec
+    info = languages().get(submission.language)
+    job = wire.BuildJob(
+        language=submission.language,
+        language_module=module_of(submission.language),
+        entry=submission.entry or entry_in(spec, submission.language),
+        device_kind=environment.device_kind,
+        architecture=environment.architecture,
+        sources=tuple(source.path for source in submission.sources),
+        modules=tuple(sorted(spec.modules)) if info is not None and info.takes_modules else (),
+        call=_entry_call(spec, submission.language, environment.device_kind),
+    )
+    files = {f"{FILES}/{source.path}": source.content.encode() for source in submission.sources}
+    return job, {**files, **{f"{MODULES}/{name}": spec.modules[name].encode() for name in job.modules}}
 
 
 async def _fetch(
@@ -145,13 +154,10 @@ async def _build(language: str, host: BuildHost, work: Workspace, steps: StepClo
     )
     begun_ns = time.monotonic_ns()
     steps.enter(Step.BOX)
-    try:
-        async with host.isolation.start(spec) as box:
-            steps.enter(Step.COMPILE)
-            end = await box.wait()
-            steps.enter(Step.ARTIFACT)
-    except IsolationBroken as error:
-        raise SandboxBroken(str(error)) from error
+    async with open_box(host.isolation, spec) as box:
+        steps.enter(Step.COMPILE)
+        end = await box.wait()
+        steps.enter(Step.ARTIFACT)
     outcome, reason = _build_outcome(end)
     artifact = pick_up(work.out_dir, ARTIFACT, limit_bytes=limits.file_bytes) if outcome is BuildOutcome.BUILT else None
     note = read_note(pick_up(work.out_dir, NOTE, limit_bytes=NOTE_LIMIT_BYTES))
@@ -191,7 +197,7 @@ def read_note(content: bytes | Refusal) -> wire.BuildNote:
 
 
 def plain(text: str, limit_chars: int) -> str:
-    """The printable characters of a text, cut."""
+    """Return the printable characters of a text, cut."""
     return "".join(character for character in text if character.isprintable())[:limit_chars]
 
 
@@ -235,23 +241,6 @@ def _compiler_rejected(end: BoxExit, language: str) -> bool:
     codes = CACHEABLE_EXIT_CODES if info is not None and info.is_c else {COMPILER_REJECTED}
     whole = len(end.output) < wire.LOG_LIMIT_BYTES  # or nobody knows how it ends
     return end.cause is BoxCause.EXITED and end.exit_code in codes and whole and INTERRUPTED.search(end.output) is None
-
-
-def _build_job(lease: Lease, environment: wire.Environment) -> wire.BuildJob:
-    if environment.architecture and ARCHITECTURE.fullmatch(environment.architecture) is None:
-        raise JudgeBroken(f"the judge's device has the architecture {environment.architecture!r}, which nvcc does not know")
-    submission = lease.submission.new
-    info = languages().get(submission.language)
-    return wire.BuildJob(
-        language=submission.language,
-        language_module=module_of(submission.language),
-        entry=submission.entry or entry_in(lease.problem.spec, submission.language),
-        device_kind=environment.device_kind,
-        architecture=environment.architecture,
-        sources=tuple(source.path for source in submission.sources),
-        modules=tuple(sorted(lease.problem.spec.modules)) if info is not None and info.takes_modules else (),
-        call=_entry_call(lease.problem.spec, submission.language, environment.device_kind),
-    )
 
 
 def _entry_call(spec: wire.ProblemSpec, language: str, device_kind: str) -> wire.EntryCall | None:
