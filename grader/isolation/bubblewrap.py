@@ -102,14 +102,36 @@ class BubblewrapIsolation(host_box.HostIsolation):
     ) -> host_box.Launch:
         write_own_etc(self._settings.etc_directory)
         toolchain = host_toolchain(self._settings.etc_directory, self._settings.hidden_paths, self._settings.memory_toolchain_dir)
-        binds = self._binds(spec, toolchain, link_dir, grant)
+        keep = self._protections
+        proc = toolchain.proc if keep.masked_proc else ()
+        # Everything of the host that the box sees, each with how.
+        binds = [(bind, "--ro-bind") for bind in (*toolchain.binds, *proc, *grant.binds, BindMount(source=link_dir, target=LINK))]
+        if grant.devices:
+            binds += [(SYS, "--ro-bind"), *((device, DEVICE_BIND) for device in grant.devices)]
+        if spec.src_dir is not None:
+            binds.append((BindMount(source=spec.src_dir, target=SRC), "--ro-bind"))
+        if spec.tool_dir is not None:
+            binds.append((BindMount(source=spec.tool_dir, target=str(spec.tool_dir)), "--ro-bind"))
+        if spec.out_dir is not None:
+            binds.append((BindMount(source=spec.out_dir, target=OUT), "--bind"))
+        binds += [(BindMount(source=Path(source), target=target), "--ro-bind") for source, target in keep.extra_binds]
         sources = [str(bind.source) for bind, _ in binds]
         paths = {"python": toolchain.python, "lib": LIB, "link": LINK, "src": SRC, "out": OUT}
         # Counted in the box's own user namespace, so the host's processes of the same uid do not count (Linux 5.14).
-        count = None if limited or not self._protections.process_limit else spec.limits.process_count
-        limits = launch.rlimits(spec.limits, process_count=count) if self._protections.rlimits else {}
+        count = None if limited or not keep.process_limit else spec.limits.process_count
+        limits = launch.rlimits(spec.limits, process_count=count) if keep.rlimits else {}
         inside = launch.environment(spec, toolchain.path, grant=grant)
-        outer = [program, *self._namespaces(program), *self._mounts(spec, toolchain, binds)]
+        outer = [program, "--die-with-parent", "--new-session", "--unshare-user", "--unshare-uts", "--unshare-cgroup-try"]
+        outer += ["--unshare-net"] if keep.own_network else []
+        outer += ["--unshare-pid", "--as-pid-1"] if keep.own_pids else []
+        outer += ["--unshare-ipc"] if keep.own_ipc else []
+        outer += ["--cap-drop", "ALL"] if keep.drop_capabilities else ["--cap-add", "ALL"]
+        if keep.no_nested_namespaces:
+            if not self._options:
+                help_run = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=HELP_TIMEOUT_S, check=False)
+                self._options = help_run.stdout + help_run.stderr
+            outer += ["--disable-userns"] if "--disable-userns" in self._options else []
+        outer += ["--hostname", "box", *self._mounts(spec, toolchain, binds)]
         outer += [] if descriptor is None else ["--seccomp", str(descriptor)]
         variables = [word for name, value in inside.items() for word in ("--setenv", name, value)]
         outer += ["--clearenv", *variables, "--chdir", "/tmp"]
@@ -124,41 +146,13 @@ class BubblewrapIsolation(host_box.HostIsolation):
             ],
             environment={"PATH": toolchain.path, **processes.labels(self._settings, spec.box_id)},
             uid=uid,
-            own_uid=self._root and self._protections.own_uid,
+            own_uid=self._root and keep.own_uid,
             binds=sources if self._root else (),
-            tmp=tmp if self._protections.tmp_limit else None,
+            tmp=tmp if keep.tmp_limit else None,
             descriptors=() if descriptor is None else (descriptor,),
-            watch_memory=self._protections.memory_limit,
-            watch_count=self._protections.process_limit,
+            watch_memory=keep.memory_limit,
+            watch_count=keep.process_limit,
         )
-
-    def _namespaces(self, program: str) -> list[str]:
-        keep = self._protections
-        options = ["--die-with-parent", "--new-session", "--unshare-user", "--unshare-uts", "--unshare-cgroup-try"]
-        options += ["--unshare-net"] if keep.own_network else []
-        options += ["--unshare-pid", "--as-pid-1"] if keep.own_pids else []
-        options += ["--unshare-ipc"] if keep.own_ipc else []
-        options += ["--cap-drop", "ALL"] if keep.drop_capabilities else ["--cap-add", "ALL"]
-        if keep.no_nested_namespaces:
-            if not self._options:
-                help_run = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=HELP_TIMEOUT_S, check=False)
-                self._options = help_run.stdout + help_run.stderr
-            options += ["--disable-userns"] if "--disable-userns" in self._options else []
-        return [*options, "--hostname", "box"]
-
-    def _binds(self, spec: BoxSpec, toolchain: Toolchain, link_dir: Path, grant: gpu.Grant) -> list[tuple[BindMount, str]]:
-        """Return everything of the host that the box sees, each with how."""
-        proc = toolchain.proc if self._protections.masked_proc else ()
-        binds = [(bind, "--ro-bind") for bind in (*toolchain.binds, *proc, *grant.binds, BindMount(source=link_dir, target=LINK))]
-        if grant.devices:
-            binds += [(SYS, "--ro-bind"), *((device, DEVICE_BIND) for device in grant.devices)]
-        if spec.src_dir is not None:
-            binds.append((BindMount(source=spec.src_dir, target=SRC), "--ro-bind"))
-        if spec.tool_dir is not None:
-            binds.append((BindMount(source=spec.tool_dir, target=str(spec.tool_dir)), "--ro-bind"))
-        if spec.out_dir is not None:
-            binds.append((BindMount(source=spec.out_dir, target=OUT), "--bind"))
-        return binds + [(BindMount(source=Path(source), target=target), "--ro-bind") for source, target in self._protections.extra_binds]
 
     def _mounts(self, spec: BoxSpec, toolchain: Toolchain, binds: list[tuple[BindMount, str]]) -> list[str]:
         # First what may lie below a bind: the checkout, or Python, can be somewhere in /tmp.

@@ -107,7 +107,8 @@ def labelled(**wanted: str) -> dict[int, dict[str, str]]:
     environments = {}
     for pid in table():
         with contextlib.suppress(OSError):
-            environment = _environment(pid)
+            entries = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+            environment = dict(entry.split("=", 1) for entry in entries if "=" in entry)
             if all(environment.get(name) == value for name, value in wanted.items()):
                 environments[pid] = environment
     return environments
@@ -150,11 +151,6 @@ def end_one(descriptor: int) -> None:
         raise IsolationBroken("a box's first process does not die; a device driver may hold it")
 
 
-def _environment(pid: int) -> dict[str, str]:
-    entries = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
-    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostMemory:
     """Contents of /proc/meminfo. driver_bytes: the bytes that are in no other category."""
@@ -189,7 +185,7 @@ class MemoryWatch:
         while True:
             await asyncio.sleep(WATCH_S)
             now = read_host_memory(self.proc)
-            if amiss(start, now, self.limit_bytes):
+            if now.scarce or _grown(start, now, self.limit_bytes):  # worth asking whose memory it is
                 own_bytes = await asyncio.to_thread(self._own_bytes)
                 if to_blame(start, now, own_bytes, self.limit_bytes):
                     self.record_cause()
@@ -199,11 +195,6 @@ class MemoryWatch:
         processes = table()
         inside = {pid for pid in self.members() if pid in processes}
         return memory_bytes(inside, processes, self.limit_bytes) + mapped_bytes(inside, self.proc)
-
-
-def amiss(start: HostMemory, now: HostMemory, limit_bytes: int) -> bool:
-    """Return whether it is worth asking whose memory it is."""
-    return now.scarce or _grown(start, now, limit_bytes)
 
 
 def to_blame(start: HostMemory, now: HostMemory, own_bytes: int, limit_bytes: int) -> bool:
