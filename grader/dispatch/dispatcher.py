@@ -56,12 +56,7 @@ class Stop(Enum):
     LEASE_LOST = auto()
 
 
-_STOPPED = {
-    Stop.CANCEL: StopReason.CANCELLED,
-    Stop.DRAIN: StopReason.DRAINED,
-    Stop.LEASE_LOST: StopReason.LEASE_LOST,
-    None: StopReason.LEASE_LOST,
-}
+_STOPPED: dict[Stop | None, StopReason] = {Stop.CANCEL: StopReason.CANCELLED, Stop.DRAIN: StopReason.DRAINED}  # else: lost
 
 
 @dataclass(eq=False)
@@ -212,7 +207,7 @@ class Dispatcher:
                     heart.cancel()
                 outcome = None if attempt.grading.cancelled() else attempt.grading.result()
                 await self._settle(attempt, outcome)
-                ended = outcome or _STOPPED[attempt.stop]
+                ended = outcome or _STOPPED.get(attempt.stop, StopReason.LEASE_LOST)
             except (LeaseLost, GraderFault) as error:  # the ledger's last word: the next worker that has the lease does the work
                 log.warning("attempt_not_settled", error=str(error))
             finally:

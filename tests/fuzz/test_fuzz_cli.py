@@ -186,11 +186,8 @@ def test_an_entry_of_the_cache_is_ours_or_not_sealed(noise: bytes, at: int, patc
             store.unsealed(content[:at] + patch + content[at:], "key", b"secret")
 
 
-REJECTION = store.sealed(
-    "key",
-    store.BuildResult(build=wire.Build(outcome=wire.BuildOutcome.REJECTED, log="error: no"), artifact=None, cacheable=True),
-    b"secret",
-)
+REJECTED = wire.Build(outcome=wire.BuildOutcome.REJECTED, log="error: no")
+REJECTION = store.sealed("key", store.BuildResult(build=REJECTED, artifact=None, cacheable=True), b"secret")
 
 
 @given(st.integers(0, len(REJECTION)), st.integers(0, 8), st.binary(max_size=8))
