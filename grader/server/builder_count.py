@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.isolation.host_memory import read_host_memory
+from grader.isolation.processes import read_host_memory
 
 CGROUPS = Path("/sys/fs/cgroup")
 GPU_LANE_CORES = 2  # the judge's and the kernel's, each of which has a core of its own while something is timed
