@@ -32,7 +32,6 @@ from grader.cli.competition_commands import check_command, export_command, new_c
 from grader.cli.completion import completion_command
 from grader.cli.examples import EXAMPLES, LIST_EXAMPLES, SUBMIT_EXAMPLES
 from grader.cli.exits import Exit
-from grader.cli.json_schema import json_schema_command
 from grader.cli.log_command import log_command
 from grader.cli.options import EXIT_CODES, DeviceOption, Json, Name, OfServer, SandboxOption, Server, StateDir, device_choice
 from grader.cli.organising import (
@@ -514,7 +513,6 @@ def demo(sandbox: SandboxOption = AUTO, device: DeviceOption = AUTO, state_dir: 
     run(work())
 
 
-app.command("json-schema", rich_help_panel=HERE)(json_schema_command)
 app.command("completion", rich_help_panel=HERE)(completion_command)
 app.add_typer(rejudge_app, name="rejudge", rich_help_panel=ADMINISTRATORS)
 app.command("final", epilog=EXIT_CODES, rich_help_panel=ADMINISTRATORS)(final_command)
