@@ -29,7 +29,6 @@ from grader.cli.check_options import (
     Trusted,
 )
 from grader.cli.competition_commands import check_command, export_command, new_command
-from grader.cli.completion import completion_command
 from grader.cli.examples import EXAMPLES, LIST_EXAMPLES, SUBMIT_EXAMPLES
 from grader.cli.exits import Exit
 from grader.cli.log_command import log_command
@@ -54,7 +53,6 @@ from grader.cli.source_command import source_command
 from grader.cli.starter import init_command
 from grader.cli.submission_list import list_command
 from grader.cli.sweep_options import sweep_command
-from grader.cli.web_page import open_command
 from grader.isolations import AUTO
 from sandbox.protocol.wire import Mode
 
@@ -74,7 +72,6 @@ app = GraderTyper(
     help="Grades GPU kernels: is it right, and how much faster than PyTorch is it?",
     epilog=f"{EXAMPLES}\n\n{EXIT_CODES}",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -259,7 +256,6 @@ app.command("report", rich_help_panel=RESULTS)(report_command)
 app.command("diff", rich_help_panel=RESULTS)(diff_command)
 app.command("source", rich_help_panel=RESULTS)(source_command)
 app.command("log", rich_help_panel=RESULTS)(log_command)
-app.command("open", rich_help_panel=RESULTS)(open_command)
 app.add_typer(problems_app, name="problems", rich_help_panel=PROBLEMS)
 app.add_typer(competitions_app, name="competitions", rich_help_panel=PROBLEMS)
 
@@ -444,13 +440,12 @@ def login(
         ),
     ] = False,
     no_key: Annotated[bool, typer.Option("--no-key", help="Ask for no key: the server requires none.")] = False,
-    web: Annotated[str, typer.Option(metavar="URL", help="Where the server's pages are, for `open`.", show_default=False)] = "",
 ) -> None:
     """Store a key for a server, and make it the default server: commands use it unless --server or --local is given.
 
     The key is typed at a prompt that does not show it, or piped in. GRADER_KEY takes precedence over it.
     """
-    run(login_command.login(named, ca, plain_text=insecure_plain_text, no_key=no_key, web=web))
+    run(login_command.login(named, ca, plain_text=insecure_plain_text, no_key=no_key))
 
 
 @app.command(rich_help_panel=SERVERS)
@@ -466,10 +461,9 @@ def register(
         bool,
         typer.Option("--insecure-plain-text", help="Send code and key in plain text beyond this host, where others can read them."),
     ] = False,
-    web: Annotated[str, typer.Option(metavar="URL", help="Where the server's pages are, for `open`.", show_default=False)] = "",
 ) -> None:
     """Make a key for yourself by the registration code of a competition, and store it as `login` does."""
-    run(login_command.register(named, ca, user, code, plain_text=insecure_plain_text, web=web))
+    run(login_command.register(named, ca, user, code, plain_text=insecure_plain_text))
 
 
 @app.command(rich_help_panel=SERVERS)
@@ -513,6 +507,5 @@ def demo(sandbox: SandboxOption = AUTO, device: DeviceOption = AUTO, state_dir: 
     run(work())
 
 
-app.command("completion", rich_help_panel=HERE)(completion_command)
 app.add_typer(rejudge_app, name="rejudge", rich_help_panel=ADMINISTRATORS)
 app.command("final", epilog=EXIT_CODES, rich_help_panel=ADMINISTRATORS)(final_command)

@@ -17,7 +17,6 @@ from grader.cli.jsonout import print_json
 from grader.cli.progress import stderr_console, stdout_console
 from grader.cli.session import dial
 from grader.cli.text import one_line, plain
-from grader.cli.web_page import check_web
 from grader.errors import SettingsInvalid
 from grader.v1 import grader_service_pb2
 
@@ -29,16 +28,14 @@ _NO_KEY_CAME = (
 )
 
 
-async def login(server: str | None, ca: Path | None, *, plain_text: bool, no_key: bool = False, web: str = "") -> Exit:
+async def login(server: str | None, ca: Path | None, *, plain_text: bool, no_key: bool = False) -> Exit:
     """Ask for a key unless no_key, check it with the server, keep it, and make the server the default."""
     if server is None:
         raise Misuse("--server is missing: write the HOST:PORT of the server that the key is for, or set GRADER_SERVER")
-    if web:
-        check_web(web)
     store = CredentialStore(credentials.directory())
     store.all()  # before anybody types a key: can it be kept?
     address, tls = route(server, None if ca is None else True)  # anybody who names an authority means TLS
-    made = Credential(tls=tls, ca=None if ca is None else _read_ca(ca), plain_text=plain_text, web=web)
+    made = Credential(tls=tls, ca=None if ca is None else _read_ca(ca), plain_text=plain_text)
     if not no_key:
         async with dial(server, replace(made, key="probe")):  # likewise: may it be sent?
             pass
@@ -58,19 +55,17 @@ async def login(server: str | None, ca: Path | None, *, plain_text: bool, no_key
     return Exit.DONE
 
 
-async def register(server: str | None, ca: Path | None, user: str, code: str, *, plain_text: bool, web: str = "") -> Exit:
+async def register(server: str | None, ca: Path | None, user: str, code: str, *, plain_text: bool) -> Exit:
     """Make a key with a registration code, keep it, and make the server the default."""
     if server is None:
         raise Misuse("--server is missing: write the HOST:PORT of the server to register at, or set GRADER_SERVER")
-    if web:
-        check_web(web)
     store = CredentialStore(credentials.directory())
     if (known := store.all().get(credentials.bare(server))) is not None and known.key:
         raise Misuse(
             f"a key for {credentials.bare(server)} is stored already; see `grader-cli whoami`, or forget it with `grader-cli logout`"
         )
     address, tls = route(server, None if ca is None else True)
-    made = Credential(key=code, tls=tls, ca=None if ca is None else _read_ca(ca), plain_text=plain_text, web=web)
+    made = Credential(key=code, tls=tls, ca=None if ca is None else _read_ca(ca), plain_text=plain_text)
     async with dial(server, made) as client:
         answer = await client.register(user)
     store.put(server, replace(made, key=answer.key), default=True)

@@ -8,13 +8,11 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from grader.cli import completion
 from grader.cli.exits import GraderFailed, Misuse
 from grader.cli.main import app
 from grader.cli.quota import render
 from grader.cli.source_command import save
 from grader.cli.standard_input import file_name
-from grader.cli.web_page import check_web
 from grader.v1 import grader_service_pb2, submission_pb2
 from tests import fakes
 from tests.unit.test_cli_commands import address, run, write  # noqa: F401  # address is a fixture
@@ -116,22 +114,6 @@ def test_no_link_is_followed_when_a_file_is_saved(tmp_path):
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
-def test_the_page_of_a_submission_is_below_the_address_of_the_pages(address, tmp_path):  # noqa: F811
-    """By an option, the environment, or what login stored; without any the other ways are named."""
-    name = submitted(address, write(tmp_path, "accept"))
-    words = ("open", name[:24], "--server", address)
-    assert run(*words, "--web", "https://grader.example/").stdout == f"https://grader.example/{name}\n"
-    ended = run(*words)
-    assert ended.exit_code == 2 and "grader-cli login --web URL" in ended.stderr and "grader-cli report ID --html FILE" in ended.stderr
-
-
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "javascript:x", "grader.example", "https://", "https://a/\n", "https://a/?b", "-x"])
-def test_only_addresses_of_web_servers_are_opened(url):
-    """A browser takes others too."""
-    with pytest.raises(Misuse, match="not the URL of a web server"):
-        check_web(url)
-
-
 def test_quotas_are_shown_with_what_is_left(address):  # noqa: F811
     """This server has none."""
     assert "no quotas" in run("quota", "--server", address).stdout
@@ -141,20 +123,12 @@ def test_quotas_are_shown_with_what_is_left(address):  # noqa: F811
     assert [next(iter(column.cells)) for column in render([one]).columns][1:] == ["a day", "0", "3", "-"]
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_there_is_a_completion_script_for_each_shell(shell):
-    """It asks this program, with the variable that this program looks at."""
-    ended = run("completion", shell)
-    assert ended.exit_code == 0 and completion.VARIABLE in ended.stdout and "grader-cli" in ended.stdout
-    assert "bsh" in (refused := run("completion", "bsh")).stderr and refused.exit_code == 2
-
-
 @pytest.mark.parametrize(("typed", "found"), [("grader-cli can", "cancel"), ("grader-cli submit --mode pro", "profile")])
 def test_a_shell_is_told_commands_and_values(typed, found, tmp_path):
     """As bash asks. Nothing that `login` stored is in the way."""
     (tmp_path / "grader").mkdir()
     (tmp_path / "grader" / "credentials.json").write_text("damaged")
-    asked = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), completion.VARIABLE: "complete_bash"}
+    asked = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "_GRADER_CLI_COMPLETE": "complete_bash"}
     program = "import sys; sys.argv = ['grader-cli']; from grader.cli.main import main; main()"
     environment = {**os.environ, **asked, "XDG_CONFIG_HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
