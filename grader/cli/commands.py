@@ -45,7 +45,7 @@ from grader.cli.organising import (
 )
 from grader.cli.quota import quota_command
 from grader.cli.rejudge import final_command, rejudge_app
-from grader.cli.report_commands import diff_command, report_command
+from grader.cli.report_commands import report_command
 from grader.cli.running import run
 from grader.cli.server_choice import GraderTyper
 from grader.cli.session import Target
@@ -253,7 +253,6 @@ def artifacts(
 
 
 app.command("report", rich_help_panel=RESULTS)(report_command)
-app.command("diff", rich_help_panel=RESULTS)(diff_command)
 app.command("source", rich_help_panel=RESULTS)(source_command)
 app.command("log", rich_help_panel=RESULTS)(log_command)
 app.add_typer(problems_app, name="problems", rich_help_panel=PROBLEMS)

@@ -1,4 +1,4 @@
-"""`grader-cli report` and `diff`: their options."""
+"""Options of `grader-cli report`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from grader.cli import diff, extras
+from grader.cli import extras
 from grader.cli.exits import Exit
 from grader.cli.options import Name, Server, StateDir
 from grader.cli.running import run
@@ -33,18 +33,3 @@ def report_command(
         return await html_report.report(Target(server=server, state_dir=state_dir), name, html)
 
     run(work())
-
-
-def diff_command(
-    first: Annotated[str, typer.Argument(metavar="A", help="A submission: its id, or the beginning of it that no other has.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another submission to the same problem.")],
-    server: Server = None,
-    state_dir: StateDir = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
-) -> None:
-    """Compare two submissions: on each workload, is B faster, slower, or can't one tell; and what changed in the sources.
-
-    Faster and slower need two 95 % intervals without 1 within them: that of the times, and that of the speedups over PyTorch, which were
-    taken in turns with PyTorch and so do not depend on how the device was at the time.
-    """
-    run(diff.diff(Target(server=server, state_dir=state_dir), first, second, json=json))

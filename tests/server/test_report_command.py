@@ -1,11 +1,8 @@
-"""`grader-cli report` and `diff` against a server with a fake grade."""
-
-import json
+"""`grader-cli report` against a server with a fake grade."""
 
 import pytest
 
 from grader.api.client import GraderClient
-from grader.cli.diff import diff
 from grader.cli.exits import Exit, Misuse
 from grader.cli.html_report import report
 from grader.cli.session import Target
@@ -43,14 +40,3 @@ async def test_what_runs_has_no_report_yet(graded, tmp_path):
     with pytest.raises(Misuse, match="can't be written"):
         await report(target, graded[1][0], str(tmp_path / "none" / "report.html"))
     assert not list(tmp_path.glob("report*"))
-
-
-async def test_two_submissions_are_compared(graded, capsys):
-    """One that was not timed can't be compared by time; the sources can."""
-    target, (accepted, wrong, _) = graded
-    assert await diff(target, accepted, wrong, json=False) is Exit.DONE
-    text = capsys.readouterr().out
-    assert "can't tell" in text and "+extern" in text and "grade: wrong" in text
-    await diff(target, accepted, wrong, json=True)
-    found = json.loads(capsys.readouterr().out)
-    assert found["second"]["verdict"] == "WRONG_ANSWER" and found["sources"][0]["diff"][2].startswith("@@")
