@@ -150,8 +150,8 @@ class ArtifactNotFound(CallRefused):
 
     def __init__(self, submission_id: str, name: str) -> None:
         self.submission_id, self.name = submission_id, name
-        text = f"submission {submission_id!r} has no file {name!r} here, or no longer; list what it has with `grader-cli artifacts"
-        super().__init__(f"{text} {submission_id}`")
+        text = f"submission {submission_id!r} has no file {name!r} here, or no longer; list what it has with `grader-cli show"
+        super().__init__(f"{text} {submission_id} --files`")
 
 
 class RequestIdReused(CallRefused):

@@ -2,7 +2,7 @@
 
     .venv/bin/python -m tools.report_fixtures [--out build/reports] [--sandbox auto|docker|bubblewrap|process] [--state-dir DIR]
 
-Each kernel is submitted with `grader-cli submit`, and its report written with `grader-cli report`. The exit code is 1 where a verdict is
+Each kernel is submitted with `grader-cli submit`, its report written with `grader-cli show --html`. The exit code is 1 where a verdict is
 not the expected one.
 """
 
@@ -70,7 +70,7 @@ def write_report(fixture: ReportFixture, path: Path, sandbox: str, state_dir: Pa
         words = ["--problem", name]
     options = ["--device", "emulated", "--sandbox", sandbox, "--json"]
     submission = json.loads(grader_cli(["submit", *map(str, fixture.files), *words, *options], state_dir))
-    grader_cli(["report", submission["name"], "--html", str(path)], state_dir)
+    grader_cli(["show", submission["name"], "--html", str(path)], state_dir)
     verdict = submission["report"]["verdict"].removeprefix("VERDICT_")
     sys.stdout.write(f"{path}: {verdict}\n")
     return bool(verdict == fixture.verdict)

@@ -15,8 +15,7 @@ from grader.cli.adjusting import adjustments
 from grader.cli.check_options import AdjustOptions, CheckPlace
 from grader.cli.check_place import check_box
 from grader.cli.exits import Exit, GraderFailed
-from grader.cli.progress import stdout_console
-from grader.cli.text import one_line, plain
+from grader.cli.output import plain, print_line, stdout_console
 from grader.devices import EMULATED
 from grader.dispatch.gpus import Gpu
 from grader.errors import JudgeBroken, ProblemInvalid
@@ -24,6 +23,7 @@ from grader.formats import expected_layouts, formats
 from grader.model import Problem
 from grader.problems.store import Imported, import_all
 from grader.server.wiring import chosen_gpus
+from grader.views.sanitize import one_line
 from sandbox.protocol.signatures import cuda_signature, with_arguments
 from sandbox.protocol.wire import Finding, FindingOutcome
 
@@ -53,7 +53,7 @@ async def check_all(path: Path, device: str, budget_s: float, place: CheckPlace,
         print(json_module.dumps({"admitted": admitted, "problems": [_plain(one) for one in checks], "refused": refusals}, indent=2))
     else:
         for at, reason in refused.items():
-            stdout_console().print(plain(f"{at}: refused: {one_line(reason, most_chars=1000)}", "red"), soft_wrap=True)
+            print_line(f"{at}: refused: {one_line(reason, most_chars=1000)}", "red")
     return Exit.DONE if admitted else Exit.OTHER_VERDICT
 
 

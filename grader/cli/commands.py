@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from grader import devices
-from grader.cli import artifacts as artifacts_command
 from grader.cli import competitions as competitions_command
 from grader.cli import extras
 from grader.cli import leaderboard as leaderboard_command
 from grader.cli import login as login_command
 from grader.cli import problems as problems_command
-from grader.cli import submissions as submissions_command
 from grader.cli import submit as submit_command
 from grader.cli.check_options import (
     AdjustOptions,
@@ -31,27 +29,14 @@ from grader.cli.check_options import (
 from grader.cli.competition_commands import check_command, export_command, new_command
 from grader.cli.examples import EXAMPLES, LIST_EXAMPLES, SUBMIT_EXAMPLES
 from grader.cli.exits import Exit
-from grader.cli.log_command import log_command
 from grader.cli.options import EXIT_CODES, DeviceOption, Json, Name, OfServer, SandboxOption, Server, StateDir, device_choice
-from grader.cli.organising import (
-    actions_command,
-    announce_command,
-    ban_command,
-    bans_command,
-    reload_command,
-    retract_command,
-    unban_command,
-    withdraw_command,
-)
-from grader.cli.quota import quota_command
+from grader.cli.organising import actions_command, announce_command, ban_command, reload_command
 from grader.cli.rejudge import final_command, rejudge_app
-from grader.cli.report_commands import report_command
 from grader.cli.running import run
 from grader.cli.server_choice import GraderTyper
 from grader.cli.session import Target
-from grader.cli.source_command import source_command
 from grader.cli.starter import init_command
-from grader.cli.submission_list import list_command
+from grader.cli.submissions import cancel_command, list_command, show_command, withdraw_command
 from grader.cli.sweep_options import sweep_command
 from grader.isolations import AUTO
 from sandbox.protocol.wire import Mode
@@ -219,42 +204,12 @@ def watch(name: Name, server: Server = None, state_dir: StateDir = None, json: J
     run(submit_command.watch(Target(server=server, state_dir=state_dir), name, json=json))
 
 
-@app.command(rich_help_panel=GRADE)
-def cancel(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
-    """Cancel a submission that is queued or running."""
-    run(submissions_command.cancel(Target(server=server, state_dir=state_dir), name, json=json))
-
-
+app.command("cancel", rich_help_panel=GRADE)(cancel_command)
 app.command("withdraw", rich_help_panel=GRADE)(withdraw_command)
-
-
 app.command("list", epilog=LIST_EXAMPLES, rich_help_panel=RESULTS)(list_command)
 
 
-@app.command(rich_help_panel=RESULTS)
-def show(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
-    """Print a submission as it is now."""
-    run(submissions_command.show(Target(server=server, state_dir=state_dir), name, json=json))
-
-
-@app.command(rich_help_panel=RESULTS)
-def artifacts(
-    name: Name,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Save the files there. Nothing is overwritten. Default: only list them.", show_default=False),
-    ] = None,
-    server: Server = None,
-    state_dir: StateDir = None,
-    json: Json = False,
-) -> None:
-    """List the files that a submission in profile mode left, and save them. Only its owner sees them."""
-    run(artifacts_command.artifacts(Target(server=server, state_dir=state_dir), name, out, json=json))
-
-
-app.command("report", rich_help_panel=RESULTS)(report_command)
-app.command("source", rich_help_panel=RESULTS)(source_command)
-app.command("log", rich_help_panel=RESULTS)(log_command)
+app.command("show", rich_help_panel=RESULTS)(show_command)
 app.add_typer(problems_app, name="problems", rich_help_panel=PROBLEMS)
 app.add_typer(competitions_app, name="competitions", rich_help_panel=PROBLEMS)
 
@@ -413,10 +368,7 @@ competitions_app.command("new")(new_command)
 competitions_app.command("check")(check_command)
 competitions_app.command("export")(export_command)
 competitions_app.command("announce", rich_help_panel=ADMINISTRATORS)(announce_command)
-competitions_app.command("retract", rich_help_panel=ADMINISTRATORS)(retract_command)
 competitions_app.command("ban", rich_help_panel=ADMINISTRATORS)(ban_command)
-competitions_app.command("unban", rich_help_panel=ADMINISTRATORS)(unban_command)
-competitions_app.command("bans", rich_help_panel=ADMINISTRATORS)(bans_command)
 competitions_app.command("actions", rich_help_panel=ADMINISTRATORS)(actions_command)
 competitions_app.command("reload", rich_help_panel=ADMINISTRATORS)(reload_command)
 
@@ -475,9 +427,6 @@ def logout(named: OfServer = None) -> None:
 def whoami(named: OfServer = None, json: Json = False) -> None:
     """Show which server is used, your user there, and the scopes of your key."""
     run(login_command.whoami(named, json=json))
-
-
-app.command("quota", rich_help_panel=SERVERS)(quota_command)
 
 
 @app.command(rich_help_panel=HERE)

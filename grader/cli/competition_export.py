@@ -15,13 +15,12 @@ from pathlib import Path, PurePosixPath
 from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, resource_id
 from grader.cli.exits import Exit, GraderFailed, Misuse
-from grader.cli.jsonout import json_text
 from grader.cli.leaderboard import LeaderboardOptions, read_board, to_csv
-from grader.cli.progress import stdout_console
+from grader.cli.output import json_text, print_line
 from grader.cli.session import Need, Target, connect
-from grader.cli.text import one_line, plain
 from grader.v1 import competition_pb2, submission_pb2
 from grader.views import formatting
+from grader.views.sanitize import one_line
 
 OVERALL = "overall"
 _PAGE_SIZE = 1000
@@ -71,7 +70,7 @@ async def export(target: Target, name: str, out: Path | None, *, force: bool) ->
             boards = await _boards(client, competition, archive, competition_id)
             count, users = await _submissions(client, competition, archive, competition_id)
     text = f"{path}: {boards} boards, {count} submissions of {users} users; what your key may not see is not in it"
-    stdout_console().print(plain(one_line(text)), soft_wrap=True)
+    print_line(one_line(text))
     return Exit.DONE
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from grader.cli.exits import Exit, Misuse
-from grader.cli.progress import stderr_console, stdout_console
+from grader.cli.output import plain, print_note, stdout_console
 from grader.cli.session import EXAMPLES
-from grader.cli.text import one_line, plain
 from grader.config import IMPORTED_NAME, state_directory
 from grader.errors import ProblemNotFound
 from grader.model import Problem
@@ -22,6 +21,7 @@ from grader.problems.competition_file import CompetitionIdentifier
 from grader.problems.competition_store import FILE_NAME, Competitions
 from grader.problems.competition_template import template
 from grader.problems.store import Problems
+from grader.views.sanitize import one_line
 
 _OTHERS = 0o077
 
@@ -42,7 +42,7 @@ def check(path: Path, problem_dirs: Sequence[Path], state_dir: Path | None) -> E
     console.print(plain(one_line(f"{text}, {made.start_time:%Y-%m-%d %H:%M} to {made.end_time:%Y-%m-%d %H:%M} UTC")), soft_wrap=True)
     if made.secret_seed and file.stat().st_mode & _OTHERS:
         warning = f"{file} holds secrets, and other users of this host can read it; run: chmod 600 {file}"
-        stderr_console().print(plain(one_line(warning), "yellow"), soft_wrap=True)
+        print_note(one_line(warning), "yellow")
     return Exit.DONE
 
 

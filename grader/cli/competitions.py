@@ -12,12 +12,11 @@ from rich.text import Text
 
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, full_name, resource_id
 from grader.cli.exits import Exit
-from grader.cli.jsonout import print_json
-from grader.cli.progress import stdout_console
+from grader.cli.output import plain, print_json, stdout_console
 from grader.cli.session import Need, Target, connect
-from grader.cli.text import one_line, plain
 from grader.v1 import competition_pb2, grader_service_pb2, report_pb2, submission_pb2
 from grader.views import formatting
+from grader.views.sanitize import one_line
 
 _VISIBILITIES = {
     competition_pb2.VISIBILITY_PRIVATE: "only you and the organisers see your sources and reports",

@@ -19,14 +19,14 @@ from grader import devices
 from grader.api.client import GraderClient
 from grader.cli import report, sources
 from grader.cli.exits import Exit, Misuse
-from grader.cli.progress import live, stdout_console
+from grader.cli.output import plain, stdout_console
+from grader.cli.progress import GradingStages, ProgressDisplay, live
 from grader.cli.session import EXAMPLES, Need, Target, connect
 from grader.cli.submit import follow
-from grader.cli.text import one_line, plain
-from grader.cli.timeline import Timeline
 from grader.dispatch.gpus import Gpu, discover, why_unusable
 from grader.v1 import report_pb2, submission_pb2
 from grader.views import formatting
+from grader.views.sanitize import one_line
 from grader.views.workload_rows import max_error
 
 PROBLEM = "tril_matmul"
@@ -35,24 +35,22 @@ _EXPECT = "// expect:"
 
 
 @dataclass(slots=True, kw_only=True)
-class Kernel:
+class Kernel(ProgressDisplay):
     """One kernel of the demo on its way to a verdict."""
 
     name: str
     path: Path
     expected: tuple[str, ...]
-    timeline: Timeline = field(default_factory=lambda: Timeline(time.monotonic()))
+    stages: GradingStages = field(default_factory=lambda: GradingStages(time.monotonic()))
+    begun_s: float = field(default_factory=time.monotonic)
     final: submission_pb2.Submission | None = None
     console: Console | None = None  # where to say a line for every step; None where all is redrawn
 
     def feed(self, event: submission_pb2.SubmissionEvent) -> None:
         """Take one event in."""
-        for line in self.timeline.feed(event, time.monotonic()):
+        for line in self.stages.feed(event, time.monotonic()):
             if self.console is not None:
                 self.console.print(f"{self.name}: {one_line(line)}")
-
-    def say(self, line: str) -> None:
-        """There is no room for lines."""
 
     @property
     def as_expected(self) -> bool:
@@ -118,7 +116,7 @@ async def _grade(client: GraderClient, kernel: Kernel) -> None:
             sources=[submission_pb2.SourceFile(path=one.path, content=one.content) for one in handed.sources],
         )
     )
-    kernel.final = await follow(client, submission.name, [kernel])
+    kernel.final = await follow(client, submission.name, kernel)
     if kernel.console is not None:
         kernel.console.print(f"{kernel.name}: {_outcome(kernel)}")
 
@@ -126,7 +124,7 @@ async def _grade(client: GraderClient, kernel: Kernel) -> None:
 def _outcome(kernel: Kernel) -> str:
     final = kernel.final
     if final is None:
-        return kernel.timeline.now
+        return kernel.stages.label
     if final.HasField("report"):
         return formatting.verdict_name(final.report)
     return f"{formatting.state_name(final)} {one_line(final.error.message)}"
@@ -137,8 +135,7 @@ def _progress_table(kernels: list[Kernel], spinner: Spinner) -> Table:
     now_s = time.monotonic()
     for kernel in kernels:
         mark: RenderableType = spinner if kernel.final is None else Text("+" if kernel.as_expected else "x")
-        began_s = kernel.timeline.steps[-1].began_s
-        elapsed = f"{now_s - began_s:.1f} s" if kernel.final is None else ""
+        elapsed = f"{now_s - kernel.begun_s:.1f} s" if kernel.final is None else ""
         table.add_row(mark, kernel.name, plain(one_line(_outcome(kernel))), Text(elapsed, style="dim"))
     return table
 

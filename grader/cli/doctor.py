@@ -12,12 +12,12 @@ from rich.text import Text
 
 from grader.artifacts import usage
 from grader.cli.exits import Exit
-from grader.cli.progress import stdout_console
-from grader.cli.text import one_line, plain
+from grader.cli.output import plain, stdout_console
 from grader.config import Settings
 from grader.observability import log as log_setup
 from grader.server.checkup import CheckupStatus, ledger, space
 from grader.server.host_findings import HostFinding, can_grade, compilers, devices, gpus, isolations, own_kernel
+from grader.views.sanitize import one_line
 
 
 async def doctor(*, json: bool) -> Exit:

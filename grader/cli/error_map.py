@@ -9,9 +9,9 @@ from itertools import product
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from grader.cli.text import one_line
 from grader.v1 import report_pb2
 from grader.views.error_maps import ALL, is_map
+from grader.views.sanitize import one_line
 
 LINES, COLUMNS, COLUMNS_OF_ONE_LINE = 16, 32, 64
 RIGHT, FEW, MANY, WHOLE, UNWRITTEN, NEVER_WRITTEN = range(6)

@@ -14,11 +14,11 @@ from grader.cli.admission import checked, names_of
 from grader.cli.check_options import CheckPlace
 from grader.cli.check_place import check_box
 from grader.cli.exits import GraderFailed
-from grader.cli.text import one_line
 from grader.errors import JudgeBroken
 from grader.formats import formats, is_described_by_judge, with_description
 from grader.problems.adjusted import constants_of
 from grader.problems.store import Imported
+from grader.views.sanitize import one_line
 
 BUDGET_S = 30.0
 DESCRIBE_BUDGET_S = 120.0  # of all problems together

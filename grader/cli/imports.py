@@ -20,12 +20,12 @@ from grader.cli.adjusting import adjustments
 from grader.cli.check_options import AdjustOptions, CheckPlace
 from grader.cli.exits import Exit, GraderFailed
 from grader.cli.import_checks import checked_all, described_all, usable
-from grader.cli.progress import stdout_console
-from grader.cli.text import one_line, plain
+from grader.cli.output import plain, print_line, stdout_console
 from grader.config import Settings, state_directory
 from grader.formats import expected_layouts, formats
 from grader.problems.kept import keep
 from grader.problems.store import Imported, import_all
+from grader.views.sanitize import one_line
 
 CHECKED_UNASKED = 1
 REASONS_SHOWN = 12
@@ -91,7 +91,7 @@ def _print(found: Sequence[Imported], path: Path, *, checked: bool, nothing: str
     again = f", {summary['same']} found twice" if summary["same"] else ""
     print(f"{summary['imported']} imported, {summary['refused']} refused{again}")
     for reason, count in Counter(_without_line(one.reason) for one in found if one.problem is None).most_common(REASONS_SHOWN):
-        stdout_console().print(plain(f"  {count} refused: {one_line(reason)}"), soft_wrap=True)
+        print_line(f"  {count} refused: {one_line(reason)}")
     if summary["imported"]:
         if not checked:
             print("none was checked for what a cheat could pass: `grader-cli problems check PATH` does it, or --check here")

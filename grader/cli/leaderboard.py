@@ -15,13 +15,12 @@ from rich.text import Text
 from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, resource_id
 from grader.cli.exits import Exit, Misuse
-from grader.cli.jsonout import print_json
-from grader.cli.progress import stdout_console
+from grader.cli.output import plain, print_json, stdout_console
+from grader.cli.saved_files import STDOUT, write_text
 from grader.cli.session import Need, Target, connect
-from grader.cli.text import one_line, plain
-from grader.cli.written_files import STDOUT, write_text
 from grader.v1 import competition_pb2, report_pb2
 from grader.views import device_differences, formatting
+from grader.views.sanitize import one_line
 
 PAGE_SIZE = 1000  # where all of it is wanted
 _COLUMNS = ("rank", "user", "score", "score_low", "score_high", "submission", "create_time", "problem_count", "flags")

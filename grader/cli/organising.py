@@ -1,5 +1,4 @@
-"""`grader-cli withdraw`, and what organisers do while a competition runs: `competitions ban`, `unban`, `bans`, `announce`, `retract`,
-`actions` and `reload`."""
+"""Commands of organisers while a competition runs: `competitions announce`, `ban`, `actions` and `reload`."""
 
 from __future__ import annotations
 
@@ -8,148 +7,85 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
-from rich.table import Table
 
 from grader.api.resource_names import COMPETITIONS, full_name, resource_id
 from grader.cli.exits import Exit
-from grader.cli.jsonout import print_json
-from grader.cli.options import Json, Name, Server, StateDir
-from grader.cli.progress import stdout_console
+from grader.cli.options import Json, Server, StateDir
+from grader.cli.output import print_json, print_line, print_list, text_table
 from grader.cli.running import run
 from grader.cli.session import Need, Target, connect
-from grader.cli.short_ids import whole_name
-from grader.cli.text import one_line, plain
 from grader.v1 import competition_pb2, grader_service_pb2
 from grader.views import formatting
+from grader.views.sanitize import one_line
 
 CompetitionName = Annotated[str, typer.Argument(metavar="NAME", help="competitions/ID, or just ID.")]
-UserName = Annotated[str, typer.Argument(metavar="USER", help="The user, with all keys of theirs.")]
-Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why, in one line of at most 400 characters.", show_default=False)]
-
-
-def withdraw_command(
-    name: Name,
-    reason: Annotated[
-        str,
-        typer.Option(
-            metavar="TEXT",
-            help="Why, in one line. Everybody who sees the submission sees it. Needed for another user's submission.",
-            show_default=False,
-        ),
-    ] = "",
-    undo: Annotated[bool, typer.Option("--undo", help="Put it back on the boards: for administrators.")] = False,
-    server: Server = None,
-    state_dir: StateDir = None,
-    json: Json = False,
-) -> None:
-    """Take a submission off the boards of its competition: your own until the end, as an administrator any at any time.
-
-    It is still shown to those who saw it, marked as withdrawn, and still counts against your quota.
-    """
-
-    async def work() -> Exit:
-        async with connect(Target(server=server, state_dir=state_dir), Need.GRADE) as client:
-            whole = await whole_name(client, name)
-            found = await (client.restore(whole, reason=reason) if undo else client.withdraw(whole, reason=reason))
-        if json:
-            print_json(found)
-        else:
-            _say(f"{found.name}: {formatting.withdrawal(found) or 'counts on the boards'}")
-        return Exit.DONE
-
-    run(work())
 
 
 def ban_command(
     name: CompetitionName,
-    user: UserName,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, in one line of at most 400 characters. The user reads it.")],
+    user: Annotated[str, typer.Argument(metavar="USER", help="The user, with all keys of theirs. Default: list who is banned.")] = "",
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="Why, in one line of at most 400 characters. The user reads it.", show_default=False)
+    ] = "",
+    lift: Annotated[bool, typer.Option("--lift", help="Lift the ban: submissions are taken again, and are back on the boards.")] = False,
     server: Server = None,
     state_dir: StateDir = None,
     json: Json = False,
 ) -> None:
     """Ban a user from a competition: submissions are refused, and those that are there leave the boards. For administrators."""
+    if not user and (lift or reason):
+        raise typer.BadParameter("--lift and --reason are of a user; name one")
+    if user and not lift and not reason:
+        raise typer.BadParameter("a ban needs a reason; add --reason TEXT")
 
     async def work() -> Exit:
-        async with connect(Target(server=server, state_dir=state_dir), Need.GRADE) as client:
-            made = await client.ban_user(_competition(name), user, reason=reason)
-        if json:
-            print_json(made)
-        elif made.submission_count:
-            _say(f"{made.user} is banned from {made.competition}; submissions there, which are on no board now: {made.submission_count}")
-        else:
-            _say(f"{made.user} is banned from {made.competition}, and has submitted nothing there; check the name with: grader-cli list")
-        return Exit.DONE
-
-    run(work())
-
-
-def unban_command(name: CompetitionName, user: UserName, reason: Reason = "", server: Server = None, state_dir: StateDir = None) -> None:
-    """Lift a ban: the user's submissions are taken again, and are back on the boards. For administrators."""
-
-    async def work() -> Exit:
-        async with connect(Target(server=server, state_dir=state_dir), Need.GRADE) as client:
-            lifted = await client.lift_ban(_competition(name), user, reason=reason)
-        _say(f"{user} may take part in {_competition(name)} again" if lifted else f"{user} is not banned from {_competition(name)}")
-        return Exit.DONE
-
-    run(work())
-
-
-def bans_command(name: CompetitionName, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
-    """List who is banned from a competition. For administrators."""
-
-    async def work() -> Exit:
-        async with connect(Target(server=server, state_dir=state_dir), Need.READ) as client:
-            answer = await client.list_bans(_competition(name))
-        if json:
-            print_json(answer)
-        elif answer.bans:
-            rows = (
-                (one.user, str(one.submission_count), _time(one.create_time), one.administrator or "-", one.reason) for one in answer.bans
-            )
-            stdout_console().print(_table(("user", "submissions", "since (UTC)", "by", "reason"), list(rows)))
-        else:
-            print("no user is banned from it")
+        competition = _competition(name)
+        async with connect(Target(server=server, state_dir=state_dir), Need.GRADE if user else Need.READ) as client:
+            if not user:
+                bans = await client.list_bans(competition)
+                rows = [
+                    (ban.user, str(ban.submission_count), _time(ban.create_time), ban.administrator or "-", ban.reason) for ban in bans.bans
+                ]
+                table = text_table(("user", "submissions", "since (UTC)", "by", "reason"), rows)
+                print_list(bans, [table] if rows else [], "no user is banned from it", json=json)
+            elif lift:
+                lifted = await client.lift_ban(competition, user, reason=reason)
+                print_line(f"{user} may take part in {competition} again" if lifted else f"{user} is not banned from {competition}")
+            else:
+                ban = await client.ban_user(competition, user, reason=reason)
+                scope = f"submissions there, which are on no board now: {ban.submission_count}"
+                empty = "and has submitted nothing there; check the name with: grader-cli list"
+                sentence = f"{ban.user} is banned from {ban.competition}"
+                _print(ban, f"{sentence}; {scope}" if ban.submission_count else f"{sentence}, {empty}", json=json)
         return Exit.DONE
 
     run(work())
 
 
 def announce_command(
-    name: CompetitionName,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to announce, at most 2000 characters; - reads standard input.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="competitions/ID, or just ID; with --retract the announcement.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text, at most 2000 characters; - reads standard input.")] = "",
+    retract: Annotated[bool, typer.Option("--retract", help="Remove the announcement competitions/ID/announcements/ID.")] = False,
     server: Server = None,
     state_dir: StateDir = None,
     json: Json = False,
 ) -> None:
     """Announce something to everybody who sees a competition, on its pages and in `competitions show`. For administrators."""
+    if retract == bool(text):
+        raise typer.BadParameter("write the text to announce, or --retract with the name of an announcement")
 
     async def work() -> Exit:
         announced = sys.stdin.read() if text == "-" else text
         async with connect(Target(server=server, state_dir=state_dir), Need.GRADE) as client:
-            made = await client.create_announcement(_competition(name), announced)
-        if json:
-            print_json(made)
-        else:
-            _say(f"{made.name}: announced. Remove it with: grader-cli competitions retract {made.name}")
-        return Exit.DONE
-
-    run(work())
-
-
-def retract_command(
-    name: Annotated[str, typer.Argument(metavar="ANNOUNCEMENT", help="competitions/ID/announcements/ID, as `announce` printed it.")],
-    server: Server = None,
-    state_dir: StateDir = None,
-) -> None:
-    """Remove an announcement. For administrators."""
-
-    async def work() -> Exit:
-        async with connect(Target(server=server, state_dir=state_dir), Need.GRADE) as client:
-            deleted = await client.delete_announcement(name)
-        _say(f"{name}: removed" if deleted else f"{name}: there is no such announcement")
+            if retract:
+                deleted = await client.delete_announcement(name)
+                print_line(f"{name}: removed" if deleted else f"{name}: there is no such announcement")
+            else:
+                announcement = await client.create_announcement(_competition(name), announced)
+                remedy = f"Remove it with: grader-cli competitions announce --retract {announcement.name}"
+                _print(announcement, f"{announcement.name}: announced. {remedy}", json=json)
         return Exit.DONE
 
     run(work())
@@ -166,16 +102,14 @@ def actions_command(
 
     async def work() -> Exit:
         async with connect(Target(server=server, state_dir=state_dir), Need.READ) as client:
-            answer = await client.list_competition_actions(_competition(name), page_size=limit)
-        if json:
-            print_json(grader_service_pb2.ListCompetitionActionsResponse(actions=answer.actions))
-        elif answer.actions:
-            rows = (
-                (_time(one.create_time), one.action.replace("_", " "), one.subject, one.user or "-", one.reason) for one in answer.actions
-            )
-            stdout_console().print(_table(("time (UTC)", "action", "what", "by", "reason"), list(rows)))
-        else:
-            print("nothing was done there yet")
+            actions = (await client.list_competition_actions(_competition(name), page_size=limit)).actions
+        rows = [
+            (_time(action.create_time), action.action.replace("_", " "), action.subject, action.user or "-", action.reason)
+            for action in actions
+        ]
+        table = text_table(("time (UTC)", "action", "what", "by", "reason"), rows)
+        message = grader_service_pb2.ListCompetitionActionsResponse(actions=actions)
+        print_list(message, [table] if rows else [], "nothing was done there yet", json=json)
         return Exit.DONE
 
     run(work())
@@ -190,42 +124,33 @@ def reload_command(server: Server = None, json: Json = False) -> None:
     async def work() -> Exit:
         async with connect(Target(server=server), Need.GRADE) as client:
             answer = await client.reload_competitions()
-        if json:
-            print_json(answer)
-        else:
-            _say("\n".join(changed(answer.changes)))
+        _print(answer, "\n".join(describe_changes(answer.changes)), json=json)
         return Exit.DONE
 
     run(work())
 
 
-def changed(changes: Sequence[competition_pb2.CompetitionChange]) -> list[str]:
-    """What differs, in lines."""
+def describe_changes(changes: Sequence[competition_pb2.CompetitionChange]) -> list[str]:
+    """Describe the changed competitions and keys, in lines; a secret key has no values."""
     lines = []
-    for one in changes:
-        kind = formatting.name_of(competition_pb2.CompetitionChangeKind, one.kind, "COMPETITION_CHANGE_KIND_").lower()
-        lines.append(f"{one_line(one.competition)}: {kind}")
-        lines += [f"  {one_line(key.key)}: {_difference(key)}" for key in one.keys]
+    for change in changes:
+        kind = formatting.name_of(competition_pb2.CompetitionChangeKind, change.kind, "COMPETITION_CHANGE_KIND_").lower()
+        lines.append(f"{one_line(change.competition)}: {kind}")
+        for key in change.keys:
+            values = f"{one_line(key.before)} -> {one_line(key.after)}" if key.before or key.after else "changed"
+            lines.append(f"  {one_line(key.key)}: {values}")
     return lines or ["nothing has changed"]
-
-
-def _difference(key: competition_pb2.CompetitionKeyChange) -> str:
-    return f"{one_line(key.before)} -> {one_line(key.after)}" if key.before or key.after else "changed"
 
 
 def _competition(name: str) -> str:
     return full_name(COMPETITIONS, resource_id(COMPETITIONS, name))
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(*headings, box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(*(plain(one_line(text)) for text in row))
-    return table
-
-
-def _say(text: str) -> None:
-    stdout_console().print(plain(text), soft_wrap=True)
+def _print(message: Message, text: str, *, json: bool) -> None:
+    if json:
+        print_json(message)
+    else:
+        print_line(text)
 
 
 def _time(time: Timestamp) -> str:

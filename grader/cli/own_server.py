@@ -12,14 +12,14 @@ import structlog
 
 from grader.api.client import GraderClient
 from grader.cli.exits import GraderFailed
-from grader.cli.progress import stderr_console
+from grader.cli.output import stderr_console
 from grader.cli.session import EXAMPLES, Need, Target
-from grader.cli.text import one_line
 from grader.config import Settings, state_directory
 from grader.isolation import IsolationBroken
 from grader.observability.log import TRACEBACKS
 from grader.problems.store import Problems
 from grader.server.embedded import embedded
+from grader.views.sanitize import one_line
 
 LOG_NAME = "grader-cli.log"
 _LOG_LIMIT_BYTES = 4 * 1024 * 1024

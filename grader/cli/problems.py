@@ -11,12 +11,11 @@ from rich.text import Text
 
 from grader.api.resource_names import PROBLEMS, full_name, resource_id
 from grader.cli.exits import Exit
-from grader.cli.jsonout import print_json
-from grader.cli.progress import stdout_console
+from grader.cli.output import plain, print_json, stdout_console
 from grader.cli.session import Need, Target, connect
 from grader.cli.starter import starter_text
-from grader.cli.text import one_line, plain
 from grader.v1 import grader_service_pb2, problem_pb2
+from grader.views.sanitize import one_line
 from sandbox.protocol.signatures import TORCH_EXTENSION
 
 

@@ -9,9 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.cli import times
-from grader.cli.text import one_line, plain
+from grader.cli.output import plain
 from grader.v1 import report_pb2
 from grader.views import access_counts, formatting
+from grader.views.sanitize import one_line
 
 _MOST_LAUNCHES, _MOST_FINDINGS, _MOST_LINES = 12, 10, 12
 _DETAIL_CHARS = 400
@@ -47,7 +48,7 @@ def render(profile: report_pb2.Profile, submission_id: str) -> Iterator[Renderab
     for remark in profile.remarks:
         yield plain(f"note: {one_line(remark, most_chars=_DETAIL_CHARS)}", "yellow")
     sanitized = profile.findings or profile.access_counts.lines
-    files = "" if sanitized else f" Its files: grader-cli artifacts {one_line(submission_id)} --out DIR"
+    files = "" if sanitized else f" Its files: grader-cli show {one_line(submission_id)} --files --out DIR"
     yield plain(f"{'What the sanitizer saw' if sanitized else 'A profile'} decides nothing.{files}", "dim")
 
 

@@ -19,18 +19,18 @@ from grader import devices
 from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, full_name, resource_id
 from grader.cli.exits import Exit, Misuse
-from grader.cli.jsonout import print_json
 from grader.cli.options import Json, Server, StateDir, device_choice
-from grader.cli.progress import ProgressDisplay, progress, stderr_console, stdout_console
+from grader.cli.output import plain, print_json, print_note, stdout_console
+from grader.cli.progress import ProgressDisplay, progress
 from grader.cli.running import run
 from grader.cli.server_choice import GraderTyper
 from grader.cli.session import Need, Target, connect
-from grader.cli.short_ids import whole_name
-from grader.cli.text import one_line, plain
+from grader.cli.submissions import whole_name
 from grader.errors import LedgerBusy, ServerUnreachable, ShuttingDown
 from grader.isolations import AUTO
 from grader.v1 import grader_service_pb2, rejudge_pb2, report_pb2
 from grader.views import formatting
+from grader.views.sanitize import one_line
 
 POLL_FIRST_S, POLL_MOST_S, POLL_GROWTH = 0.1, 5.0, 1.5
 PATIENCE_S = 120.0  # how long a server may be away, such as for a restart
@@ -185,7 +185,7 @@ async def _print(client: GraderClient, rejudge: rejudge_pb2.Rejudge, *, json: bo
             stdout_console().print(part, soft_wrap=isinstance(part, Text))
     if rejudge.state == RUNNING and rejudge.failed_count:
         text = f"{rejudge.failed_count} could not be run: the grader failed; the same command that made it runs them again"
-        stderr_console().print(plain(text, "bold red"), soft_wrap=True)
+        print_note(text, "bold red")
         return Exit.GRADER_FAILED
     return Exit.DONE
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -11,12 +12,12 @@ from rich.text import Text
 from grader.api.statuses import reason_of
 from grader.cli import profiles, times
 from grader.cli.error_map import CharacterMap
-from grader.cli.step_bar import step_bar
-from grader.cli.text import escape_unprintable, one_line, plain
+from grader.cli.output import plain
 from grader.errors import ProblemBroken
 from grader.isolations import description
 from grader.v1 import report_pb2, submission_pb2
 from grader.views import formatting
+from grader.views.sanitize import escape_unprintable, one_line
 from grader.views.step_times import step_times
 from grader.views.workload_rows import workload_rows
 
@@ -25,6 +26,7 @@ _REMEDIES = {ProblemBroken.reason: "Its problem must be fixed first: 'grader-cli
 _LOG_CHARS = 16_000
 _OUTPUT_CHARS = 4_000
 _SUMMARY_CHARS = 2_000
+STEP_BAR_WIDTH, _STEP_STYLES = 60, ("cyan", "magenta", "yellow", "green", "blue", "red")
 _REMARK_CHARS = 2000  # a declaration of an entry with every size is long
 
 
@@ -160,3 +162,18 @@ def environment(found: report_pb2.Environment) -> Iterator[RenderableType]:
     yield plain(f"isolation: {isolation}", "bold yellow" if found.isolation == "process" else "")
     if found.clock == report_pb2.CLOCK_HOST:
         yield Text(formatting.practice(found.device), style="yellow")
+
+
+def step_bar(seconds: Mapping[str, float]) -> Text:
+    """Draw the steps of a grading as one bar, and below it each step with its time. Empty without any time."""
+    total_s, passed_s, drawn = sum(seconds.values()), 0.0, 0
+    if total_s <= 0:
+        return Text()
+    bar, legend = Text("time: "), Text(f"{total_s:.2f} s = ", style="dim")
+    for (name, step_s), style in zip(seconds.items(), itertools.cycle(_STEP_STYLES), strict=False):
+        legend += plain(" + " if passed_s else "", "dim") + plain(f"{name} {step_s:.2f}", style)
+        passed_s += step_s
+        width = round(STEP_BAR_WIDTH * passed_s / total_s) - drawn
+        drawn += width
+        bar.append("\u2588" * width, style=style)
+    return bar + Text("\n") + legend

@@ -17,9 +17,7 @@ from typing import Any
 import typer
 
 from grader.cli.exits import CommandFailed, Exit, GraderFailed, exit_of_error
-from grader.cli.progress import stderr_console
-from grader.cli.suggestions import did_you_mean
-from grader.cli.text import plain
+from grader.cli.output import did_you_mean, plain, stderr_console
 from grader.errors import CompetitionNotFound, GraderError, ProblemNotFound
 
 ECHO_S = 1.0  # `timeout` signals its command, then the group that this is in: the second within this time is not counted

@@ -13,10 +13,9 @@ from typer.core import TyperCommand
 
 from grader.api import credentials
 from grader.api.credentials import CredentialStore
-from grader.cli.progress import stderr_console
-from grader.cli.suggestions import did_you_mean
-from grader.cli.text import one_line, plain
+from grader.cli.output import did_you_mean, print_note
 from grader.errors import SettingsInvalid
+from grader.views.sanitize import one_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -77,7 +76,7 @@ def _choose(ctx: Any, *, local: bool) -> None:
         ctx.params["server"] = server
         if sys.stderr.isatty():
             text = f"server: {one_line(server)} (the default, from `grader-cli login`; --local does without)"
-            stderr_console().print(plain(text, "dim"), soft_wrap=True)
+            print_note(text, "dim")
 
 
 @functools.cache

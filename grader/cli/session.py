@@ -12,10 +12,10 @@ from grader.api import credentials
 from grader.api.client import GraderClient
 from grader.api.credentials import Credential
 from grader.cli import extras
-from grader.cli.progress import stderr_console
-from grader.cli.text import one_line, plain
+from grader.cli.output import print_note
 from grader.errors import StateDirectoryInUse
 from grader.isolations import AUTO
+from grader.views.sanitize import one_line
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "kernels_examples"  # there in a source tree only
 
@@ -81,7 +81,7 @@ def dial(
 
 
 def _say(sentence: str) -> None:
-    stderr_console().print(plain(one_line(sentence)), soft_wrap=True)
+    print_note(one_line(sentence))
 
 
 def _silent(sentence: str) -> None:

@@ -12,14 +12,13 @@ import typer
 from grader.api.resource_names import PROBLEMS, full_name, resource_id
 from grader.cli.exits import Exit, Misuse
 from grader.cli.options import Server, StateDir
-from grader.cli.progress import stderr_console
+from grader.cli.output import did_you_mean, print_note
 from grader.cli.running import run
+from grader.cli.saved_files import STDOUT
 from grader.cli.session import Need, Target, connect
-from grader.cli.suggestions import did_you_mean
-from grader.cli.text import escape_unprintable, one_line, plain
-from grader.cli.written_files import STDOUT
 from grader.v1 import problem_pb2
 from grader.views import starter_files
+from grader.views.sanitize import escape_unprintable, one_line
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import CUDA, PYTHON, TORCH_EXTENSION
 
@@ -55,7 +54,7 @@ async def init(target: Target, name: str, language: str, out: str) -> Exit:
     if not out and os.sep in path:  # a server could name a problem so
         raise Misuse(f"{path!r} is not a file name; name the file with --out")
     _write_new(path, text)
-    stderr_console().print(plain(f"wrote {path}; then: grader-cli submit {path}"), soft_wrap=True)
+    print_note(f"wrote {path}; then: grader-cli submit {path}")
     return Exit.DONE
 
 

@@ -12,17 +12,17 @@ from pathlib import Path
 
 from grader.api.client import GraderClient
 from grader.api.resource_names import SUBMISSIONS, full_name, resource_id
-from grader.cli import artifacts, extras, report, sources
+from grader.cli import extras, sources
 from grader.cli.exits import Exit, GraderFailed, Misuse
-from grader.cli.jsonout import print_json
-from grader.cli.progress import ProgressDisplay, Redrawn, progress, stderr_console, stdout_console
+from grader.cli.output import print_line, print_note
+from grader.cli.progress import ProgressDisplay, progress
+from grader.cli.saved_files import open_directory, save_artifacts
 from grader.cli.session import Need, Target, connect
-from grader.cli.short_ids import whole_name
 from grader.cli.standard_input import STDIN, file_name, read_stdin
-from grader.cli.text import one_line, plain
-from grader.cli.written_files import open_directory
+from grader.cli.submissions import print_submission, whole_name
 from grader.errors import CallRefused, GraderError, LedgerBusy, ServerUnreachable, ShuttingDown
 from grader.v1 import report_pb2, submission_pb2
+from grader.views.sanitize import one_line
 from sandbox.protocol.wire import Mode
 
 _CANCEL_TIMEOUT_S = 10.0
@@ -108,7 +108,7 @@ async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool
     problem_dir = tuple(path for path in (handed.problem_dir, problem_path) if path is not None)
     target = replace(target, problem_dirs=(*target.problem_dirs, *problem_dir))
     for note in handed.notes:
-        stderr_console().print(plain(f"note: {one_line(note)}"), soft_wrap=True)
+        print_note(f"note: {one_line(note)}")
     async with connect(target, Need.GRADE) as client:
         await require_answer(client, target)
         order = replace(order, parent=await whole_name(client, order.parent) if order.parent else "")
@@ -117,22 +117,24 @@ async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool
         with explain_no_answer(target, remedy):
             submission = await client.submit(build_submission(handed, order), request_id=request_id, allow_cached_result=order.allow_cached)
         if not wait:
-            _print(submission, json=json)
+            print_submission(submission, json=json)
             return Exit.ACCEPTED
+        saved: list[Path] = []
         try:
             with progress(json=json) as shown:
                 shown.say(described(submission, target))
                 with explain_giving_up(target, submission.name):
-                    final = await follow(client, submission.name, [shown])
-                    saved = [] if order.out is None else await artifacts.save(client, submission.name, order.out)
+                    final = await follow(client, submission.name, shown)
+                    if order.out is not None:
+                        saved = await save_artifacts(client, list(await client.list_artifacts(submission.name)), order.out)
         except (asyncio.CancelledError, OSError) as error:  # OSError: nobody reads what we write, or the terminal is gone
             # A server that is named goes on without a reader, as `| head` may want it; Ctrl-C and signals cancel there too.
             if target.server is None or not isinstance(error, BrokenPipeError):
                 await cancel_quietly(client, submission.name)
             raise
-    _print(final, json=json)
-    if not json:
-        artifacts.print_saved(saved)
+    print_submission(final, json=json)
+    for path in saved if not json else ():
+        print_line(str(path))
     return exit_of(final)
 
 
@@ -167,8 +169,8 @@ async def watch(target: Target, name: str, *, json: bool) -> Exit:
         with progress(json=json) as shown:
             name = await whole_name(client, name)
             with explain_giving_up(target, name):
-                final = await follow(client, name, [shown])
-    _print(final, json=json)
+                final = await follow(client, name, shown)
+    print_submission(final, json=json)
     return exit_of(final)
 
 
@@ -194,7 +196,7 @@ def explain_no_answer(target: Target, remedy: str) -> Iterator[None]:
         raise GraderFailed(f"{error}; {text}") from None
     except asyncio.CancelledError:
         if target.server is not None:
-            stderr_console().print(plain(f"no answer yet: {text}"), soft_wrap=True)
+            print_note(f"no answer yet: {text}")
         raise
 
 
@@ -216,29 +218,14 @@ def described(submission: submission_pb2.Submission, target: Target) -> str:
     return f"{submission.name} for {submission.problem} ({submission.language}){at}"
 
 
-async def follow(client: GraderClient, name: str, shown: Sequence[ProgressDisplay]) -> submission_pb2.Submission:
+async def follow(client: GraderClient, name: str, display: ProgressDisplay) -> submission_pb2.Submission:
     """Show events until the last, and return the submission as it then is. A server that restarts is waited for."""
-
-    def say(sentence: str) -> None:
-        for one in shown:
-            one.say(sentence)
-
-    client.on_absence = say
-    if redrawn := [one for one in shown if isinstance(one, Redrawn)]:
-        await _expect(client, name, redrawn)
+    client.on_absence = display.say
+    with contextlib.suppress(CallRefused):  # such as where the problem is not there any more
+        await display.expect(client, name)
     async for event in client.watch(name):
-        for one in shown:
-            one.feed(event)
+        display.feed(event)
     return await client.get_submission(name)
-
-
-async def _expect(client: GraderClient, name: str, shown: Sequence[Redrawn]) -> None:
-    """Tell them what is to be done; nothing where that is not known, such as where the problem is not there any more."""
-    with contextlib.suppress(CallRefused):
-        submission = await client.get_submission(name)
-        problem = await client.get_problem(submission.problem)
-        for one in shown:
-            one.expect(submission.mode, problem)
 
 
 async def cancel_quietly(client: GraderClient, name: str) -> None:
@@ -251,9 +238,9 @@ async def cancel_quietly(client: GraderClient, name: str) -> None:
         except (GraderError, TimeoutError):
             command = f"grader-cli cancel {resource_id(SUBMISSIONS, one_line(name))}"
             text = f"no answer, so {one_line(name)} was not cancelled; do so with: {command}"
-            stderr_console().print(plain(text), soft_wrap=True)
+            print_note(text)
             return
-        stderr_console().print(plain(f"cancelled {one_line(name)}"), soft_wrap=True)
+        print_note(f"cancelled {one_line(name)}")
 
 
 def exit_of(submission: submission_pb2.Submission) -> Exit:
@@ -261,10 +248,3 @@ def exit_of(submission: submission_pb2.Submission) -> Exit:
     if submission.state != submission_pb2.SUBMISSION_STATE_SUCCEEDED:
         return Exit.GRADER_FAILED
     return Exit.ACCEPTED if submission.report.verdict == report_pb2.VERDICT_ACCEPTED else Exit.OTHER_VERDICT
-
-
-def _print(submission: submission_pb2.Submission, *, json: bool) -> None:
-    if json:
-        print_json(submission)
-    else:
-        report.show(stdout_console(), submission)

@@ -19,7 +19,9 @@ from grader.api.client import GraderClient
 from grader.api.resource_names import PROBLEMS, resource_id
 from grader.cli import extras, sources
 from grader.cli.exits import Exit, GraderFailed, Misuse
-from grader.cli.progress import ProgressDisplay, progress, stderr_console, stdout_console
+from grader.cli.output import plain, print_note, stdout_console
+from grader.cli.progress import ProgressDisplay, progress
+from grader.cli.saved_files import open_directory
 from grader.cli.session import Need, Target, connect
 from grader.cli.submit import (
     SubmitOptions,
@@ -34,13 +36,12 @@ from grader.cli.submit import (
     problem_at,
     require_answer,
 )
-from grader.cli.text import one_line, plain
-from grader.cli.written_files import open_directory
 from grader.plots.frames import ChartAxis
 from grader.plots.lines import ChartSeries, line_chart
 from grader.plots.svg import LABEL_CHARS
 from grader.v1 import problem_pb2, submission_pb2
 from grader.views import formatting
+from grader.views.sanitize import one_line
 from grader.views.sweeps import NOT_RUN, RIGHT, SweepMetric, SweepPoint, SweepTable, collate, rows, to_csv
 
 LOG_FACTOR = 15.0  # between the largest value and the least: with more, an axis is logarithmic
@@ -116,7 +117,7 @@ async def _one(
     shown.say(described(submission, target))
     try:
         with explain_giving_up(target, submission.name):
-            final = await follow(client, submission.name, [shown])
+            final = await follow(client, submission.name, shown)
     except (asyncio.CancelledError, OSError) as error:
         if target.server is None or not isinstance(error, BrokenPipeError):
             await cancel_quietly(client, submission.name)
@@ -202,7 +203,7 @@ def _find_png(order: SweepOptions) -> bool:
         extras.load("grader.plots.png", "png")
     except Misuse:
         text = "note: no PNG is written, only SVG and CSV; for PNG: pip install '.[png]' in a clone"
-        stderr_console().print(plain(text, "yellow"), soft_wrap=True)
+        print_note(text, "yellow")
         return False
     return True
 
@@ -221,7 +222,7 @@ def _write(order: SweepOptions, table: SweepTable, metric: SweepMetric, png: boo
             path.write_bytes(data)
         except OSError as error:
             raise GraderFailed(f"{path} can't be written: {error.strerror}; name another directory with --out") from None
-        stderr_console().print(plain(f"wrote {path}"), soft_wrap=True)
+        print_note(f"wrote {path}")
 
 
 def _as_data(table: SweepTable, metric: SweepMetric, ended: Sequence[tuple[str, submission_pb2.Submission]]) -> dict[str, object]:

@@ -8,10 +8,11 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from grader.cli.text import one_line, plain
+from grader.cli.output import plain
 from grader.v1 import report_pb2
 from grader.views import figures, formatting
 from grader.views.occupancy import occupancies
+from grader.views.sanitize import one_line
 
 _SUBJECT = "kernel"
 

@@ -22,15 +22,15 @@ from rich.console import Console
 
 from grader.api import statuses
 from grader.artifacts import seal
-from grader.cli import jsonout, report, sources, submit, text
+from grader.cli import output, report, sources, submit
 from grader.cli.exits import CommandFailed, exit_of_error
-from grader.cli.progress import progress
-from grader.cli.timeline import Timeline
+from grader.cli.progress import GradingStages, progress
 from grader.config import Settings
 from grader.errors import GraderError, ProblemInvalid
 from grader.formats import native
 from grader.problems import kept
 from grader.v1 import submission_pb2
+from grader.views import sanitize
 from sandbox.protocol import wire
 from tests.fuzz import values
 from tests.fuzz.test_fuzz_problems import TOML_WORDS
@@ -106,9 +106,9 @@ def test_any_name_of_a_problem_or_a_file_is_a_name_or_a_misuse(name: str) -> Non
 
 @given(values.texts(), st.integers(1, 200))
 def test_any_text_is_shown_without_what_a_terminal_obeys(words: str, most: int) -> None:
-    shown = text.escape_unprintable(words, most_chars=most)
+    shown = sanitize.escape_unprintable(words, most_chars=most)
     assert all(one == "\n" or unicodedata.category(one) not in ("Cc", "Cf", "Cs") for one in shown)
-    assert "\n" not in text.one_line(words)
+    assert "\n" not in sanitize.one_line(words)
     shown.encode()
 
 
@@ -125,7 +125,7 @@ def test_any_submission_of_a_server_is_shown(message: Any, json_too: bool) -> No
     report.show(Console(file=out, width=80), message)
     assert all(unicodedata.category(one) not in ("Cc", "Cs") or one == "\n" for one in out.getvalue())
     with contextlib.suppress(CommandFailed):  # a time that no calendar has
-        jsonout.print_json(message)
+        output.print_json(message)
 
 
 def test_a_detail_of_a_type_that_is_not_known_here_is_said_to_be_one() -> None:
@@ -133,13 +133,13 @@ def test_a_detail_of_a_type_that_is_not_known_here_is_said_to_be_one() -> None:
     message = submission_pb2.Submission()
     message.error.details.add().type_url = "type.googleapis.com/grader.v9.News"
     with pytest.raises(CommandFailed, match="JSON"):
-        jsonout.print_json(message)
+        output.print_json(message)
 
 
 @values.examples(10)
 @given(st.lists(values.proto_messages(submission_pb2.SubmissionEvent), max_size=5))
 def test_any_events_of_a_server_are_followed(events: list[Any]) -> None:
-    line = Timeline(0.0)
+    line = GradingStages(0.0)
     for index, event in enumerate(events):
         with progress(json=True) as shown:
             shown.feed(event)

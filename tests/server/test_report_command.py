@@ -1,4 +1,4 @@
-"""`grader-cli report` against a server with a fake grade."""
+"""`grader-cli show --html` against a server with a fake grade."""
 
 import pytest
 

@@ -1,12 +1,12 @@
-"""`grader-cli artifacts`: what a server sends is saved into the directory that was named, and nowhere else."""
+"""`grader-cli show --files`: what a server sends is saved into the directory that was named, and nowhere else."""
 
 import hashlib
 import os
 
 import pytest
 
-from grader.cli import artifacts as command
 from grader.cli.exits import GraderFailed, Misuse
+from grader.cli.saved_files import save_artifacts
 from grader.v1 import grader_service_pb2
 
 
@@ -23,7 +23,7 @@ class Server:
             yield piece
 
     async def save(self, out):
-        return await command._save_all(self, [self.artifact], out)
+        return await save_artifacts(self, [self.artifact], out)
 
 
 async def test_a_file_is_saved_under_its_name(tmp_path):

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from grader.cli.main import app
 from grader.cli.own_server import log_to
-from grader.cli.progress import Lines
+from grader.cli.progress import PlainLines
 from grader.config import Settings
 from grader.server.embedded import embedded
 from grader.v1 import submission_pb2
@@ -112,7 +112,7 @@ def test_a_competition_needs_a_server(tmp_path):
 def test_a_place_in_the_queue_is_a_line(ahead, seconds, said):
     """With the estimate where there is one; it ends with the waiting."""
     console = Console(file=io.StringIO(), width=100)
-    lines = Lines(console)
+    lines = PlainLines(console)
     position = submission_pb2.QueuePosition(ahead_count=ahead, estimated_duration=None if seconds is None else Duration(seconds=seconds))
     lines.feed(submission_pb2.SubmissionEvent(sequence=1, queue_position=position))
     assert console.file.getvalue() == said

@@ -1,4 +1,4 @@
-"""`grader-cli submit -`, `source`, `open`, `quota` and `completion`."""
+"""`grader-cli submit -`, `show --source`, `show --log`, quotas and completion."""
 
 import json
 import os
@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from grader.cli.exits import GraderFailed, Misuse
+from grader.cli.login import quota_table
 from grader.cli.main import app
-from grader.cli.quota import render
-from grader.cli.source_command import save
+from grader.cli.saved_files import save_sources
 from grader.cli.standard_input import file_name
 from grader.v1 import grader_service_pb2, submission_pb2
 from tests import fakes
@@ -82,23 +82,39 @@ def test_the_source_of_a_submission_comes_back_as_it_was(address, tmp_path):  # 
     """Printed, or saved; by the beginning of its id. Several files are expected apart."""
     one = write(tmp_path, "accept")
     name = submitted(address, one).removeprefix("submissions/")
-    assert run("source", name[:12], "--server", address).stdout == one.read_text()
+    assert run("show", name[:12], "--source", "--server", address).stdout == one.read_text()
     (tmp_path / "deep").mkdir()
     other = tmp_path / "deep" / "a.cuh"
     other.write_text("// no line end")
     name = submitted(address, one, other)
-    assert run("source", name, "--server", address).stdout == f"==> accept.cu <==\n{one.read_text()}==> deep/a.cuh <==\n// no line end\n"
-    assert run("source", name, "--server", address, "--out", tmp_path / "out").exit_code == 0
+    assert (
+        run("show", name, "--source", "--server", address).stdout
+        == f"==> accept.cu <==\n{one.read_text()}==> deep/a.cuh <==\n// no line end\n"
+    )
+    assert run("show", name, "--source", "--server", address, "--out", tmp_path / "out").exit_code == 0
     assert (tmp_path / "out" / "deep" / "a.cuh").read_text() == "// no line end"
-    again = run("source", name, "--server", address, "--out", tmp_path / "out")
+    (tmp_path / "out" / "deep" / "a.cuh").write_text("mine")
+    again = run("show", name, "--source", "--server", address, "--out", tmp_path / "out")
     assert again.exit_code == 2 and "is there already" in again.stderr
+
+
+def test_logs_are_printed_apart(address, tmp_path):  # noqa: F811
+    """A submission that is not graded yet has none, and options that exclude each other are misuse."""
+    name = json.loads(run("submit", write(tmp_path, "wrong"), "--server", address, "--json").stdout)["name"]
+    ended = run("show", name, "--log", "--server", address)
+    assert ended.stdout.startswith("==> ") or "printed nothing" in ended.stderr
+    waiting = submitted(address, write(tmp_path, "hang"))
+    ended = run("show", waiting, "--log", "--server", address)
+    assert ended.exit_code == 2 and "`grader-cli watch" in ended.stderr
+    for words in (("--log", "--source"), ("--json", "--log"), ("--out", tmp_path)):
+        assert run("show", name, *words, "--server", address).exit_code == 2
 
 
 @pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "", ".", "a\nb"])
 def test_a_server_can_not_choose_where_a_file_is_saved(tmp_path, path):
     """Only below the directory that was named."""
     with pytest.raises(GraderFailed, match="not a path below a directory"):
-        save([source_file(path)], tmp_path / "out")
+        save_sources([source_file(path)], tmp_path / "out")
     assert [one.name for one in tmp_path.iterdir()] == ["out"]
 
 
@@ -110,17 +126,17 @@ def test_no_link_is_followed_when_a_file_is_saved(tmp_path):
     (tmp_path / "out" / "b").symlink_to(tmp_path / "elsewhere" / "b")
     for path in ("a/x", "b"):
         with pytest.raises(Misuse):
-            save([source_file(path)], tmp_path / "out")
+            save_sources([source_file(path)], tmp_path / "out")
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_quotas_are_shown_with_what_is_left(address):  # noqa: F811
     """This server has none."""
-    assert "no quotas" in run("quota", "--server", address).stdout
-    assert json.loads(run("quota", "--server", address, "--json").stdout) is not None
+    assert "no quotas" in run("whoami", "--server", address).stdout
+    assert json.loads(run("whoami", "--server", address, "--json").stdout) is not None
     one = grader_service_pb2.QuotaUse(competition="competitions/cup", limit=3, used_count=5)
     one.window.seconds = 86_400
-    assert [next(iter(column.cells)) for column in render([one]).columns][1:] == ["a day", "0", "3", "-"]
+    assert [str(next(iter(column.cells))) for column in quota_table([one]).columns][1:] == ["a day", "0", "3", "-"]
 
 
 @pytest.mark.parametrize(("typed", "found"), [("grader-cli can", "cancel"), ("grader-cli submit --mode pro", "profile")])

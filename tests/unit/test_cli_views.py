@@ -2,6 +2,7 @@
 
 import io
 import re
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -10,12 +11,9 @@ from grader import errors
 from grader.api.statuses import failure_to_status
 from grader.cli import problems, report
 from grader.cli.exits import Exit, Misuse, exit_of_error
-from grader.cli.progress import Redrawn
-from grader.cli.remaining_time import WorkPlan
-from grader.cli.stage_lines import StageLines, stage_totals
+from grader.cli.progress import GradingStages, LiveStages, planned_steps
 from grader.cli.starter import starter_text
 from grader.cli.submit import exit_of
-from grader.cli.timeline import Timeline
 from grader.model import Failure
 from grader.server.host_findings import HostFinding, can_grade
 from grader.v1 import problem_pb2, report_pb2, submission_pb2
@@ -216,36 +214,9 @@ def stage(value: submission_pb2.Stage, workload_id: str = "") -> submission_pb2.
     return event(progress=submission_pb2.Progress(stage=value, workload_id=workload_id))
 
 
-def test_events_become_steps_with_their_seconds() -> None:
-    """Build, load, verify per workload, measure: one line each when it has ended."""
-    timeline = Timeline(0.0)
-    told = [
-        (stage(submission_pb2.STAGE_BUILDING), 1.0),
-        (event(build=report_pb2.Build(outcome=report_pb2.BUILD_OUTCOME_BUILT)), 4.0),
-        (stage(submission_pb2.STAGE_LOADING), 4.0),
-        (event(load=report_pb2.Load(outcome=report_pb2.LOAD_OUTCOME_LOADED)), 5.0),
-        (stage(submission_pb2.STAGE_VERIFYING, "n64"), 5.0),
-        (event(trial=report_pb2.Trial(workload_id="n64", outcome=report_pb2.TRIAL_OUTCOME_PASSED)), 5.5),
-        (event(trial=report_pb2.Trial(workload_id="n64", outcome=report_pb2.TRIAL_OUTCOME_PASSED)), 6.0),
-        (stage(submission_pb2.STAGE_MEASURING, "n64"), 6.0),
-        (event(measurement=report_pb2.Measurement(workload_id="n64", certified=samples(1_000_000))), 8.0),
-        (event(submission=submission_pb2.Submission(state=SUCCEEDED)), 8.0),
-    ]
-    lines = [line for one, now_s in told for line in timeline.feed(one, now_s)]
-    assert lines == [
-        "queued: 1.0 s",
-        "building ...",
-        "building: built (3.0 s)",
-        "loading: loaded (1.0 s)",
-        "verifying n64: 2 trials passed (1.0 s)",
-        "measuring n64: 1.00 ms certified (2.0 s)",
-    ]
-    assert timeline.final
-
-
 def printed(*told: tuple[submission_pb2.SubmissionEvent, float]) -> list[str]:
     """What is printed in a pipe."""
-    stages = StageLines(0.0)
+    stages = GradingStages(0.0)
     return [line for one, now_s in told for line in stages.feed(one, now_s)]
 
 
@@ -337,21 +308,6 @@ def test_a_place_in_the_queue_is_printed_as_it_halves() -> None:
     ]
 
 
-def test_a_terminal_has_a_row_for_each_stage() -> None:
-    """Of the running one it says which workload it is at."""
-    timeline = Timeline(0.0)
-    for one, now_s in [*BEGUN, *graded("n1", 5.0), *graded("n2", 7.0), (stage(submission_pb2.STAGE_VERIFYING, "n3"), 9.0)]:
-        timeline.feed(one, now_s)
-    totals = stage_totals(timeline.steps, 10.0)
-    assert [(one.label, one.detail, one.duration_s, one.ended) for one in totals] == [
-        ("queued", "", 1.0, True),
-        ("building", "built", 3.0, True),
-        ("loading", "loaded", 1.0, True),
-        ("verifying 3 workloads", "2 trials passed", 3.0, False),
-        ("measuring 2 workloads", "2 times certified", 2.0, True),
-    ]
-
-
 PLAN_PROBLEM = problem_pb2.Problem(
     workloads=[problem_pb2.Workload(workload_id=name) for name in ("n1", "n2")]
     + [problem_pb2.Workload(workload_id="big", device_kind="cuda")],
@@ -360,91 +316,60 @@ PLAN_PROBLEM = problem_pb2.Problem(
 
 
 @pytest.mark.parametrize(
-    ("mode", "device_kind", "plan"),
+    ("mode", "device_kind", "planned"),
     [
-        (submission_pb2.MODE_TEST, "emulated", WorkPlan(verified_count=3, measured_count=0)),
-        (submission_pb2.MODE_BENCHMARK, "emulated", WorkPlan(verified_count=3, measured_count=2)),
-        (submission_pb2.MODE_RANKED, "cuda", WorkPlan(verified_count=4, measured_count=4)),
-        (submission_pb2.MODE_PROFILE, "cuda", None),
+        (submission_pb2.MODE_TEST, "emulated", {"verifying": 3}),
+        (submission_pb2.MODE_BENCHMARK, "emulated", {"verifying": 3, "measuring": 2}),
+        (submission_pb2.MODE_RANKED, "cuda", {"verifying": 4, "measuring": 4}),
+        (submission_pb2.MODE_PROFILE, "cuda", {}),
     ],
 )
-def test_a_plan_counts_the_workloads_of_the_device(mode, device_kind, plan) -> None:
+def test_the_workloads_of_the_device_are_planned(mode, device_kind, planned) -> None:
     """Hidden ones are verified, and measured in ranked mode only; a profile's work is not counted in workloads."""
-    assert WorkPlan.of(mode, device_kind, PLAN_PROBLEM) == plan
+    assert planned_steps(mode, PLAN_PROBLEM, device_kind) == planned
 
 
-def test_the_rest_is_estimated_by_what_is_done() -> None:
-    """Nothing before each stage has ended once; what runs now counts as far as it is, and no further than the others took."""
-    plan, timeline = WorkPlan(verified_count=4, measured_count=4), Timeline(0.0)
-    found = []
-    for one, now_s in [*BEGUN, *graded("n1", 5.0), *graded("n2", 7.0), (stage(submission_pb2.STAGE_VERIFYING, "n3"), 9.0)]:
-        timeline.feed(one, now_s)
-        found.append((plan.share_done(timeline.steps, 1), plan.remaining_s(timeline.steps, 1, now_s)))
-    assert found[5] == (0.0, None) and found[6] == (1 / 8, None) and found[-1] == (4 / 8, 4.0)
-    assert [plan.remaining_s(timeline.steps, 1, now_s) for now_s in (9.5, 10.0, 60.0)] == [3.5, 3.0, 3.0]
-    assert plan.share_done(timeline.steps, 2) == 4 / 16 and plan.remaining_s(timeline.steps, 2, 9.0) == 12.0
-    few = WorkPlan(verified_count=1, measured_count=0)  # the problem has fewer workloads than it had
-    assert (few.share_done(timeline.steps, 1), few.remaining_s(timeline.steps, 1, 9.0)) == (1.0, 0.0)
-
-
-def test_a_terminal_has_one_bar_with_an_estimate() -> None:
-    """Where the work is counted in workloads, and until the end."""
+async def test_a_terminal_has_a_row_for_each_stage_and_one_bar() -> None:
+    """Of the running stage it says which workload it is at; the bar is there while work is counted in workloads."""
     console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
-    shown = Redrawn(console)
+    shown = LiveStages(console)
 
     def text() -> str:
         with console.capture() as capture:
             console.print(shown.render())
         return capture.get()
 
-    for one, _ in [*BEGUN, *graded("n1", 5.0), (stage(submission_pb2.STAGE_VERIFYING, "n2"), 7.0)]:
+    async def fetch(value: object) -> object:
+        return value
+
+    for one, _ in [*BEGUN, *graded("n1", 5.0)]:
         shown.feed(one)
     assert "%" not in text()
-    shown.expect(submission_pb2.MODE_PROFILE, PLAN_PROBLEM)
-    assert "%" not in text()
-    shown.expect(submission_pb2.MODE_BENCHMARK, PLAN_PROBLEM)
-    assert "40%, about 0 s more" in text() and len(text().splitlines()) == 6
+    submission = submission_pb2.Submission(mode=submission_pb2.MODE_BENCHMARK)
+    await shown.expect(SimpleNamespace(get_submission=lambda _: fetch(submission), get_problem=lambda _: fetch(PLAN_PROBLEM)), "s")
+    shown.feed(stage(submission_pb2.STAGE_VERIFYING, "n2"))
+    assert "40%" in text() and len(text().splitlines()) == 6
+    assert re.search(r"verifying n2 +1 trial passed", text()) and re.search(r"measuring n1 +1.00 ms certified", text())
     shown.feed(ended(9.0)[0])
-    assert "%" not in text()
+    assert "%" not in text() and "verifying 2 workloads" in text()
 
 
-def test_a_cached_build_is_said_to_be_one() -> None:
-    """So that nobody takes its time for a build's."""
-    timeline = Timeline(0.0)
-    timeline.feed(stage(submission_pb2.STAGE_BUILDING), 1.0)
-    build = report_pb2.Build(outcome=report_pb2.BUILD_OUTCOME_BUILT, cached=True)
-    assert timeline.feed(event(build=build), 1.02) == ["building: built, cached (0.0 s)"]
-
-
-def test_a_slow_build_says_why_it_was_slow() -> None:
-    """The light headers did not carry it; the report has the reason."""
-    timeline = Timeline(0.0)
-    timeline.feed(stage(submission_pb2.STAGE_BUILDING), 1.0)
-    build = report_pb2.Build(outcome=report_pb2.BUILD_OUTCOME_BUILT, headers="full", fallback="kernel.cu:3:1: error: no class_")
-    assert timeline.feed(event(build=build), 31.0) == ["building: built, with torch's own headers (30.0 s)"]
-
-
-def test_a_failing_trial_marks_its_step() -> None:
-    """The step says how, and the step's name which workload."""
-    timeline = Timeline(0.0)
-    timeline.feed(stage(submission_pb2.STAGE_VERIFYING, "n64"), 1.0)
-    timeline.feed(event(trial=report_pb2.Trial(workload_id="n64", outcome=report_pb2.TRIAL_OUTCOME_UNWRITTEN)), 2.0)
-    assert timeline.steps[-1].failed
-    assert timeline.steps[-1].detail == "unwritten"
-
-
-def test_a_lost_attempt_starts_the_steps_again() -> None:
-    """What an earlier attempt found counts no more."""
-    timeline = Timeline(0.0)
-    timeline.feed(stage(submission_pb2.STAGE_BUILDING), 1.0)
-    again = submission_pb2.SubmissionEvent(attempt=2, progress=submission_pb2.Progress(stage=submission_pb2.STAGE_BUILDING))
-    assert timeline.feed(again, 9.0)[0] == "attempt 2: the one before it was lost"
-    assert timeline.now == "building"
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"cached": True}, "building: built, cached (1.0 s)"),
+        ({"headers": "full", "fallback": "kernel.cu:3:1: error: no class_"}, "building: built, with torch's own headers (1.0 s)"),
+    ],
+)
+def test_a_build_says_why_it_was_fast_or_slow(fields, line) -> None:
+    """So that nobody takes the time of a cached build for a build's; the report has the reason of a slow one."""
+    build = report_pb2.Build(outcome=report_pb2.BUILD_OUTCOME_BUILT, **fields)
+    assert printed((stage(submission_pb2.STAGE_BUILDING), 1.0), (event(build=build), 2.0))[-1] == line
 
 
 def test_an_event_of_an_unknown_kind_is_passed_over() -> None:
     """A newer server may send more."""
-    assert Timeline(0.0).feed(event(), 1.0) == []
+    assert printed((event(), 1.0)) == []
 
 
 # -- problems ------------------------------------------------------------------------------------------------------------
@@ -710,14 +635,3 @@ def test_a_ranked_kernel_without_a_score_says_why() -> None:
     ranked = accepted()
     ranked.report.flags.append("NOT_SCORED")
     assert "NOT_SCORED: a workload has no speedup or time" in shown(ranked)
-
-
-def test_steps_say_which_process_they_are_of() -> None:
-    """In ranked mode; where there is one process, nobody counts."""
-    timeline = Timeline(0.0)
-    for process, workload in ((1, "n64"), (2, "n64")):
-        timeline.feed(submission_pb2.SubmissionEvent(progress=submission_pb2.Progress(process=process, process_count=2)), 1.0)
-        progress = submission_pb2.Progress(stage=submission_pb2.STAGE_VERIFYING, workload_id=workload)
-        timeline.feed(submission_pb2.SubmissionEvent(progress=progress), 2.0)
-    assert "process 2 of 2: verifying n64" in [step.label for step in timeline.steps]
-    assert "process 1 of 2: verifying n64" in [step.label for step in timeline.steps]

@@ -63,7 +63,7 @@ def test_the_terminal_shows_tools_resources_and_launches() -> None:
         "4 x 5 x 6",
     ):
         assert part in text, part
-    assert "grader-cli artifacts s1 --out DIR" in text
+    assert "grader-cli show s1 --files --out DIR" in text
 
 
 def test_no_text_of_a_profile_moves_the_cursor_or_is_markup() -> None:
