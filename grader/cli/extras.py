@@ -14,7 +14,7 @@ from typing import Any
 
 from grader.cli.exits import Misuse
 
-_SIGNS = {"server": "sqlalchemy", "judge": "torch", "png": "resvg_py"}  # a package of each extra
+_SIGNS = {"server": "sqlalchemy", "judge": "torch"}  # a package of each extra
 _OTHER_SERVER = ", or pass --server HOST:PORT"
 
 

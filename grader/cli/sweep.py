@@ -17,7 +17,7 @@ from rich.text import Text
 from grader.api import stable_json
 from grader.api.client import GraderClient
 from grader.api.resource_names import PROBLEMS, resource_id
-from grader.cli import extras, sources
+from grader.cli import sources
 from grader.cli.exits import Exit, GraderFailed, Misuse
 from grader.cli.output import plain, print_note, stdout_console
 from grader.cli.progress import ProgressDisplay, progress
@@ -76,7 +76,8 @@ def sweep_message(
 
 async def sweep(target: Target, order: SweepOptions, *, json: bool) -> Exit:
     """Submit the kernels one after the other, so that none is timed next to another, and print what became of them."""
-    png = _find_png(order)
+    if order.out_dir is not None:
+        os.close(open_directory(order.out_dir))  # before anything is run
     named, problem_path = (order.problem, None) if target.server is not None else problem_at(order.problem)
     handed = [sources.read((path,), named) for path in order.files]
     if len(ids := dict.fromkeys(one.problem_id for one in handed)) > 1:
@@ -98,7 +99,7 @@ async def sweep(target: Target, order: SweepOptions, *, json: bool) -> Exit:
     except ValueError as error:
         raise GraderFailed(f"the server sent no sweep: {error}; use a grader-cli of its version") from None
     metric = order.metric or table.metric()
-    _write(order, table, metric, png)
+    _write(order, table, metric)
     if json:
         print(stable_json.to_text(_as_data(table, metric, ended), indent=2))
     else:
@@ -194,32 +195,14 @@ def _names(files: Sequence[Path]) -> list[str]:
     return [stem if stems.count(stem) == 1 else str(path) for stem, path in zip(stems, files, strict=True)]
 
 
-def _find_png(order: SweepOptions) -> bool:
-    """Whether a PNG can be written; where one is wanted and cannot, says what to install before anything is run."""
-    if order.out_dir is None:
-        return False
-    os.close(open_directory(order.out_dir))
-    try:
-        extras.load("grader.plots.png", "png")
-    except Misuse:
-        text = "note: no PNG is written, only SVG and CSV; for PNG: pip install '.[png]' in a clone"
-        print_note(text, "yellow")
-        return False
-    return True
-
-
-def _write(order: SweepOptions, table: SweepTable, metric: SweepMetric, png: bool) -> None:
+def _write(order: SweepOptions, table: SweepTable, metric: SweepMetric) -> None:
     if order.out_dir is None:
         return
-    drawing = draw(table, metric)
     stem = f"{resource_id(PROBLEMS, table.problem)}_{table.axis}"
-    files = {f"{stem}.svg": drawing.encode(), f"{stem}.csv": to_csv(table).encode()}
-    if png:
-        files[f"{stem}.png"] = extras.load("grader.plots.png", "png").to_png(drawing)
-    for name, data in files.items():
+    for name, text in ((f"{stem}.svg", draw(table, metric)), (f"{stem}.csv", to_csv(table))):
         path = order.out_dir / name
         try:
-            path.write_bytes(data)
+            path.write_text(text, "utf-8")
         except OSError as error:
             raise GraderFailed(f"{path} can't be written: {error.strerror}; name another directory with --out") from None
         print_note(f"wrote {path}")

@@ -22,7 +22,7 @@ def sweep_command(
     problem: Annotated[str | None, typer.Option(help="The problem. Default: as for submit; it has to be the same for all files.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Write PROBLEM_AXIS.svg, .csv and, with the extra png, .png there.", show_default=False),
+        typer.Option("--out", metavar="DIR", help="Write PROBLEM_AXIS.svg and .csv there.", show_default=False),
     ] = None,
     metric: Annotated[
         SweepMetric | None,

@@ -17,8 +17,6 @@ def measured(report: report_pb2.Report, budget: charts.ChartBudget) -> dict[str,
     if not shown:
         return None
     baselines = formatting.baselines(name for one in shown for name in (*one.baselines, *one.reported_baselines))
-    pairs = [(f"{one.workload_id}, over {speedup.baseline}", speedup) for one in shown for speedup in one.speedups]
-    bars = iter(charts.speedup_bars(pairs))
     drawn = charts.sample_charts(shown, budget)
     return {
         "host_clock": any(one.clock == report_pb2.CLOCK_HOST for one in shown),
@@ -31,7 +29,6 @@ def measured(report: report_pb2.Report, budget: charts.ChartBudget) -> dict[str,
                 "reported": formatting.median(one.reported) if one.HasField("reported") else "",
                 "confirmed": one.reported_confirmed,
                 "baselines": [_baseline(one, name) for name in baselines],
-                "bars": [(speedup.baseline, next(bars)) for speedup in one.speedups],
                 "second": ", ".join(formatting.batches(one)),
                 "conditions": formatting.conditions(one.conditions),
                 "turns": formatting.turns(one),

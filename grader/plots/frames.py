@@ -70,14 +70,13 @@ def draw_axes(
     x_label: str,
     y_label: str,
     *,
-    label_x: Callable[[float], str] = label_of,
     label_y: Callable[[float], str] = label_of,
 ) -> None:
     """Draw grid, ticks and labels of a chart whose scales are x and y. A label that would touch the one before it is left out."""
     left, right, bottom, top = x.start, x.end, y.start, y.end
     before = -1e9
     for value in x.ticks():
-        at, words = x.at(value), label_x(value)
+        at, words = x.at(value), label_of(value)
         svg.line(parent, at, bottom, at, top, "grid", stroke="#d4d9de", stroke_width="1")
         if at - svg.width_of(words) / 2 >= before + _GAP:
             svg.text(parent, at, bottom + 16, words, "label tick", text_anchor="middle")

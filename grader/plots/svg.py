@@ -31,9 +31,8 @@ def number(value: float) -> str:
     return f"{value:.1f}".rstrip("0").rstrip(".").replace("-0", "0") if abs(value) < 0.05 else f"{value:.1f}".removesuffix(".0")
 
 
-def drawing(width: float, height: float, *, title: str, description: str, kind: str, has_text: bool = True) -> ElementTree.Element:
-    """An empty picture that is named and described for readers who do not see it. kind: its class. has_text: whether it needs a font."""
-    font = {"font-family": FONT, "font-size": str(TEXT_PX)} if has_text else {}
+def drawing(width: float, height: float, *, title: str, description: str, kind: str) -> ElementTree.Element:
+    """An empty picture that is named and described for readers who do not see it. kind: its class."""
     made = ElementTree.Element(
         "svg",
         {
@@ -44,7 +43,8 @@ def drawing(width: float, height: float, *, title: str, description: str, kind: 
             "height": number(height),
             "role": "img",
             "fill": "none",
-            **font,
+            "font-family": FONT,
+            "font-size": str(TEXT_PX),
         },
     )
     ElementTree.SubElement(made, "title").text = one_line(title)
