@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader.cli import sources
-from grader.cli.session import Need, Target, connect
+from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submit import SubmitOptions, build_submission, problem_at
 from grader.errors import GraderError
 from grader.model import SourceFile
@@ -87,7 +87,7 @@ async def sanitized(
     target: Target, group: Sequence[KnownKernel], limit_s: float
 ) -> AsyncIterator[tuple[KnownKernel, submission_pb2.Submission | str]]:
     """What became of each in mode sanitize, or why it was not graded. One that takes longer than the limit is cancelled."""
-    async with connect(replace(target, problem_dirs=tuple({one.problem for one in group})), Need.GRADE) as client:
+    async with connect(replace(target, problem_dirs=tuple({one.problem for one in group})), ServerRequirement.GRADE) as client:
         for one in group:
             problem, _ = problem_at(str(one.problem))
             order = SubmitOptions(files=one.files, problem=problem, language="", entry="", device_kind="", mode="sanitize")

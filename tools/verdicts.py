@@ -24,7 +24,7 @@ from typing import Any
 
 from grader.api.client import GraderClient
 from grader.cli import sources
-from grader.cli.session import Need, Target, connect
+from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submit import SubmitOptions, build_submission, problem_at
 from grader.errors import GraderError
 from grader.v1 import report_pb2, submission_pb2
@@ -204,7 +204,7 @@ def _command(*words: str) -> dict[str, Any]:
 
 async def grade(target: Target, kernels: Sequence[KernelFile], paths: dict[str, Path], mode: str, measure_s: float | None) -> None:
     """Grade one after the other, so that each one's time is its own."""
-    async with connect(target, Need.GRADE) as client:
+    async with connect(target, ServerRequirement.GRADE) as client:
         for one in kernels:
             begun = time.monotonic()
             try:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from grader.cli.exits import Misuse
+from grader.cli.exits import UsageError
 from grader.cli.options import among, one_of
 from grader.isolations import AUTO, isolations
 
@@ -22,7 +22,7 @@ class CheckPlace:
 
     def __post_init__(self) -> None:
         if self.trusted and self.sandbox != AUTO:
-            raise Misuse("--trusted runs the problem's code without a sandbox; leave out --sandbox or --trusted")
+            raise UsageError("--trusted runs the problem's code without a sandbox; leave out --sandbox or --trusted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

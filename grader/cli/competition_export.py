@@ -14,10 +14,10 @@ from pathlib import Path, PurePosixPath
 
 from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, resource_id
-from grader.cli.exits import Exit, GraderFailed, Misuse
+from grader.cli.exits import Exit, GraderFailed, UsageError
 from grader.cli.leaderboard import LeaderboardOptions, read_board, to_csv
 from grader.cli.output import json_text, print_line
-from grader.cli.session import Need, Target, connect
+from grader.cli.session import ServerRequirement, Target, connect
 from grader.v1 import competition_pb2, submission_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
@@ -60,7 +60,7 @@ class CompetitionArchive:
 
 async def export(target: Target, name: str, out: Path | None, *, force: bool) -> Exit:
     """Write the archive. A file is there as a whole, or as it was."""
-    async with connect(target, Need.READ) as client:
+    async with connect(target, ServerRequirement.READ) as client:
         competition = await client.get_competition(full_name("competitions", name))
         competition_id = resource_id(COMPETITIONS, competition.name)
         path = out or Path(f"{competition_id}.zip")
@@ -155,13 +155,13 @@ def _safe(path: str) -> str:
 def _written(path: Path, *, force: bool) -> Iterator[zipfile.ZipFile]:
     """The archive at this path, readable for its owner only: it holds sources of others."""
     if path.exists() and not force:
-        raise Misuse(f"{path} is there already; name another file with --out, or pass --force")
+        raise UsageError(f"{path} is there already; name another file with --out, or pass --force")
     half = path.with_name(f".{path.name}.part")
     try:
         half.unlink(missing_ok=True)
         descriptor = os.open(half, os.O_RDWR | os.O_CREAT | os.O_EXCL, _PRIVATE)
     except OSError as error:
-        raise Misuse(f"{path} can't be written: {error.strerror}; name another file with --out") from None
+        raise UsageError(f"{path} can't be written: {error.strerror}; name another file with --out") from None
     try:
         with os.fdopen(descriptor, "wb") as raw, zipfile.ZipFile(raw, "w") as file:
             yield file

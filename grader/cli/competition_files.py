@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from grader.cli.exits import Exit, Misuse
+from grader.cli.exits import Exit, UsageError
 from grader.cli.output import plain, print_note, stdout_console
 from grader.cli.session import EXAMPLES
 from grader.config import IMPORTED_NAME, state_directory
@@ -52,7 +52,7 @@ def new(name: str, problem_ids: Sequence[str], problem_dirs: Sequence[Path], sta
         TypeAdapter(CompetitionIdentifier).validate_python(name)
     except ValidationError:
         text = "is not a name; write at most 63 lower case letters, digits, _ and -, beginning with a letter"
-        raise Misuse(f"{name[:80]!r} {text}") from None
+        raise UsageError(f"{name[:80]!r} {text}") from None
     problems = _problems(problem_dirs, state_dir)
     file = Path(name) / FILE_NAME
     chosen = _chosen(problems, problem_ids)
@@ -61,9 +61,9 @@ def new(name: str, problem_ids: Sequence[str], problem_dirs: Sequence[Path], sta
         file.parent.mkdir(exist_ok=True)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise Misuse(f"{file} is there already; take another name, or remove it") from None
+        raise UsageError(f"{file} is there already; take another name, or remove it") from None
     except OSError as error:
-        raise Misuse(f"{file} can't be written: {error.strerror}; go to a directory where this user may write") from None
+        raise UsageError(f"{file} can't be written: {error.strerror}; go to a directory where this user may write") from None
     with os.fdopen(descriptor, "w", encoding="utf-8") as out:
         out.write(text)
     console = stdout_console()
@@ -74,11 +74,11 @@ def new(name: str, problem_ids: Sequence[str], problem_dirs: Sequence[Path], sta
 def _chosen(problems: Problems, problem_ids: Sequence[str]) -> list[Problem]:
     known = problems.all()
     if not known:
-        raise Misuse("there are no problems here; name their directories with --problems DIR")
+        raise UsageError("there are no problems here; name their directories with --problems DIR")
     try:
         return [problems.get(one) for one in dict.fromkeys(problem_ids)] or [known[0]]
     except ProblemNotFound as error:
-        raise Misuse(f"--problem: {error}; name its directory with --problems DIR if it is elsewhere") from None
+        raise UsageError(f"--problem: {error}; name its directory with --problems DIR if it is elsewhere") from None
 
 
 def _problems(problem_dirs: Sequence[Path], state_dir: Path | None) -> Problems:

@@ -13,7 +13,7 @@ from rich.text import Text
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, full_name, resource_id
 from grader.cli.exits import Exit
 from grader.cli.output import plain, print_json, stdout_console
-from grader.cli.session import Need, Target, connect
+from grader.cli.session import ServerRequirement, Target, connect
 from grader.v1 import competition_pb2, grader_service_pb2, report_pb2, submission_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
@@ -26,7 +26,7 @@ _VISIBILITIES = {
 
 async def list_(target: Target, *, json: bool) -> Exit:
     """Print every competition."""
-    async with connect(target, Need.READ) as client:
+    async with connect(target, ServerRequirement.READ) as client:
         answer = await client.list_competitions(page_size=1000)
     if json:
         print_json(grader_service_pb2.ListCompetitionsResponse(competitions=answer.competitions))
@@ -42,7 +42,7 @@ async def list_(target: Target, *, json: bool) -> Exit:
 
 async def show(target: Target, name: str, *, json: bool) -> Exit:
     """Print one competition."""
-    async with connect(target, Need.READ) as client:
+    async with connect(target, ServerRequirement.READ) as client:
         competition = await client.get_competition(full_name("competitions", name))
     if json:
         print_json(competition)

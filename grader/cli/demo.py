@@ -18,10 +18,10 @@ from rich.text import Text
 from grader import devices
 from grader.api.client import GraderClient
 from grader.cli import report, sources
-from grader.cli.exits import Exit, Misuse
+from grader.cli.exits import Exit, UsageError
 from grader.cli.output import plain, stdout_console
 from grader.cli.progress import GradingStages, ProgressDisplay, live
-from grader.cli.session import EXAMPLES, Need, Target, connect
+from grader.cli.session import EXAMPLES, ServerRequirement, Target, connect
 from grader.cli.submit import follow
 from grader.dispatch.gpus import Gpu, discover, why_unusable
 from grader.v1 import report_pb2, submission_pb2
@@ -68,7 +68,7 @@ async def demo(target: Target) -> Exit:
     console.print(f"grading {len(kernels)} kernels for {PROBLEM} on {where(target.device)}; the first build of each takes some seconds")
     scratch = tempfile.TemporaryDirectory(prefix="grader-demo-") if target.state_dir is None else nullcontext(str(target.state_dir))
     with scratch as state_dir:
-        async with connect(replace(target, state_dir=Path(state_dir)), Need.GRADE) as client:
+        async with connect(replace(target, state_dir=Path(state_dir)), ServerRequirement.GRADE) as client:
             if console.is_terminal:
                 spinner = Spinner("dots")
                 with live(console, lambda: _progress_table(kernels, spinner)):
@@ -92,10 +92,10 @@ def where(choice: str, find: Callable[[], Sequence[Gpu]] = discover, why_not: Ca
 def read_kernel(path: Path) -> Kernel:
     """A kernel with what its first line expects."""
     if not path.is_file():
-        raise Misuse(f"the demo's kernels are part of the source tree, and {path} is missing; run it from a clone")
+        raise UsageError(f"the demo's kernels are part of the source tree, and {path} is missing; run it from a clone")
     first = path.read_text("utf-8").split("\n", 1)[0]
     if not first.startswith(_EXPECT):
-        raise Misuse(f"{path} does not begin with '{_EXPECT} VERDICT [REASON]'; add that line")
+        raise UsageError(f"{path} does not begin with '{_EXPECT} VERDICT [REASON]'; add that line")
     return Kernel(name=path.stem, path=path, expected=tuple(first.removeprefix(_EXPECT).split()))
 
 

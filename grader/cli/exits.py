@@ -27,7 +27,7 @@ class CommandFailed(Exception):
     exit_code = Exit.GRADER_FAILED
 
 
-class Misuse(CommandFailed):
+class UsageError(CommandFailed):
     """What was asked can't be done as asked; the message names the field and the remedy."""
 
     exit_code = Exit.MISUSE

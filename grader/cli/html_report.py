@@ -6,10 +6,10 @@ import asyncio
 
 from google.protobuf import json_format
 
-from grader.cli.exits import Exit, GraderFailed, Misuse
+from grader.cli.exits import Exit, GraderFailed, UsageError
 from grader.cli.output import print_note
 from grader.cli.saved_files import STDOUT, write_text
-from grader.cli.session import Need, Target, connect
+from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submissions import whole_name
 from grader.html_report.report_file import report_file
 from grader.v1 import submission_pb2
@@ -21,11 +21,11 @@ FINAL = (submission_pb2.SUBMISSION_STATE_SUCCEEDED, submission_pb2.SUBMISSION_ST
 
 async def report(target: Target, name: str, path: str) -> Exit:
     """Write the report of a submission that is over."""
-    async with connect(target, Need.READ) as client:
+    async with connect(target, ServerRequirement.READ) as client:
         submission = await client.get_submission(await whole_name(client, name), full=True)
         if submission.state not in FINAL:
             state = formatting.state_name(submission)
-            raise Misuse(f"{submission.name} is {state}: it has no report yet; 'grader-cli watch {one_line(name)}' waits for its end")
+            raise UsageError(f"{submission.name} is {state}: it has no report yet; 'grader-cli watch {one_line(name)}' waits for its end")
     try:
         text = await asyncio.to_thread(report_file, submission)
     except (TypeError, json_format.SerializeToJsonError) as error:

@@ -14,10 +14,10 @@ from rich.text import Text
 
 from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, resource_id
-from grader.cli.exits import Exit, Misuse
+from grader.cli.exits import Exit, UsageError
 from grader.cli.output import plain, print_json, stdout_console
 from grader.cli.saved_files import STDOUT, write_text
-from grader.cli.session import Need, Target, connect
+from grader.cli.session import ServerRequirement, Target, connect
 from grader.v1 import competition_pb2, report_pb2
 from grader.views import device_differences, formatting
 from grader.views.sanitize import one_line
@@ -40,8 +40,8 @@ class LeaderboardOptions:
 async def leaderboard(target: Target, wanted: LeaderboardOptions, *, json: bool) -> Exit:
     """Print a board, or write it to a file."""
     if json and wanted.csv_path == STDOUT:
-        raise Misuse("--json and --csv - both write to stdout; take one of them, or give --csv a file")
-    async with connect(target, Need.READ) as client:
+        raise UsageError("--json and --csv - both write to stdout; take one of them, or give --csv a file")
+    async with connect(target, ServerRequirement.READ) as client:
         board = await read_board(client, wanted)
     if wanted.csv_path:
         write_text(wanted.csv_path, to_csv(board))
@@ -120,8 +120,8 @@ def _device(asked: str, known: list[str]) -> str:
     if len(found) == 1:
         return found[0]
     if not known:
-        raise Misuse(f"no entries on a device {asked!r}, nor on any other yet")
-    raise Misuse(
+        raise UsageError(f"no entries on a device {asked!r}, nor on any other yet")
+    raise UsageError(
         f"{'several devices have' if found else 'no entries on a device with'} {asked!r} in the name; take one of: {', '.join(known)}"
     )
 

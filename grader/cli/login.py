@@ -16,7 +16,7 @@ from grader.api import credentials
 from grader.api.channels import route
 from grader.api.credentials import Credential, CredentialStore
 from grader.api.resource_names import COMPETITIONS, resource_id
-from grader.cli.exits import Exit, Misuse
+from grader.cli.exits import Exit, UsageError
 from grader.cli.output import print_json, print_line, print_note, print_parts, text_table
 from grader.cli.session import dial
 from grader.errors import SettingsInvalid
@@ -35,7 +35,7 @@ _NO_KEY_CAME = (
 async def login(server: str | None, ca: Path | None, *, plain_text: bool, no_key: bool = False) -> Exit:
     """Ask for a key unless no_key, check it with the server, keep it, and make the server the default."""
     if server is None:
-        raise Misuse("--server is missing: write the HOST:PORT of the server that the key is for, or set GRADER_SERVER")
+        raise UsageError("--server is missing: write the HOST:PORT of the server that the key is for, or set GRADER_SERVER")
     store = CredentialStore(credentials.directory())
     store.all()  # before anybody types a key: can it be kept?
     address, tls = route(server, None if ca is None else True)  # anybody who names an authority means TLS
@@ -44,7 +44,7 @@ async def login(server: str | None, ca: Path | None, *, plain_text: bool, no_key
         async with dial(server, replace(made, key="probe")):  # likewise: may it be sent?
             pass
         if not (key := _ask(address)):
-            raise Misuse(_NO_KEY_CAME)
+            raise UsageError(_NO_KEY_CAME)
         made = replace(made, key=key)
     async with dial(server, made) as client:
         caller = await client.get_caller()
@@ -62,10 +62,10 @@ async def login(server: str | None, ca: Path | None, *, plain_text: bool, no_key
 async def register(server: str | None, ca: Path | None, user: str, code: str, *, plain_text: bool) -> Exit:
     """Make a key with a registration code, keep it, and make the server the default."""
     if server is None:
-        raise Misuse("--server is missing: write the HOST:PORT of the server to register at, or set GRADER_SERVER")
+        raise UsageError("--server is missing: write the HOST:PORT of the server to register at, or set GRADER_SERVER")
     store = CredentialStore(credentials.directory())
     if (known := store.all().get(credentials.bare(server))) is not None and known.key:
-        raise Misuse(
+        raise UsageError(
             f"a key for {credentials.bare(server)} is stored already; see `grader-cli whoami`, or forget it with `grader-cli logout`"
         )
     address, tls = route(server, None if ca is None else True)
@@ -86,7 +86,7 @@ async def logout(server: str | None) -> Exit:
     store = CredentialStore(credentials.directory())
     named, default = _named(server, store), store.default()
     if not store.remove(named):
-        raise Misuse(f"no key is stored for {credentials.bare(named)}; stored are: {', '.join(store.all()) or 'none'}")
+        raise UsageError(f"no key is stored for {credentials.bare(named)}; stored are: {', '.join(store.all()) or 'none'}")
     text = f"{credentials.bare(named)}: forgotten here; an administrator can revoke the key itself"
     if default and not store.default():
         text += "; no default server is left, so commands run their own"
@@ -150,7 +150,7 @@ def _named(server: str | None, store: CredentialStore) -> str:
         return default
     known = list(store.all())
     if len(known) != 1:
-        raise Misuse(f"name one with --server: {', '.join(known)}" if known else _NOWHERE)
+        raise UsageError(f"name one with --server: {', '.join(known)}" if known else _NOWHERE)
     return known[0]
 
 

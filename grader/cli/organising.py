@@ -15,7 +15,7 @@ from grader.cli.exits import Exit
 from grader.cli.options import Json, Server, StateDir
 from grader.cli.output import print_json, print_line, print_list, text_table
 from grader.cli.running import run
-from grader.cli.session import Need, Target, connect
+from grader.cli.session import ServerRequirement, Target, connect
 from grader.v1 import competition_pb2, grader_service_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
@@ -42,7 +42,9 @@ def ban_command(
 
     async def work() -> Exit:
         competition = _competition(name)
-        async with connect(Target(server=server, state_dir=state_dir), Need.GRADE if user else Need.READ) as client:
+        async with connect(
+            Target(server=server, state_dir=state_dir), ServerRequirement.GRADE if user else ServerRequirement.READ
+        ) as client:
             if not user:
                 bans = await client.list_bans(competition)
                 rows = [
@@ -78,7 +80,7 @@ def announce_command(
 
     async def work() -> Exit:
         announced = sys.stdin.read() if text == "-" else text
-        async with connect(Target(server=server, state_dir=state_dir), Need.GRADE) as client:
+        async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.GRADE) as client:
             if retract:
                 deleted = await client.delete_announcement(name)
                 print_line(f"{name}: removed" if deleted else f"{name}: there is no such announcement")
@@ -101,7 +103,7 @@ def actions_command(
     """List what was withdrawn, banned and announced in a competition, by whom and why. For administrators."""
 
     async def work() -> Exit:
-        async with connect(Target(server=server, state_dir=state_dir), Need.READ) as client:
+        async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
             actions = (await client.list_competition_actions(_competition(name), page_size=limit)).actions
         rows = [
             (_time(action.create_time), action.action.replace("_", " "), action.subject, action.user or "-", action.reason)
@@ -122,7 +124,7 @@ def reload_command(server: Server = None, json: Json = False) -> None:
     """
 
     async def work() -> Exit:
-        async with connect(Target(server=server), Need.GRADE) as client:
+        async with connect(Target(server=server), ServerRequirement.GRADE) as client:
             answer = await client.reload_competitions()
         _print(answer, "\n".join(describe_changes(answer.changes)), json=json)
         return Exit.DONE

@@ -13,7 +13,7 @@ import structlog
 from grader.api.client import GraderClient
 from grader.cli.exits import GraderFailed
 from grader.cli.output import stderr_console
-from grader.cli.session import EXAMPLES, Need, Target
+from grader.cli.session import EXAMPLES, ServerRequirement, Target
 from grader.config import Settings, state_directory
 from grader.isolation import IsolationBroken
 from grader.observability.log import TRACEBACKS
@@ -32,16 +32,16 @@ def problem_id(path: Path) -> str:
 
 
 @asynccontextmanager
-async def own_server(target: Target, need: Need) -> AsyncIterator[GraderClient]:
+async def own_server(target: Target, need: ServerRequirement) -> AsyncIterator[GraderClient]:
     """Run a server in this process and yield a client of it."""
     roots = (*target.problem_dirs, *((EXAMPLES,) if EXAMPLES.is_dir() else ()))
     state_dir = target.state_dir or state_directory()
     settings = Settings(state_dir=state_dir, problems=roots, sandbox=target.sandbox, device=target.device, drain_s=_DRAIN_S)
-    waiting = None if need is Need.FOLLOW else _silent if target.quiet else _say
+    waiting = None if need is ServerRequirement.FOLLOW else _silent if target.quiet else _say
     async with AsyncExitStack() as stack:
         try:
             log_to(settings.state_dir / LOG_NAME)
-            address = await stack.enter_async_context(embedded(settings, reader=need is Need.READ, waiting=waiting))
+            address = await stack.enter_async_context(embedded(settings, reader=need is ServerRequirement.READ, waiting=waiting))
         except IsolationBroken as error:
             raise GraderFailed(f"{error}; 'grader-cli doctor' says more") from None
         except OSError as error:

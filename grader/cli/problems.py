@@ -12,7 +12,7 @@ from rich.text import Text
 from grader.api.resource_names import PROBLEMS, full_name, resource_id
 from grader.cli.exits import Exit
 from grader.cli.output import plain, print_json, stdout_console
-from grader.cli.session import Need, Target, connect
+from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.starter import starter_text
 from grader.v1 import grader_service_pb2, problem_pb2
 from grader.views.sanitize import one_line
@@ -21,7 +21,7 @@ from sandbox.protocol.signatures import TORCH_EXTENSION
 
 async def list_(target: Target, *, json: bool) -> Exit:
     """Print every problem."""
-    async with connect(target, Need.READ) as client:
+    async with connect(target, ServerRequirement.READ) as client:
         answer = await client.list_problems(page_size=1000)
     if json:
         print_json(grader_service_pb2.ListProblemsResponse(problems=answer.problems))
@@ -34,7 +34,7 @@ async def list_(target: Target, *, json: bool) -> Exit:
 
 async def show(target: Target, name: str, *, json: bool) -> Exit:
     """Print one problem."""
-    async with connect(target, Need.READ) as client:
+    async with connect(target, ServerRequirement.READ) as client:
         problem = await client.get_problem(full_name("problems", name))
     if json:
         print_json(problem)

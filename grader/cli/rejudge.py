@@ -18,13 +18,13 @@ from rich.text import Text
 from grader import devices
 from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, full_name, resource_id
-from grader.cli.exits import Exit, Misuse
+from grader.cli.exits import Exit, UsageError
 from grader.cli.options import Json, Server, StateDir, device_choice
 from grader.cli.output import plain, print_json, print_note, stdout_console
 from grader.cli.progress import ProgressDisplay, progress
 from grader.cli.running import run
 from grader.cli.server_choice import GraderTyper
-from grader.cli.session import Need, Target, connect
+from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submissions import whole_name
 from grader.errors import LedgerBusy, ServerUnreachable, ShuttingDown
 from grader.isolations import AUTO
@@ -78,10 +78,10 @@ class RejudgeOptions:
 async def create(target: Target, order: RejudgeOptions, *, json: bool, wait: bool, apply: bool) -> Exit:
     """Ask for it, follow it until all is decided unless wait is False, and show or apply it."""
     if not wait and target.server is None:
-        raise Misuse("--no-wait: without --server nothing would be left to run it; name a server, or wait")
+        raise UsageError("--no-wait: without --server nothing would be left to run it; name a server, or wait")
     if not wait and apply:
-        raise Misuse("--apply needs what --no-wait does not wait for; leave one of them out")
-    async with connect(target, Need.GRADE) as client:
+        raise UsageError("--apply needs what --no-wait does not wait for; leave one of them out")
+    async with connect(target, ServerRequirement.GRADE) as client:
         order = replace(order, submissions=tuple([await whole_name(client, one) for one in order.submissions]))
         made = await client.create_rejudge(order.message, request_id=order.request_id)
         if wait:
@@ -103,13 +103,13 @@ async def final(target: Target, order: RejudgeOptions, *, json: bool, apply: boo
 
 async def show(target: Target, name: str, *, json: bool) -> Exit:
     """Print one as it is now."""
-    async with connect(target, Need.READ) as client:
+    async with connect(target, ServerRequirement.READ) as client:
         return await _print(client, await client.get_rejudge(full_name(REJUDGES, name)), json=json)
 
 
 async def list_(target: Target, limit: int, *, json: bool) -> Exit:
     """Print the newest."""
-    async with connect(target, Need.READ) as client:
+    async with connect(target, ServerRequirement.READ) as client:
         answer = await client.list_rejudges(page_size=limit)
     if json:
         print_json(grader_service_pb2.ListRejudgesResponse(rejudges=answer.rejudges))
@@ -127,7 +127,7 @@ async def list_(target: Target, limit: int, *, json: bool) -> Exit:
 
 async def end(target: Target, name: str, *, json: bool, apply: bool) -> Exit:
     """Apply or discard one, and print it."""
-    async with connect(target, Need.GRADE) as client:
+    async with connect(target, ServerRequirement.GRADE) as client:
         full = full_name(REJUDGES, name)
         ended = await (client.apply_rejudge(full) if apply else client.discard_rejudge(full))
         return await _print(client, ended, json=json)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from grader.api.client import GraderClient
-from grader.cli.exits import GraderFailed, Misuse
+from grader.cli.exits import GraderFailed, UsageError
 from grader.v1 import grader_service_pb2, submission_pb2
 
 STDOUT = "-"
@@ -25,7 +25,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write_text(path: str, text: str) -> None:
-    """Write text to a file, or to stdout where path is `-`. A file is there as a whole, or as it was. Raises Misuse."""
+    """Write text to a file, or to stdout where path is `-`. A file is there as a whole, or as it was. Raises UsageError."""
     if path == STDOUT:
         print(text, end="")
         return
@@ -35,16 +35,16 @@ def write_text(path: str, text: str) -> None:
         part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True)
-        raise Misuse(f"{path!r} can't be written: {error.strerror or error}; name another file") from None
+        raise UsageError(f"{path!r} can't be written: {error.strerror or error}; name another file") from None
 
 
 def open_directory(out: Path) -> int:
-    """Open the directory of `--out`, which is made if it is not there. Raises Misuse."""
+    """Open the directory of `--out`, which is made if it is not there. Raises UsageError."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         return os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise Misuse(f"--out: {out} is not a directory that can be used: {error.strerror}; name another directory") from None
+        raise UsageError(f"--out: {out} is not a directory that can be used: {error.strerror}; name another directory") from None
 
 
 def save_sources(sources: Sequence[submission_pb2.SourceFile], out: Path) -> list[Path]:
@@ -112,10 +112,10 @@ def _write_new(directory: int, path: PurePosixPath, content: bytes, out: Path) -
                 raise
     except FileExistsError:
         if not _holds(folder, path.name, content):
-            raise Misuse(f"--out: {out / path} is there already and is another file; remove it, or name another directory") from None
+            raise UsageError(f"--out: {out / path} is there already and is another file; remove it, or name another directory") from None
     except OSError as error:
         remedy = "make room" if error.errno == errno.ENOSPC else "name another directory"
-        raise Misuse(f"--out: {out / path} can't be written: {error.strerror}; {remedy}") from None
+        raise UsageError(f"--out: {out / path} can't be written: {error.strerror}; {remedy}") from None
     finally:
         os.close(folder)
 

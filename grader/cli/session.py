@@ -23,7 +23,7 @@ REACH_S = 10.0  # for a server that has not answered yet: its address may be wro
 RESTART_S = 300.0
 
 
-class Need(Enum):
+class ServerRequirement(Enum):
     """What a command needs of a server of its own."""
 
     READ = auto()  # what the state directory holds
@@ -45,12 +45,12 @@ class Target:
 
 
 @asynccontextmanager
-async def connect(target: Target, need: Need) -> AsyncIterator[GraderClient]:
+async def connect(target: Target, need: ServerRequirement) -> AsyncIterator[GraderClient]:
     """A client of the server that target names, or of the command's own."""
     if target.server is not None:
         credential = credentials.find(target.server)
         # What is followed was submitted before, so that the address was right: the server may be away from the beginning.
-        reach_s = target.restart_s if need is Need.FOLLOW else min(REACH_S, target.restart_s)
+        reach_s = target.restart_s if need is ServerRequirement.FOLLOW else min(REACH_S, target.restart_s)
         async with dial(target.server, credential, quiet=target.quiet, reach_s=reach_s, restart_s=target.restart_s) as client:
             yield client
         return
@@ -58,9 +58,9 @@ async def connect(target: Target, need: Need) -> AsyncIterator[GraderClient]:
         try:
             client = await stack.enter_async_context(_own(target, need))
         except StateDirectoryInUse:
-            if need is not Need.FOLLOW:
+            if need is not ServerRequirement.FOLLOW:
                 raise
-            client = await stack.enter_async_context(_own(target, Need.READ))
+            client = await stack.enter_async_context(_own(target, ServerRequirement.READ))
         yield client
 
 
@@ -88,6 +88,8 @@ def _silent(sentence: str) -> None:
     pass
 
 
-def _own(target: Target, need: Need) -> AbstractAsyncContextManager[GraderClient]:
-    opened: AbstractAsyncContextManager[GraderClient] = extras.own_server(reads_only=need is Need.READ).own_server(target, need)
+def _own(target: Target, need: ServerRequirement) -> AbstractAsyncContextManager[GraderClient]:
+    opened: AbstractAsyncContextManager[GraderClient] = extras.own_server(reads_only=need is ServerRequirement.READ).own_server(
+        target, need
+    )
     return opened

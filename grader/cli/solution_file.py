@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from grader.cli.exits import Misuse
+from grader.cli.exits import UsageError
 from grader.model import SourceFile, problem_id_of
 
 SUFFIX = ".json"
@@ -42,7 +42,7 @@ class Solution:
 
 
 def parse(path: Path, text: str) -> Solution:
-    """The solution in a file's text. Misuse names the file, the key and what to do."""
+    """The solution in a file's text. UsageError names the file, the key and what to do."""
     table = _object(path, text)
     spec = _get(path, table, "spec", dict)
     entry_file, entry = _entry_point(path, _get(path, spec, "entry_point", str, "spec."))
@@ -78,11 +78,11 @@ def _object(path: Path, text: str) -> dict[str, Any]:
     try:
         table = json.loads(text)
     except json.JSONDecodeError as error:
-        raise Misuse(f"solution: {path}:{error.lineno} is not JSON from column {error.colno} on; fix the line") from None
+        raise UsageError(f"solution: {path}:{error.lineno} is not JSON from column {error.colno} on; fix the line") from None
     except (ValueError, RecursionError):
-        raise Misuse(f"solution: {path} is not JSON that can be read: it nests too deep, or a number is too long") from None
+        raise UsageError(f"solution: {path} is not JSON that can be read: it nests too deep, or a number is too long") from None
     if not isinstance(table, dict) or not {"definition", "spec", "sources"} <= table.keys():
-        raise Misuse(
+        raise UsageError(
             f"solution: {path} is not a solution file; it needs the keys definition, spec and sources, as FlashInfer-Bench and "
             "SOL-ExecBench write them. Name the source files themselves to submit those"
         )
@@ -92,18 +92,18 @@ def _object(path: Path, text: str) -> dict[str, Any]:
 def _get(path: Path, table: Mapping[str, Any], key: str, kind: type[_Kind], place: str = "") -> _Kind:
     value = table.get(key)
     if key not in table:
-        raise Misuse(f"solution: {path}: {place}{key}: is missing; add it")
+        raise UsageError(f"solution: {path}: {place}{key}: is missing; add it")
     if not isinstance(value, kind) or not value:
-        raise Misuse(f"solution: {path}: {place}{key}: must be {_KINDS[kind]} that is not empty; fix it")
+        raise UsageError(f"solution: {path}: {place}{key}: must be {_KINDS[kind]} that is not empty; fix it")
     if isinstance(value, str) and not _is_text(value):
-        raise Misuse(f"solution: {path}: {place}{key}: has half of a surrogate pair, which is not a character; fix it")
+        raise UsageError(f"solution: {path}: {place}{key}: has half of a surrogate pair, which is not a character; fix it")
     return value
 
 
 def _entry_point(path: Path, text: str) -> tuple[str, str]:
     file, mark, function = text.partition("::")
     if not mark or not file or not function.isidentifier():
-        raise Misuse(f"solution: {path}: spec.entry_point: is {text!r}; write FILE::FUNCTION, such as 'main.py::run'")
+        raise UsageError(f"solution: {path}: spec.entry_point: is {text!r}; write FILE::FUNCTION, such as 'main.py::run'")
     return file, function
 
 
@@ -111,13 +111,13 @@ def _sources(path: Path, table: Mapping[str, Any], entry_file: str) -> tuple[Sou
     found = []
     for index, one in enumerate(_get(path, table, "sources", list)):
         if not isinstance(one, dict):
-            raise Misuse(f"solution: {path}: sources[{index}]: must be an object with path and content; fix it")
+            raise UsageError(f"solution: {path}: sources[{index}]: must be an object with path and content; fix it")
         place = f"sources[{index}]."
         found.append(SourceFile(path=_get(path, one, "path", str, place), content=_get(path, one, "content", str, place)))
     first = [one for one in found if PurePosixPath(one.path) == PurePosixPath(entry_file)]
     if not first:
         names = ", ".join(one.path for one in found)
-        raise Misuse(f"solution: {path}: spec.entry_point: names {entry_file!r}, which is not in sources ({names}); fix one")
+        raise UsageError(f"solution: {path}: spec.entry_point: names {entry_file!r}, which is not in sources ({names}); fix one")
     return (first[0], *(one for one in found if one is not first[0]))
 
 
@@ -125,19 +125,19 @@ def _language(path: Path, spec: Mapping[str, Any], entry_file: str, sources: tup
     key = "language" if "language" in spec else "languages"
     names = [_get(path, spec, key, str, "spec.")] if key == "language" else _get(path, spec, key, list, "spec.")
     if unknown := [name for name in names if name not in (*PYTHON, *COMPILED)]:
-        raise Misuse(f"solution: {path}: spec.{key}: {unknown[0]!r} is not known; take one of: {', '.join((*PYTHON, *COMPILED))}")
+        raise UsageError(f"solution: {path}: spec.{key}: {unknown[0]!r} is not known; take one of: {', '.join((*PYTHON, *COMPILED))}")
     in_python = [name in PYTHON for name in names]
     if any(in_python) != all(in_python):
-        raise Misuse(f"solution: {path}: spec.{key}: {', '.join(names)} can't be mixed; write Python or C++")
+        raise UsageError(f"solution: {path}: spec.{key}: {', '.join(names)} can't be mixed; write Python or C++")
     if all(in_python) != entry_file.endswith(".py"):
-        raise Misuse(f"solution: {path}: spec.entry_point: {entry_file!r} is not a file of {names[0]}; fix one")
+        raise UsageError(f"solution: {path}: spec.entry_point: {entry_file!r} is not a file of {names[0]}; fix one")
     return "python" if all(in_python) else _compiled(path, spec, sources)
 
 
 def _compiled(path: Path, spec: Mapping[str, Any], sources: tuple[SourceFile, ...]) -> str:
     texts = [one.content for one in sources]
     if spec.get("binding") == "tvm-ffi" or (spec.get("binding") is None and any(map(_TVM.search, texts))):
-        raise Misuse(
+        raise UsageError(
             f"solution: {path}: spec.binding: TVM-FFI is not available here; bind the function by PYBIND11_MODULE (binding 'torch'), "
             'or define a plain extern "C" function'
         )
@@ -150,7 +150,7 @@ def _destination(path: Path, spec: Mapping[str, Any], language: str) -> bool | N
     """Whether the entry takes its outputs as its last arguments; None: the server looks at the number of its parameters."""
     given = spec.get("destination_passing_style")
     if not isinstance(given, bool | None):
-        raise Misuse(f"solution: {path}: spec.destination_passing_style: must be true or false; fix it")
+        raise UsageError(f"solution: {path}: spec.destination_passing_style: must be true or false; fix it")
     if language == "torch_extension":
         return True if given is None else given  # their default
     return given if language == "python" else None

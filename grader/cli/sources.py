@@ -11,7 +11,7 @@ from pathlib import Path
 
 from grader.api.resource_names import PROBLEMS, resource_id
 from grader.cli import solution_file
-from grader.cli.exits import Misuse
+from grader.cli.exits import UsageError
 from grader.model import SOURCE_LIMIT_BYTES, SourceFile
 
 _DIRECTIVE = re.compile(r"^\s*(?://|#)\s*grader:\s*(?:\S+\s+)*?problem=(?P<problem>\S+)")
@@ -20,7 +20,7 @@ SOLUTION_LIMIT_BYTES = 4 * SOURCE_LIMIT_BYTES  # escapes take up to six bytes fo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handed:
+class SubmittedFiles:
     """What a person handed in. problem_dir: the directory of the files that holds their problem, or its file, if there is one.
 
     language, entry, notes: what a solution file says; "" where nothing does.
@@ -34,7 +34,7 @@ class Handed:
     notes: tuple[str, ...] = ()
 
 
-def read(files: Sequence[Path], problem: str | None) -> Handed:
+def read(files: Sequence[Path], problem: str | None) -> SubmittedFiles:
     """Read files and name their problem: the flag's, else the first file's directive's, else that of problem.toml next to it.
 
     One file that ends in .json is a solution file, which holds the sources and names a definition.
@@ -47,35 +47,35 @@ def read(files: Sequence[Path], problem: str | None) -> Handed:
     problem_id = problem or _directive(sources[0].content) or directory_problem
     if not problem_id:
         mark = "#" if files[0].suffix == ".py" else "//"
-        raise Misuse(
+        raise UsageError(
             f"problem: nothing says which problem {files[0].name} is for; give --problem NAME ('grader-cli problems list' shows "
             f"them), or write '{mark} grader: problem=NAME' in its first lines, or put a problem.toml next to it"
         )
     problem_id = resource_id(PROBLEMS, problem_id)
-    return Handed(sources=sources, problem_id=problem_id, problem_dir=directory if problem_id == directory_problem else None)
+    return SubmittedFiles(sources=sources, problem_id=problem_id, problem_dir=directory if problem_id == directory_problem else None)
 
 
-def from_text(content: str, file_name: str, problem: str | None) -> Handed:
+def from_text(content: str, file_name: str, problem: str | None) -> SubmittedFiles:
     """One source that comes from no file. Its problem is found as for a file of the working directory."""
     directory = Path.cwd()
     directory_problem = _problem_in(directory)
     problem_id = problem or _directive(content) or directory_problem
     if not problem_id:
-        raise Misuse(
+        raise UsageError(
             "problem: nothing says which problem standard input is for; give --problem NAME ('grader-cli problems list' shows them)"
         )
     problem_id = resource_id(PROBLEMS, problem_id)
     sources = (SourceFile(path=file_name, content=content),)
-    return Handed(sources=sources, problem_id=problem_id, problem_dir=directory if problem_id == directory_problem else None)
+    return SubmittedFiles(sources=sources, problem_id=problem_id, problem_dir=directory if problem_id == directory_problem else None)
 
 
-def _solution(files: Sequence[Path], problem: str | None) -> Handed:
+def _solution(files: Sequence[Path], problem: str | None) -> SubmittedFiles:
     if len(files) > 1:
         name = next(path.name for path in files if path.suffix == solution_file.SUFFIX)
-        raise Misuse(f"sources: {name} is taken for a solution file, which holds all its sources; submit it by itself, or leave it out")
+        raise UsageError(f"sources: {name} is taken for a solution file, which holds all its sources; submit it by itself, or leave it out")
     found = solution_file.parse(files[0], _content(files[0], limit_bytes=SOLUTION_LIMIT_BYTES))
     _check_size(found.sources)
-    return Handed(
+    return SubmittedFiles(
         sources=found.sources,
         problem_id=resource_id(PROBLEMS, problem) if problem else found.problem_id,
         problem_dir=None if problem else solution_file.problem_near(files[0], found.definition),
@@ -89,7 +89,7 @@ def read_sources(files: Sequence[Path]) -> tuple[SourceFile, ...]:
     """Read files; their paths are relative to their common directory."""
     absolute = [Path(os.path.abspath(path)) for path in files]  # noqa: PTH100 (resolve() would follow links and rename files)
     if len(set(absolute)) != len(absolute):
-        raise Misuse("sources: a file is named twice; name each once")
+        raise UsageError("sources: a file is named twice; name each once")
     contents = [_content(path) for path in files]
     top = Path(os.path.commonpath([path.parent for path in absolute]))
     sources = tuple(
@@ -102,27 +102,27 @@ def read_sources(files: Sequence[Path]) -> tuple[SourceFile, ...]:
 def _check_size(sources: Sequence[SourceFile]) -> None:
     size = sum(len(one.content.encode()) for one in sources)
     if size > SOURCE_LIMIT_BYTES:
-        raise Misuse(f"sources: {size:,} bytes in all, over the {SOURCE_LIMIT_BYTES:,} allowed; leave out what is not source text")
+        raise UsageError(f"sources: {size:,} bytes in all, over the {SOURCE_LIMIT_BYTES:,} allowed; leave out what is not source text")
 
 
 def _content(path: Path, limit_bytes: int = SOURCE_LIMIT_BYTES) -> str:
     try:
         if path.is_dir():
-            raise Misuse(f"sources: {path} is a directory; name the files in it")
+            raise UsageError(f"sources: {path} is a directory; name the files in it")
         if not path.exists():
-            raise Misuse(f"sources: {path} does not exist; check the path")
+            raise UsageError(f"sources: {path} does not exist; check the path")
         if not path.is_file():
-            raise Misuse(f"sources: {path} is not a regular file; save the kernel to a file and name that")
+            raise UsageError(f"sources: {path} is not a regular file; save the kernel to a file and name that")
         size = path.stat().st_size
         if size > limit_bytes:
-            raise Misuse(f"sources: {path} has {size:,} bytes, over the {limit_bytes:,} allowed; leave out what is not source text")
+            raise UsageError(f"sources: {path} has {size:,} bytes, over the {limit_bytes:,} allowed; leave out what is not source text")
         content = path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Misuse(f"sources: {path} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+        raise UsageError(f"sources: {path} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except OSError as error:
-        raise Misuse(f"sources: {path} can't be read: {error.strerror}; check its permissions") from None
+        raise UsageError(f"sources: {path} can't be read: {error.strerror}; check its permissions") from None
     if not content.strip() and path.name != "__init__.py":  # it makes its directory a package
-        raise Misuse(f"sources: {path} is empty; leave the file out, or write the kernel into it")
+        raise UsageError(f"sources: {path} is empty; leave the file out, or write the kernel into it")
     return content
 
 
@@ -140,5 +140,5 @@ def _problem_in(directory: Path) -> str | None:
     try:
         name = tomllib.loads(path.read_text("utf-8")).get("name")
     except (OSError, ValueError, RecursionError) as error:  # no UTF-8, no TOML, or one that Python's own reader does not get through
-        raise Misuse(f"problem: {path} can't be read: {error}") from None
+        raise UsageError(f"problem: {path} can't be read: {error}") from None
     return name if isinstance(name, str) else None

@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from grader.cli.exits import Misuse
+from grader.cli.exits import UsageError
 from grader.model import SOURCE_LIMIT_BYTES
 
 STDIN = Path("-")
@@ -18,7 +18,7 @@ _LANGUAGE_NAMES = {"python": "kernel.py", "cuda": "kernel.cu", "torch_extension"
 
 
 async def read_stdin() -> str:
-    """All of it, as text. Read so that Ctrl-C ends the command meanwhile. Misuse where it is no source."""
+    """All of it, as text. Read so that Ctrl-C ends the command meanwhile. UsageError where it is no source."""
     try:
         descriptor = sys.stdin.fileno()
     except (io.UnsupportedOperation, ValueError):  # in a program that calls this one
@@ -26,13 +26,15 @@ async def read_stdin() -> str:
     else:
         found = await _read(descriptor)
     if len(found) > SOURCE_LIMIT_BYTES:
-        raise Misuse(f"sources: standard input has more than the {SOURCE_LIMIT_BYTES:,} bytes allowed; leave out what is not source text")
+        raise UsageError(
+            f"sources: standard input has more than the {SOURCE_LIMIT_BYTES:,} bytes allowed; leave out what is not source text"
+        )
     if not found.strip():
-        raise Misuse("sources: standard input is empty; pipe the kernel in: grader-cli submit - --problem NAME < FILE")
+        raise UsageError("sources: standard input is empty; pipe the kernel in: grader-cli submit - --problem NAME < FILE")
     try:
         return found.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Misuse(f"sources: standard input is not UTF-8 (byte {error.start}); convert it to UTF-8") from None
+        raise UsageError(f"sources: standard input is not UTF-8 (byte {error.start}); convert it to UTF-8") from None
 
 
 def file_name(content: str, language: str) -> str:
@@ -40,7 +42,7 @@ def file_name(content: str, language: str) -> str:
     if language in _LANGUAGE_NAMES:
         return _LANGUAGE_NAMES[language]
     if content.lstrip().startswith("{"):
-        raise Misuse("sources: standard input looks like a solution file; write it to a file that ends in .json, and submit that")
+        raise UsageError("sources: standard input looks like a solution file; write it to a file that ends in .json, and submit that")
     return _LANGUAGE_NAMES["cuda" if any(word in _without_strings(content) for word in _COMPILED) else "python"]
 
 
@@ -66,7 +68,7 @@ async def _read(descriptor: int) -> bytes:
                 break
             found += piece
     except OSError as error:
-        raise Misuse(f"sources: standard input can't be read: {error.strerror}") from None
+        raise UsageError(f"sources: standard input can't be read: {error.strerror}") from None
     finally:
         loop.remove_reader(descriptor)
     return bytes(found)

@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from grader.api.resource_names import PROBLEMS, full_name, resource_id
-from grader.cli.exits import Exit, Misuse
+from grader.cli.exits import Exit, UsageError
 from grader.cli.options import Server, StateDir
 from grader.cli.output import did_you_mean, print_note
 from grader.cli.running import run
 from grader.cli.saved_files import STDOUT
-from grader.cli.session import Need, Target, connect
+from grader.cli.session import ServerRequirement, Target, connect
 from grader.v1 import problem_pb2
 from grader.views import starter_files
 from grader.views.sanitize import escape_unprintable, one_line
@@ -43,7 +43,7 @@ def init_command(
 
 async def init(target: Target, name: str, language: str, out: str) -> Exit:
     """Write the file of a problem."""
-    async with connect(target, Need.READ) as client:
+    async with connect(target, ServerRequirement.READ) as client:
         problem = await client.get_problem(full_name(PROBLEMS, name))
     language = language or next(iter(languages(problem)), PYTHON)
     text = starter(problem, language)
@@ -52,7 +52,7 @@ async def init(target: Target, name: str, language: str, out: str) -> Exit:
         print(escape_unprintable(text), end="")
         return Exit.DONE
     if not out and os.sep in path:  # a server could name a problem so
-        raise Misuse(f"{path!r} is not a file name; name the file with --out")
+        raise UsageError(f"{path!r} is not a file name; name the file with --out")
     _write_new(path, text)
     print_note(f"wrote {path}; then: grader-cli submit {path}")
     return Exit.DONE
@@ -63,9 +63,9 @@ def _write_new(path: str, text: str) -> None:
         with Path(path).open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise Misuse(f"{path!r} is there already; remove it, or name another file with --out") from None
+        raise UsageError(f"{path!r} is there already; remove it, or name another file with --out") from None
     except OSError as error:
-        raise Misuse(f"{path!r} can't be written: {error.strerror}; name another file with --out") from None
+        raise UsageError(f"{path!r} can't be written: {error.strerror}; name another file with --out") from None
 
 
 def languages(problem: problem_pb2.Problem) -> list[str]:
@@ -75,12 +75,12 @@ def languages(problem: problem_pb2.Problem) -> list[str]:
 
 
 def starter(problem: problem_pb2.Problem, language: str) -> str:
-    """The text of the file. Misuse where the problem does not take the language, or its signature in it is not known."""
+    """The text of the file. UsageError where the problem does not take the language, or its signature in it is not known."""
     known = languages(problem)
     if language not in known:
         problem_id = resource_id(PROBLEMS, problem.name)
         text = f"--language: {language!r} is not one that {problem_id} can be begun in; take one of: {', '.join(known) or 'none'}."
-        raise Misuse(text + did_you_mean(language, known))
+        raise UsageError(text + did_you_mean(language, known))
     return starter_text(problem, language)
 
 

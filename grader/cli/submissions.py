@@ -14,12 +14,12 @@ from rich.table import Table
 from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, resource_id
 from grader.cli import extras, report
-from grader.cli.exits import Exit, Misuse
+from grader.cli.exits import Exit, UsageError
 from grader.cli.options import Json, Name, Server, StateDir
 from grader.cli.output import did_you_mean, plain, print_json, print_line, print_list, print_untrusted, stdout_console, text_table
 from grader.cli.running import run
 from grader.cli.saved_files import artifact_file_name, save_artifacts, save_sources
-from grader.cli.session import Need, Target, connect
+from grader.cli.session import ServerRequirement, Target, connect
 from grader.devices import EMULATED
 from grader.errors import CallRefused, InternalFault, ServerUnreachable
 from grader.v1 import grader_service_pb2, report_pb2, submission_pb2
@@ -35,7 +35,7 @@ _TIMED = (submission_pb2.MODE_BENCHMARK, submission_pb2.MODE_RANKED)
 
 
 async def whole_name(client: GraderClient, name: str) -> str:
-    """Find the full name of the submission whose id begins so. Misuse unless it is a single one. A whole id is not looked up."""
+    """Find the full name of the submission whose id begins so. UsageError unless it is a single one. A whole id is not looked up."""
     prefix = resource_id(SUBMISSIONS, name)
     if len(prefix) >= ID_CHARS or not prefix.isalnum() or not prefix.isascii():
         return full_name(SUBMISSIONS, name)
@@ -52,9 +52,9 @@ async def whole_name(client: GraderClient, name: str) -> str:
         return full_name(SUBMISSIONS, prefix if prefix in matches else matches[0])
     if not matches:
         text = f"there is no submission of yours whose id begins with {prefix!r}; list them with: grader-cli list"
-        raise Misuse(f"{text} (of another user's, write the whole id)")
+        raise UsageError(f"{text} (of another user's, write the whole id)")
     candidates = ", ".join(matches[:_CANDIDATES_SHOWN]) + (", ..." if len(matches) > _CANDIDATES_SHOWN else "")
-    raise Misuse(f"several submissions have an id that begins with {prefix!r}: {candidates}; write more of it")
+    raise UsageError(f"several submissions have an id that begins with {prefix!r}: {candidates}; write more of it")
 
 
 def short_ids(ids: Sequence[str]) -> list[str]:
@@ -130,7 +130,7 @@ def list_command(
 
 async def list_submissions(target: Target, options: ListOptions, *, json: bool) -> Exit:
     """Print the newest submissions."""
-    async with connect(target, Need.READ) as client:
+    async with connect(target, ServerRequirement.READ) as client:
         answer = await client.list_submissions(
             page_size=options.limit,
             problem=full_name(PROBLEMS, options.problem),
@@ -268,7 +268,7 @@ def print_submission(submission: submission_pb2.Submission, *, json: bool) -> No
 
 
 async def _fetch(target: Target, name: str) -> submission_pb2.Submission:
-    async with connect(target, Need.READ) as client:
+    async with connect(target, ServerRequirement.READ) as client:
         return await client.get_submission(await whole_name(client, name))
 
 
@@ -276,7 +276,7 @@ async def show_source(target: Target, name: str, out: Path | None) -> Exit:
     """Print or save the sources."""
     submission = await _fetch(target, name)
     if submission.sources_removed or not submission.sources:
-        raise Misuse(f"{one_line(submission.name)}: its sources are not kept any more; verdict and score are: grader-cli show")
+        raise UsageError(f"{one_line(submission.name)}: its sources are not kept any more; verdict and score are: grader-cli show")
     if out is not None:
         for path in save_sources(submission.sources, out):
             print_line(str(path))
@@ -294,9 +294,9 @@ async def show_log(target: Target, name: str) -> Exit:
     logs = {"compiler": submission.report.build.log, "output": submission.report.output}
     if not submission.HasField("report"):
         command = f"grader-cli watch {one_line(resource_id(SUBMISSIONS, submission.name))}"
-        raise Misuse(f"{one_line(submission.name)}: it is not graded yet; `{command}` waits for it")
+        raise UsageError(f"{one_line(submission.name)}: it is not graded yet; `{command}` waits for it")
     if not any(logs.values()):
-        raise Misuse(f"{one_line(submission.name)}: the compiler and the kernel printed nothing")
+        raise UsageError(f"{one_line(submission.name)}: the compiler and the kernel printed nothing")
     for heading, text in logs.items():
         if text:
             print(f"==> {heading} <==")
@@ -306,7 +306,7 @@ async def show_log(target: Target, name: str) -> Exit:
 
 async def show_files(target: Target, name: str, out: Path | None, *, json: bool) -> Exit:
     """List the files that a submission left; with out, save those that are there into that directory."""
-    async with connect(target, Need.READ) as client:
+    async with connect(target, ServerRequirement.READ) as client:
         artifacts = list(await client.list_artifacts(await whole_name(client, name)))
         saved = [] if out is None else await save_artifacts(client, artifacts, out)
     if json or out is None or not artifacts:
@@ -339,7 +339,7 @@ def cancel_command(name: Name, server: Server = None, state_dir: StateDir = None
     """Cancel a submission that is queued or running."""
 
     async def work() -> Exit:
-        async with connect(Target(server=server, state_dir=state_dir), Need.GRADE) as client:
+        async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.GRADE) as client:
             submission = await client.cancel(await whole_name(client, name))
         if json:
             print_json(submission)
@@ -371,7 +371,7 @@ def withdraw_command(
     """
 
     async def work() -> Exit:
-        async with connect(Target(server=server, state_dir=state_dir), Need.GRADE) as client:
+        async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.GRADE) as client:
             full = await whole_name(client, name)
             submission = await (client.restore(full, reason=reason) if undo else client.withdraw(full, reason=reason))
         if json:

@@ -13,11 +13,11 @@ from pathlib import Path
 from grader.api.client import GraderClient
 from grader.api.resource_names import SUBMISSIONS, full_name, resource_id
 from grader.cli import extras, sources
-from grader.cli.exits import Exit, GraderFailed, Misuse
+from grader.cli.exits import Exit, GraderFailed, UsageError
 from grader.cli.output import print_line, print_note
 from grader.cli.progress import ProgressDisplay, progress
 from grader.cli.saved_files import open_directory, save_artifacts
-from grader.cli.session import Need, Target, connect
+from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.standard_input import STDIN, file_name, read_stdin
 from grader.cli.submissions import print_submission, whole_name
 from grader.errors import CallRefused, GraderError, LedgerBusy, ServerUnreachable, ShuttingDown
@@ -52,7 +52,7 @@ class SubmitOptions:
     skip_sanitizer: bool = False
 
 
-def build_submission(handed: sources.Handed, order: SubmitOptions) -> submission_pb2.Submission:
+def build_submission(handed: sources.SubmittedFiles, order: SubmitOptions) -> submission_pb2.Submission:
     """The message that hands the files in."""
     message = submission_pb2.Submission(
         problem=f"problems/{handed.problem_id}",
@@ -74,21 +74,21 @@ def build_submission(handed: sources.Handed, order: SubmitOptions) -> submission
 
 
 def nanoseconds(seconds: float, option: str) -> int:
-    """Of seconds on a command line; Misuse where a message could not carry them."""
+    """Of seconds on a command line; UsageError where a message could not carry them."""
     if not abs(seconds) < _SECONDS_LIMIT:
-        raise Misuse(f"{option}: {seconds:g} is not a number of seconds that can be sent; write one such as 5")
+        raise UsageError(f"{option}: {seconds:g} is not a number of seconds that can be sent; write one such as 5")
     return round(seconds * 1e9)
 
 
 def read_annotations(texts: Sequence[str]) -> dict[str, str]:
-    """Of texts KEY=VALUE; Misuse where one is not, or where a key comes twice."""
+    """Of texts KEY=VALUE; UsageError where one is not, or where a key comes twice."""
     found = dict[str, str]()
     for text in texts:
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise Misuse(f"--annotate: {text!r} has no key; write KEY=VALUE")
+            raise UsageError(f"--annotate: {text!r} has no key; write KEY=VALUE")
         if key in found:
-            raise Misuse(f"--annotate: the key {key!r} is given twice; give each once")
+            raise UsageError(f"--annotate: the key {key!r} is given twice; give each once")
         found[key] = value
     return found
 
@@ -96,20 +96,20 @@ def read_annotations(texts: Sequence[str]) -> dict[str, str]:
 async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool) -> Exit:
     """Submit, follow to the end unless wait is False, and print."""
     if not wait and target.server is None:
-        raise Misuse("--no-wait: without --server nothing would be left to grade it; name a server, or wait")
+        raise UsageError("--no-wait: without --server nothing would be left to grade it; name a server, or wait")
     if order.out is not None and (order.mode != Mode.PROFILE or not wait):
-        raise Misuse("--out: only a profile leaves files, when it has ended; add --mode profile, and leave out --no-wait")
+        raise UsageError("--out: only a profile leaves files, when it has ended; add --mode profile, and leave out --no-wait")
     if order.out is not None:
         os.close(open_directory(order.out))  # before anything is graded
     if order.competition and target.server is None:
-        raise Misuse("--competition: a command without --server has none; name the server that holds it")
+        raise UsageError("--competition: a command without --server has none; name the server that holds it")
     named, problem_path = (order.problem, None) if target.server is not None else problem_at(order.problem)
     handed = await _read(order, named)
     problem_dir = tuple(path for path in (handed.problem_dir, problem_path) if path is not None)
     target = replace(target, problem_dirs=(*target.problem_dirs, *problem_dir))
     for note in handed.notes:
         print_note(f"note: {one_line(note)}")
-    async with connect(target, Need.GRADE) as client:
+    async with connect(target, ServerRequirement.GRADE) as client:
         await require_answer(client, target)
         order = replace(order, parent=await whole_name(client, order.parent) if order.parent else "")
         request_id = order.request_id or str(uuid.uuid4())
@@ -138,12 +138,12 @@ async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool
     return exit_of(final)
 
 
-async def _read(order: SubmitOptions, problem: str | None) -> sources.Handed:
+async def _read(order: SubmitOptions, problem: str | None) -> sources.SubmittedFiles:
     """The files, or standard input."""
     if STDIN not in order.files:
         return sources.read(order.files, problem)
     if len(order.files) > 1:
-        raise Misuse("sources: - (standard input) is a whole submission; leave out the other files, or name files only")
+        raise UsageError("sources: - (standard input) is a whole submission; leave out the other files, or name files only")
     content = await read_stdin()
     return sources.from_text(content, file_name(content, order.language), problem)
 
@@ -165,7 +165,7 @@ def _exists(path: Path) -> bool:
 
 async def watch(target: Target, name: str, *, json: bool) -> Exit:
     """Follow a submission to its end, and print it."""
-    async with connect(target, Need.FOLLOW) as client:
+    async with connect(target, ServerRequirement.FOLLOW) as client:
         with progress(json=json) as shown:
             name = await whole_name(client, name)
             with explain_giving_up(target, name):

@@ -18,11 +18,11 @@ from grader.api import stable_json
 from grader.api.client import GraderClient
 from grader.api.resource_names import PROBLEMS, resource_id
 from grader.cli import sources
-from grader.cli.exits import Exit, GraderFailed, Misuse
+from grader.cli.exits import Exit, GraderFailed, UsageError
 from grader.cli.output import plain, print_note, stdout_console
 from grader.cli.progress import ProgressDisplay, progress
 from grader.cli.saved_files import open_directory
-from grader.cli.session import Need, Target, connect
+from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submit import (
     SubmitOptions,
     build_submission,
@@ -62,12 +62,12 @@ class SweepOptions:
 def sweep_message(
     *, axis: str, start: int | None, stop: int | None, factor: float | None, step: int | None, others: Sequence[str], seconds: float | None
 ) -> problem_pb2.Sweep:
-    """The options as the API takes them; Misuse where one of others is not AXIS=SIZE."""
+    """The options as the API takes them; UsageError where one of others is not AXIS=SIZE."""
     message = problem_pb2.Sweep(axis=axis, start=start, stop=stop, factor=factor, step=step)
     for text in others:
         name, equals, size = text.partition("=")
         if not equals or not size.isascii() or not size.isdecimal() or len(size) > 18:
-            raise Misuse(f"--at: {text!r} is not AXIS=SIZE; write it such as rows=4096")
+            raise UsageError(f"--at: {text!r} is not AXIS=SIZE; write it such as rows=4096")
         message.axes[name] = int(size)
     if seconds is not None:
         message.measure_duration.FromNanoseconds(nanoseconds(seconds, "--seconds"))
@@ -81,11 +81,13 @@ async def sweep(target: Target, order: SweepOptions, *, json: bool) -> Exit:
     named, problem_path = (order.problem, None) if target.server is not None else problem_at(order.problem)
     handed = [sources.read((path,), named) for path in order.files]
     if len(ids := dict.fromkeys(one.problem_id for one in handed)) > 1:
-        raise Misuse(f"problem: the files are for several problems ({', '.join(ids)}); name one with --problem, or sweep them separately")
+        raise UsageError(
+            f"problem: the files are for several problems ({', '.join(ids)}); name one with --problem, or sweep them separately"
+        )
     found_dirs = [one.problem_dir for one in handed] + [problem_path]
     target = replace(target, problem_dirs=(*target.problem_dirs, *dict.fromkeys(path for path in found_dirs if path is not None)))
     ended: list[tuple[str, submission_pb2.Submission]] = []
-    async with connect(target, Need.GRADE) as client:
+    async with connect(target, ServerRequirement.GRADE) as client:
         await require_answer(client, target)
         for number, (name, kernel) in enumerate(zip(_names(order.files), handed, strict=True), 1):
             options = SubmitOptions(files=(), problem=None, language="", entry="", device_kind=order.device_kind, mode="sweep")

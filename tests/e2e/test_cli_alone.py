@@ -176,7 +176,7 @@ def test_a_path_with_dots_is_submitted_by_its_name(cli: Cli, tmp_path: Path) -> 
 
 
 def test_wrong_options_exit_2(cli: Cli) -> None:
-    """Misuse that the option parser finds has the same code."""
+    """UsageError that the option parser finds has the same code."""
     assert cli("submit").code == 2
     assert cli("submit", ADD / "grid_stride.cu", "--mode", "fast").code == 2
     assert cli("submit", ADD / "grid_stride.cu", "--no-wait").code == 2

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from grader.api.client import GraderClient
-from grader.cli.exits import Misuse
+from grader.cli.exits import UsageError
 from grader.cli.session import Target
 from grader.cli.submissions import ListOptions, list_submissions, read_verdicts, render_list, short_ids, whole_name
 from grader.v1 import grader_service_pb2 as api
@@ -175,7 +175,7 @@ async def test_a_prefix_that_is_not_one_id_is_refused(served, prefix, expected):
     """With the candidates, or the command that shows them. Also by a server that sends every submission, in pages."""
     server = OldServer(*(submission(name) for name in ("x1", "x2", "abc1", "x3", "abc2")))
     async with GraderClient(await served(server)) as client:
-        with pytest.raises(Misuse, match=expected):
+        with pytest.raises(UsageError, match=expected):
             await whole_name(client, prefix)
         assert await whole_name(client, "x3") == "submissions/x3" and await whole_name(client, "abc1") == "submissions/abc1"
         lists = server.lists

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grader.cli import competition_export
-from grader.cli.exits import GraderFailed, Misuse
+from grader.cli.exits import GraderFailed, UsageError
 from grader.cli.session import Target
 from grader.server.rehearsal import ORGANISER_KEY, USER_KEY, RehearsalStage, prepare
 from tests.server.test_rehearsal import served
@@ -61,7 +61,7 @@ async def test_the_same_competition_makes_the_same_bytes(place, export):
     async with served(made) as (running, _, _):
         first, second = await export(running, user), await export(running, user, "b.zip")
         assert first.read_bytes() == second.read_bytes() and len(submissions(first)) == made.record.submission_count
-        with pytest.raises(Misuse, match=r"a\.zip is there already; name another file with --out"):
+        with pytest.raises(UsageError, match=r"a\.zip is there already; name another file with --out"):
             await export(running, user)
 
 

@@ -179,7 +179,7 @@ def test_a_running_submission_can_be_cancelled(address: str, tmp_path: Path) -> 
 
 
 def test_a_finished_submission_can_not_be_cancelled(address: str, kernel: Path) -> None:
-    """Misuse, with the state."""
+    """UsageError, with the state."""
     name = json.loads(run("submit", kernel, "--server", address, "--json").stdout)["name"]
     ended = run("cancel", name, "--server", address)
     assert ended.exit_code == 2

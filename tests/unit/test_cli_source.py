@@ -8,7 +8,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from grader.cli.exits import GraderFailed, Misuse
+from grader.cli.exits import GraderFailed, UsageError
 from grader.cli.login import quota_table
 from grader.cli.main import app
 from grader.cli.saved_files import save_sources
@@ -125,7 +125,7 @@ def test_no_link_is_followed_when_a_file_is_saved(tmp_path):
     (tmp_path / "out" / "a").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "out" / "b").symlink_to(tmp_path / "elsewhere" / "b")
     for path in ("a/x", "b"):
-        with pytest.raises(Misuse):
+        with pytest.raises(UsageError):
             save_sources([source_file(path)], tmp_path / "out")
     assert not list((tmp_path / "elsewhere").iterdir())
 

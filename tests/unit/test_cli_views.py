@@ -10,7 +10,7 @@ from rich.console import Console
 from grader import errors
 from grader.api.statuses import failure_to_status
 from grader.cli import problems, report
-from grader.cli.exits import Exit, Misuse, exit_of_error
+from grader.cli.exits import Exit, UsageError, exit_of_error
 from grader.cli.progress import GradingStages, LiveStages, planned_steps
 from grader.cli.starter import starter_text
 from grader.cli.submit import exit_of
@@ -422,7 +422,7 @@ def test_scalars_and_several_outputs_are_in_the_example() -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (Misuse("x"), 2),
+        (UsageError("x"), 2),
         (errors.ProblemNotFound("nothing"), 2),
         (errors.InvalidSubmission([errors.FieldViolation("sources", "there are none")]), 2),
         (errors.ProblemInvalid("p", "m"), 2),

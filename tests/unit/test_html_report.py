@@ -117,7 +117,9 @@ def test_a_report_holds_all_that_a_reader_asks_for():
     assert "chart samples" in charts
     assert charts.count("chart heat-map") == 2 and "4 x 4" in words  # of what is wrong, and of what was never written
     assert all(attributes.get("role") == "img" for tag, attributes in page.found if tag == "svg")
-    order = [words.index(heading) for heading in ("Timeline StepSeconds", "Workloads Workload", "Times Medians", "Build Built", "Raw data All")]
+    order = [
+        words.index(heading) for heading in ("Timeline StepSeconds", "Workloads Workload", "Times Medians", "Build Built", "Raw data All")
+    ]
     assert order == sorted(order)
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from grader.api import messages
 from grader.api.profiles import profile_to_proto
 from grader.cli import profiles, submit
-from grader.cli.exits import Misuse
+from grader.cli.exits import UsageError
 from grader.cli.session import Target
 from grader.html_report import content
 from grader.rules.disclosure import Redactor
@@ -92,7 +92,7 @@ async def test_an_out_that_is_no_directory_is_named_before_anything_is_submitted
     """Else it would be found when all the work is done."""
     (tmp_path / "out").write_text("a file")
     order = submit.SubmitOptions(files=(), problem=None, language="", entry="", device_kind="", mode="profile", out=tmp_path / "out")
-    with pytest.raises(Misuse, match="not a directory"):
+    with pytest.raises(UsageError, match="not a directory"):
         await submit.submit(Target(server="nowhere:1"), order, json=False, wait=True)
 
 
@@ -100,6 +100,6 @@ async def test_an_out_that_is_no_directory_is_named_before_anything_is_submitted
 async def test_only_a_profile_that_is_waited_for_is_saved(tmp_path, mode, wait) -> None:
     """Nothing is submitted for a directory that would stay empty."""
     order = submit.SubmitOptions(files=(), problem=None, language="", entry="", device_kind="", mode=mode, out=tmp_path / "out")
-    with pytest.raises(Misuse, match="only a profile leaves files"):
+    with pytest.raises(UsageError, match="only a profile leaves files"):
         await submit.submit(Target(server="nowhere:1"), order, json=False, wait=wait)
     assert not (tmp_path / "out").exists()

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from grader.api import messages
 from grader.cli import sweep as command
-from grader.cli.exits import Misuse
+from grader.cli.exits import UsageError
 from grader.cli.problems import sweep_range
 from grader.formats import native
 from grader.model import Report, Submission, SubmissionState, Verdict
@@ -244,7 +244,7 @@ def test_a_problem_says_its_sweeps_in_words():
 @pytest.mark.parametrize("text", ["rows", "rows=", "rows=x", "rows=-1", "rows=" + "9" * 40])
 def test_the_size_of_another_axis_is_a_number(text):
     """Or misuse that shows how to write it."""
-    with pytest.raises(Misuse, match="rows=4096"):
+    with pytest.raises(UsageError, match="rows=4096"):
         command.sweep_message(axis="", start=None, stop=None, factor=None, step=None, others=[text], seconds=None)
 
 
