@@ -42,12 +42,12 @@ from grader.isolations import AUTO
 from sandbox.protocol.wire import Mode
 
 if TYPE_CHECKING:
-    from grader.cli import admission as admission_command
     from grader.cli import demo as demo_command
     from grader.cli import doctor as doctor_command
     from grader.cli import imports as imports_command
+    from grader.cli import problem_check as problem_check_command
 else:
-    admission_command = extras.CommandModule("grader.cli.admission", "server", "judge")
+    problem_check_command = extras.CommandModule("grader.cli.problem_check", "server", "judge")
     demo_command = extras.CommandModule("grader.cli.demo", "server", "judge")
     doctor_command = extras.CommandModule("grader.cli.doctor", "server")
     imports_command = extras.CommandModule("grader.cli.imports", "server", "judge")
@@ -304,7 +304,7 @@ def problems_import(
             place=place,
             changes=changes,
         )
-        return await imports_command.import_(path, state_dir, wanted, json=json)
+        return await imports_command.import_problems(path, state_dir, wanted, json=json)
 
     run(work())
 
@@ -342,7 +342,7 @@ def problems_check(
             keep_weights=keep_weights,
         )
         place = CheckPlace(sandbox=sandbox, trusted=trusted)
-        return await admission_command.check_all(path, device, budget, place, changes, json=json)
+        return await problem_check_command.check_all(path, device, budget, place, changes, json=json)
 
     run(work())
 

@@ -12,9 +12,9 @@ from grader.admission import problem_check
 from grader.admission.check_box import CheckReport, read_limits, staged_problem
 from grader.admission.problem_check import Admission, AdmissionOutcome
 from grader.cli.check_options import CheckPlace, safe_isolations
-from grader.cli.check_place import usable_isolation
 from grader.cli.exits import GraderFailed, UsageError
 from grader.cli.main import app
+from grader.cli.problem_check import usable_isolation
 from grader.errors import JudgeBroken
 from grader.formats import native
 from grader.isolation import BoxExit, BoxSpec, GpuAccess, Purpose
