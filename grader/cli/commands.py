@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from grader import devices
-from grader.cli import competitions as competitions_command
-from grader.cli import extras
-from grader.cli import leaderboard as leaderboard_command
+from grader.cli import competitions, extras, problems
 from grader.cli import login as login_command
-from grader.cli import problems as problems_command
 from grader.cli import submit as submit_command
 from grader.cli.check_options import (
     AdjustOptions,
@@ -26,16 +23,22 @@ from grader.cli.check_options import (
     ToleranceOption,
     Trusted,
 )
-from grader.cli.competition_commands import check_command, export_command, new_command
+from grader.cli.competition_export import export_command
 from grader.cli.examples import EXAMPLES, LIST_EXAMPLES, SUBMIT_EXAMPLES
 from grader.cli.exits import Exit
 from grader.cli.options import EXIT_CODES, DeviceOption, Json, Name, OfServer, SandboxOption, Server, StateDir, device_choice
-from grader.cli.organising import actions_command, announce_command, ban_command, reload_command
+from grader.cli.organizer_commands import (
+    actions_command,
+    announce_command,
+    ban_command,
+    check_command,
+    new_command,
+    reload_command,
+)
 from grader.cli.rejudge import final_command, rejudge_app
 from grader.cli.running import run
 from grader.cli.server_choice import GraderTyper
 from grader.cli.session import Target
-from grader.cli.starter import init_command
 from grader.cli.submissions import cancel_command, list_command, show_command, withdraw_command
 from grader.cli.sweep_options import sweep_command
 from grader.isolations import AUTO
@@ -66,7 +69,7 @@ competitions_app = GraderTyper(no_args_is_help=True, help="Competitions: problem
 # The panels of `--help`, in their order; commands are registered in theirs.
 GRADE, RESULTS, PROBLEMS, SERVERS = "Grade kernels", "Look at results", "Problems and competitions", "Servers"
 HERE, ADMINISTRATORS = "This machine", "For administrators"
-app.command("init", rich_help_panel=GRADE)(init_command)
+app.command("init", rich_help_panel=GRADE)(problems.init_command)
 
 
 def _version(wanted: bool) -> None:
@@ -214,43 +217,9 @@ app.add_typer(problems_app, name="problems", rich_help_panel=PROBLEMS)
 app.add_typer(competitions_app, name="competitions", rich_help_panel=PROBLEMS)
 
 
-@app.command(rich_help_panel=PROBLEMS)
-def leaderboard(
-    competition: Annotated[str, typer.Argument(metavar="COMPETITION", help="competitions/ID, or just ID.")],
-    problem: Annotated[str, typer.Option(help="The board of this problem. Default: the board over all problems.", show_default=False)] = "",
-    device: Annotated[
-        str, typer.Option(help="The device's model name, or a part of it. Default: the first with entries.", show_default=False)
-    ] = "",
-    everything: Annotated[bool, typer.Option("--all", help="All entries; else the first 50.")] = False,
-    csv: Annotated[
-        str, typer.Option("--csv", metavar="FILE", help="Write all entries there as CSV, or to stdout with '-'.", show_default=False)
-    ] = "",
-    server: Server = None,
-    state_dir: StateDir = None,
-    json: Json = False,
-) -> None:
-    """Print a competition's board: the best of each user with a 95 % interval. Overlapping intervals share a rank (shown as 1=)."""
-    wanted = leaderboard_command.LeaderboardOptions(
-        competition=competition, problem=problem, device=device, everything=everything, csv_path=csv
-    )
-    run(leaderboard_command.leaderboard(Target(server=server, state_dir=state_dir), wanted, json=json))
-
-
-@problems_app.command("list")
-def problems_list(server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
-    """List the problems."""
-    run(problems_command.list_(Target(server=server, state_dir=state_dir), json=json))
-
-
-@problems_app.command("show")
-def problems_show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="problems/ID, or just ID.")],
-    server: Server = None,
-    state_dir: StateDir = None,
-    json: Json = False,
-) -> None:
-    """Print a problem, and what a kernel must define."""
-    run(problems_command.show(Target(server=server, state_dir=state_dir), name, json=json))
+app.command("leaderboard", rich_help_panel=PROBLEMS)(competitions.leaderboard_command)
+problems_app.command("list")(problems.list_command)
+problems_app.command("show")(problems.show_command)
 
 
 @problems_app.command("import")
@@ -347,23 +316,8 @@ def problems_check(
     run(work())
 
 
-@competitions_app.command("list")
-def competitions_list(server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
-    """List the competitions and their states."""
-    run(competitions_command.list_(Target(server=server, state_dir=state_dir), json=json))
-
-
-@competitions_app.command("show")
-def competitions_show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="competitions/ID, or just ID.")],
-    server: Server = None,
-    state_dir: StateDir = None,
-    json: Json = False,
-) -> None:
-    """Print a competition: its problems, times, limits and score."""
-    run(competitions_command.show(Target(server=server, state_dir=state_dir), name, json=json))
-
-
+competitions_app.command("list")(competitions.list_command)
+competitions_app.command("show")(competitions.show_command)
 competitions_app.command("new")(new_command)
 competitions_app.command("check")(check_command)
 competitions_app.command("export")(export_command)

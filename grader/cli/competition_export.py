@@ -11,12 +11,17 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+import typer
 
 from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, resource_id
+from grader.cli.competitions import CompetitionName, LeaderboardOptions, read_board, to_csv
 from grader.cli.exits import Exit, GraderFailed, UsageError
-from grader.cli.leaderboard import LeaderboardOptions, read_board, to_csv
+from grader.cli.options import Server, StateDir
 from grader.cli.output import json_text, print_line
+from grader.cli.running import run
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.v1 import competition_pb2, submission_pb2
 from grader.views import formatting
@@ -41,6 +46,21 @@ _COLUMNS = (
     "high",
     "withdrawn",
 )
+
+
+def export_command(
+    name: CompetitionName,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The zip file to write. Default: ID.zip.", show_default=False)] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    server: Server = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Write a competition as one zip file: boards (CSV, JSON), submissions with reports, and sources.
+
+    It holds what you may see: of an administrator everything, of a user their own submissions, and those of all where the competition shows
+    them after its end. The same submissions make the same file.
+    """
+    run(export(Target(server=server, state_dir=state_dir), name, out, force=force))
 
 
 class CompetitionArchive:

@@ -72,6 +72,14 @@ def print_parts(parts: Iterable[RenderableType], console: Console | None = None)
         console.print(part, soft_wrap=isinstance(part, Text))
 
 
+def print_message(message: Message, parts: Iterable[RenderableType], *, json: bool) -> None:
+    """Print a message of the API: as JSON, or as parts."""
+    if json:
+        print_json(message)
+    else:
+        print_parts(parts)
+
+
 def print_list(message: Message, parts: Sequence[RenderableType], empty: str, *, json: bool) -> None:
     """Print a list: as JSON, as parts, or the sentence for an empty one."""
     if json:
@@ -82,13 +90,15 @@ def print_list(message: Message, parts: Sequence[RenderableType], empty: str, *,
         print(empty)
 
 
-def text_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = (), title: str | None = None) -> Table:
-    """Arrange untrusted cells below headings. right: headings whose cells are aligned to the right."""
+def text_table(
+    headings: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right: Sequence[str] = (), title: str | None = None
+) -> Table:
+    """Arrange untrusted texts below headings. right: headings whose cells are aligned to the right."""
     table = Table(box=None, pad_edge=False, title=title, title_justify="left")
     for heading in headings:
         table.add_column(plain(heading), justify="right" if heading in right else "left")
     for row in rows:
-        table.add_row(*(plain(one_line(cell)) for cell in row))
+        table.add_row(*(cell if isinstance(cell, Text) else plain(one_line(cell)) for cell in row))
     return table
 
 

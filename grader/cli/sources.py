@@ -1,9 +1,12 @@
-"""Reads the files that a person names, and finds the problem that they are for."""
+"""Source files that a person names, or pipes in, and the problem that they are for."""
 
 from __future__ import annotations
 
+import asyncio
+import io
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,16 +17,20 @@ from grader.cli import solution_file
 from grader.cli.exits import UsageError
 from grader.model import SOURCE_LIMIT_BYTES, SourceFile
 
+STDIN = Path("-")
+SOLUTION_LIMIT_BYTES = 4 * SOURCE_LIMIT_BYTES  # escapes take up to six bytes for one
 _DIRECTIVE = re.compile(r"^\s*(?://|#)\s*grader:\s*(?:\S+\s+)*?problem=(?P<problem>\S+)")
 _DIRECTIVE_LINES = 10
-SOLUTION_LIMIT_BYTES = 4 * SOURCE_LIMIT_BYTES  # escapes take up to six bytes for one
+_PIECE_BYTES = 64 * 1024
+_COMPILED = ("#include", "__global__", 'extern "C"', "PYBIND11_MODULE", "TORCH_LIBRARY")
+_FILE_NAMES = {"python": "kernel.py", "cuda": "kernel.cu", "torch_extension": "kernel.cu"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmittedFiles:
-    """What a person handed in. problem_dir: the directory of the files that holds their problem, or its file, if there is one.
+    """Source files with their problem. problem_dir: the directory of the files that holds their problem, or its file, if there is one.
 
-    language, entry, notes: what a solution file says; "" where nothing does.
+    language, entry, notes: of a solution file; "" where nothing names them.
     """
 
     sources: tuple[SourceFile, ...]
@@ -40,48 +47,56 @@ def read(files: Sequence[Path], problem: str | None) -> SubmittedFiles:
     One file that ends in .json is a solution file, which holds the sources and names a definition.
     """
     if any(path.suffix == solution_file.SUFFIX for path in files):
-        return _solution(files, problem)
+        return _read_solution(files, problem)
     sources = read_sources(files)
-    directory = files[0].absolute().parent
+    mark = "#" if files[0].suffix == ".py" else "//"
+    remedy = f", or write '{mark} grader: problem=NAME' in its first lines, or put a problem.toml next to it"
+    return _with_problem(sources, files[0].absolute().parent, problem, files[0].name, remedy)
+
+
+async def read_stdin(language: str, problem: str | None) -> SubmittedFiles:
+    """Read one source from standard input. Its problem is named as for a file of the working directory."""
+    content = await stdin_text()
+    source = SourceFile(path=file_name(content, language), content=content)
+    return _with_problem((source,), Path.cwd(), problem, "standard input", "")
+
+
+def _with_problem(sources: tuple[SourceFile, ...], directory: Path, problem: str | None, name: str, remedy: str) -> SubmittedFiles:
     directory_problem = _problem_in(directory)
-    problem_id = problem or _directive(sources[0].content) or directory_problem
+    lines = sources[0].content.splitlines()[:_DIRECTIVE_LINES]
+    directive = next((match["problem"] for line in lines if (match := _DIRECTIVE.match(line))), None)
+    problem_id = problem or directive or directory_problem
     if not problem_id:
-        mark = "#" if files[0].suffix == ".py" else "//"
-        raise UsageError(
-            f"problem: nothing says which problem {files[0].name} is for; give --problem NAME ('grader-cli problems list' shows "
-            f"them), or write '{mark} grader: problem=NAME' in its first lines, or put a problem.toml next to it"
-        )
+        text = f"nothing says which problem {name} is for; give --problem NAME ('grader-cli problems list' shows them)"
+        raise UsageError(f"problem: {text}{remedy}")
     problem_id = resource_id(PROBLEMS, problem_id)
     return SubmittedFiles(sources=sources, problem_id=problem_id, problem_dir=directory if problem_id == directory_problem else None)
 
 
-def from_text(content: str, file_name: str, problem: str | None) -> SubmittedFiles:
-    """One source that comes from no file. Its problem is found as for a file of the working directory."""
-    directory = Path.cwd()
-    directory_problem = _problem_in(directory)
-    problem_id = problem or _directive(content) or directory_problem
-    if not problem_id:
-        raise UsageError(
-            "problem: nothing says which problem standard input is for; give --problem NAME ('grader-cli problems list' shows them)"
-        )
-    problem_id = resource_id(PROBLEMS, problem_id)
-    sources = (SourceFile(path=file_name, content=content),)
-    return SubmittedFiles(sources=sources, problem_id=problem_id, problem_dir=directory if problem_id == directory_problem else None)
+def _problem_in(directory: Path) -> str | None:
+    path = directory / "problem.toml"
+    if not path.is_file():
+        return None
+    try:
+        name = tomllib.loads(path.read_text("utf-8")).get("name")
+    except (OSError, ValueError, RecursionError) as error:  # no UTF-8, no TOML, or one that Python's own reader does not get through
+        raise UsageError(f"problem: {path} can't be read: {error}") from None
+    return name if isinstance(name, str) else None
 
 
-def _solution(files: Sequence[Path], problem: str | None) -> SubmittedFiles:
+def _read_solution(files: Sequence[Path], problem: str | None) -> SubmittedFiles:
     if len(files) > 1:
         name = next(path.name for path in files if path.suffix == solution_file.SUFFIX)
         raise UsageError(f"sources: {name} is taken for a solution file, which holds all its sources; submit it by itself, or leave it out")
-    found = solution_file.parse(files[0], _content(files[0], limit_bytes=SOLUTION_LIMIT_BYTES))
-    _check_size(found.sources)
+    solution = solution_file.parse(files[0], _content(files[0], limit_bytes=SOLUTION_LIMIT_BYTES))
+    _check_size(solution.sources)
     return SubmittedFiles(
-        sources=found.sources,
-        problem_id=resource_id(PROBLEMS, problem) if problem else found.problem_id,
-        problem_dir=None if problem else solution_file.problem_near(files[0], found.definition),
-        language=found.language,
-        entry=found.entry,
-        notes=found.notes,
+        sources=solution.sources,
+        problem_id=resource_id(PROBLEMS, problem) if problem else solution.problem_id,
+        problem_dir=None if problem else solution_file.problem_near(files[0], solution.definition),
+        language=solution.language,
+        entry=solution.entry,
+        notes=solution.notes,
     )
 
 
@@ -90,17 +105,16 @@ def read_sources(files: Sequence[Path]) -> tuple[SourceFile, ...]:
     absolute = [Path(os.path.abspath(path)) for path in files]  # noqa: PTH100 (resolve() would follow links and rename files)
     if len(set(absolute)) != len(absolute):
         raise UsageError("sources: a file is named twice; name each once")
-    contents = [_content(path) for path in files]
     top = Path(os.path.commonpath([path.parent for path in absolute]))
-    sources = tuple(
-        SourceFile(path=path.relative_to(top).as_posix(), content=content) for path, content in zip(absolute, contents, strict=True)
-    )
+    contents = [_content(path) for path in files]
+    names = (path.relative_to(top).as_posix() for path in absolute)
+    sources = tuple(SourceFile(path=name, content=content) for name, content in zip(names, contents, strict=True))
     _check_size(sources)
     return sources
 
 
 def _check_size(sources: Sequence[SourceFile]) -> None:
-    size = sum(len(one.content.encode()) for one in sources)
+    size = sum(len(source.content.encode()) for source in sources)
     if size > SOURCE_LIMIT_BYTES:
         raise UsageError(f"sources: {size:,} bytes in all, over the {SOURCE_LIMIT_BYTES:,} allowed; leave out what is not source text")
 
@@ -126,19 +140,48 @@ def _content(path: Path, limit_bytes: int = SOURCE_LIMIT_BYTES) -> str:
     return content
 
 
-def _directive(content: str) -> str | None:
-    for line in content.splitlines()[:_DIRECTIVE_LINES]:
-        if match := _DIRECTIVE.match(line):
-            return match["problem"]
-    return None
-
-
-def _problem_in(directory: Path) -> str | None:
-    path = directory / "problem.toml"
-    if not path.is_file():
-        return None
+async def stdin_text() -> str:
+    """Read standard input to its end, so that Ctrl-C ends the command meanwhile. UsageError where it is no source."""
+    content = await _read_stdin()
+    if len(content) > SOURCE_LIMIT_BYTES:
+        limit = f"{SOURCE_LIMIT_BYTES:,} bytes"
+        raise UsageError(f"sources: standard input has more than the {limit} allowed; leave out what is not source text")
+    if not content.strip():
+        raise UsageError("sources: standard input is empty; pipe the kernel in: grader-cli submit - --problem NAME < FILE")
     try:
-        name = tomllib.loads(path.read_text("utf-8")).get("name")
-    except (OSError, ValueError, RecursionError) as error:  # no UTF-8, no TOML, or one that Python's own reader does not get through
-        raise UsageError(f"problem: {path} can't be read: {error}") from None
-    return name if isinstance(name, str) else None
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"sources: standard input is not UTF-8 (byte {error.start}); convert it to UTF-8") from None
+
+
+async def _read_stdin() -> bytes:
+    loop, ready, content = asyncio.get_running_loop(), asyncio.Event(), bytearray()
+    try:
+        descriptor = sys.stdin.fileno()
+        loop.add_reader(descriptor, ready.set)
+    except (io.UnsupportedOperation, ValueError, PermissionError):  # in a program that calls this; a regular file is always ready
+        return sys.stdin.buffer.read(SOURCE_LIMIT_BYTES + 1)
+    try:
+        while len(content) <= SOURCE_LIMIT_BYTES:
+            await ready.wait()
+            ready.clear()
+            piece = os.read(descriptor, _PIECE_BYTES)
+            if not piece:
+                break
+            content += piece
+    except OSError as error:
+        raise UsageError(f"sources: standard input can't be read: {error.strerror}") from None
+    finally:
+        loop.remove_reader(descriptor)
+    return bytes(content)
+
+
+def file_name(content: str, language: str) -> str:
+    """Choose the name of a kernel that has none: its ending tells the language."""
+    if language in _FILE_NAMES:
+        return _FILE_NAMES[language]
+    if content.lstrip().startswith("{"):
+        raise UsageError("sources: standard input looks like a solution file; write it to a file that ends in .json, and submit that")
+    lines = content.splitlines()  # up to Python's first import: a file that holds CUDA in a string begins with Python
+    first = next((number for number, line in enumerate(lines) if line.startswith(("import ", "from "))), len(lines))
+    return _FILE_NAMES["cuda" if any(word in "\n".join(lines[:first]) for word in _COMPILED) else "python"]

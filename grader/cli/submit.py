@@ -18,7 +18,6 @@ from grader.cli.output import print_line, print_note
 from grader.cli.progress import ProgressDisplay, progress
 from grader.cli.saved_files import open_directory, save_artifacts
 from grader.cli.session import ServerRequirement, Target, connect
-from grader.cli.standard_input import STDIN, file_name, read_stdin
 from grader.cli.submissions import print_submission, whole_name
 from grader.errors import CallRefused, GraderError, LedgerBusy, ServerUnreachable, ShuttingDown
 from grader.v1 import report_pb2, submission_pb2
@@ -104,7 +103,9 @@ async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool
     if order.competition and target.server is None:
         raise UsageError("--competition: a command without --server has none; name the server that holds it")
     named, problem_path = (order.problem, None) if target.server is not None else problem_at(order.problem)
-    handed = await _read(order, named)
+    if sources.STDIN in order.files and len(order.files) > 1:
+        raise UsageError("sources: - (standard input) is a whole submission; leave out the other files, or name files only")
+    handed = await sources.read_stdin(order.language, named) if sources.STDIN in order.files else sources.read(order.files, named)
     problem_dir = tuple(path for path in (handed.problem_dir, problem_path) if path is not None)
     target = replace(target, problem_dirs=(*target.problem_dirs, *problem_dir))
     for note in handed.notes:
@@ -136,16 +137,6 @@ async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool
     for path in saved if not json else ():
         print_line(str(path))
     return exit_of(final)
-
-
-async def _read(order: SubmitOptions, problem: str | None) -> sources.SubmittedFiles:
-    """The files, or standard input."""
-    if STDIN not in order.files:
-        return sources.read(order.files, problem)
-    if len(order.files) > 1:
-        raise UsageError("sources: - (standard input) is a whole submission; leave out the other files, or name files only")
-    content = await read_stdin()
-    return sources.from_text(content, file_name(content, order.language), problem)
 
 
 def problem_at(problem: str | None) -> tuple[str | None, Path | None]:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from grader.cli.competitions import LeaderboardOptions, leaderboard
 from grader.cli.exits import Exit, UsageError
-from grader.cli.leaderboard import LeaderboardOptions, leaderboard
 from grader.cli.session import Target
 from grader.ledger import Ledger
 from tests.board_rows import FAST_GPU, SLOW_GPU, filled, rows, rows_on_gpus

@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from grader.cli.organising import describe_changes
+from grader.cli.organizer_commands import describe_changes
 from grader.v1 import competition_pb2
 from tests.unit.test_cli_competitions import address, run  # noqa: F401  # the fixture
 

@@ -12,7 +12,7 @@ from grader.cli.exits import GraderFailed, UsageError
 from grader.cli.login import quota_table
 from grader.cli.main import app
 from grader.cli.saved_files import save_sources
-from grader.cli.standard_input import file_name
+from grader.cli.sources import file_name
 from grader.v1 import grader_service_pb2, submission_pb2
 from tests import fakes
 from tests.unit.test_cli_commands import address, run, write  # noqa: F401  # address is a fixture
@@ -69,7 +69,7 @@ def test_the_language_of_standard_input_is_found_in_it(content, language, name):
 @pytest.mark.parametrize("how", ["pipe", "file"])
 def test_a_process_reads_pipes_and_files(tmp_path, how):
     """`grader-cli submit - < FILE` and `cat FILE | grader-cli submit -`, more than a pipe holds at a time."""
-    program = "import asyncio; from grader.cli.standard_input import read_stdin; print(asyncio.run(read_stdin()), end='')"
+    program = "import asyncio; from grader.cli.sources import stdin_text; print(asyncio.run(stdin_text()), end='')"
     path = tmp_path / "kernel.cu"
     path.write_text("// " + "x" * 200_000 + "\n")
     with path.open("rb") as file:

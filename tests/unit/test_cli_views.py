@@ -11,8 +11,8 @@ from grader import errors
 from grader.api.statuses import failure_to_status
 from grader.cli import problems, report
 from grader.cli.exits import Exit, UsageError, exit_of_error
+from grader.cli.problems import starter_text
 from grader.cli.progress import GradingStages, LiveStages, planned_steps
-from grader.cli.starter import starter_text
 from grader.cli.submit import exit_of
 from grader.model import Failure
 from grader.server.host_findings import HostFinding, can_grade

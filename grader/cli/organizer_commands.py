@@ -1,16 +1,19 @@
-"""Commands of organisers while a competition runs: `competitions announce`, `ban`, `actions` and `reload`."""
+"""Commands of organisers: `competitions check` and `new` before, `announce`, `ban`, `actions` and `reload` while a competition runs."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from grader.api.resource_names import COMPETITIONS, full_name, resource_id
+from grader.cli import extras
+from grader.cli.competitions import CompetitionName
 from grader.cli.exits import Exit
 from grader.cli.options import Json, Server, StateDir
 from grader.cli.output import print_json, print_line, print_list, text_table
@@ -20,7 +23,59 @@ from grader.v1 import competition_pb2, grader_service_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
 
-CompetitionName = Annotated[str, typer.Argument(metavar="NAME", help="competitions/ID, or just ID.")]
+if TYPE_CHECKING:
+    from grader.cli import competition_files
+else:
+    competition_files = extras.CommandModule("grader.cli.competition_files", "server")
+
+ProblemDirs = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--problems",
+        metavar="DIR",
+        help="A directory of problems, as of the server. May be repeated. Default: kernels_examples of a source tree. "
+        "Imported problems are known too.",
+        show_default=False,
+    ),
+]
+ImportedIn = Annotated[
+    Path | None,
+    typer.Option(
+        "--state-dir", metavar="DIR", help="Where problems were imported. [default: $GRADER_STATE_DIR, or the user's state directory]"
+    ),
+]
+
+
+def check_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A competition.toml, or its directory.")],
+    problems: ProblemDirs = None,
+    state_dir: ImportedIn = None,
+) -> None:
+    """Check a competition's file, and print every mistake with its line, its key and what to write.
+
+    Exit code: 0 if a server takes it, 1 if not.
+    """
+
+    async def work() -> Exit:
+        return competition_files.check(file, problems or (), state_dir)
+
+    run(work())
+
+
+def new_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The competition's name, and the directory that is made for it.")],
+    problem: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="A problem of it. May be repeated. Default: the first.", show_default=False)
+    ] = None,
+    problems: ProblemDirs = None,
+    state_dir: ImportedIn = None,
+) -> None:
+    """Write NAME/competition.toml: a competition of two days from tomorrow, with a comment on each key and a random seed."""
+
+    async def work() -> Exit:
+        return competition_files.new(name, problem or (), problems or (), state_dir)
+
+    run(work())
 
 
 def ban_command(
