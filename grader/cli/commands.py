@@ -24,9 +24,21 @@ from grader.cli.check_options import (
     Trusted,
 )
 from grader.cli.competition_export import export_command
-from grader.cli.examples import EXAMPLES, LIST_EXAMPLES, SUBMIT_EXAMPLES
 from grader.cli.exits import Exit
-from grader.cli.options import EXIT_CODES, DeviceOption, Json, Name, OfServer, SandboxOption, Server, StateDir, device_choice
+from grader.cli.options import (
+    EXAMPLES,
+    EXIT_CODES,
+    LIST_EXAMPLES,
+    SUBMIT_EXAMPLES,
+    DeviceOption,
+    Json,
+    Name,
+    OfServer,
+    SandboxOption,
+    Server,
+    StateDir,
+    device_choice,
+)
 from grader.cli.organizer_commands import (
     actions_command,
     announce_command,
@@ -40,7 +52,7 @@ from grader.cli.running import run
 from grader.cli.server_choice import GraderTyper
 from grader.cli.session import Target
 from grader.cli.submissions import cancel_command, list_command, show_command, withdraw_command
-from grader.cli.sweep_options import sweep_command
+from grader.cli.sweep import sweep_command
 from grader.isolations import AUTO
 from sandbox.protocol.wire import Mode
 

@@ -10,13 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.api.statuses import reason_of
-from grader.cli import profiles, times
 from grader.cli.error_map import CharacterMap
 from grader.cli.output import plain
 from grader.errors import ProblemBroken
 from grader.isolations import description
 from grader.v1 import report_pb2, submission_pb2
-from grader.views import formatting
+from grader.views import access_counts, figures, formatting
+from grader.views.figures import occupancies
 from grader.views.sanitize import escape_unprintable, one_line
 from grader.views.step_times import step_times
 from grader.views.workload_rows import workload_rows
@@ -102,15 +102,15 @@ def _graded(report: report_pb2.Report, score: str, submission_id: str) -> Iterat
         yield plain(swapped)
     if report.measurements:
         yield Text()
-        yield from times.render(report.measurements, report.environment.ceilings)
+        yield from render_times(report.measurements, report.environment.ceilings)
     for speedup in report.speedups:
         yield plain(f"speedup over {one_line(speedup.baseline)}, geometric mean: {formatting.ratio(speedup)}")
     if report.build.kernels:
         yield Text()
-        yield from times.kernels(report.build.kernels, report.environment.architecture)
+        yield from render_kernels(report.build.kernels, report.environment.architecture)
     if report.HasField("profile"):
         yield Text()
-        yield from profiles.render(report.profile, submission_id)
+        yield from render_profile(report.profile, submission_id)
     for remark in report.build.remarks:
         yield plain(f"note: {one_line(remark, most_chars=_REMARK_CHARS)}", "yellow")
     if report.verdict == report_pb2.VERDICT_COMPILE_ERROR and report.build.log:
@@ -177,3 +177,187 @@ def step_bar(seconds: Mapping[str, float]) -> Text:
         drawn += width
         bar.append("\u2588" * width, style=style)
     return bar + Text("\n") + legend
+
+
+_SUBJECT = "kernel"
+
+
+def render_times(measurements: Sequence[report_pb2.Measurement], ceilings: Mapping[str, float]) -> Iterator[RenderableType]:
+    """Times by a device's clock with all that is known of them; the host's clock, whose times are practice, gets a shorter table."""
+    if any(one.clock == report_pb2.CLOCK_DEVICE_EVENTS for one in measurements):
+        yield _by_device(measurements)
+        for one in measurements:
+            yield from _remarks(one, ceilings)
+    else:
+        yield _by_host(measurements)
+        for one in measurements:
+            yield from _turns(one)
+
+
+def _by_host(measurements: Sequence[report_pb2.Measurement]) -> Table:
+    table = Table("workload", box=None, pad_edge=False, title="Times (medians)", title_justify="left")
+    baselines = list(dict.fromkeys(name for one in measurements for name in one.baselines))
+    for heading in ("reported", "certified", *(f"PyTorch {one_line(name)}" for name in baselines), "speedup (95 % interval)"):
+        table.add_column(Text(heading), justify="right")
+    for one in measurements:
+        reported = formatting.median(one.reported) if one.HasField("reported") else "-"
+        table.add_row(
+            plain(one_line(one.workload_id)),
+            reported if one.reported_confirmed or reported == "-" else f"{reported} (not confirmed)",
+            formatting.median(one.certified),
+            *(formatting.median(one.baselines[name]) if name in one.baselines else "-" for name in baselines),
+            ", ".join(formatting.ratio(speedup) for speedup in one.speedups) or "-",
+        )
+    return table
+
+
+def _by_device(measurements: Sequence[report_pb2.Measurement]) -> Table:
+    """A row for the kernel and one for each of PyTorch's ways; widths are meant for 100 columns."""
+    table = Table("workload", "", box=None, pad_edge=False, title="Times (medians), with PyTorch's", title_justify="left")
+    for heading in ("do_bench (p20 to p80)", "certified", "at most", "speedup (95 % interval)"):
+        table.add_column(Text(heading), justify="right")
+    for one in measurements:
+        reported = formatting.spread(one.reported) if one.HasField("reported") else "-"
+        table.add_row(
+            plain(one_line(one.workload_id)),
+            _SUBJECT,
+            reported if one.reported_confirmed or reported == "-" else f"{formatting.median(one.reported)}, not confirmed",
+            formatting.median(one.certified),
+            formatting.time(formatting.duration_ns(one.bound_duration)),
+            "",
+        )
+        speedups = {speedup.baseline: speedup for speedup in one.speedups}
+        for name in formatting.baselines((*one.reported_baselines, *one.baselines)):
+            table.add_row(
+                "",
+                plain(one_line(name)),
+                formatting.spread(one.reported_baselines[name]) if name in one.reported_baselines else "-",
+                formatting.median(one.baselines[name]) if name in one.baselines else "-",
+                "",
+                formatting.ratio(speedups[name]) if name in speedups else "-",
+            )
+    return table
+
+
+def _remarks(one: report_pb2.Measurement, ceilings: Mapping[str, float]) -> Iterator[Text]:
+    lines = [formatting.throughput(found)] if (found := figures.throughput(one, ceilings)) else [formatting.shares(one)]
+    lines.append(formatting.second_figures(one))
+    lines.append([f"certified median {interval}, 95 % interval"] if (interval := formatting.median_range(one.certified)) else [])
+    for line in filter(None, lines):
+        yield plain(f"{one_line(one.workload_id)}: {one_line(', '.join(line))}")
+    yield from _turns(one)
+    if conditions := formatting.conditions(one.conditions):
+        yield plain(f"{one_line(one.workload_id)}: {one_line(conditions)}", "dim")
+
+
+def _turns(one: report_pb2.Measurement) -> Iterator[Text]:
+    if turns := formatting.turns(one):
+        yield plain(f"{one_line(one.workload_id)}: {turns}", "dim")
+
+
+def render_kernels(uses: Sequence[report_pb2.KernelUse], architecture: str = "", most: int = 4) -> Iterator[RenderableType]:
+    """What the compiled render_kernels take of the device."""
+    if not uses:
+        return
+    table = Table("kernel", box=None, pad_edge=False, title="Kernels, as the compiler says", title_justify="left")
+    doubles = any(use.double_instruction_count for use in uses[:most])
+    for heading in ("registers", "shared", "stack", "spilled (stores, loads)", *(["float64 instructions"] if doubles else [])):
+        table.add_column(heading, justify="right")
+    for use in uses[:most]:
+        spilled = f"{use.spill_store_bytes} B, {use.spill_load_bytes} B" if use.spill_store_bytes or use.spill_load_bytes else "no"
+        name = plain(one_line(use.name, most_chars=40))
+        counted = [str(use.double_instruction_count)] if doubles else []
+        registers = str(use.registers) if use.registers else "-"  # no kernel does without: nobody counted them
+        table.add_row(name, registers, f"{use.shared_bytes} B", f"{use.stack_bytes} B", spilled, *counted)
+    yield table
+    for use in uses[:most]:
+        if found := occupancies(architecture, use.registers, use.shared_bytes):
+            yield plain(f"{one_line(use.name, most_chars=40)}: occupancy at most {formatting.occupancies(found)}", "dim")
+    if len(uses) > most:
+        yield Text(f"and {len(uses) - most} more; --json has them all")
+
+
+_MOST_LAUNCHES, _MOST_FINDINGS, _MOST_LINES = 12, 10, 12
+_PROFILE_CHARS = 400
+_TOOL_STYLES = {
+    report_pb2.PROFILE_TOOL_OUTCOME_RAN: "green",
+    report_pb2.PROFILE_TOOL_OUTCOME_FAILED: "red",
+    report_pb2.PROFILE_TOOL_OUTCOME_UNAVAILABLE: "yellow",
+}
+
+
+def render_profile(profile: report_pb2.Profile, submission_id: str) -> Iterator[RenderableType]:
+    """Each tool, what the kernels take of the device, and what was launched."""
+    table = Table("tool", "", "", box=None, pad_edge=False, title="Profile", title_justify="left")
+    for tool in profile.tools:
+        outcome = Text(formatting.profile_outcome(tool.outcome), style=_TOOL_STYLES.get(tool.outcome, ""))
+        table.add_row(plain(one_line(tool.name)), outcome, plain(one_line(tool.detail, most_chars=_PROFILE_CHARS)))
+    yield table
+    if profile.findings:
+        yield Text()
+        yield _findings(profile.findings)
+    for counts in access_counts.tables(profile.access_counts, row_limit=_MOST_LINES):
+        yield Text()
+        yield plain(counts.title, "italic")  # not the table's own title: it may be wider than the table
+        yield _counts(counts)
+        yield plain(counts.note, "dim")
+    if profile.kernels:
+        yield Text()
+        yield plain(f"compiled for {one_line(profile.architecture)}:", "dim")
+        yield from render_kernels(profile.kernels)
+    if profile.launches:
+        yield Text()
+        yield _launches(profile.launches, profile.workload_id)
+    for remark in profile.remarks:
+        yield plain(f"note: {one_line(remark, most_chars=_PROFILE_CHARS)}", "yellow")
+    sanitized = profile.findings or profile.access_counts.lines
+    files = "" if sanitized else f" Its files: grader-cli show {one_line(submission_id)} --files --out DIR"
+    yield plain(f"{'What the sanitizer saw' if sanitized else 'A profile'} decides nothing.{files}", "dim")
+
+
+def _findings(findings: Sequence[report_pb2.SanitizerFinding]) -> Table:
+    table = Table("", "where", "finding", "first", box=None, pad_edge=False, title="What the sanitizer saw", title_justify="left")
+    for one in findings[:_MOST_FINDINGS]:
+        severity = formatting.sanitizer_severity(one)
+        count = f" ({one.count} times)" if one.count > 1 else ""
+        table.add_row(
+            Text(severity, style={"error": "red", "warning": "yellow"}.get(severity, "dim")),
+            plain(one_line(formatting.sanitizer_place(one))),
+            plain(one_line(f"{one.message}{count}", most_chars=_PROFILE_CHARS)),
+            plain(formatting.sanitizer_thread(one)),
+        )
+    if len(findings) > _MOST_FINDINGS:
+        table.add_row("", "", f"and {len(findings) - _MOST_FINDINGS} more; --json has them all", "")
+    return table
+
+
+def _counts(found: access_counts.CountTable) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for number, heading in enumerate(found.headings):
+        table.add_column(heading.lower(), justify="left" if number < found.text_columns else "right")
+    for row in found.rows:
+        table.add_row(*(plain(one_line(cell)) for cell in row))
+    if found.cut_rows:
+        table.add_row(f"and {found.cut_rows} more; --json has them all")
+    return table
+
+
+def _launches(launches: Sequence[report_pb2.KernelLaunch], workload_id: str) -> Table:
+    title = f"Launches on {one_line(workload_id)}"
+    table = Table("kernel", box=None, pad_edge=False, title=title, title_justify="left")
+    timed = any(one.HasField("total_duration") for one in launches)
+    for heading in ("launches", "grid", "block", "shared", *(["time"] if timed else [])):
+        table.add_column(heading, justify="right")
+    for one in launches[:_MOST_LAUNCHES]:
+        time = formatting.time(formatting.duration_ns(one.total_duration)) if one.HasField("total_duration") else "-"
+        table.add_row(
+            plain(one_line(one.kernel, most_chars=60)),
+            str(one.count),
+            formatting.dimensions(one.grid),
+            formatting.dimensions(one.block),
+            f"{one.shared_bytes} B",
+            *([time] if timed else []),
+        )
+    if len(launches) > _MOST_LAUNCHES:
+        table.add_row(f"and {len(launches) - _MOST_LAUNCHES} more; --json has them all")
+    return table

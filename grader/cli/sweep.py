@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import sys
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -19,8 +22,10 @@ from grader.api.client import GraderClient
 from grader.api.resource_names import PROBLEMS, resource_id
 from grader.cli import sources
 from grader.cli.exits import Exit, GraderFailed, UsageError
+from grader.cli.options import DeviceOption, SandboxOption, Server, StateDir
 from grader.cli.output import plain, print_note, stdout_console
 from grader.cli.progress import ProgressDisplay, progress
+from grader.cli.running import run
 from grader.cli.saved_files import open_directory
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submit import (
@@ -36,6 +41,7 @@ from grader.cli.submit import (
     problem_at,
     require_answer,
 )
+from grader.isolations import AUTO
 from grader.plots.frames import ChartAxis
 from grader.plots.lines import ChartSeries, line_chart
 from grader.plots.svg import LABEL_CHARS
@@ -225,3 +231,55 @@ def _as_data(table: SweepTable, metric: SweepMetric, ended: Sequence[tuple[str, 
         "points": [{name: value for name, value in row.items() if value is not None} for row in rows(table)],
         "submissions": [stable_json.to_data(one) for _, one in ended],
     }
+
+
+def sweep_command(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The kernels: each file is one, and one line of the plot.")],
+    problem: Annotated[str | None, typer.Option(help="The problem. Default: as for submit; it has to be the same for all files.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write PROBLEM_AXIS.svg and .csv there.", show_default=False),
+    ] = None,
+    metric: Annotated[
+        SweepMetric | None,
+        typer.Option(help="GB/s, TFLOP/s, or times. Default: what suits the problem's moved_bytes and flops.", show_default=False),
+    ] = None,
+    axis: Annotated[str, typer.Option(metavar="AXIS", help="Default: that of the problem's first sweep.", show_default=False)] = "",
+    start: Annotated[int | None, typer.Option(metavar="SIZE", help="The first size.", show_default=False)] = None,
+    stop: Annotated[int | None, typer.Option(metavar="SIZE", help="No size is larger.", show_default=False)] = None,
+    factor: Annotated[float | None, typer.Option(metavar="NUMBER", help="A size is the one before times this.", show_default=False)] = None,
+    step: Annotated[int | None, typer.Option(metavar="SIZE", help="A size is the one before plus this.", show_default=False)] = None,
+    at: Annotated[
+        list[str] | None,
+        typer.Option("--at", metavar="AXIS=SIZE", help="The size of another axis; may be given more than once.", show_default=False),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="About how long to time one size, at most 30. Default: the server's (2).", show_default=False),
+    ] = None,
+    device: DeviceOption = AUTO,
+    sandbox: SandboxOption = AUTO,
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the points and submissions as JSON, and nothing else, on stdout.")] = False,
+) -> None:
+    """Time kernels and PyTorch over a range of sizes: a table, and with --out a plot. Each size is verified first.
+
+    The first sweep in the problem says which sizes; options change them. A kernel that is wrong at a size has no time there. Nothing is
+    scored.
+    """
+
+    async def work() -> Exit:
+        wanted = sweep_message(axis=axis, start=start, stop=stop, factor=factor, step=step, others=at or (), seconds=seconds)
+        order = SweepOptions(
+            files=tuple(files),
+            problem=problem,
+            device_kind="" if device == AUTO else device,
+            sweep=wanted,
+            out_dir=out,
+            metric=metric,
+        )
+        target = Target(server=server, state_dir=state_dir, sandbox=sandbox, device=device, quiet=json and not sys.stderr.isatty())
+        return await sweep(target, order, json=json)
+
+    run(work())

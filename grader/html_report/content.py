@@ -9,15 +9,12 @@ from typing import Any
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from grader.html_report import charts
-from grader.html_report.diagnostics import REMARKS, remarks_by_line
 from grader.html_report.error_maps import error_maps
-from grader.html_report.measured import measured
-from grader.html_report.profiles import kernel_row, profile
-from grader.html_report.source_lines import shown_sources
+from grader.html_report.source_lines import REMARKS, remarks_by_line, shown_sources
 from grader.isolations import description
 from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
-from grader.views import formatting
-from grader.views.occupancy import occupancies
+from grader.views import access_counts, figures, formatting
+from grader.views.figures import occupancies
 from grader.views.step_times import step_times
 from grader.views.workload_rows import workload_rows
 
@@ -105,7 +102,7 @@ def _report(report: report_pb2.Report, budget: charts.ChartBudget) -> dict[str, 
         "order_swap": formatting.order_swap(report),
         "times": measured(report, budget),
         "build": _build(report) if report.HasField("build") else None,
-        "profile": profile(report.profile) if report.HasField("profile") else None,
+        "profile": profile_view(report.profile) if report.HasField("profile") else None,
         "output": report.output[:OUTPUT_CHARS],
         "output_cut": len(report.output) > OUTPUT_CHARS,
         "environment": _environment(report.environment) if report.HasField("environment") else None,
@@ -155,3 +152,110 @@ def _time(message: Any, field: str) -> dict[str, str]:
         return {}
     found: Timestamp = getattr(message, field)
     return when(found.ToDatetime(UTC))
+
+
+def measured(report: report_pb2.Report, budget: charts.ChartBudget) -> dict[str, Any] | None:
+    """All of the public workloads; None where none was measured."""
+    shown = [one for one in report.measurements if not one.hidden][:ROWS]
+    if not shown:
+        return None
+    baselines = formatting.baselines(name for one in shown for name in (*one.baselines, *one.reported_baselines))
+    drawn = charts.sample_charts(shown, budget)
+    return {
+        "host_clock": any(one.clock == report_pb2.CLOCK_HOST for one in shown),
+        "workloads": [
+            {
+                "id": one.workload_id,
+                "certified": formatting.median(one.certified),
+                "interval": formatting.median_range(one.certified),
+                "bound": formatting.time(formatting.duration_ns(one.bound_duration)) if one.HasField("bound_duration") else "-",
+                "reported": formatting.median(one.reported) if one.HasField("reported") else "",
+                "confirmed": one.reported_confirmed,
+                "baselines": [_baseline_times(one, name) for name in baselines],
+                "second": ", ".join(formatting.batches(one)),
+                "conditions": formatting.conditions(one.conditions),
+                "turns": formatting.turns(one),
+            }
+            for one in shown
+        ],
+        "baselines": baselines,
+        "rates": [rates for one in shown if (rates := _rates(one, report.environment))],
+        "plots": [(one.workload_id, plot) for one, plot in zip(shown, drawn, strict=False) if plot],
+        "left_out": sum(1 for one in shown[len(drawn) :] if one.certified.sample_durations_ns),
+    }
+
+
+def _baseline_times(one: report_pb2.Measurement, name: str) -> dict[str, str]:
+    """One of PyTorch's ways: its times, the certified speedup, and the one that do_bench shows."""
+    certified = next((formatting.ratio(speedup) for speedup in one.speedups if speedup.baseline == name), "-")
+    claimed = figures.reported_speedup(one, name)
+    return {
+        "certified": formatting.median(one.baselines[name]) if name in one.baselines else "-",
+        "reported": formatting.median(one.reported_baselines[name]) if name in one.reported_baselines else "-",
+        "speedup": certified,
+        "claimed": f"{claimed:.3g}x" if claimed is not None else "-",
+    }
+
+
+def _rates(one: report_pb2.Measurement, environment: report_pb2.Environment) -> dict[str, Any] | None:
+    found = figures.throughput(one, environment.ceilings)
+    if found is None:
+        return None
+    return {
+        "id": one.workload_id,
+        "bytes": formatting.bytes_rate(found.bytes_per_s) if found.bytes_per_s is not None else "-",
+        "bandwidth": formatting.ceiling_share(found.bandwidth) if found.bandwidth else "-",
+        "flops": formatting.flops_rate(found.flops_per_s) if found.flops_per_s is not None else "-",
+        "shares": [formatting.ceiling_share(share) for share in found.shares] or ["-"],
+        "intensity": f"{found.intensity:.3g}" if found.intensity is not None else "-",
+        "limit": found.limit or "-",
+    }
+
+
+def profile_view(found: report_pb2.Profile) -> dict[str, Any]:
+    """A profile as its template shows it."""
+    return {
+        "architecture": found.architecture,
+        "workload_id": found.workload_id,
+        "tools": [{"name": one.name, "outcome": formatting.profile_outcome(one.outcome), "detail": one.detail} for one in found.tools][
+            :ROWS
+        ],
+        "kernels": [kernel_row(one) for one in found.kernels][:ROWS],
+        "launches": [_launch(one) for one in found.launches][:ROWS],
+        "remarks": list(found.remarks)[:ROWS],
+        "findings": [_finding(one) for one in found.findings][:ROWS],
+        "counts": access_counts.tables(found.access_counts, row_limit=ROWS),
+    }
+
+
+def _finding(one: report_pb2.SanitizerFinding) -> dict[str, Any]:
+    return {
+        "severity": formatting.sanitizer_severity(one),
+        "place": formatting.sanitizer_place(one) or "-",
+        "message": one.message,
+        "thread": formatting.sanitizer_thread(one) or "-",
+        "count": one.count,
+    }
+
+
+def kernel_row(one: report_pb2.KernelUse) -> dict[str, Any]:
+    """What a kernel takes of the device."""
+    return {
+        "name": one.name,
+        "registers": one.registers or "-",
+        "shared": one.shared_bytes,
+        "stack": one.stack_bytes,
+        "spilled": one.spill_store_bytes + one.spill_load_bytes,
+        "doubles": one.double_instruction_count,
+    }
+
+
+def _launch(one: report_pb2.KernelLaunch) -> dict[str, Any]:
+    return {
+        "kernel": one.kernel,
+        "count": one.count,
+        "grid": formatting.dimensions(one.grid),
+        "block": formatting.dimensions(one.block),
+        "shared": one.shared_bytes,
+        "time": formatting.time(formatting.duration_ns(one.total_duration)) if one.HasField("total_duration") else "-",
+    }

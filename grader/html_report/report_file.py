@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
+import io
 
 from markupsafe import Markup
 
-from grader.html_report import content, raw_data
+from grader.api import stable_json
+from grader.html_report import content
 from grader.html_report.templating import STYLE, environment
 from grader.v1 import submission_pb2
 
@@ -27,7 +30,40 @@ def report_file(found: submission_pb2.Submission, *, autoescape: bool = True) ->
             site=False,
             policy=Markup(POLICY.format(style=digest)),
             style=Markup(style),
-            json_link=raw_data.data_link(raw_data.to_json(found), "application/json"),
-            csv_link=raw_data.data_link(raw_data.to_csv(found), "text/csv") if found.report.measurements else "",
+            json_link=data_link(to_json(found), "application/json"),
+            csv_link=data_link(to_csv(found), "text/csv") if found.report.measurements else "",
         )
     )
+
+
+COLUMNS = ("workload", "provider", "clock", "sample", "duration_ns")
+
+
+def to_json(found: submission_pb2.Submission) -> str:
+    """Protobuf JSON with proto field names. TypeError or SerializeToJsonError where it holds what is not known here."""
+    return stable_json.to_text(stable_json.to_data(found), indent=1)
+
+
+def to_csv(found: submission_pb2.Submission) -> str:
+    """A row for each sample, in nanoseconds: the certified ones, do_bench's, and those of the baselines."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(COLUMNS)
+    for one in found.report.measurements:
+        providers = [("kernel", "certified", one.certified), ("kernel", "do_bench", one.reported), ("kernel", "batch", one.batch)]
+        providers += [(name, "certified", one.baselines[name]) for name in sorted(one.baselines)]
+        providers += [(name, "do_bench", one.reported_baselines[name]) for name in sorted(one.reported_baselines)]
+        for provider, clock, samples in providers:
+            for number, duration_ns in enumerate(samples.sample_durations_ns, 1):
+                table.writerow([_cell(one.workload_id), _cell(provider), clock, number, duration_ns])
+    return text.getvalue()
+
+
+def data_link(text: str, content_type: str) -> str:
+    """The text as the address of a link."""
+    return f"data:{content_type};charset=utf-8;base64,{base64.b64encode(text.encode()).decode()}"
+
+
+def _cell(text: str) -> str:
+    """A text that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

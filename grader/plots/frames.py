@@ -1,18 +1,117 @@
-"""The frame of a chart: its axes with ticks and labels, its grid, and its legend."""
+"""The frame of a chart: its scales, its axes with ticks and labels, its grid, and its legend."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
 from grader.plots import svg
-from grader.plots.scales import Scale, label_of
 
 WIDTH, HEIGHT = 640.0, 360.0
 LEFT, RIGHT, BOTTOM, TOP = 76.0, 16.0, 46.0, 12.0
 ROW = 18.0  # of a legend
 _GAP = 10.0  # between labels
+
+
+_TICKS = 5  # about so many
+_MANY_DECADES = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """A linear or logarithmic scale from [low, high] to [start, end] in pixels; start may be beyond end.
+
+    Raises ValueError if low is not below high, or is not positive on a logarithmic scale.
+    """
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+    binary: bool = False  # ticks at powers of two
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise ValueError(f"a scale needs low < high, both finite, not {self.low} and {self.high}")
+        if self.log and self.low <= 0:
+            raise ValueError(f"a logarithmic scale needs positive values, not {self.low}")
+
+    def at(self, value: float) -> float:
+        """The pixel of a value; values outside are drawn at the edge."""
+        inside = min(max(value, self.low), self.high)
+        low, high, at = (math.log(one) if self.log else one for one in (self.low, self.high, inside))
+        part = (at - low) / (high - low)
+        return self.start + part * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """Round values within the scale, ascending."""
+        if not self.log:
+            return linear_ticks(self.low, self.high)
+        return binary_ticks(self.low, self.high) if self.binary else log_ticks(self.low, self.high)
+
+    def drawable(self, value: float) -> bool:
+        """Whether a value has a place here at all."""
+        return math.isfinite(value) and (value > 0 or not self.log)
+
+
+def scale_of(values: Sequence[float], start: float, end: float, *, log: bool = False, from_zero: bool = False) -> Scale:
+    """A scale that shows all finite values (positive ones where it is logarithmic) with a margin, [1, 10] where there are none.
+
+    from_zero: a linear scale begins at 0, so that heights can be compared.
+    """
+    usable = [value for value in values if math.isfinite(value) and (value > 0 or not log)]
+    if not usable:
+        return Scale(low=1.0, high=10.0, start=start, end=end, log=log)
+    low, high = min(usable), max(usable)
+    if log:
+        margin = (high / low) ** 0.05 if high > low else 1.5
+        binary = all(value == 2.0 ** round(math.log2(value)) for value in usable) and high > low
+        return Scale(low=low / margin, high=high * margin, start=start, end=end, log=True, binary=binary)
+    if from_zero and low >= 0:
+        return Scale(low=0.0, high=high * 1.08 if high > 0 else 1.0, start=start, end=end)
+    margin = 0.06 * (high - low) if high > low else 0.1 * abs(high) or 1.0
+    # Times and sizes are never negative, so neither is their axis.
+    return Scale(low=max(low - margin, 0.0) if low >= 0 else low - margin, high=high + margin, start=start, end=end)
+
+
+def linear_ticks(low: float, high: float) -> list[float]:
+    """Multiples of 1, 2 or 5 times a power of ten."""
+    rough = (high - low) / _TICKS
+    size = 10.0 ** math.floor(math.log10(rough))
+    step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough * 0.999)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [step * count for count in range(first, last + 1)]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Powers of ten; 1, 2 and 5 times them where they are few; round steps within less than half a decade."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    every = max(1, math.ceil(len(decades) / _MANY_DECADES))
+    inside = [10.0**power for power in decades if low <= 10.0**power <= high and power % every == 0]
+    if len(inside) >= 3:
+        return inside
+    finer = [factor * 10.0**power for power in decades for factor in (1, 2, 5) if low <= factor * 10.0**power <= high]
+    return finer if len(finer) >= 2 else [one for one in linear_ticks(low, high) if one > 0]
+
+
+def binary_ticks(low: float, high: float) -> list[float]:
+    """Powers of two, at most nine of them."""
+    powers = range(math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9) + 1)
+    every = max(1, math.ceil(len(powers) / 9))
+    return [2.0**power for power in powers[::every]]
+
+
+def label_of(value: float) -> str:
+    """A tick's value in few characters: 0.25, 4,096, 2Mi, 3e9."""
+    size = abs(value)
+    if size >= 1 << 20 and value % (1 << 20) == 0 and math.log2(size).is_integer():
+        return f"{value / (1 << 20):,.0f}Mi"
+    if size != 0 and (size >= 1e7 or size < 1e-4):
+        return f"{value:.3g}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
+    return f"{value:,.0f}" if size >= 1000 else f"{value:.4g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,22 @@ from dataclasses import dataclass
 from xml.etree import ElementTree
 
 from grader.plots import svg
-from grader.plots.frames import BOTTOM, HEIGHT, LEFT, RIGHT, ROW, TOP, WIDTH, ChartAxis, LegendEntry, draw_axes, draw_legend, legend_rows
-from grader.plots.scales import Scale, scale_of
+from grader.plots.frames import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    ROW,
+    TOP,
+    WIDTH,
+    ChartAxis,
+    LegendEntry,
+    Scale,
+    draw_axes,
+    draw_legend,
+    legend_rows,
+    scale_of,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from xml.etree import ElementTree
 
 from grader.plots import svg
-from grader.plots.frames import BOTTOM, LEFT, ROW, TOP, LegendEntry, draw_axes, draw_legend, legend_rows
-from grader.plots.scales import Scale, scale_of
+from grader.plots.frames import BOTTOM, LEFT, ROW, TOP, LegendEntry, Scale, draw_axes, draw_legend, legend_rows, scale_of
 
 WIDTH, HEIGHT = 520.0, 260.0
 HISTOGRAM = 90.0  # how wide

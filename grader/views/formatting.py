@@ -12,7 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 from grader import devices
 from grader.v1 import report_pb2, submission_pb2
 from grader.views import figures
-from grader.views.occupancy import Occupancy
+from grader.views.figures import Occupancy
 from grader.views.sanitize import one_line
 
 PRACTICE = "practice, not official: times are of an emulated device"

@@ -15,11 +15,11 @@ from google.protobuf.duration_pb2 import Duration
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grader.html_report import content, raw_data
+from grader.html_report import content
+from grader.html_report import report_file as report_module
 from grader.html_report.charts import ChartBudget
-from grader.html_report.diagnostics import REMARKS, REMARKS_OF_LINE, remarks_by_line
 from grader.html_report.report_file import report_file
-from grader.html_report.source_lines import SHOWN_CHARS, SHOWN_FILES, shown_sources
+from grader.html_report.source_lines import REMARKS, REMARKS_OF_LINE, SHOWN_CHARS, SHOWN_FILES, remarks_by_line, shown_sources
 from grader.v1 import report_pb2, submission_pb2
 from sandbox.protocol.source_tokens import grammar_of, tokens
 
@@ -180,7 +180,7 @@ def test_the_raw_data_is_the_submission():
     data, table = (base64.b64decode(link.partition("base64,")[2]).decode() for link in links)
     assert json.loads(data)["report"]["environment"]["device"] == "=1+1"
     rows = list(csv.reader(io.StringIO(table)))
-    assert rows[0] == list(raw_data.COLUMNS) and rows[1] == ["'=1+1", "kernel", "certified", "1", "1000000"] and len(rows) == 9
+    assert rows[0] == list(report_module.COLUMNS) and rows[1] == ["'=1+1", "kernel", "certified", "1", "1000000"] and len(rows) == 9
 
 
 def test_a_file_is_named_by_nothing_that_a_stranger_chose():

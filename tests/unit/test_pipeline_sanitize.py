@@ -14,10 +14,10 @@ import pytest_asyncio
 from rich.console import Console
 
 from grader.api.profiles import profile_to_proto
-from grader.cli.profiles import render
+from grader.cli.report import render_profile
 from grader.dispatch.local_fleet import LocalFleet
 from grader.grading.sanitize import RunResult, sanitizer_follows
-from grader.html_report.profiles import profile as html_profile
+from grader.html_report.content import profile_view as html_profile
 from grader.isolation import Box, BoxExit, BoxSpec, Purpose
 from grader.model import Lease, Submission, SubmissionState, Verdict
 from grader.verdict.fold import fold
@@ -344,7 +344,7 @@ async def test_counts_reach_the_report(make, boxes) -> None:
     assert counts.rows == [("kernel.cu:12", "global load", "8", "32 sectors (least 4)", "32", "1.02 kB")]
     assert flops.title == "Floating-point operations per line, counted in 4 of 16 blocks" and flops.rows == [("kernel.cu:14", "512")]
     console = Console(width=160, record=True, file=io.StringIO())
-    console.print(*render(message, "s1"))
+    console.print(*render_profile(message, "s1"))
     printed = console.export_text()
     assert "kernel.cu:12" in printed and "32 sectors (least 4)" in printed and "counted in 4 of 16 blocks" in printed
     assert html_profile(message)["counts"] == [counts, flops]

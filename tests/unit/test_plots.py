@@ -5,11 +5,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from grader.plots.frames import LEFT, WIDTH, ChartAxis
+from grader.plots.frames import LEFT, WIDTH, ChartAxis, Scale, label_of, scale_of
 from grader.plots.heat_map import MOST_CELLS, heat_map
 from grader.plots.lines import ChartSeries, ReferenceLine, line_chart
 from grader.plots.samples import samples_chart
-from grader.plots.scales import Scale, label_of, scale_of
 from grader.plots.svg import repeated
 
 SVG = "{http://www.w3.org/2000/svg}"

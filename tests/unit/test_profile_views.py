@@ -8,7 +8,7 @@ from rich.console import Console
 
 from grader.api import messages
 from grader.api.profiles import profile_to_proto
-from grader.cli import profiles, submit
+from grader.cli import report, submit
 from grader.cli.exits import UsageError
 from grader.cli.session import Target
 from grader.html_report import content
@@ -40,7 +40,7 @@ PROFILE = wire.KernelProfile(
 def shown() -> str:
     out = io.StringIO()
     console = Console(file=out, width=200, markup=False, emoji=False, highlight=False)
-    for part in profiles.render(profile_to_proto(PROFILE), "s1"):
+    for part in report.render_profile(profile_to_proto(PROFILE), "s1"):
         console.print(part)
     return out.getvalue()
 
