@@ -27,7 +27,7 @@ class CheckPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdjustOptions:
-    """What to change in a problem, as it was written on the command line. constants: NAME=VALUE each."""
+    """Changes to a problem, as they were written on the command line. constants: NAME=VALUE each."""
 
     constants: tuple[str, ...] = ()
     tolerance: float | None = None
@@ -37,7 +37,7 @@ class AdjustOptions:
 
 def safe_isolations() -> list[str]:
     """The isolations that a problem's code may run in, strongest first."""
-    return [one.name for one in isolations().values() if one.safe]
+    return [isolation.name for isolation in isolations().values() if isolation.safe]
 
 
 SandboxForCheck = Annotated[

@@ -71,11 +71,11 @@ class CompetitionArchive:
 
     def add(self, path: str, text: str) -> None:
         """Write one file."""
-        one = zipfile.ZipInfo(path, _EPOCH)
-        one.compress_type = zipfile.ZIP_DEFLATED
-        one.external_attr = _PRIVATE << 16
-        one.create_system = 3  # Unix: the permissions are its
-        self._file.writestr(one, text)
+        entry = zipfile.ZipInfo(path, _EPOCH)
+        entry.compress_type = zipfile.ZIP_DEFLATED
+        entry.external_attr = _PRIVATE << 16
+        entry.create_system = 3  # Unix: the permissions are its
+        self._file.writestr(entry, text)
 
 
 async def export(target: Target, name: str, out: Path | None, *, force: bool) -> Exit:
@@ -113,48 +113,48 @@ async def _submissions(
     client: GraderClient, competition: competition_pb2.Competition, archive: CompetitionArchive, root: str
 ) -> tuple[int, int]:
     """A list of all, and of each its report and its sources; how many submissions, and of how many users."""
-    found = [one async for one in _listed(client, competition.name)]
-    found.sort(key=lambda one: (one.create_time.ToNanoseconds(), one.name))
+    heads = [head async for head in _listed(client, competition.name)]
+    heads.sort(key=lambda head: (head.create_time.ToNanoseconds(), head.name))
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(_COLUMNS)
-    for head in found:
-        one = await client.get_submission(head.name, full=True)
-        writer.writerow(_row(one))
-        place = f"{root}/submissions/{resource_id(SUBMISSIONS, one.name)}"
-        for source in one.sources:
+    for head in heads:
+        submission = await client.get_submission(head.name, full=True)
+        writer.writerow(_row(submission))
+        place = f"{root}/submissions/{resource_id(SUBMISSIONS, submission.name)}"
+        for source in submission.sources:
             archive.add(f"{place}/sources/{_safe(source.path)}", source.content)
-        del one.sources[:]
-        archive.add(f"{place}/submission.json", json_text(one) + "\n")
+        del submission.sources[:]
+        archive.add(f"{place}/submission.json", json_text(submission) + "\n")
     archive.add(f"{root}/submissions.csv", table.getvalue())
-    return len(found), len({one.user for one in found})
+    return len(heads), len({head.user for head in heads})
 
 
 async def _listed(client: GraderClient, competition: str) -> AsyncIterator[submission_pb2.Submission]:
     token = ""
     while True:
         page = await client.list_submissions(page_size=_PAGE_SIZE, page_token=token, competition=competition)
-        for one in page.submissions:
-            yield one
+        for submission in page.submissions:
+            yield submission
         if not (token := page.next_page_token):
             return
 
 
-def _row(one: submission_pb2.Submission) -> tuple[object, ...]:
-    report = one.report if one.HasField("report") else None
-    scored = report is not None and one.score > 0
+def _row(submission: submission_pb2.Submission) -> tuple[object, ...]:
+    report = submission.report if submission.HasField("report") else None
+    scored = report is not None and submission.score > 0
     return (
-        resource_id(SUBMISSIONS, one.name),
-        one.user,
-        resource_id(PROBLEMS, one.problem),
-        one.create_time.ToJsonString(),
-        one.language,
-        formatting.name_of(submission_pb2.Mode, one.mode, "MODE_").lower(),
-        formatting.state_name(one),
+        resource_id(SUBMISSIONS, submission.name),
+        submission.user,
+        resource_id(PROBLEMS, submission.problem),
+        submission.create_time.ToJsonString(),
+        submission.language,
+        formatting.name_of(submission_pb2.Mode, submission.mode, "MODE_").lower(),
+        formatting.state_name(submission),
         formatting.verdict_name(report) if report is not None else "",
         report.reason if report is not None else "",
-        *((repr(one.score), repr(one.score_low), repr(one.score_high)) if scored else ("", "", "")),
-        formatting.withdrawal(one),
+        *((repr(submission.score), repr(submission.score_low), repr(submission.score_high)) if scored else ("", "", "")),
+        formatting.withdrawal(submission),
     )
 
 

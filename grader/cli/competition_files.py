@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from grader.cli.exits import Exit, UsageError
-from grader.cli.output import plain, print_note, stdout_console
+from grader.cli.output import print_line, print_note
 from grader.cli.session import EXAMPLES
 from grader.config import IMPORTED_NAME, state_directory
 from grader.errors import ProblemNotFound
@@ -30,17 +30,17 @@ def check(path: Path, problem_dirs: Sequence[Path], state_dir: Path | None) -> E
     """Print every mistake, or what the competition is."""
     file = path / FILE_NAME if path.is_dir() else path
     problems = _problems(problem_dirs, state_dir)
-    found, console = mistakes_of(file, problems), stdout_console()
-    for one in found:
-        console.print(plain(one_line(str(one), most_chars=1000)), soft_wrap=True)
-    if found:
-        console.print(plain(f"{len(found)} mistake{'s' if len(found) > 1 else ''}; a server does not start with this file"), soft_wrap=True)
+    mistakes = mistakes_of(file, problems)
+    for mistake in mistakes:
+        print_line(one_line(str(mistake), most_chars=1000))
+    if mistakes:
+        print_line(f"{len(mistakes)} mistake{'s' if len(mistakes) > 1 else ''}; a server does not start with this file")
         return Exit.OTHER_VERDICT
-    (made,) = Competitions.load([file], problems).all()
-    count = sum(len(one) for one in made.secret_workloads.values())
-    text = f"{file}: ok: {made.competition_id}, problems: {', '.join(made.problem_ids)}, secret workloads: {count}"
-    console.print(plain(one_line(f"{text}, {made.start_time:%Y-%m-%d %H:%M} to {made.end_time:%Y-%m-%d %H:%M} UTC")), soft_wrap=True)
-    if made.secret_seed and file.stat().st_mode & _OTHERS:
+    (competition,) = Competitions.load([file], problems).all()
+    count = sum(len(workloads) for workloads in competition.secret_workloads.values())
+    text = f"{file}: ok: {competition.competition_id}, problems: {', '.join(competition.problem_ids)}, secret workloads: {count}"
+    print_line(one_line(f"{text}, {competition.start_time:%Y-%m-%d %H:%M} to {competition.end_time:%Y-%m-%d %H:%M} UTC"))
+    if competition.secret_seed and file.stat().st_mode & _OTHERS:
         warning = f"{file} holds secrets, and other users of this host can read it; run: chmod 600 {file}"
         print_note(one_line(warning), "yellow")
     return Exit.DONE
@@ -66,17 +66,16 @@ def new(name: str, problem_ids: Sequence[str], problem_dirs: Sequence[Path], sta
         raise UsageError(f"{file} can't be written: {error.strerror}; go to a directory where this user may write") from None
     with os.fdopen(descriptor, "w", encoding="utf-8") as out:
         out.write(text)
-    console = stdout_console()
-    console.print(plain(f"{file}: edit it, then: grader-cli competitions check {file}"), soft_wrap=True)
+    print_line(f"{file}: edit it, then: grader-cli competitions check {file}")
     return Exit.DONE
 
 
 def _chosen(problems: Problems, problem_ids: Sequence[str]) -> list[Problem]:
-    known = problems.all()
-    if not known:
+    available = problems.all()
+    if not available:
         raise UsageError("there are no problems here; name their directories with --problems DIR")
     try:
-        return [problems.get(one) for one in dict.fromkeys(problem_ids)] or [known[0]]
+        return [problems.get(problem_id) for problem_id in dict.fromkeys(problem_ids)] or [available[0]]
     except ProblemNotFound as error:
         raise UsageError(f"--problem: {error}; name its directory with --problems DIR if it is elsewhere") from None
 

@@ -36,7 +36,7 @@ _EXPECT = "// expect:"
 
 @dataclass(slots=True, kw_only=True)
 class Kernel(ProgressDisplay):
-    """One kernel of the demo on its way to a verdict."""
+    """A kernel of the demo on its way to a verdict."""
 
     name: str
     path: Path
@@ -54,11 +54,11 @@ class Kernel(ProgressDisplay):
 
     @property
     def as_expected(self) -> bool:
-        """Whether the verdict is the expected one, and the reason where one is expected."""
+        """Compare verdict and reason with the expected ones."""
         if self.final is None or self.final.state != submission_pb2.SUBMISSION_STATE_SUCCEEDED:
             return False
-        found = (formatting.verdict_name(self.final.report), self.final.report.reason)
-        return found[: len(self.expected)] == self.expected
+        outcome = (formatting.verdict_name(self.final.report), self.final.report.reason)
+        return outcome[: len(self.expected)] == self.expected
 
 
 async def demo(target: Target) -> Exit:
@@ -83,9 +83,9 @@ async def demo(target: Target) -> Exit:
 
 def where(choice: str, find: Callable[[], Sequence[Gpu]] = discover, why_not: Callable[[], str | None] = why_unusable) -> str:
     """The device that this choice means here; the server decides the same way."""
-    found = [] if choice == devices.EMULATED else [gpu for gpu in find() if choice == "auto" or devices.fits(choice, gpu.index, gpu.name)]
-    if found and why_not() is None:
-        return f"{devices.CUDA} ({', '.join(dict.fromkeys(gpu.name for gpu in found))})"
+    gpus = [] if choice == devices.EMULATED else [gpu for gpu in find() if choice == "auto" or devices.fits(choice, gpu.index, gpu.name)]
+    if gpus and why_not() is None:
+        return f"{devices.CUDA} ({', '.join(dict.fromkeys(gpu.name for gpu in gpus))})"
     return "the emulated device" if choice in ("auto", devices.EMULATED) else choice
 
 
@@ -113,7 +113,7 @@ async def _grade(client: GraderClient, kernel: Kernel) -> None:
     submission = await client.submit(
         submission_pb2.Submission(
             problem=f"problems/{PROBLEM}",
-            sources=[submission_pb2.SourceFile(path=one.path, content=one.content) for one in handed.sources],
+            sources=[submission_pb2.SourceFile(path=source.path, content=source.content) for source in handed.sources],
         )
     )
     kernel.final = await follow(client, submission.name, kernel)
@@ -150,11 +150,11 @@ def _conclude(console: Console, kernels: list[Kernel]) -> None:
         table.add_row(*_row(kernel))
     console.print()
     console.print(table)
-    found = [
+    environments = [
         kernel.final.report.environment for kernel in kernels if kernel.final is not None and kernel.final.report.HasField("environment")
     ]
-    if found:
-        for line in report.environment(found[0]):
+    if environments:
+        for line in report.environment(environments[0]):
             console.print(line, soft_wrap=True)
     wrong = [kernel.name for kernel in kernels if not kernel.as_expected]
     if wrong:

@@ -51,12 +51,12 @@ class CharacterMap:
         return Text(f"Where {one_line(found.output)} ({shape}) is wrong; a character is {size}{leading}", style="italic")
 
 
-def fold(found: report_pb2.ErrorMap) -> list[list[int]]:
+def fold(error_map: report_pb2.ErrorMap) -> list[list[int]]:
     """The map in few lines and columns, each cell by what is wrong in it; [] where the message is no map."""
-    if not is_map(found):
+    if not is_map(error_map):
         return []
-    rows, columns = found.rows, found.columns
-    high, wide = _blocks_of_a_character(found)
+    rows, columns = error_map.rows, error_map.columns
+    high, wide = _blocks_of_a_character(error_map)
 
     def of(shares: bytes, top: int, left: int) -> Iterator[int]:
         ends = range(top, min(top + high, rows)), range(left, min(left + wide, columns))
@@ -64,16 +64,16 @@ def fold(found: report_pb2.ErrorMap) -> list[list[int]]:
 
     return [
         [
-            _cell(list(of(found.wrong_shares, top, left)), list(of(found.unwritten_shares or bytes(rows * columns), top, left)))
+            _cell(list(of(error_map.wrong_shares, top, left)), list(of(error_map.unwritten_shares or bytes(rows * columns), top, left)))
             for left in range(0, columns, wide)
         ]
         for top in range(0, rows, high)
     ]
 
 
-def _blocks_of_a_character(found: report_pb2.ErrorMap) -> tuple[int, int]:
+def _blocks_of_a_character(error_map: report_pb2.ErrorMap) -> tuple[int, int]:
     """How many blocks down, and how many across."""
-    return -(-found.rows // LINES), -(-found.columns // (COLUMNS if found.rows > 1 else COLUMNS_OF_ONE_LINE))
+    return -(-error_map.rows // LINES), -(-error_map.columns // (COLUMNS if error_map.rows > 1 else COLUMNS_OF_ONE_LINE))
 
 
 def _cell(wrong: list[int], unwritten: list[int]) -> int:

@@ -8,7 +8,7 @@ from grader import errors
 
 
 class Exit(IntEnum):
-    """What the exit code says."""
+    """Exit codes."""
 
     ACCEPTED = 0
     DONE = 0
@@ -28,7 +28,7 @@ class CommandFailed(Exception):
 
 
 class UsageError(CommandFailed):
-    """What was asked can't be done as asked; the message names the field and the remedy."""
+    """A request that can't be done as it was written; the message names the field and the remedy."""
 
     exit_code = Exit.MISUSE
 

@@ -39,16 +39,16 @@ async def login(server: str | None, ca: Path | None, *, plain_text: bool, no_key
     store = CredentialStore(credentials.directory())
     store.all()  # before anybody types a key: can it be kept?
     address, tls = route(server, None if ca is None else True)  # anybody who names an authority means TLS
-    made = Credential(tls=tls, ca=None if ca is None else _read_ca(ca), plain_text=plain_text)
+    credential = Credential(tls=tls, ca=None if ca is None else _read_ca(ca), plain_text=plain_text)
     if not no_key:
-        async with dial(server, replace(made, key="probe")):  # likewise: may it be sent?
+        async with dial(server, replace(credential, key="probe")):  # likewise: may it be sent?
             pass
         if not (key := _ask(address)):
             raise UsageError(_NO_KEY_CAME)
-        made = replace(made, key=key)
-    async with dial(server, made) as client:
+        credential = replace(credential, key=key)
+    async with dial(server, credential) as client:
         caller = await client.get_caller()
-    store.put(server, made if caller.key_id else replace(made, key=""), default=True)  # no key is kept that is of no use
+    store.put(server, credential if caller.key_id else replace(credential, key=""), default=True)  # no key is kept that is of no use
     _show(address, caller)
     text = f"stored in {store.path}; this is the default server now: commands use it unless --server or --local is given"
     print_note(text)
@@ -64,15 +64,15 @@ async def register(server: str | None, ca: Path | None, user: str, code: str, *,
     if server is None:
         raise UsageError("--server is missing: write the HOST:PORT of the server to register at, or set GRADER_SERVER")
     store = CredentialStore(credentials.directory())
-    if (known := store.all().get(credentials.bare(server))) is not None and known.key:
+    if (stored := store.all().get(credentials.bare(server))) is not None and stored.key:
         raise UsageError(
             f"a key for {credentials.bare(server)} is stored already; see `grader-cli whoami`, or forget it with `grader-cli logout`"
         )
     address, tls = route(server, None if ca is None else True)
-    made = Credential(key=code, tls=tls, ca=None if ca is None else _read_ca(ca), plain_text=plain_text)
-    async with dial(server, made) as client:
+    credential = Credential(key=code, tls=tls, ca=None if ca is None else _read_ca(ca), plain_text=plain_text)
+    async with dial(server, credential) as client:
         answer = await client.register(user)
-    store.put(server, replace(made, key=answer.key), default=True)
+    store.put(server, replace(credential, key=answer.key), default=True)
     ends = f"{answer.expire_time.ToDatetime(UTC):%Y-%m-%d %H:%M} UTC"
     text = f"{address}: registered as {one_line(answer.user)} for {one_line(answer.competition)}; the key ends: {ends}"
     print_line(text)
@@ -148,10 +148,10 @@ def _named(server: str | None, store: CredentialStore) -> str:
         return server
     if default := store.default():
         return default
-    known = list(store.all())
-    if len(known) != 1:
-        raise UsageError(f"name one with --server: {', '.join(known)}" if known else _NOWHERE)
-    return known[0]
+    servers = list(store.all())
+    if len(servers) != 1:
+        raise UsageError(f"name one with --server: {', '.join(servers)}" if servers else _NOWHERE)
+    return servers[0]
 
 
 def _show(address: str, caller: grader_service_pb2.Caller) -> None:

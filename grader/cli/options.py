@@ -1,4 +1,4 @@
-"""What the options of several commands have in common."""
+"""Options that several commands have, and the examples of `--help`."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ EXIT_CODES = "Exit codes: 0 accepted or done, 1 another verdict, 2 misuse, 3 the
 
 def _examples(*pairs: tuple[str, str]) -> str:
     """Paragraphs, since help joins the lines of one."""
-    return "\n\n".join(["Examples:", *(f"`{command}`: {what}" for command, what in pairs)])
+    return "\n\n".join(["Examples:", *(f"`{command}`: {effect}" for command, effect in pairs)])
 
 
 EXAMPLES = _examples(

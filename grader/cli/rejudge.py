@@ -41,7 +41,7 @@ RUNNING, READY = rejudge_pb2.REJUDGE_STATE_RUNNING, rejudge_pb2.REJUDGE_STATE_RE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejudgeOptions:
-    """What is to be judged again. again: makes another request of what is else the same."""
+    """Submissions to judge again. again: makes another request of the same order."""
 
     cause: str
     problem: str = ""
@@ -56,12 +56,12 @@ class RejudgeOptions:
 
     @property
     def message(self) -> rejudge_pb2.Rejudge:
-        """What the server is asked for."""
+        """The request to the server."""
         return rejudge_pb2.Rejudge(
             cause=self.cause,
             problem=full_name(PROBLEMS, self.problem),
             competition=full_name(COMPETITIONS, self.competition),
-            submissions=[full_name(SUBMISSIONS, one) for one in self.submissions],
+            submissions=[full_name(SUBMISSIONS, submission) for submission in self.submissions],
             method=rejudge_pb2.REJUDGE_METHOD_RUN if self.run else rejudge_pb2.REJUDGE_METHOD_FACTS_OR_RUN,
             top_count=self.top_count,
             device_kind=self.device_kind,
@@ -82,15 +82,15 @@ async def create(target: Target, order: RejudgeOptions, *, json: bool, wait: boo
     if not wait and apply:
         raise UsageError("--apply needs what --no-wait does not wait for; leave one of them out")
     async with connect(target, ServerRequirement.GRADE) as client:
-        order = replace(order, submissions=tuple([await whole_name(client, one) for one in order.submissions]))
-        made = await client.create_rejudge(order.message, request_id=order.request_id)
+        order = replace(order, submissions=tuple([await whole_name(client, submission) for submission in order.submissions]))
+        rejudge = await client.create_rejudge(order.message, request_id=order.request_id)
         if wait:
             with progress(json=json) as shown:
                 client.on_absence = shown.say
-                shown.say(f"{made.name}: {one_line(made.cause)}")
-                made = await _decided(client, made, shown)
-            made = await _applied(client, made, json=json, apply=apply)
-        return await _print(client, made, json=json)
+                shown.say(f"{rejudge.name}: {one_line(rejudge.cause)}")
+                rejudge = await _decided(client, rejudge, shown)
+            rejudge = await _applied(client, rejudge, json=json, apply=apply)
+        return await _print(client, rejudge, json=json)
 
 
 async def final(target: Target, order: RejudgeOptions, *, json: bool, apply: bool) -> Exit:
@@ -115,10 +115,10 @@ async def list_(target: Target, limit: int, *, json: bool) -> Exit:
         print_json(grader_service_pb2.ListRejudgesResponse(rejudges=answer.rejudges))
     elif answer.rejudges:
         table = Table("name", "state", "submissions", "to decide", "asked for (UTC)", "cause", box=None, pad_edge=False)
-        for one in answer.rejudges:
-            made = one.create_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S")
-            counts = (str(one.submission_count), str(one.pending_count))
-            table.add_row(plain(one_line(one.name)), _state(one), *counts, made, plain(one_line(one.cause)))
+        for rejudge in answer.rejudges:
+            create_time = rejudge.create_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S")
+            counts = (str(rejudge.submission_count), str(rejudge.pending_count))
+            table.add_row(plain(one_line(rejudge.name)), _state(rejudge), *counts, create_time, plain(one_line(rejudge.cause)))
         stdout_console().print(table)
     else:
         print("no rejudges yet; make one with: grader-cli rejudge create --help")
@@ -145,33 +145,33 @@ async def ask(question: str) -> str:
     return sys.stdin.readline()
 
 
-async def _decided(client: GraderClient, made: rejudge_pb2.Rejudge, shown: ProgressDisplay) -> rejudge_pb2.Rejudge:
+async def _decided(client: GraderClient, rejudge: rejudge_pb2.Rejudge, shown: ProgressDisplay) -> rejudge_pb2.Rejudge:
     """Follow it until all is decided, or what is left waits no more; across restarts of the server."""
     loop = asyncio.get_running_loop()
     heard_s, sentence, pause_s = loop.time(), "", POLL_FIRST_S
-    while made.state == RUNNING and made.pending_count > made.failed_count:
-        line = f"{made.submission_count - made.pending_count} of {made.submission_count} judged ({made.rerun_count} by runs)"
+    while rejudge.state == RUNNING and rejudge.pending_count > rejudge.failed_count:
+        line = f"{rejudge.submission_count - rejudge.pending_count} of {rejudge.submission_count} judged ({rejudge.rerun_count} by runs)"
         if line != sentence:
             shown.say(line)
             sentence = line
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * POLL_GROWTH, POLL_MOST_S)
         try:
-            made, heard_s = await client.get_rejudge(made.name), loop.time()
+            rejudge, heard_s = await client.get_rejudge(rejudge.name), loop.time()
         except _AWAY:
             if loop.time() - heard_s > PATIENCE_S:
                 raise
-    return made
+    return rejudge
 
 
-async def _applied(client: GraderClient, made: rejudge_pb2.Rejudge, *, json: bool, apply: bool) -> rejudge_pb2.Rejudge:
+async def _applied(client: GraderClient, rejudge: rejudge_pb2.Rejudge, *, json: bool, apply: bool) -> rejudge_pb2.Rejudge:
     """Applied where that was asked for, or is answered on a terminal."""
-    if made.state != READY:
-        return made
+    if rejudge.state != READY:
+        return rejudge
     if not apply and not json and sys.stdin.isatty() and sys.stdout.isatty():
-        await _print(client, made, json=False)
+        await _print(client, rejudge, json=False)
         apply = (await ask("apply it? [y/N] ")).strip().lower() in ("y", "yes")
-    return await client.apply_rejudge(made.name) if apply else made
+    return await client.apply_rejudge(rejudge.name) if apply else rejudge
 
 
 async def _print(client: GraderClient, rejudge: rejudge_pb2.Rejudge, *, json: bool) -> Exit:
@@ -202,9 +202,9 @@ def render(rejudge: rejudge_pb2.Rejudge, kind: report_pb2.ScoreKind) -> Iterator
     elif not rejudge.pending_count:
         yield plain("nothing changes")
     name = one_line(rejudge.name)
-    for one in rejudge.changes:
-        if rejudge.top_count and one.after.rejudge != rejudge.name and one.rank_after and not one.rank_before:
-            text = f"{one_line(one.user)} is now ranked by {one_line(one.submission)}, which was not run again"
+    for change in rejudge.changes:
+        if rejudge.top_count and change.after.rejudge != rejudge.name and change.rank_after and not change.rank_before:
+            text = f"{one_line(change.user)} is now ranked by {one_line(change.submission)}, which was not run again"
             sizes = f"--competition {one_line(rejudge.competition)} --sizes-of {name} " if rejudge.fresh_sizes else ""
             yield plain(f"{text}: grader-cli rejudge create --run {sizes}--submission does", "yellow")
     if rejudge.state == READY:
@@ -216,10 +216,10 @@ def render(rejudge: rejudge_pb2.Rejudge, kind: report_pb2.ScoreKind) -> Iterator
 
 def _table(rejudge: rejudge_pb2.Rejudge, kind: report_pb2.ScoreKind) -> Table:
     table = Table("rank", "was", "user", "submission", "before", "after", box=None, pad_edge=False)
-    for one in sorted(rejudge.changes, key=lambda change: (change.rank_after or 2**31, change.rank_before or 2**31)):
-        ranks = [str(rank) if rank else "-" for rank in (one.rank_after, one.rank_before)]
-        names = [plain(one_line(text)) for text in (one.user, one.submission)]
-        table.add_row(*ranks, *names, *(plain(_judgement(judgement, kind)) for judgement in (one.before, one.after)))
+    for change in sorted(rejudge.changes, key=lambda entry: (entry.rank_after or 2**31, entry.rank_before or 2**31)):
+        ranks = [str(rank) if rank else "-" for rank in (change.rank_after, change.rank_before)]
+        names = [plain(one_line(text)) for text in (change.user, change.submission)]
+        table.add_row(*ranks, *names, *(plain(_judgement(judgement, kind)) for judgement in (change.before, change.after)))
     return table
 
 
@@ -229,8 +229,8 @@ def _judgement(judgement: rejudge_pb2.Judgement, kind: report_pb2.ScoreKind) -> 
     if not judgement.HasField("score"):
         return sentence
     score = (judgement.score, judgement.score_low, judgement.score_high)
-    known = kind != report_pb2.SCORE_KIND_UNSPECIFIED
-    return f"{sentence} {formatting.score(*score, kind) if known else '{:.4g} ({:.4g}..{:.4g})'.format(*score)}"
+    kind_known = kind != report_pb2.SCORE_KIND_UNSPECIFIED
+    return f"{sentence} {formatting.score(*score, kind) if kind_known else '{:.4g} ({:.4g}..{:.4g})'.format(*score)}"
 
 
 def _state(rejudge: rejudge_pb2.Rejudge) -> str:

@@ -90,7 +90,7 @@ def _graded(report: report_pb2.Report, score: str, submission_id: str) -> Iterat
         yield _workloads(report)
         if report.rule:
             yield plain(f"right is: {one_line(report.rule, most_chars=_REMARK_CHARS)}", "dim")
-        if wrong := [one for trial in report.trials for one in trial.wrong_elements]:
+        if wrong := [wrong_element for trial in report.trials for wrong_element in trial.wrong_elements]:
             yield Text()
             yield _wrong_elements(wrong)
         for trial in report.trials:
@@ -133,12 +133,12 @@ def _workloads(report: report_pb2.Report) -> Table:
     return table
 
 
-def _wrong_elements(found: Sequence[report_pb2.WrongElement]) -> Table:
+def _wrong_elements(elements: Sequence[report_pb2.WrongElement]) -> Table:
     table = Table("element", box=None, pad_edge=False, title="The first wrong elements", title_justify="left")
     for heading in ("expected", "actual", "may differ by"):
         table.add_column(heading, justify="right")
-    for one in found:
-        table.add_row(*map(plain, formatting.wrong_element(one)))
+    for element in elements:
+        table.add_row(*map(plain, formatting.wrong_element(element)))
     return table
 
 
@@ -149,19 +149,19 @@ def _quoted(title: str, text: str, most_chars: int, *, cut: bool = False) -> Ite
     yield Text("\n".join(f"  | {line}" for line in shown.split("\n")))
 
 
-def environment(found: report_pb2.Environment) -> Iterator[RenderableType]:
-    """What it was graded on and in, in plain words."""
-    architecture = f", {one_line(found.architecture)}" if found.architecture else ""
-    yield plain(f"\ndevice: {one_line(found.device or found.device_kind)}{architecture}")
-    if found.ceilings:
-        yield plain(f"measured on it: {formatting.ceilings(found.ceilings)}")
-    if found.versions:
-        sentence = ", ".join(f"{name} {found.versions[name]}" for name in sorted(found.versions))
+def environment(environment: report_pb2.Environment) -> Iterator[RenderableType]:
+    """The device, the versions and the isolation of a grading, in plain words."""
+    architecture = f", {one_line(environment.architecture)}" if environment.architecture else ""
+    yield plain(f"\ndevice: {one_line(environment.device or environment.device_kind)}{architecture}")
+    if environment.ceilings:
+        yield plain(f"measured on it: {formatting.ceilings(environment.ceilings)}")
+    if environment.versions:
+        sentence = ", ".join(f"{name} {environment.versions[name]}" for name in sorted(environment.versions))
         yield plain(f"with: {one_line(sentence, most_chars=600)}", "dim")
-    isolation = one_line(description(found.isolation))
-    yield plain(f"isolation: {isolation}", "bold yellow" if found.isolation == "process" else "")
-    if found.clock == report_pb2.CLOCK_HOST:
-        yield Text(formatting.practice(found.device), style="yellow")
+    isolation = one_line(description(environment.isolation))
+    yield plain(f"isolation: {isolation}", "bold yellow" if environment.isolation == "process" else "")
+    if environment.clock == report_pb2.CLOCK_HOST:
+        yield Text(formatting.practice(environment.device), style="yellow")
 
 
 def step_bar(seconds: Mapping[str, float]) -> Text:
@@ -184,29 +184,29 @@ _SUBJECT = "kernel"
 
 def render_times(measurements: Sequence[report_pb2.Measurement], ceilings: Mapping[str, float]) -> Iterator[RenderableType]:
     """Times by a device's clock with all that is known of them; the host's clock, whose times are practice, gets a shorter table."""
-    if any(one.clock == report_pb2.CLOCK_DEVICE_EVENTS for one in measurements):
+    if any(measurement.clock == report_pb2.CLOCK_DEVICE_EVENTS for measurement in measurements):
         yield _by_device(measurements)
-        for one in measurements:
-            yield from _remarks(one, ceilings)
+        for measurement in measurements:
+            yield from _remarks(measurement, ceilings)
     else:
         yield _by_host(measurements)
-        for one in measurements:
-            yield from _turns(one)
+        for measurement in measurements:
+            yield from _turns(measurement)
 
 
 def _by_host(measurements: Sequence[report_pb2.Measurement]) -> Table:
     table = Table("workload", box=None, pad_edge=False, title="Times (medians)", title_justify="left")
-    baselines = list(dict.fromkeys(name for one in measurements for name in one.baselines))
+    baselines = list(dict.fromkeys(name for measurement in measurements for name in measurement.baselines))
     for heading in ("reported", "certified", *(f"PyTorch {one_line(name)}" for name in baselines), "speedup (95 % interval)"):
         table.add_column(Text(heading), justify="right")
-    for one in measurements:
-        reported = formatting.median(one.reported) if one.HasField("reported") else "-"
+    for measurement in measurements:
+        reported = formatting.median(measurement.reported) if measurement.HasField("reported") else "-"
         table.add_row(
-            plain(one_line(one.workload_id)),
-            reported if one.reported_confirmed or reported == "-" else f"{reported} (not confirmed)",
-            formatting.median(one.certified),
-            *(formatting.median(one.baselines[name]) if name in one.baselines else "-" for name in baselines),
-            ", ".join(formatting.ratio(speedup) for speedup in one.speedups) or "-",
+            plain(one_line(measurement.workload_id)),
+            reported if measurement.reported_confirmed or reported == "-" else f"{reported} (not confirmed)",
+            formatting.median(measurement.certified),
+            *(formatting.median(measurement.baselines[name]) if name in measurement.baselines else "-" for name in baselines),
+            ", ".join(formatting.ratio(speedup) for speedup in measurement.speedups) or "-",
         )
     return table
 
@@ -216,65 +216,65 @@ def _by_device(measurements: Sequence[report_pb2.Measurement]) -> Table:
     table = Table("workload", "", box=None, pad_edge=False, title="Times (medians), with PyTorch's", title_justify="left")
     for heading in ("do_bench (p20 to p80)", "certified", "at most", "speedup (95 % interval)"):
         table.add_column(Text(heading), justify="right")
-    for one in measurements:
-        reported = formatting.spread(one.reported) if one.HasField("reported") else "-"
+    for measurement in measurements:
+        reported = formatting.spread(measurement.reported) if measurement.HasField("reported") else "-"
         table.add_row(
-            plain(one_line(one.workload_id)),
+            plain(one_line(measurement.workload_id)),
             _SUBJECT,
-            reported if one.reported_confirmed or reported == "-" else f"{formatting.median(one.reported)}, not confirmed",
-            formatting.median(one.certified),
-            formatting.time(formatting.duration_ns(one.bound_duration)),
+            reported if measurement.reported_confirmed or reported == "-" else f"{formatting.median(measurement.reported)}, not confirmed",
+            formatting.median(measurement.certified),
+            formatting.time(formatting.duration_ns(measurement.bound_duration)),
             "",
         )
-        speedups = {speedup.baseline: speedup for speedup in one.speedups}
-        for name in formatting.baselines((*one.reported_baselines, *one.baselines)):
+        speedups = {speedup.baseline: speedup for speedup in measurement.speedups}
+        for name in formatting.baselines((*measurement.reported_baselines, *measurement.baselines)):
             table.add_row(
                 "",
                 plain(one_line(name)),
-                formatting.spread(one.reported_baselines[name]) if name in one.reported_baselines else "-",
-                formatting.median(one.baselines[name]) if name in one.baselines else "-",
+                formatting.spread(measurement.reported_baselines[name]) if name in measurement.reported_baselines else "-",
+                formatting.median(measurement.baselines[name]) if name in measurement.baselines else "-",
                 "",
                 formatting.ratio(speedups[name]) if name in speedups else "-",
             )
     return table
 
 
-def _remarks(one: report_pb2.Measurement, ceilings: Mapping[str, float]) -> Iterator[Text]:
-    lines = [formatting.throughput(found)] if (found := figures.throughput(one, ceilings)) else [formatting.shares(one)]
-    lines.append(formatting.second_figures(one))
-    lines.append([f"certified median {interval}, 95 % interval"] if (interval := formatting.median_range(one.certified)) else [])
+def _remarks(measurement: report_pb2.Measurement, ceilings: Mapping[str, float]) -> Iterator[Text]:
+    lines = [formatting.throughput(rates)] if (rates := figures.throughput(measurement, ceilings)) else [formatting.shares(measurement)]
+    lines.append(formatting.second_figures(measurement))
+    lines.append([f"certified median {interval}, 95 % interval"] if (interval := formatting.median_range(measurement.certified)) else [])
     for line in filter(None, lines):
-        yield plain(f"{one_line(one.workload_id)}: {one_line(', '.join(line))}")
-    yield from _turns(one)
-    if conditions := formatting.conditions(one.conditions):
-        yield plain(f"{one_line(one.workload_id)}: {one_line(conditions)}", "dim")
+        yield plain(f"{one_line(measurement.workload_id)}: {one_line(', '.join(line))}")
+    yield from _turns(measurement)
+    if conditions := formatting.conditions(measurement.conditions):
+        yield plain(f"{one_line(measurement.workload_id)}: {one_line(conditions)}", "dim")
 
 
-def _turns(one: report_pb2.Measurement) -> Iterator[Text]:
-    if turns := formatting.turns(one):
-        yield plain(f"{one_line(one.workload_id)}: {turns}", "dim")
+def _turns(measurement: report_pb2.Measurement) -> Iterator[Text]:
+    if turns := formatting.turns(measurement):
+        yield plain(f"{one_line(measurement.workload_id)}: {turns}", "dim")
 
 
-def render_kernels(uses: Sequence[report_pb2.KernelUse], architecture: str = "", most: int = 4) -> Iterator[RenderableType]:
-    """What the compiled render_kernels take of the device."""
+def render_kernels(uses: Sequence[report_pb2.KernelUse], architecture: str = "", limit: int = 4) -> Iterator[RenderableType]:
+    """Resources of the device that the compiled kernels take."""
     if not uses:
         return
     table = Table("kernel", box=None, pad_edge=False, title="Kernels, as the compiler says", title_justify="left")
-    doubles = any(use.double_instruction_count for use in uses[:most])
+    doubles = any(use.double_instruction_count for use in uses[:limit])
     for heading in ("registers", "shared", "stack", "spilled (stores, loads)", *(["float64 instructions"] if doubles else [])):
         table.add_column(heading, justify="right")
-    for use in uses[:most]:
+    for use in uses[:limit]:
         spilled = f"{use.spill_store_bytes} B, {use.spill_load_bytes} B" if use.spill_store_bytes or use.spill_load_bytes else "no"
         name = plain(one_line(use.name, most_chars=40))
         counted = [str(use.double_instruction_count)] if doubles else []
         registers = str(use.registers) if use.registers else "-"  # no kernel does without: nobody counted them
         table.add_row(name, registers, f"{use.shared_bytes} B", f"{use.stack_bytes} B", spilled, *counted)
     yield table
-    for use in uses[:most]:
-        if found := occupancies(architecture, use.registers, use.shared_bytes):
-            yield plain(f"{one_line(use.name, most_chars=40)}: occupancy at most {formatting.occupancies(found)}", "dim")
-    if len(uses) > most:
-        yield Text(f"and {len(uses) - most} more; --json has them all")
+    for use in uses[:limit]:
+        if occupancy := occupancies(architecture, use.registers, use.shared_bytes):
+            yield plain(f"{one_line(use.name, most_chars=40)}: occupancy at most {formatting.occupancies(occupancy)}", "dim")
+    if len(uses) > limit:
+        yield Text(f"and {len(uses) - limit} more; --json has them all")
 
 
 _MOST_LAUNCHES, _MOST_FINDINGS, _MOST_LINES = 12, 10, 12
@@ -317,45 +317,45 @@ def render_profile(profile: report_pb2.Profile, submission_id: str) -> Iterator[
 
 def _findings(findings: Sequence[report_pb2.SanitizerFinding]) -> Table:
     table = Table("", "where", "finding", "first", box=None, pad_edge=False, title="What the sanitizer saw", title_justify="left")
-    for one in findings[:_MOST_FINDINGS]:
-        severity = formatting.sanitizer_severity(one)
-        count = f" ({one.count} times)" if one.count > 1 else ""
+    for finding in findings[:_MOST_FINDINGS]:
+        severity = formatting.sanitizer_severity(finding)
+        count = f" ({finding.count} times)" if finding.count > 1 else ""
         table.add_row(
             Text(severity, style={"error": "red", "warning": "yellow"}.get(severity, "dim")),
-            plain(one_line(formatting.sanitizer_place(one))),
-            plain(one_line(f"{one.message}{count}", most_chars=_PROFILE_CHARS)),
-            plain(formatting.sanitizer_thread(one)),
+            plain(one_line(formatting.sanitizer_place(finding))),
+            plain(one_line(f"{finding.message}{count}", most_chars=_PROFILE_CHARS)),
+            plain(formatting.sanitizer_thread(finding)),
         )
     if len(findings) > _MOST_FINDINGS:
         table.add_row("", "", f"and {len(findings) - _MOST_FINDINGS} more; --json has them all", "")
     return table
 
 
-def _counts(found: access_counts.CountTable) -> Table:
+def _counts(count_table: access_counts.CountTable) -> Table:
     table = Table(box=None, pad_edge=False)
-    for number, heading in enumerate(found.headings):
-        table.add_column(heading.lower(), justify="left" if number < found.text_columns else "right")
-    for row in found.rows:
+    for number, heading in enumerate(count_table.headings):
+        table.add_column(heading.lower(), justify="left" if number < count_table.text_columns else "right")
+    for row in count_table.rows:
         table.add_row(*(plain(one_line(cell)) for cell in row))
-    if found.cut_rows:
-        table.add_row(f"and {found.cut_rows} more; --json has them all")
+    if count_table.cut_rows:
+        table.add_row(f"and {count_table.cut_rows} more; --json has them all")
     return table
 
 
 def _launches(launches: Sequence[report_pb2.KernelLaunch], workload_id: str) -> Table:
     title = f"Launches on {one_line(workload_id)}"
     table = Table("kernel", box=None, pad_edge=False, title=title, title_justify="left")
-    timed = any(one.HasField("total_duration") for one in launches)
+    timed = any(launch.HasField("total_duration") for launch in launches)
     for heading in ("launches", "grid", "block", "shared", *(["time"] if timed else [])):
         table.add_column(heading, justify="right")
-    for one in launches[:_MOST_LAUNCHES]:
-        time = formatting.time(formatting.duration_ns(one.total_duration)) if one.HasField("total_duration") else "-"
+    for launch in launches[:_MOST_LAUNCHES]:
+        time = formatting.time(formatting.duration_ns(launch.total_duration)) if launch.HasField("total_duration") else "-"
         table.add_row(
-            plain(one_line(one.kernel, most_chars=60)),
-            str(one.count),
-            formatting.dimensions(one.grid),
-            formatting.dimensions(one.block),
-            f"{one.shared_bytes} B",
+            plain(one_line(launch.kernel, most_chars=60)),
+            str(launch.count),
+            formatting.dimensions(launch.grid),
+            formatting.dimensions(launch.block),
+            f"{launch.shared_bytes} B",
             *([time] if timed else []),
         )
     if len(launches) > _MOST_LAUNCHES:

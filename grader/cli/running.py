@@ -71,13 +71,13 @@ class SignalScope:
 
         # Not the loop's own handlers: those do not run while something keeps the loop, such as a prompt.
         alone = threading.current_thread() is threading.main_thread()  # no other may take signals
-        taken = [number for number in _CODES if alone and signal.getsignal(number) is signal.SIG_DFL]
-        for number in taken:
+        handled = [number for number in _CODES if alone and signal.getsignal(number) is signal.SIG_DFL]
+        for number in handled:
             signal.signal(number, hear)
         try:
             return await work
         finally:
-            for number in taken:
+            for number in handled:
                 signal.signal(number, signal.SIG_DFL)
 
 
@@ -114,7 +114,7 @@ def _flush() -> None:
 
 
 def _is_read() -> bool:
-    """Whether what is still to be written has a reader."""
+    """Write the rest of the output, and tell if it has a reader."""
     try:
         for stream in filter(None, (sys.stdout, sys.stderr)):  # None where there was none to begin with
             stream.flush()

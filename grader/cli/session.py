@@ -24,7 +24,7 @@ RESTART_S = 300.0
 
 
 class ServerRequirement(Enum):
-    """What a command needs of a server of its own."""
+    """Needs of a command that runs a server of its own."""
 
     READ = auto()  # what the state directory holds
     FOLLOW = auto()  # grading, but another command that grades there will do

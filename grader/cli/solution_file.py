@@ -64,13 +64,13 @@ def parse(path: Path, text: str) -> Solution:
 
 def problem_near(path: Path, definition: str) -> Path | None:
     """The problem of a solution that lies in the same set: SOL's definition.json next to it, or the definition of a trace set above it."""
-    own = path.absolute().parent
-    if _definition_name(own / "definition.json") == definition:
-        return own
-    for directory in own.parents:
+    folder = path.absolute().parent
+    if _definition_name(folder / "definition.json") == definition:
+        return folder
+    for directory in folder.parents:
         if (directory / "definitions").is_dir() and (directory / "workloads").is_dir():
             below = sorted((directory / "definitions").rglob(f"{definition}.json")) if _is_plain(definition) else []
-            return next((one for one in below if _definition_name(one) == definition), None)
+            return next((file for file in below if _definition_name(file) == definition), None)
     return None
 
 
@@ -108,17 +108,17 @@ def _entry_point(path: Path, text: str) -> tuple[str, str]:
 
 
 def _sources(path: Path, table: Mapping[str, Any], entry_file: str) -> tuple[SourceFile, ...]:
-    found = []
-    for index, one in enumerate(_get(path, table, "sources", list)):
-        if not isinstance(one, dict):
+    sources = []
+    for index, entry in enumerate(_get(path, table, "sources", list)):
+        if not isinstance(entry, dict):
             raise UsageError(f"solution: {path}: sources[{index}]: must be an object with path and content; fix it")
         place = f"sources[{index}]."
-        found.append(SourceFile(path=_get(path, one, "path", str, place), content=_get(path, one, "content", str, place)))
-    first = [one for one in found if PurePosixPath(one.path) == PurePosixPath(entry_file)]
-    if not first:
-        names = ", ".join(one.path for one in found)
+        sources.append(SourceFile(path=_get(path, entry, "path", str, place), content=_get(path, entry, "content", str, place)))
+    first = next((source for source in sources if PurePosixPath(source.path) == PurePosixPath(entry_file)), None)
+    if first is None:
+        names = ", ".join(source.path for source in sources)
         raise UsageError(f"solution: {path}: spec.entry_point: names {entry_file!r}, which is not in sources ({names}); fix one")
-    return (first[0], *(one for one in found if one is not first[0]))
+    return (first, *(source for source in sources if source is not first))
 
 
 def _language(path: Path, spec: Mapping[str, Any], entry_file: str, sources: tuple[SourceFile, ...]) -> str:
@@ -135,7 +135,7 @@ def _language(path: Path, spec: Mapping[str, Any], entry_file: str, sources: tup
 
 
 def _compiled(path: Path, spec: Mapping[str, Any], sources: tuple[SourceFile, ...]) -> str:
-    texts = [one.content for one in sources]
+    texts = [source.content for source in sources]
     if spec.get("binding") == "tvm-ffi" or (spec.get("binding") is None and any(map(_TVM.search, texts))):
         raise UsageError(
             f"solution: {path}: spec.binding: TVM-FFI is not available here; bind the function by PYBIND11_MODULE (binding 'torch'), "
@@ -147,13 +147,13 @@ def _compiled(path: Path, spec: Mapping[str, Any], sources: tuple[SourceFile, ..
 
 
 def _destination(path: Path, spec: Mapping[str, Any], language: str) -> bool | None:
-    """Whether the entry takes its outputs as its last arguments; None: the server looks at the number of its parameters."""
-    given = spec.get("destination_passing_style")
-    if not isinstance(given, bool | None):
+    """Read if the entry takes its outputs as its last arguments; None: the server looks at the number of its parameters."""
+    style = spec.get("destination_passing_style")
+    if not isinstance(style, bool | None):
         raise UsageError(f"solution: {path}: spec.destination_passing_style: must be true or false; fix it")
     if language == "torch_extension":
-        return True if given is None else given  # their default
-    return given if language == "python" else None
+        return True if style is None else style  # their default
+    return style if language == "python" else None
 
 
 def _with_directive(source: SourceFile, *, destination: bool) -> SourceFile:

@@ -31,7 +31,7 @@ AWAY = (ServerUnreachable, ShuttingDown, LedgerBusy)  # what a server raises tha
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitOptions:
-    """What `grader-cli submit` was asked for."""
+    """Options of a submission."""
 
     files: tuple[Path, ...]
     problem: str | None
@@ -56,7 +56,7 @@ def build_submission(handed: sources.SubmittedFiles, order: SubmitOptions) -> su
     message = submission_pb2.Submission(
         problem=f"problems/{handed.problem_id}",
         language=order.language or handed.language,
-        sources=[submission_pb2.SourceFile(path=one.path, content=one.content) for one in handed.sources],
+        sources=[submission_pb2.SourceFile(path=source.path, content=source.content) for source in handed.sources],
         device_kind=order.device_kind,
         mode=f"MODE_{order.mode.upper()}",
         entry=order.entry or handed.entry,
@@ -81,15 +81,15 @@ def nanoseconds(seconds: float, option: str) -> int:
 
 def read_annotations(texts: Sequence[str]) -> dict[str, str]:
     """Of texts KEY=VALUE; UsageError where one is not, or where a key comes twice."""
-    found = dict[str, str]()
+    annotations = dict[str, str]()
     for text in texts:
         key, equals, value = text.partition("=")
         if not key or not equals:
             raise UsageError(f"--annotate: {text!r} has no key; write KEY=VALUE")
-        if key in found:
+        if key in annotations:
             raise UsageError(f"--annotate: the key {key!r} is given twice; give each once")
-        found[key] = value
-    return found
+        annotations[key] = value
+    return annotations
 
 
 async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool) -> Exit:

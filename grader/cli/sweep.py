@@ -55,7 +55,7 @@ LOG_FACTOR = 15.0  # between the largest value and the least: with more, an axis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOptions:
-    """What `grader-cli sweep` was asked for. sweep: what differs from the problem's own."""
+    """Options of a sweep. sweep: the differences from the problem's own."""
 
     files: tuple[Path, ...]
     problem: str | None
@@ -66,11 +66,18 @@ class SweepOptions:
 
 
 def sweep_message(
-    *, axis: str, start: int | None, stop: int | None, factor: float | None, step: int | None, others: Sequence[str], seconds: float | None
+    *,
+    axis: str,
+    start: int | None,
+    stop: int | None,
+    factor: float | None,
+    step: int | None,
+    axis_sizes: Sequence[str],
+    seconds: float | None,
 ) -> problem_pb2.Sweep:
-    """The options as the API takes them; UsageError where one of others is not AXIS=SIZE."""
+    """The options as the API takes them; UsageError where one of axis_sizes is not AXIS=SIZE."""
     message = problem_pb2.Sweep(axis=axis, start=start, stop=stop, factor=factor, step=step)
-    for text in others:
+    for text in axis_sizes:
         name, equals, size = text.partition("=")
         if not equals or not size.isascii() or not size.isdecimal() or len(size) > 18:
             raise UsageError(f"--at: {text!r} is not AXIS=SIZE; write it such as rows=4096")
@@ -86,11 +93,11 @@ async def sweep(target: Target, order: SweepOptions, *, json: bool) -> Exit:
         os.close(open_directory(order.out_dir))  # before anything is run
     named, problem_path = (order.problem, None) if target.server is not None else problem_at(order.problem)
     handed = [sources.read((path,), named) for path in order.files]
-    if len(ids := dict.fromkeys(one.problem_id for one in handed)) > 1:
+    if len(ids := dict.fromkeys(files.problem_id for files in handed)) > 1:
         raise UsageError(
             f"problem: the files are for several problems ({', '.join(ids)}); name one with --problem, or sweep them separately"
         )
-    found_dirs = [one.problem_dir for one in handed] + [problem_path]
+    found_dirs = [files.problem_dir for files in handed] + [problem_path]
     target = replace(target, problem_dirs=(*target.problem_dirs, *dict.fromkeys(path for path in found_dirs if path is not None)))
     ended: list[tuple[str, submission_pb2.Submission]] = []
     async with connect(target, ServerRequirement.GRADE) as client:
@@ -114,7 +121,7 @@ async def sweep(target: Target, order: SweepOptions, *, json: bool) -> Exit:
         console = stdout_console()
         for part in render(table, metric, ended):
             console.print(part, soft_wrap=isinstance(part, Text))
-    return max((exit_of(one) for _, one in ended), default=Exit.DONE)
+    return max((exit_of(submission) for _, submission in ended), default=Exit.DONE)
 
 
 async def _one(
@@ -135,15 +142,15 @@ async def _one(
 
 
 def render(table: SweepTable, metric: SweepMetric, ended: Sequence[tuple[str, submission_pb2.Submission]]) -> Iterator[RenderableType]:
-    """What is printed: a row for each size, then what is wrong with which kernel."""
-    others = "".join(f", {one_line(name)} = {size:,}" for name, size in table.others.items())
+    """A row for each size, then the fault of each kernel that is not right."""
+    axes = "".join(f", {one_line(name)} = {size:,}" for name, size in table.axes.items())
     yield Text()
-    yield plain(f"{one_line(resource_id(PROBLEMS, table.problem))}{others}: {metric.label}, median (95 % interval)", "bold")
+    yield plain(f"{one_line(resource_id(PROBLEMS, table.problem))}{axes}: {metric.label}, median (95 % interval)", "bold")
     yield _rows(table, metric)
-    for name, one in ended:
-        if exit_of(one) is not Exit.ACCEPTED:
-            why = one.report.summary if one.state == submission_pb2.SUBMISSION_STATE_SUCCEEDED else one.error.message
-            verdict = formatting.verdict_or_state(one)
+    for name, submission in ended:
+        if exit_of(submission) is not Exit.ACCEPTED:
+            why = submission.report.summary if submission.state == submission_pb2.SUBMISSION_STATE_SUCCEEDED else submission.error.message
+            verdict = formatting.verdict_or_state(submission)
             yield plain(f"{one_line(name)}: {verdict}: {one_line(why, most_chars=1000)}", "red")
     if table.device:
         yield plain(f"device: {one_line(table.device)}")
@@ -174,10 +181,10 @@ def _cell(point: SweepPoint | None, metric: SweepMetric) -> Text:
 def draw(table: SweepTable, metric: SweepMetric) -> str:
     """The plot as SVG: a line with a band for each provider; a size at which a kernel is not right is a gap."""
     series = [_series(table, provider, metric) for provider in table.providers]
-    others = ", ".join(f"{name} = {size}" for name, size in table.others.items())
-    axis = f"{table.axis} ({others})" if others else table.axis
+    axes = ", ".join(f"{name} = {size}" for name, size in table.axes.items())
+    axis = f"{table.axis} ({axes})" if axes else table.axis
     device = formatting.PRACTICE if table.practice else table.device
-    values = [value for one in series for value in one.ys if math.isfinite(value)] or [1.0]
+    values = [value for sery in series for value in sery.ys if math.isfinite(value)] or [1.0]
     return line_chart(
         series,
         title=f"{resource_id(PROBLEMS, table.problem)} over {axis}, on {table.device}",
@@ -189,16 +196,16 @@ def draw(table: SweepTable, metric: SweepMetric) -> str:
 
 def _series(table: SweepTable, provider: str, metric: SweepMetric) -> ChartSeries:
     points = list(table.of(provider).values())
-    figures = [one.figure(metric) for one in points]
+    figures = [point.figure(metric) for point in points]
     values, lows, highs = ([figure[part] for figure in figures] for part in range(3))
-    wrong = sum(not one.baseline and one.outcome not in (RIGHT, NOT_RUN, formatting.NOT_RESOLVED) for one in points)
+    wrong = sum(not point.baseline and point.outcome not in (RIGHT, NOT_RUN, formatting.NOT_RESOLVED) for point in points)
     remark = f" (wrong at {wrong} of {len(points)})" if wrong else ""
     name = provider if len(provider) + len(remark) <= LABEL_CHARS else f"{provider[: LABEL_CHARS - len(remark) - 1]}…"
-    return ChartSeries(name=name + remark, xs=[float(one.size) for one in points], ys=values, lows=lows, highs=highs)
+    return ChartSeries(name=name + remark, xs=[float(point.size) for point in points], ys=values, lows=lows, highs=highs)
 
 
 def _names(files: Sequence[Path]) -> list[str]:
-    """What to call each kernel: its file's name without ending, or its whole path where two have the same."""
+    """Name each kernel: its file's name without ending, or its whole path where two have the same."""
     stems = [path.stem for path in files]
     return [stem if stems.count(stem) == 1 else str(path) for stem, path in zip(stems, files, strict=True)]
 
@@ -217,10 +224,10 @@ def _write(order: SweepOptions, table: SweepTable, metric: SweepMetric) -> None:
 
 
 def _as_data(table: SweepTable, metric: SweepMetric, ended: Sequence[tuple[str, submission_pb2.Submission]]) -> dict[str, object]:
-    """What --json prints: the points as in the CSV file, with numbers, and the submissions without sources and samples."""
-    for _, one in ended:
-        one.ClearField("sources")
-        for row in one.report.measurements:
+    """Data of --json: the points as in the CSV file, with numbers, and the submissions without sources and samples."""
+    for _, submission in ended:
+        submission.ClearField("sources")
+        for row in submission.report.measurements:
             for samples in (row.reported, row.certified, row.batch, *row.baselines.values(), *row.reported_baselines.values()):
                 samples.ClearField("sample_durations_ns")
     return {
@@ -229,7 +236,7 @@ def _as_data(table: SweepTable, metric: SweepMetric, ended: Sequence[tuple[str, 
         "metric": str(metric),
         "practice": table.practice,
         "points": [{name: value for name, value in row.items() if value is not None} for row in rows(table)],
-        "submissions": [stable_json.to_data(one) for _, one in ended],
+        "submissions": [stable_json.to_data(submission) for _, submission in ended],
     }
 
 
@@ -270,7 +277,7 @@ def sweep_command(
     """
 
     async def work() -> Exit:
-        wanted = sweep_message(axis=axis, start=start, stop=stop, factor=factor, step=step, others=at or (), seconds=seconds)
+        wanted = sweep_message(axis=axis, start=start, stop=stop, factor=factor, step=step, axis_sizes=at or (), seconds=seconds)
         order = SweepOptions(
             files=tuple(files),
             problem=problem,

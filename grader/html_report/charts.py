@@ -23,7 +23,7 @@ class ChartBudget:
     workload_count: int | None = None
 
     def of_report(self, workload_count: int) -> ChartBudget:
-        """What is left for the charts of a report with so many workloads: as many samples for each chart, perhaps no chart."""
+        """Budget for the charts of a report with so many workloads: as many samples for each chart, perhaps no chart."""
         if self.workload_count is None or workload_count <= self.workload_count:
             return self
         charts = max(0, self.chart_count - math.ceil((workload_count - self.workload_count) / ROWS_OF_A_CHART))
@@ -39,13 +39,16 @@ def sample_charts(measurements: Sequence[report_pb2.Measurement], budget: ChartB
     """The samples of the first workloads, a chart each, which share the budget."""
     budget = budget.of_report(len(measurements))
     shown = measurements[: budget.chart_count]
-    series_count = sum(1 + len(one.baselines) for one in shown)
-    return [_workload_samples(one, budget.sample_count // max(series_count, 1)) for one in shown]
+    series_count = sum(1 + len(measurement.baselines) for measurement in shown)
+    return [_workload_samples(measurement, budget.sample_count // max(series_count, 1)) for measurement in shown]
 
 
-def _workload_samples(one: report_pb2.Measurement, most_samples: int) -> Markup:
+def _workload_samples(measurement: report_pb2.Measurement, most_samples: int) -> Markup:
     """The samples of the kernel and its baselines; empty in the basic view, which has none."""
-    samples = {"kernel": one.certified, **{name: one.baselines[name] for name in formatting.baselines(one.baselines)}}
+    samples = {
+        "kernel": measurement.certified,
+        **{name: measurement.baselines[name] for name in formatting.baselines(measurement.baselines)},
+    }
     times = {name: [float(time) for time in of.sample_durations_ns] for name, of in samples.items()}
-    title = f"Samples of {one.workload_id}, in the order taken"
+    title = f"Samples of {measurement.workload_id}, in the order taken"
     return Markup(samples_chart(times, title=title, label="time", value_text=formatting.time, most_samples=most_samples))

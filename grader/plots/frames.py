@@ -42,7 +42,7 @@ class Scale:
     def at(self, value: float) -> float:
         """The pixel of a value; values outside are drawn at the edge."""
         inside = min(max(value, self.low), self.high)
-        low, high, at = (math.log(one) if self.log else one for one in (self.low, self.high, inside))
+        low, high, at = (math.log(number) if self.log else number for number in (self.low, self.high, inside))
         part = (at - low) / (high - low)
         return self.start + part * (self.end - self.start)
 
@@ -53,7 +53,7 @@ class Scale:
         return binary_ticks(self.low, self.high) if self.binary else log_ticks(self.low, self.high)
 
     def drawable(self, value: float) -> bool:
-        """Whether a value has a place here at all."""
+        """Check that a value has a place on the scale."""
         return math.isfinite(value) and (value > 0 or not self.log)
 
 
@@ -94,7 +94,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     if len(inside) >= 3:
         return inside
     finer = [factor * 10.0**power for power in decades for factor in (1, 2, 5) if low <= factor * 10.0**power <= high]
-    return finer if len(finer) >= 2 else [one for one in linear_ticks(low, high) if one > 0]
+    return finer if len(finer) >= 2 else [tick for tick in linear_ticks(low, high) if tick > 0]
 
 
 def binary_ticks(low: float, high: float) -> list[float]:
@@ -145,10 +145,10 @@ def legend_rows(entries: Sequence[LegendEntry], width: float) -> list[list[Legen
     return rows
 
 
-def draw_legend(parent: ElementTree.Element, rows: Sequence[Sequence[LegendEntry]], left: float, top: float) -> None:
+def draw_legend(parent: ElementTree.Element, rows: Sequence[Sequence[LegendEntry]], start: float, top: float) -> None:
     """Draw rows of entries from (left, top) on."""
     for row_number, row in enumerate(rows):
-        x, y = left, top + ROW * row_number + ROW / 2
+        x, y = start, top + ROW * row_number + ROW / 2
         for entry in row:
             color, kind = svg.color_of(entry.index), svg.series_class(entry.index)
             if entry.dash:
@@ -172,7 +172,7 @@ def draw_axes(
     label_y: Callable[[float], str] = label_of,
 ) -> None:
     """Draw grid, ticks and labels of a chart whose scales are x and y. A label that would touch the one before it is left out."""
-    left, right, bottom, top = x.start, x.end, y.start, y.end
+    start, right, bottom, top = x.start, x.end, y.start, y.end
     before = -1e9
     for value in x.ticks():
         at, words = x.at(value), label_of(value)
@@ -182,11 +182,11 @@ def draw_axes(
             before = at + svg.width_of(words) / 2
     for value in y.ticks():
         at = y.at(value)
-        svg.line(parent, left, at, right, at, "grid", stroke="#d4d9de", stroke_width="1")
-        svg.text(parent, left - 6, at + 4, label_y(value), "label tick", text_anchor="end")
-    svg.line(parent, left, bottom, right, bottom, "axis", stroke="currentColor", stroke_width="1")
-    svg.line(parent, left, bottom, left, top, "axis", stroke="currentColor", stroke_width="1")
-    svg.text(parent, (left + right) / 2, bottom + 36, x_label + (", log scale" if x.log else ""), "label", text_anchor="middle")
+        svg.line(parent, start, at, right, at, "grid", stroke="#d4d9de", stroke_width="1")
+        svg.text(parent, start - 6, at + 4, label_y(value), "label tick", text_anchor="end")
+    svg.line(parent, start, bottom, right, bottom, "axis", stroke="currentColor", stroke_width="1")
+    svg.line(parent, start, bottom, start, top, "axis", stroke="currentColor", stroke_width="1")
+    svg.text(parent, (start + right) / 2, bottom + 36, x_label + (", log scale" if x.log else ""), "label", text_anchor="middle")
     middle = (bottom + top) / 2
     words = y_label + (", log scale" if y.log else "")
     turned = f"rotate(-90 14 {svg.number(middle)})"

@@ -33,7 +33,7 @@ def number(value: float) -> str:
 
 def drawing(width: float, height: float, *, title: str, description: str, kind: str) -> ElementTree.Element:
     """An empty picture that is named and described for readers who do not see it. kind: its class."""
-    made = ElementTree.Element(
+    root = ElementTree.Element(
         "svg",
         {
             "xmlns": NAMESPACE,
@@ -47,14 +47,14 @@ def drawing(width: float, height: float, *, title: str, description: str, kind: 
             "font-size": str(TEXT_PX),
         },
     )
-    ElementTree.SubElement(made, "title").text = one_line(title)
-    ElementTree.SubElement(made, "desc").text = one_line(description, most_chars=2000)
-    return made
+    ElementTree.SubElement(root, "title").text = one_line(title)
+    ElementTree.SubElement(root, "desc").text = one_line(description, most_chars=2000)
+    return root
 
 
-def text_of(made: ElementTree.Element) -> str:
+def text_of(element: ElementTree.Element) -> str:
     """The picture as text, for a page or a file."""
-    return ElementTree.tostring(made, encoding="unicode")
+    return ElementTree.tostring(element, encoding="unicode")
 
 
 def line(parent: ElementTree.Element, x1: float, y1: float, x2: float, y2: float, kind: str, **attributes: str) -> ElementTree.Element:
@@ -78,16 +78,16 @@ def path(parent: ElementTree.Element, commands: Iterable[str], kind: str, **attr
 
 def text(parent: ElementTree.Element, x: float, y: float, words: str, kind: str = "label", **attributes: str) -> ElementTree.Element:
     """A text; anchor and size are attributes."""
-    made = _add(parent, "text", kind, {"x": number(x), "y": number(y), "fill": "currentColor", **attributes})
-    made.text = one_line(words)
-    return made
+    element = _add(parent, "text", kind, {"x": number(x), "y": number(y), "fill": "currentColor", **attributes})
+    element.text = one_line(words)
+    return element
 
 
 def hover(parent: ElementTree.Element, words: str) -> None:
-    """What a browser shows where the pointer rests."""
-    made = ElementTree.Element("title")
-    made.text = one_line(words)
-    parent.insert(0, made)
+    """Add the text that a browser shows where the pointer rests."""
+    element = ElementTree.Element("title")
+    element.text = one_line(words)
+    parent.insert(0, element)
 
 
 def mark(shape: str, x: float, y: float) -> str:

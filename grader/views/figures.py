@@ -1,4 +1,4 @@
-"""What times mean for a device: rates, shares of the ceilings that apply, intensity, and speedups by do_bench.  Pure.
+"""Meaning of times for a device: rates, shares of the ceilings that apply, intensity, and speedups by do_bench.  Pure.
 
 A ceiling is named by the unit of the device that it is of: a kernel on the FP32 units is not compared with the tensor cores alone.
 """
@@ -55,7 +55,7 @@ class Throughput:
 
 
 def throughput(measurement: report_pb2.Measurement, ceilings: Mapping[str, float]) -> Throughput | None:
-    """What the certified time means; None where nothing is declared, or the time was not resolved."""
+    """Rates by the certified time; None where nothing is declared, or the time was not resolved."""
     seconds = seconds_of(measurement.certified.median_duration)
     if not measurement.HasField("declared_work") or seconds <= 0:
         return None
@@ -80,27 +80,29 @@ def throughput(measurement: report_pb2.Measurement, ceilings: Mapping[str, float
 
 def compute_ceilings(ceilings: Mapping[str, float], dtype: str) -> list[tuple[str, float]]:
     """The units that compute in dtype, with their FLOP/s, lowest first. Measurements of one and the same unit are one ceiling."""
-    found: list[tuple[str, float]] = []
+    units: list[tuple[str, float]] = []
     for name in _OF_DTYPE.get(dtype, (dtype,)):
         rate = ceilings.get(FLOPS_PER_S + name, 0.0)
-        if rate > 0 and not (found and rate < found[-1][1] * _SAME):
-            found.append((UNITS.get(name, name), rate))
-    return found
+        if rate > 0 and not (units and rate < units[-1][1] * _SAME):
+            units.append((UNITS.get(name, name), rate))
+    return units
 
 
 def reported_speedup(measurement: report_pb2.Measurement, baseline: str) -> float | None:
     """The speedup that do_bench shows: a claim of the kernel's process, next to the certified one. None where a time is missing."""
     if not measurement.HasField("reported") or baseline not in measurement.reported_baselines:
         return None
-    own, other = (seconds_of(one.median_duration) for one in (measurement.reported, measurement.reported_baselines[baseline]))
-    return other / own if own > 0 and other > 0 else None
+    kernel_s, baseline_s = (
+        seconds_of(samples.median_duration) for samples in (measurement.reported, measurement.reported_baselines[baseline])
+    )
+    return baseline_s / kernel_s if kernel_s > 0 and baseline_s > 0 else None
 
 
 def _limit(of_memory: CeilingShare | None, shares: tuple[CeilingShare, ...]) -> str:
     """Memory, or the lowest unit that the kernel does not exceed: what is faster than the FP32 units uses the tensor cores."""
-    unit = next((one for one in shares if one.share <= _EXCEEDED), shares[-1] if shares else None)
-    known = [one for one in (of_memory, unit) if one is not None]
-    return max(known, key=lambda one: one.share).unit if known else ""
+    unit = next((share for share in shares if share.share <= _EXCEEDED), shares[-1] if shares else None)
+    candidates = [ceiling for ceiling in (of_memory, unit) if ceiling is not None]
+    return max(candidates, key=lambda ceiling: ceiling.share).unit if candidates else ""
 
 
 def seconds_of(time: Duration | Timestamp) -> float:
@@ -171,5 +173,5 @@ def occupancy(architecture: str, registers: int, shared_bytes: int, threads: int
 
 def occupancies(architecture: str, registers: int, shared_bytes: int) -> list[Occupancy]:
     """For each of BLOCK_SIZES, where it is known."""
-    found = (occupancy(architecture, registers, shared_bytes, threads) for threads in BLOCK_SIZES)
-    return [one for one in found if one is not None]
+    results = (occupancy(architecture, registers, shared_bytes, threads) for threads in BLOCK_SIZES)
+    return [result for result in results if result is not None]

@@ -1,4 +1,4 @@
-"""What the time of a graded submission went into, for every view of it.  Pure."""
+"""Steps that the time of a graded submission went into, for every view of it.  Pure."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ NAMES = {
 OTHER = "other"  # a step of a newer server
 
 
-def step_times(found: submission_pb2.Submission) -> dict[str, float]:
+def step_times(submission: submission_pb2.Submission) -> dict[str, float]:
     """The seconds of each step, in the order in which they first began: those of several processes together.
 
     Only "queue" and "grade" where the report has no timeline: of a competition that is not over, or of an older server.
     """
     lengths: dict[str, float] = {}
-    for span in found.report.timeline:
+    for span in submission.report.timeline:
         name = NAMES.get(span.step, OTHER)
         lengths[name] = lengths.get(name, 0.0) + max(seconds_of(span.duration), 0.0)
-    if not lengths and found.HasField("start_time") and found.HasField("end_time"):
-        start_s = seconds_of(found.start_time)
-        lengths = {"queue": start_s - seconds_of(found.create_time), "grade": seconds_of(found.end_time) - start_s}
+    if not lengths and submission.HasField("start_time") and submission.HasField("end_time"):
+        start_s = seconds_of(submission.start_time)
+        lengths = {"queue": start_s - seconds_of(submission.create_time), "grade": seconds_of(submission.end_time) - start_s}
     return {name: length for name, length in lengths.items() if length > 0}

@@ -1,4 +1,4 @@
-"""What trials say of each workload, as one row for the terminal and for pages.  Pure."""
+"""Trials of each workload, as a row for the terminal and for pages.  Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from grader.views import formatting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadRow:
-    """One workload. outcome: of the first trial that failed, whose shares and message are shown too; trial_count: runs on fresh inputs."""
+    """A workload. outcome: of the first trial that failed, whose shares and message are shown too; trial_count: runs on fresh inputs."""
 
     workload_id: str
     hidden: bool

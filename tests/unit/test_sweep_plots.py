@@ -245,13 +245,13 @@ def test_a_problem_says_its_sweeps_in_words():
 def test_the_size_of_another_axis_is_a_number(text):
     """Or misuse that shows how to write it."""
     with pytest.raises(UsageError, match="rows=4096"):
-        command.sweep_message(axis="", start=None, stop=None, factor=None, step=None, others=[text], seconds=None)
+        command.sweep_message(axis="", start=None, stop=None, factor=None, step=None, axis_sizes=[text], seconds=None)
 
 
 def test_what_is_not_asked_for_is_not_sent():
     """The problem's own then counts."""
-    empty = command.sweep_message(axis="", start=None, stop=None, factor=None, step=None, others=[], seconds=None)
+    empty = command.sweep_message(axis="", start=None, stop=None, factor=None, step=None, axis_sizes=[], seconds=None)
     assert empty == submission_pb2.Submission().sweep
-    full = command.sweep_message(axis="n", start=1, stop=9, factor=None, step=2, others=["rows=3"], seconds=0.5)
+    full = command.sweep_message(axis="n", start=1, stop=9, factor=None, step=2, axis_sizes=["rows=3"], seconds=0.5)
     assert (full.axis, full.start, full.stop, full.step, dict(full.axes)) == ("n", 1, 9, 2, {"rows": 3})
     assert full.measure_duration.ToMilliseconds() == 500 and not full.HasField("factor")
