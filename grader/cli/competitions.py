@@ -137,7 +137,7 @@ def _words(kind: Any, value: int, prefix: str) -> str:
 
 
 def _time(time: Timestamp) -> str:
-    return time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"{formatting.utc(time)} UTC"
 
 
 # -- leaderboard ---------------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def render_board(board: competition_pb2.Leaderboard) -> Iterator[RenderableType]
     if board.other_rule_count:
         yield plain(f"{board.other_rule_count} left out: judged by another rule; 'grader-cli rejudge' judges them by this one", "yellow")
     if board.HasField("freeze_time"):
-        frozen = board.freeze_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S")
+        frozen = formatting.utc(board.freeze_time)
         yield plain(f"frozen: what was handed in since {frozen} UTC shows when the competition has ended", "yellow")
     if board.entries and not board.official:
         yield plain(formatting.practice(board.device), "yellow")
@@ -256,7 +256,7 @@ def _board_table(board: competition_pb2.Leaderboard) -> Table:
             entry.user or "-",
             formatting.score(entry.score, entry.score_low, entry.score_high, board.score_kind),
             resource_id(SUBMISSIONS, entry.submission) if board.problem else str(entry.problem_count),
-            entry.create_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S"),
+            formatting.utc(entry.create_time),
         )
         for entry in board.entries
     ]

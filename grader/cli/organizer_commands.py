@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from google.protobuf.message import Message
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from grader.api.resource_names import COMPETITIONS, full_name, resource_id
 from grader.cli import extras
@@ -103,7 +102,8 @@ def ban_command(
             if not user:
                 bans = await client.list_bans(competition)
                 rows = [
-                    (ban.user, str(ban.submission_count), _time(ban.create_time), ban.administrator or "-", ban.reason) for ban in bans.bans
+                    (ban.user, str(ban.submission_count), formatting.utc(ban.create_time), ban.administrator or "-", ban.reason)
+                    for ban in bans.bans
                 ]
                 table = text_table(("user", "submissions", "since (UTC)", "by", "reason"), rows)
                 print_list(bans, [table] if rows else [], "no user is banned from it", json=json)
@@ -161,7 +161,7 @@ def actions_command(
         async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
             actions = (await client.list_competition_actions(_competition(name), page_size=limit)).actions
         rows = [
-            (_time(action.create_time), action.action.replace("_", " "), action.subject, action.user or "-", action.reason)
+            (formatting.utc(action.create_time), action.action.replace("_", " "), action.subject, action.user or "-", action.reason)
             for action in actions
         ]
         table = text_table(("time (UTC)", "action", "what", "by", "reason"), rows)
@@ -208,7 +208,3 @@ def _print(message: Message, text: str, *, json: bool) -> None:
         print_json(message)
     else:
         print_line(text)
-
-
-def _time(time: Timestamp) -> str:
-    return time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S")

@@ -116,7 +116,7 @@ async def list_(target: Target, limit: int, *, json: bool) -> Exit:
     elif answer.rejudges:
         table = Table("name", "state", "submissions", "to decide", "asked for (UTC)", "cause", box=None, pad_edge=False)
         for rejudge in answer.rejudges:
-            create_time = rejudge.create_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S")
+            create_time = formatting.utc(rejudge.create_time)
             counts = (str(rejudge.submission_count), str(rejudge.pending_count))
             table.add_row(plain(one_line(rejudge.name)), _state(rejudge), *counts, create_time, plain(one_line(rejudge.cause)))
         stdout_console().print(table)
@@ -210,7 +210,7 @@ def render(rejudge: rejudge_pb2.Rejudge, kind: report_pb2.ScoreKind) -> Iterator
     if rejudge.state == READY:
         yield plain(f"\nnothing of it counts yet: grader-cli rejudge apply {name}, or discard")
     elif rejudge.HasField("end_time"):
-        ended = rejudge.end_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S")
+        ended = formatting.utc(rejudge.end_time)
         yield plain(f"\n{_state(rejudge).lower()} at {ended} UTC; the same command with --again TEXT makes another")
 
 

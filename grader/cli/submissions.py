@@ -161,7 +161,7 @@ def render_list(submissions: Sequence[submission_pb2.Submission], speedups: dict
         "mode": [formatting.name_of(submission_pb2.Mode, submission.mode, "MODE_").lower() for submission in submissions],
         "verdict": [formatting.verdict_or_state(submission) for submission in submissions],
         "speedup or score": [_score(submission) or speedups.get(submission.name, "-") for submission in submissions],
-        "submitted (UTC)": [submission.create_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S") for submission in submissions],
+        "submitted (UTC)": [formatting.utc(submission.create_time) for submission in submissions],
         "tags": [", ".join(submission.tags) for submission in submissions],
         "withdrawn": [formatting.withdrawal(submission).removeprefix("withdrawn ") for submission in submissions],
     }

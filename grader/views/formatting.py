@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from grader import devices
 from grader.v1 import report_pb2, submission_pb2
@@ -57,6 +58,14 @@ def verdict_or_state(submission: submission_pb2.Submission) -> str:
     return verdict_name(submission.report) if submission.HasField("report") else state_name(submission)
 
 
+def utc(time: Timestamp) -> str:
+    """A moment in UTC, to the second."""
+    try:
+        return time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S")
+    except ValueError:  # sent by a server
+        return "a time of no calendar"
+
+
 def withdrawal(submission: submission_pb2.Submission) -> str:
     """By whom, when and why it was withdrawn; "" where it was not."""
     if not submission.HasField("withdrawal"):
@@ -64,7 +73,7 @@ def withdrawal(submission: submission_pb2.Submission) -> str:
     withdrawn = submission.withdrawal
     who = "its owner" if withdrawn.user == submission.user else f"the administrator {one_line(withdrawn.user)}"
     by = f" by {who}" if withdrawn.user else ""
-    time = withdrawn.create_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S UTC")
+    time = f"{utc(withdrawn.create_time)} UTC"
     return f"withdrawn{by} at {time}" + (f": {one_line(withdrawn.reason, most_chars=400)}" if withdrawn.reason else "")
 
 

@@ -5,7 +5,6 @@ import json
 
 import grpc
 import pytest
-import typer
 from rich.console import Console
 
 from grader.api.client import GraderClient
@@ -142,16 +141,6 @@ def test_short_ids_are_as_long_as_needed():
 def test_verdicts_are_read_in_any_case_and_number(texts, verdicts):
     """Each once."""
     assert list(read_verdicts(texts)) == verdicts
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("acepted", "Did you mean 'ACCEPTED'?"), ("SUCCEEDED", "take some of ACCEPTED"), ("", "''")]
-)
-def test_what_is_no_verdict_is_named_with_what_was_meant(text, expected):
-    """Before anything is asked of a server."""
-    with pytest.raises(typer.BadParameter, match="is not a verdict") as refused:
-        read_verdicts([text])
-    assert expected in refused.value.message
 
 
 async def test_the_beginning_of_an_id_is_enough_where_no_other_begins_so(client, kernel):

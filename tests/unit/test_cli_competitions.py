@@ -82,12 +82,6 @@ def test_competitions_are_listed_and_shown(address):
     assert "987654" not in listed.stdout + shown.stdout + str(data)
 
 
-def test_a_competition_that_is_not_there_is_misuse(address):
-    """And the answer names those that are."""
-    found = run("competitions", "show", "autumn", "--server", address[1])
-    assert found.exit_code == 2 and "take one of: spring" in found.output
-
-
 def test_submitting_to_a_competition_is_ranked_unless_told_otherwise(address):
     """That is the mode that counts; the third of two a day is refused, and not as misuse."""
     root, at = address

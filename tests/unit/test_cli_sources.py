@@ -36,37 +36,11 @@ def test_files_in_one_directory_go_by_their_names(tmp_path: Path) -> None:
     assert [one.path for one in sources.read_sources(files)] == ["a.cu", "b.cu"]
 
 
-def test_a_file_named_twice_is_refused(tmp_path: Path) -> None:
-    """Two spellings of one path are one file."""
-    file = write(tmp_path / "a.cu")
-    with pytest.raises(UsageError, match="sources: a file is named twice; name each once"):
-        sources.read_sources([file, tmp_path / "x" / ".." / "a.cu"])
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """The message has the path as it was given."""
-    with pytest.raises(UsageError, match=r"sources: .*nowhere.cu does not exist; check the path"):
-        sources.read_sources([tmp_path / "nowhere.cu"])
-
-
-def test_a_directory_is_refused(tmp_path: Path) -> None:
-    """The remedy is to name the files."""
-    with pytest.raises(UsageError, match="is a directory; name the files in it"):
-        sources.read_sources([tmp_path])
-
-
 def test_a_pipe_is_refused(tmp_path: Path) -> None:
     """Reading it would block for ever."""
     os.mkfifo(tmp_path / "pipe.cu")
     with pytest.raises(UsageError, match="is not a regular file; save the kernel to a file"):
         sources.read_sources([tmp_path / "pipe.cu"])
-
-
-def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
-    """The message has both sizes."""
-    file = write(tmp_path / "big.cu", "x" * (SOURCE_LIMIT_BYTES + 1))
-    with pytest.raises(UsageError, match=r"sources: .*big.cu has 1,048,577 bytes, over the 1,048,576 allowed; leave out"):
-        sources.read_sources([file])
 
 
 def test_files_over_the_limit_together_are_refused(tmp_path: Path) -> None:
@@ -79,13 +53,6 @@ def test_files_over_the_limit_together_are_refused(tmp_path: Path) -> None:
 def test_a_file_of_the_largest_size_is_read(tmp_path: Path) -> None:
     """The limit itself is allowed."""
     assert len(sources.read_sources([write(tmp_path / "a.cu", "x" * SOURCE_LIMIT_BYTES)])[0].content) == SOURCE_LIMIT_BYTES
-
-
-def test_what_is_not_utf8_is_refused(tmp_path: Path) -> None:
-    """The message says which byte."""
-    (tmp_path / "latin.cu").write_bytes(b"// gr\xf6\xdfer\n")
-    with pytest.raises(UsageError, match=r"sources: .*latin.cu is not UTF-8 \(byte 5\); save it as UTF-8"):
-        sources.read_sources([tmp_path / "latin.cu"])
 
 
 @pytest.mark.parametrize(

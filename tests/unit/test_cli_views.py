@@ -75,13 +75,7 @@ def test_an_accepted_kernel_shows_its_times() -> None:
     text = shown(accepted())
     assert re.search(r"n64\s+passed\s+2\s+0 %\s+0 %\s+3e-06", text)
     assert re.search(r"n64\s+1.23 ms\s+1.34 ms\s+2.00 ms\s+1.5x \(1.4 to 1.6\)", text)
-
-
-def test_emulated_times_are_said_to_be_practice() -> None:
-    """And an unsafe isolation is said to be one."""
-    text = shown(accepted())
-    assert "practice, not official: times are of an emulated device" in text
-    assert "process: UNSAFE" in text
+    assert "practice, not official: times are of an emulated device" in text and "process: UNSAFE" in text
 
 
 def test_an_unconfirmed_time_is_marked() -> None:
@@ -178,15 +172,6 @@ def test_a_broken_problem_is_to_be_mended_and_not_to_be_tried_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "of", "said"),
-    [(0, 100, "0 %"), (100, 100, "100 %"), (1, 10**9, "0.01 %"), (10**9 - 1, 10**9, "99.99 %"), (1, 3, "33.33 %"), (0, 0, "-")],
-)
-def test_a_share_never_rounds_to_none_or_all(count: int, of: int, said: str) -> None:
-    """One unwritten element of a billion is not 0 %."""
-    assert formatting.share(count, of) == said
-
-
-@pytest.mark.parametrize(
     ("nanoseconds", "said"),
     [
         (12, "12 ns"),
@@ -257,12 +242,6 @@ def test_a_pipe_gets_as_few_lines_for_many_workloads_as_for_two() -> None:
         "measuring 12 workloads and hidden ones: 12 times certified, 1 not resolved (13.0 s)",
     ]
     assert len(printed(*BEGUN, *graded("a", 5.0), *graded("b", 7.0), ended(9.0))) == len(lines)
-
-
-def test_a_single_workload_is_named_in_a_pipe() -> None:
-    """With what was found of it."""
-    lines = printed(*BEGUN, *graded("n64", 5.0), ended(7.0))
-    assert lines[-2:] == ["verifying n64: 1 trial passed (1.0 s)", "measuring n64: 1.00 ms certified (1.0 s)"]
 
 
 def test_failures_have_lines_of_their_own_in_a_pipe_but_not_all() -> None:
@@ -367,11 +346,6 @@ def test_a_build_says_why_it_was_fast_or_slow(fields, line) -> None:
     assert printed((stage(submission_pb2.STAGE_BUILDING), 1.0), (event(build=build), 2.0))[-1] == line
 
 
-def test_an_event_of_an_unknown_kind_is_passed_over() -> None:
-    """A newer server may send more."""
-    assert printed((event(), 1.0)) == []
-
-
 # -- problems ------------------------------------------------------------------------------------------------------------
 
 
@@ -463,23 +437,11 @@ def found(kind: str, usable: bool, required: bool = False) -> HostFinding:
     return HostFinding(kind=kind, name="x", usable=usable, detail="", required=required)
 
 
-def test_kernels_can_be_graded_where_there_is_a_device_an_isolation_and_a_compiler() -> None:
-    """One of each; an absent optional compiler is no obstacle."""
-    here = [
-        found("device", True),
-        found("device", False),
-        found("isolation", True),
-        found("compiler", True, True),
-        found("compiler", False),
-    ]
-    assert can_grade(here)
-
-
-@pytest.mark.parametrize("missing", [0, 1, 2])
-def test_kernels_can_not_be_graded_where_one_is_missing(missing: int) -> None:
-    """No device, no isolation, or not the compiler that must be."""
+@pytest.mark.parametrize("missing", [0, 1, 2, 3])
+def test_kernels_can_be_graded_where_none_is_missing(missing: int) -> None:
+    """A device, an isolation, and the compiler that must be; the last case is the control."""
     here = [found("device", missing != 0), found("isolation", missing != 1), found("compiler", missing != 2, True)]
-    assert not can_grade(here)
+    assert can_grade(here) is (missing == 3)
 
 
 # -- on a device -----------------------------------------------------------------------------------------------------------
@@ -582,21 +544,6 @@ def test_a_flag_is_said_in_words() -> None:
     submission.report.flags.extend(raised)
     for flag in raised:
         assert re.search(rf"{flag}: \w+", shown(submission))
-
-
-def test_names_of_kernels_and_conditions_can_not_steer_the_terminal() -> None:
-    """They come from the builder and over the wire."""
-    submission = on_a_gpu()
-    submission.report.build.kernels[0].name = HOSTILE
-    measurement = submission.report.measurements[0]
-    measurement.conditions[HOSTILE] = HOSTILE
-    for name in ("sm_clock_mhz", "temperature_c", "throttle_reasons", "ecc_uncorrected"):
-        measurement.conditions[name] = HOSTILE
-    measurement.reported_baselines[HOSTILE].CopyFrom(spread(1))
-    submission.report.environment.architecture = HOSTILE
-    submission.report.environment.versions[HOSTILE] = HOSTILE
-    submission.report.environment.ceilings[f"flops_per_s:{HOSTILE}"] = 1.0
-    assert not {"\x1b", "\x07", "\r", "\u202e"} & set(shown(submission))
 
 
 def test_runs_that_one_trial_stands_for_are_counted() -> None:
