@@ -401,11 +401,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings
 
     Exit code: 0 if kernels can be graded here, 3 if not.
     """
-
-    async def work() -> Exit:
-        return await doctor_command.doctor(json=json)
-
-    run(work())
+    run(lambda: doctor_command.doctor(json=json))
 
 
 @app.command(epilog=EXIT_CODES, rich_help_panel=HERE)
@@ -414,11 +410,7 @@ def demo(sandbox: SandboxOption = AUTO, device: DeviceOption = AUTO, state_dir: 
 
     Exit code: 0 if every verdict is the one that the kernel's first line expects, 1 if not.
     """
-
-    async def work() -> Exit:
-        return await demo_command.demo(Target(state_dir=state_dir, sandbox=sandbox, device=device))
-
-    run(work())
+    run(lambda: demo_command.demo(Target(state_dir=state_dir, sandbox=sandbox, device=device)))
 
 
 app.add_typer(rejudge_app, name="rejudge", rich_help_panel=ADMINISTRATORS)

@@ -20,22 +20,21 @@ from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, full_name, resource_id
 from grader.cli.exits import Exit, UsageError
 from grader.cli.options import Json, Server, StateDir, device_choice
-from grader.cli.output import plain, print_json, print_note, stdout_console
+from grader.cli.output import plain, print_list, print_message, print_note, text_table
 from grader.cli.progress import ProgressDisplay, progress
 from grader.cli.running import run
 from grader.cli.server_choice import GraderTyper
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submissions import whole_name
-from grader.errors import LedgerBusy, ServerUnreachable, ShuttingDown
+from grader.cli.submit import AWAY
 from grader.isolations import AUTO
 from grader.v1 import grader_service_pb2, rejudge_pb2, report_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
 
-POLL_FIRST_S, POLL_MOST_S, POLL_GROWTH = 0.1, 5.0, 1.5
+POLL_FIRST_S, POLL_LIMIT_S, POLL_GROWTH = 0.1, 5.0, 1.5
 PATIENCE_S = 120.0  # how long a server may be away, such as for a restart
 _NAMESPACE = uuid.UUID("8f2b7c1e-5d0a-4c59-9f6a-2f6f1f0f7a11")
-_AWAY = (ServerUnreachable, ShuttingDown, LedgerBusy)
 RUNNING, READY = rejudge_pb2.REJUDGE_STATE_RUNNING, rejudge_pb2.REJUDGE_STATE_READY
 
 
@@ -76,113 +75,85 @@ class RejudgeOptions:
 
 
 async def create(target: Target, order: RejudgeOptions, *, json: bool, wait: bool, apply: bool) -> Exit:
-    """Ask for it, follow it until all is decided unless wait is False, and show or apply it."""
+    """Request a rejudge, follow it until all is decided unless wait is False, and show or apply it."""
     if not wait and target.server is None:
         raise UsageError("--no-wait: without --server nothing would be left to run it; name a server, or wait")
     if not wait and apply:
         raise UsageError("--apply needs what --no-wait does not wait for; leave one of them out")
     async with connect(target, ServerRequirement.GRADE) as client:
-        order = replace(order, submissions=tuple([await whole_name(client, submission) for submission in order.submissions]))
+        order = replace(order, submissions=tuple([await whole_name(client, name) for name in order.submissions]))
         rejudge = await client.create_rejudge(order.message, request_id=order.request_id)
         if wait:
-            with progress(json=json) as shown:
-                client.on_absence = shown.say
-                shown.say(f"{rejudge.name}: {one_line(rejudge.cause)}")
-                rejudge = await _decided(client, rejudge, shown)
-            rejudge = await _applied(client, rejudge, json=json, apply=apply)
+            with progress(json=json) as display:
+                client.on_absence = display.say
+                display.say(f"{rejudge.name}: {one_line(rejudge.cause)}")
+                rejudge = await _decided(client, rejudge, display)
+            if apply and rejudge.state == READY:
+                rejudge = await client.apply_rejudge(rejudge.name)
         return await _print(client, rejudge, json=json)
 
 
 async def final(target: Target, order: RejudgeOptions, *, json: bool, apply: bool) -> Exit:
-    """A rejudge of the best, all run, with secret sizes of its own."""
+    """Request a rejudge of the best, all run, with secret sizes of its own."""
     name = resource_id(COMPETITIONS, order.competition)
     about = f" ({order.again})" if order.again else ""
     cause = f"final of {name}: the best {order.top_count} run again on {order.device_kind}{about}"
     return await create(target, replace(order, cause=cause, run=True, fresh_sizes=True), json=json, wait=True, apply=apply)
 
 
-async def show(target: Target, name: str, *, json: bool) -> Exit:
-    """Print one as it is now."""
+async def list_rejudges(target: Target, limit: int, *, json: bool) -> Exit:
+    """Print the newest rejudges."""
     async with connect(target, ServerRequirement.READ) as client:
-        return await _print(client, await client.get_rejudge(full_name(REJUDGES, name)), json=json)
-
-
-async def list_(target: Target, limit: int, *, json: bool) -> Exit:
-    """Print the newest."""
-    async with connect(target, ServerRequirement.READ) as client:
-        answer = await client.list_rejudges(page_size=limit)
-    if json:
-        print_json(grader_service_pb2.ListRejudgesResponse(rejudges=answer.rejudges))
-    elif answer.rejudges:
-        table = Table("name", "state", "submissions", "to decide", "asked for (UTC)", "cause", box=None, pad_edge=False)
-        for rejudge in answer.rejudges:
-            create_time = formatting.utc(rejudge.create_time)
-            counts = (str(rejudge.submission_count), str(rejudge.pending_count))
-            table.add_row(plain(one_line(rejudge.name)), _state(rejudge), *counts, create_time, plain(one_line(rejudge.cause)))
-        stdout_console().print(table)
-    else:
-        print("no rejudges yet; make one with: grader-cli rejudge create --help")
+        rejudges = (await client.list_rejudges(page_size=limit)).rejudges
+    rows = [
+        (
+            rejudge.name,
+            _state(rejudge),
+            str(rejudge.submission_count),
+            str(rejudge.pending_count),
+            formatting.utc(rejudge.create_time),
+            rejudge.cause,
+        )
+        for rejudge in rejudges
+    ]
+    table = text_table(("name", "state", "submissions", "to decide", "requested (UTC)", "cause"), rows)
+    empty = "no rejudges yet; make one with: grader-cli rejudge create --help"
+    print_list(grader_service_pb2.ListRejudgesResponse(rejudges=rejudges), [table] if rows else [], empty, json=json)
     return Exit.DONE
 
 
 async def end(target: Target, name: str, *, json: bool, apply: bool) -> Exit:
-    """Apply or discard one, and print it."""
+    """Apply or discard a rejudge, and print it."""
     async with connect(target, ServerRequirement.GRADE) as client:
         full = full_name(REJUDGES, name)
-        ended = await (client.apply_rejudge(full) if apply else client.discard_rejudge(full))
-        return await _print(client, ended, json=json)
+        return await _print(client, await (client.apply_rejudge(full) if apply else client.discard_rejudge(full)), json=json)
 
 
-async def ask(question: str) -> str:
-    """A line of the terminal. Not read by a thread: that could not be cancelled, and the command would end with it only."""
-    loop, typed = asyncio.get_running_loop(), asyncio.Event()
-    print(question, end="", flush=True)
-    loop.add_reader(sys.stdin.fileno(), typed.set)
-    try:
-        await typed.wait()
-    finally:
-        loop.remove_reader(sys.stdin.fileno())
-    return sys.stdin.readline()
-
-
-async def _decided(client: GraderClient, rejudge: rejudge_pb2.Rejudge, shown: ProgressDisplay) -> rejudge_pb2.Rejudge:
-    """Follow it until all is decided, or what is left waits no more; across restarts of the server."""
+async def _decided(client: GraderClient, rejudge: rejudge_pb2.Rejudge, display: ProgressDisplay) -> rejudge_pb2.Rejudge:
+    """Follow a rejudge until all is decided, or all the rest has failed; across restarts of the server."""
     loop = asyncio.get_running_loop()
-    heard_s, sentence, pause_s = loop.time(), "", POLL_FIRST_S
+    answered_s, sentence, pause_s = loop.time(), "", POLL_FIRST_S
     while rejudge.state == RUNNING and rejudge.pending_count > rejudge.failed_count:
-        line = f"{rejudge.submission_count - rejudge.pending_count} of {rejudge.submission_count} judged ({rejudge.rerun_count} by runs)"
+        decided = rejudge.submission_count - rejudge.pending_count
+        line = f"{decided} of {rejudge.submission_count} judged ({rejudge.rerun_count} by runs)"
         if line != sentence:
-            shown.say(line)
+            display.say(line)
             sentence = line
         await asyncio.sleep(pause_s)
-        pause_s = min(pause_s * POLL_GROWTH, POLL_MOST_S)
+        pause_s = min(pause_s * POLL_GROWTH, POLL_LIMIT_S)
         try:
-            rejudge, heard_s = await client.get_rejudge(rejudge.name), loop.time()
-        except _AWAY:
-            if loop.time() - heard_s > PATIENCE_S:
+            rejudge, answered_s = await client.get_rejudge(rejudge.name), loop.time()
+        except AWAY:
+            if loop.time() - answered_s > PATIENCE_S:
                 raise
     return rejudge
 
 
-async def _applied(client: GraderClient, rejudge: rejudge_pb2.Rejudge, *, json: bool, apply: bool) -> rejudge_pb2.Rejudge:
-    """Applied where that was asked for, or is answered on a terminal."""
-    if rejudge.state != READY:
-        return rejudge
-    if not apply and not json and sys.stdin.isatty() and sys.stdout.isatty():
-        await _print(client, rejudge, json=False)
-        apply = (await ask("apply it? [y/N] ")).strip().lower() in ("y", "yes")
-    return await client.apply_rejudge(rejudge.name) if apply else rejudge
-
-
 async def _print(client: GraderClient, rejudge: rejudge_pb2.Rejudge, *, json: bool) -> Exit:
-    if json:
-        print_json(rejudge)
-    else:
-        kind = report_pb2.SCORE_KIND_UNSPECIFIED
-        if rejudge.competition and rejudge.changes:
-            kind = (await client.get_competition(rejudge.competition)).score_kind
-        for part in render(rejudge, kind):
-            stdout_console().print(part, soft_wrap=isinstance(part, Text))
+    kind = report_pb2.SCORE_KIND_UNSPECIFIED
+    if rejudge.competition and rejudge.changes and not json:
+        kind = (await client.get_competition(rejudge.competition)).score_kind
+    print_message(rejudge, render(rejudge, kind), json=json)
     if rejudge.state == RUNNING and rejudge.failed_count:
         text = f"{rejudge.failed_count} could not be run: the grader failed; the same command that made it runs them again"
         print_note(text, "bold red")
@@ -215,12 +186,11 @@ def render(rejudge: rejudge_pb2.Rejudge, kind: report_pb2.ScoreKind) -> Iterator
 
 
 def _table(rejudge: rejudge_pb2.Rejudge, kind: report_pb2.ScoreKind) -> Table:
-    table = Table("rank", "was", "user", "submission", "before", "after", box=None, pad_edge=False)
+    rows = []
     for change in sorted(rejudge.changes, key=lambda entry: (entry.rank_after or 2**31, entry.rank_before or 2**31)):
-        ranks = [str(rank) if rank else "-" for rank in (change.rank_after, change.rank_before)]
-        names = [plain(one_line(text)) for text in (change.user, change.submission)]
-        table.add_row(*ranks, *names, *(plain(_judgement(judgement, kind)) for judgement in (change.before, change.after)))
-    return table
+        ranks = (str(rank) if rank else "-" for rank in (change.rank_after, change.rank_before))
+        rows.append((*ranks, change.user, change.submission, _judgement(change.before, kind), _judgement(change.after, kind)))
+    return text_table(("rank", "was", "user", "submission", "before", "after"), rows)
 
 
 def _judgement(judgement: rejudge_pb2.Judgement, kind: report_pb2.ScoreKind) -> str:
@@ -248,7 +218,7 @@ Again = Annotated[
         metavar="TEXT", help="Create a new one, not the one of the same earlier command. Any text, such as a date.", show_default=False
     ),
 ]
-Apply = Annotated[bool, typer.Option("--apply", help="Apply it when everything is decided. Default: show it only, and ask on a terminal.")]
+Apply = Annotated[bool, typer.Option("--apply", help="Apply it when everything is decided. Default: show it only.")]
 _DEVICE_HELP = f"What to run on: auto (as each was submitted), {devices.FORMS}."
 
 
@@ -293,7 +263,12 @@ def create_command(
 @rejudge_app.command("show")
 def show_command(name: Rejudge, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
     """Print a rejudge, and all that it changes."""
-    run(show(_target(server, state_dir, json=json), name, json=json))
+
+    async def work() -> Exit:
+        async with connect(_target(server, state_dir, json=json), ServerRequirement.READ) as client:
+            return await _print(client, await client.get_rejudge(full_name(REJUDGES, name)), json=json)
+
+    run(work())
 
 
 @rejudge_app.command("list")
@@ -304,7 +279,7 @@ def list_command(
     json: Json = False,
 ) -> None:
     """List rejudges, newest first."""
-    run(list_(_target(server, state_dir, json=json), limit, json=json))
+    run(list_rejudges(_target(server, state_dir, json=json), limit, json=json))
 
 
 @rejudge_app.command("apply")

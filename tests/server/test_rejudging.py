@@ -471,7 +471,7 @@ async def test_the_commands_show_list_apply_and_discard(serve, kernel, finished,
         assert "WRONG_ANSWER MISMATCH" in out and "grader-cli rejudge apply rejudges/" in out and "1 by runs" in out
         assert await command.create(target, orders[1], json=False, wait=True, apply=True) is Exit.GRADER_FAILED
         assert "runs them again" in capsys.readouterr().err
-        await command.list_(target, 9, json=False)
+        await command.list_rejudges(target, 9, json=False)
         assert capsys.readouterr().out.count("a bug") == 2
         failed, good = (await client.list_rejudges()).rejudges
         assert await command.end(target, good.name.removeprefix("rejudges/"), json=True, apply=True) is Exit.DONE
