@@ -11,7 +11,7 @@ from rich.text import Text
 
 from grader.api.statuses import reason_of
 from grader.cli.error_map import CharacterMap
-from grader.cli.output import plain
+from grader.cli.output import plain, text_table
 from grader.errors import ProblemBroken
 from grader.isolations import description
 from grader.v1 import report_pb2, submission_pb2
@@ -23,6 +23,13 @@ from grader.views.workload_rows import workload_rows
 
 _AGAIN = "Submit it again; 'grader-cli doctor' looks for causes on this machine."
 _REMEDIES = {ProblemBroken.reason: "Its problem must be fixed first: 'grader-cli problems check PATH' says what is wrong with it."}
+_LAUNCHES_SHOWN, _FINDINGS_SHOWN, _LINES_SHOWN = 12, 10, 12
+_DETAIL_CHARS = 400
+_TOOL_STYLES = {
+    report_pb2.PROFILE_TOOL_OUTCOME_RAN: "green",
+    report_pb2.PROFILE_TOOL_OUTCOME_FAILED: "red",
+    report_pb2.PROFILE_TOOL_OUTCOME_UNAVAILABLE: "yellow",
+}
 _LOG_CHARS = 16_000
 _OUTPUT_CHARS = 4_000
 _SUMMARY_CHARS = 2_000
@@ -122,24 +129,19 @@ def _graded(report: report_pb2.Report, score: str, submission_id: str) -> Iterat
 
 
 def _workloads(report: report_pb2.Report) -> Table:
-    table = Table("workload", "result", box=None, pad_edge=False, title="Workloads", title_justify="left")
-    for heading in ("trials", "mismatched", "unwritten", "max error"):
-        table.add_column(heading, justify="right")
+    headings = ("trials", "mismatched", "unwritten", "max error")
+    rows: list[tuple[str | Text, ...]] = []
     for row in workload_rows(report.trials):
         result = Text(row.outcome, style="green" if row.passed else "red")
-        table.add_row(plain(one_line(row.workload_id)), result, str(row.trial_count), row.mismatched, row.unwritten, row.max_error)
+        rows.append((row.workload_id, result, str(row.trial_count), row.mismatched, row.unwritten, row.max_error))
         if row.message:
-            table.add_row("", plain(one_line(row.message)))
-    return table
+            rows.append(("", row.message))
+    return text_table(("workload", "result", *headings), rows, right=headings, title="Workloads")
 
 
 def _wrong_elements(elements: Sequence[report_pb2.WrongElement]) -> Table:
-    table = Table("element", box=None, pad_edge=False, title="The first wrong elements", title_justify="left")
-    for heading in ("expected", "actual", "may differ by"):
-        table.add_column(heading, justify="right")
-    for element in elements:
-        table.add_row(*map(plain, formatting.wrong_element(element)))
-    return table
+    headings = ("expected", "actual", "may differ by")
+    return text_table(("element", *headings), map(formatting.wrong_element, elements), right=headings, title="The first wrong elements")
 
 
 def _quoted(title: str, text: str, most_chars: int, *, cut: bool = False) -> Iterator[RenderableType]:
@@ -179,97 +181,74 @@ def step_bar(seconds: Mapping[str, float]) -> Text:
     return bar + Text("\n") + legend
 
 
-_SUBJECT = "kernel"
-
-
 def render_times(measurements: Sequence[report_pb2.Measurement], ceilings: Mapping[str, float]) -> Iterator[RenderableType]:
     """Times by a device's clock with all that is known of them; the host's clock, whose times are practice, gets a shorter table."""
-    if any(measurement.clock == report_pb2.CLOCK_DEVICE_EVENTS for measurement in measurements):
-        yield _by_device(measurements)
-        for measurement in measurements:
-            yield from _remarks(measurement, ceilings)
-    else:
-        yield _by_host(measurements)
-        for measurement in measurements:
-            yield from _turns(measurement)
+    by_device = any(measurement.clock == report_pb2.CLOCK_DEVICE_EVENTS for measurement in measurements)
+    yield _device_times(measurements) if by_device else _host_times(measurements)
+    for measurement in measurements:
+        rates = figures.throughput(measurement, ceilings)
+        interval = formatting.median_range(measurement.certified)
+        lines = [
+            formatting.throughput(rates) if rates else formatting.shares(measurement),
+            formatting.second_figures(measurement),
+            [f"certified median {interval}, 95 % interval"] if interval else [],
+        ]
+        for line in filter(None, lines if by_device else ()):
+            yield plain(f"{one_line(measurement.workload_id)}: {one_line(', '.join(line))}")
+        for text in (formatting.turns(measurement), formatting.conditions(measurement.conditions) if by_device else ""):
+            if text:
+                yield plain(f"{one_line(measurement.workload_id)}: {one_line(text)}", "dim")
 
 
-def _by_host(measurements: Sequence[report_pb2.Measurement]) -> Table:
-    table = Table("workload", box=None, pad_edge=False, title="Times (medians)", title_justify="left")
+def _host_times(measurements: Sequence[report_pb2.Measurement]) -> Table:
     baselines = list(dict.fromkeys(name for measurement in measurements for name in measurement.baselines))
-    for heading in ("reported", "certified", *(f"PyTorch {one_line(name)}" for name in baselines), "speedup (95 % interval)"):
-        table.add_column(Text(heading), justify="right")
+    headings = ("reported", "certified", *(f"PyTorch {one_line(name)}" for name in baselines), "speedup (95 % interval)")
+    rows = []
     for measurement in measurements:
         reported = formatting.median(measurement.reported) if measurement.HasField("reported") else "-"
-        table.add_row(
-            plain(one_line(measurement.workload_id)),
-            reported if measurement.reported_confirmed or reported == "-" else f"{reported} (not confirmed)",
-            formatting.median(measurement.certified),
-            *(formatting.median(measurement.baselines[name]) if name in measurement.baselines else "-" for name in baselines),
-            ", ".join(formatting.ratio(speedup) for speedup in measurement.speedups) or "-",
+        rows.append(
+            (
+                measurement.workload_id,
+                reported if measurement.reported_confirmed or reported == "-" else f"{reported} (not confirmed)",
+                formatting.median(measurement.certified),
+                *(formatting.median(measurement.baselines[name]) if name in measurement.baselines else "-" for name in baselines),
+                ", ".join(formatting.ratio(speedup) for speedup in measurement.speedups) or "-",
+            )
         )
-    return table
+    return text_table(("workload", *headings), rows, right=headings, title="Times (medians)")
 
 
-def _by_device(measurements: Sequence[report_pb2.Measurement]) -> Table:
+def _device_times(measurements: Sequence[report_pb2.Measurement]) -> Table:
     """A row for the kernel and one for each of PyTorch's ways; widths are meant for 100 columns."""
-    table = Table("workload", "", box=None, pad_edge=False, title="Times (medians), with PyTorch's", title_justify="left")
-    for heading in ("do_bench (p20 to p80)", "certified", "at most", "speedup (95 % interval)"):
-        table.add_column(Text(heading), justify="right")
+    headings = ("do_bench (p20 to p80)", "certified", "at most", "speedup (95 % interval)")
+    rows = []
     for measurement in measurements:
         reported = formatting.spread(measurement.reported) if measurement.HasField("reported") else "-"
-        table.add_row(
-            plain(one_line(measurement.workload_id)),
-            _SUBJECT,
-            reported if measurement.reported_confirmed or reported == "-" else f"{formatting.median(measurement.reported)}, not confirmed",
-            formatting.median(measurement.certified),
-            formatting.time(formatting.duration_ns(measurement.bound_duration)),
-            "",
-        )
-        speedups = {speedup.baseline: speedup for speedup in measurement.speedups}
+        if reported != "-" and not measurement.reported_confirmed:
+            reported = f"{formatting.median(measurement.reported)}, not confirmed"
+        bound = formatting.time(formatting.duration_ns(measurement.bound_duration))
+        rows.append((measurement.workload_id, "kernel", reported, formatting.median(measurement.certified), bound, ""))
+        speedups = {speedup.baseline: formatting.ratio(speedup) for speedup in measurement.speedups}
         for name in formatting.baselines((*measurement.reported_baselines, *measurement.baselines)):
-            table.add_row(
-                "",
-                plain(one_line(name)),
-                formatting.spread(measurement.reported_baselines[name]) if name in measurement.reported_baselines else "-",
-                formatting.median(measurement.baselines[name]) if name in measurement.baselines else "-",
-                "",
-                formatting.ratio(speedups[name]) if name in speedups else "-",
-            )
-    return table
-
-
-def _remarks(measurement: report_pb2.Measurement, ceilings: Mapping[str, float]) -> Iterator[Text]:
-    lines = [formatting.throughput(rates)] if (rates := figures.throughput(measurement, ceilings)) else [formatting.shares(measurement)]
-    lines.append(formatting.second_figures(measurement))
-    lines.append([f"certified median {interval}, 95 % interval"] if (interval := formatting.median_range(measurement.certified)) else [])
-    for line in filter(None, lines):
-        yield plain(f"{one_line(measurement.workload_id)}: {one_line(', '.join(line))}")
-    yield from _turns(measurement)
-    if conditions := formatting.conditions(measurement.conditions):
-        yield plain(f"{one_line(measurement.workload_id)}: {one_line(conditions)}", "dim")
-
-
-def _turns(measurement: report_pb2.Measurement) -> Iterator[Text]:
-    if turns := formatting.turns(measurement):
-        yield plain(f"{one_line(measurement.workload_id)}: {turns}", "dim")
+            reported = formatting.spread(measurement.reported_baselines[name]) if name in measurement.reported_baselines else "-"
+            certified = formatting.median(measurement.baselines[name]) if name in measurement.baselines else "-"
+            rows.append(("", name, reported, certified, "", speedups.get(name, "-")))
+    return text_table(("workload", "", *headings), rows, right=headings, title="Times (medians), with PyTorch's")
 
 
 def render_kernels(uses: Sequence[report_pb2.KernelUse], architecture: str = "", limit: int = 4) -> Iterator[RenderableType]:
     """Resources of the device that the compiled kernels take."""
     if not uses:
         return
-    table = Table("kernel", box=None, pad_edge=False, title="Kernels, as the compiler says", title_justify="left")
     doubles = any(use.double_instruction_count for use in uses[:limit])
-    for heading in ("registers", "shared", "stack", "spilled (stores, loads)", *(["float64 instructions"] if doubles else [])):
-        table.add_column(heading, justify="right")
+    headings = ("registers", "shared", "stack", "spilled (stores, loads)", *(["float64 instructions"] if doubles else []))
+    rows = []
     for use in uses[:limit]:
         spilled = f"{use.spill_store_bytes} B, {use.spill_load_bytes} B" if use.spill_store_bytes or use.spill_load_bytes else "no"
-        name = plain(one_line(use.name, most_chars=40))
-        counted = [str(use.double_instruction_count)] if doubles else []
         registers = str(use.registers) if use.registers else "-"  # no kernel does without: nobody counted them
-        table.add_row(name, registers, f"{use.shared_bytes} B", f"{use.stack_bytes} B", spilled, *counted)
-    yield table
+        cells = (one_line(use.name, most_chars=40), registers, f"{use.shared_bytes} B", f"{use.stack_bytes} B", spilled)
+        rows.append((*cells, *([str(use.double_instruction_count)] if doubles else [])))
+    yield text_table(("kernel", *headings), rows, right=headings, title="Kernels, as the compiler says")
     for use in uses[:limit]:
         if occupancy := occupancies(architecture, use.registers, use.shared_bytes):
             yield plain(f"{one_line(use.name, most_chars=40)}: occupancy at most {formatting.occupancies(occupancy)}", "dim")
@@ -277,29 +256,24 @@ def render_kernels(uses: Sequence[report_pb2.KernelUse], architecture: str = "",
         yield Text(f"and {len(uses) - limit} more; --json has them all")
 
 
-_MOST_LAUNCHES, _MOST_FINDINGS, _MOST_LINES = 12, 10, 12
-_PROFILE_CHARS = 400
-_TOOL_STYLES = {
-    report_pb2.PROFILE_TOOL_OUTCOME_RAN: "green",
-    report_pb2.PROFILE_TOOL_OUTCOME_FAILED: "red",
-    report_pb2.PROFILE_TOOL_OUTCOME_UNAVAILABLE: "yellow",
-}
-
-
 def render_profile(profile: report_pb2.Profile, submission_id: str) -> Iterator[RenderableType]:
-    """Each tool, what the kernels take of the device, and what was launched."""
-    table = Table("tool", "", "", box=None, pad_edge=False, title="Profile", title_justify="left")
+    """Each tool, the resources that the kernels take of the device, and the launches."""
+    rows: list[tuple[str | Text, ...]] = []
     for tool in profile.tools:
         outcome = Text(formatting.profile_outcome(tool.outcome), style=_TOOL_STYLES.get(tool.outcome, ""))
-        table.add_row(plain(one_line(tool.name)), outcome, plain(one_line(tool.detail, most_chars=_PROFILE_CHARS)))
-    yield table
+        rows.append((tool.name, outcome, plain(one_line(tool.detail, most_chars=_DETAIL_CHARS))))
+    yield text_table(("tool", "", ""), rows, title="Profile")
     if profile.findings:
         yield Text()
         yield _findings(profile.findings)
-    for counts in access_counts.tables(profile.access_counts, row_limit=_MOST_LINES):
+    for counts in access_counts.tables(profile.access_counts, row_limit=_LINES_SHOWN):
         yield Text()
         yield plain(counts.title, "italic")  # not the table's own title: it may be wider than the table
-        yield _counts(counts)
+        headings = [heading.lower() for heading in counts.headings]
+        table = text_table(headings, counts.rows, right=headings[counts.text_columns :])
+        if counts.cut_rows:
+            table.add_row(f"and {counts.cut_rows} more; --json has them all")
+        yield table
         yield plain(counts.note, "dim")
     if profile.kernels:
         yield Text()
@@ -309,55 +283,34 @@ def render_profile(profile: report_pb2.Profile, submission_id: str) -> Iterator[
         yield Text()
         yield _launches(profile.launches, profile.workload_id)
     for remark in profile.remarks:
-        yield plain(f"note: {one_line(remark, most_chars=_PROFILE_CHARS)}", "yellow")
+        yield plain(f"note: {one_line(remark, most_chars=_DETAIL_CHARS)}", "yellow")
     sanitized = profile.findings or profile.access_counts.lines
     files = "" if sanitized else f" Its files: grader-cli show {one_line(submission_id)} --files --out DIR"
     yield plain(f"{'What the sanitizer saw' if sanitized else 'A profile'} decides nothing.{files}", "dim")
 
 
 def _findings(findings: Sequence[report_pb2.SanitizerFinding]) -> Table:
-    table = Table("", "where", "finding", "first", box=None, pad_edge=False, title="What the sanitizer saw", title_justify="left")
-    for finding in findings[:_MOST_FINDINGS]:
+    rows: list[tuple[str | Text, ...]] = []
+    for finding in findings[:_FINDINGS_SHOWN]:
         severity = formatting.sanitizer_severity(finding)
+        style = {"error": "red", "warning": "yellow"}.get(severity, "dim")
         count = f" ({finding.count} times)" if finding.count > 1 else ""
-        table.add_row(
-            Text(severity, style={"error": "red", "warning": "yellow"}.get(severity, "dim")),
-            plain(one_line(formatting.sanitizer_place(finding))),
-            plain(one_line(f"{finding.message}{count}", most_chars=_PROFILE_CHARS)),
-            plain(formatting.sanitizer_thread(finding)),
-        )
-    if len(findings) > _MOST_FINDINGS:
-        table.add_row("", "", f"and {len(findings) - _MOST_FINDINGS} more; --json has them all", "")
-    return table
-
-
-def _counts(count_table: access_counts.CountTable) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for number, heading in enumerate(count_table.headings):
-        table.add_column(heading.lower(), justify="left" if number < count_table.text_columns else "right")
-    for row in count_table.rows:
-        table.add_row(*(plain(one_line(cell)) for cell in row))
-    if count_table.cut_rows:
-        table.add_row(f"and {count_table.cut_rows} more; --json has them all")
-    return table
+        message = plain(one_line(f"{finding.message}{count}", most_chars=_DETAIL_CHARS))
+        rows.append((Text(severity, style), formatting.sanitizer_place(finding), message, formatting.sanitizer_thread(finding)))
+    if len(findings) > _FINDINGS_SHOWN:
+        rows.append(("", "", f"and {len(findings) - _FINDINGS_SHOWN} more; --json has them all", ""))
+    return text_table(("", "where", "finding", "first"), rows, title="What the sanitizer saw")
 
 
 def _launches(launches: Sequence[report_pb2.KernelLaunch], workload_id: str) -> Table:
-    title = f"Launches on {one_line(workload_id)}"
-    table = Table("kernel", box=None, pad_edge=False, title=title, title_justify="left")
     timed = any(launch.HasField("total_duration") for launch in launches)
-    for heading in ("launches", "grid", "block", "shared", *(["time"] if timed else [])):
-        table.add_column(heading, justify="right")
-    for launch in launches[:_MOST_LAUNCHES]:
+    headings = ("launches", "grid", "block", "shared", *(["time"] if timed else []))
+    rows = []
+    for launch in launches[:_LAUNCHES_SHOWN]:
         time = formatting.time(formatting.duration_ns(launch.total_duration)) if launch.HasField("total_duration") else "-"
-        table.add_row(
-            plain(one_line(launch.kernel, most_chars=60)),
-            str(launch.count),
-            formatting.dimensions(launch.grid),
-            formatting.dimensions(launch.block),
-            f"{launch.shared_bytes} B",
-            *([time] if timed else []),
-        )
-    if len(launches) > _MOST_LAUNCHES:
-        table.add_row(f"and {len(launches) - _MOST_LAUNCHES} more; --json has them all")
+        sizes = (formatting.dimensions(launch.grid), formatting.dimensions(launch.block), f"{launch.shared_bytes} B")
+        rows.append((one_line(launch.kernel, most_chars=60), str(launch.count), *sizes, *([time] if timed else [])))
+    table = text_table(("kernel", *headings), rows, right=headings, title=f"Launches on {one_line(workload_id)}")
+    if len(launches) > _LAUNCHES_SHOWN:
+        table.add_row(f"and {len(launches) - _LAUNCHES_SHOWN} more; --json has them all")
     return table

@@ -184,7 +184,7 @@ def draw(table: SweepTable, metric: SweepMetric) -> str:
     axes = ", ".join(f"{name} = {size}" for name, size in table.axes.items())
     axis = f"{table.axis} ({axes})" if axes else table.axis
     device = formatting.PRACTICE if table.practice else table.device
-    values = [value for sery in series for value in sery.ys if math.isfinite(value)] or [1.0]
+    values = [value for line in series for value in line.ys if math.isfinite(value)] or [1.0]
     return line_chart(
         series,
         title=f"{resource_id(PROBLEMS, table.problem)} over {axis}, on {table.device}",

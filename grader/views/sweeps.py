@@ -223,7 +223,7 @@ def _point(provider: str, submission: str, workload: problem_pb2.Workload, axis:
 
 
 def _timed(point: SweepPoint, samples: Sequence[report_pb2.Samples]) -> SweepPoint:
-    times = [float(sample_durations_n) for of in samples for sample_durations_n in of.sample_durations_ns]
+    times = [float(duration_ns) for of in samples for duration_ns in of.sample_durations_ns]
     if not times:
         return point
     middle = statistics.median(times)
