@@ -12,7 +12,7 @@ import structlog
 
 from grader.api.client import GraderClient
 from grader.cli.exits import GraderFailed
-from grader.cli.output import stderr_console
+from grader.cli.output import print_note
 from grader.cli.session import EXAMPLES, ServerRequirement, Target
 from grader.config import Settings, state_directory
 from grader.isolation import IsolationBroken
@@ -37,7 +37,12 @@ async def own_server(target: Target, need: ServerRequirement) -> AsyncIterator[G
     roots = (*target.problem_dirs, *((EXAMPLES,) if EXAMPLES.is_dir() else ()))
     state_dir = target.state_dir or state_directory()
     settings = Settings(state_dir=state_dir, problems=roots, sandbox=target.sandbox, device=target.device, drain_s=_DRAIN_S)
-    waiting = None if need is ServerRequirement.FOLLOW else _silent if target.quiet else _say
+
+    def tell_waiting(line: str) -> None:
+        if not target.quiet:
+            print_note(f"waiting: {one_line(line)}")
+
+    waiting = None if need is ServerRequirement.FOLLOW else tell_waiting
     async with AsyncExitStack() as stack:
         try:
             log_to(settings.state_dir / LOG_NAME)
@@ -66,11 +71,3 @@ def log_to(path: Path) -> None:
         logger_factory=structlog.PrintLoggerFactory(os.fdopen(descriptor, "a", buffering=1)),
         cache_logger_on_first_use=False,
     )
-
-
-def _say(line: str) -> None:
-    stderr_console().print(f"waiting: {one_line(line)}", soft_wrap=True)
-
-
-def _silent(line: str) -> None:
-    pass

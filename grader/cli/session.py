@@ -76,16 +76,8 @@ def dial(
         plain_text_key=credential.plain_text,
         patience_s=reach_s,
         restart_s=restart_s,
-        on_absence=_silent if quiet else _say,
+        on_absence=lambda sentence: None if quiet else print_note(one_line(sentence)),
     )
-
-
-def _say(sentence: str) -> None:
-    print_note(one_line(sentence))
-
-
-def _silent(sentence: str) -> None:
-    pass
 
 
 def _own(target: Target, need: ServerRequirement) -> AbstractAsyncContextManager[GraderClient]:

@@ -124,11 +124,10 @@ class ChartAxis:
 
 @dataclass(frozen=True, slots=True)
 class LegendEntry:
-    """A name with its mark. index: of the series, for shape and colour; dash: of a line without marks."""
+    """A name with its mark. index: of the series, for shape and colour."""
 
     name: str
     index: int
-    dash: str = ""
 
 
 def legend_rows(entries: Sequence[LegendEntry], width: float) -> list[list[LegendEntry]]:
@@ -151,11 +150,8 @@ def draw_legend(parent: ElementTree.Element, rows: Sequence[Sequence[LegendEntry
         x, y = start, top + ROW * row_number + ROW / 2
         for entry in row:
             color, kind = svg.color_of(entry.index), svg.series_class(entry.index)
-            if entry.dash:
-                svg.line(parent, x, y, x + 18, y, f"reference {kind}", stroke=color, stroke_dasharray=entry.dash)
-            else:
-                svg.line(parent, x, y, x + 18, y, f"line {kind}", stroke=color)
-                svg.path(parent, [svg.mark(svg.shape_of(entry.index), x + 9, y)], f"point {kind}", stroke=color, fill="none")
+            svg.line(parent, x, y, x + 18, y, f"line {kind}", stroke=color)
+            svg.path(parent, [svg.mark(svg.shape_of(entry.index), x + 9, y)], f"point {kind}", stroke=color, fill="none")
             label = svg.text(parent, x + 24, y + 4, svg.short(entry.name), "label legend")
             if svg.short(entry.name) != entry.name:
                 svg.hover(label, entry.name)

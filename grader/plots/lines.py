@@ -46,14 +46,6 @@ class ChartSeries:
             raise ValueError(f"series {self.name!r}: xs, ys, lows and highs differ in length")
 
 
-@dataclass(frozen=True, slots=True)
-class ReferenceLine:
-    """A level that is drawn dashed across the chart, such as a device's bandwidth."""
-
-    name: str
-    y: float
-
-
 def line_chart(
     series: Sequence[ChartSeries],
     *,
@@ -61,40 +53,20 @@ def line_chart(
     description: str,
     x: ChartAxis,
     y: ChartAxis,
-    references: Sequence[ReferenceLine] = (),
 ) -> str:
     """An SVG of lines with marks that differ by shape and colour. Values that are not finite leave a gap.
 
     A linear y axis begins at 0. On a logarithmic axis, values that are not positive leave a gap too.
     """
     entries = [LegendEntry(line.name, index) for index, line in enumerate(series)]
-    dashes = [svg.DASHES[index % len(svg.DASHES)] for index in range(len(references))]
-    entries += [LegendEntry(level.name, len(series) + index, dashes[index]) for index, level in enumerate(references)]
     rows = legend_rows(entries, WIDTH - LEFT - RIGHT)
     top = TOP + ROW * len(rows)
     height = HEIGHT + ROW * len(rows)
     drawing = svg.drawing(WIDTH, height, title=title, description=description, kind="lines")
-    heights = [value for line in series for values in (line.ys, line.lows, line.highs) for value in values] + [
-        reference.y for reference in references
-    ]
+    heights = [value for line in series for values in (line.ys, line.lows, line.highs) for value in values]
     across = scale_of([value for line in series for value in line.xs], LEFT, WIDTH - RIGHT, log=x.log)
     up = scale_of(heights, height - BOTTOM, top + 8, log=y.log, from_zero=True)
     draw_axes(drawing, across, up, x.label, y.label)
-    for index, reference in enumerate(references):
-        if up.drawable(reference.y):
-            number = len(series) + index
-            level = up.at(reference.y)
-            drawn = svg.line(
-                drawing,
-                across.start,
-                level,
-                across.end,
-                level,
-                f"reference {svg.series_class(number)}",
-                stroke=svg.color_of(number),
-                stroke_dasharray=dashes[index],
-            )
-            svg.hover(drawn, f"{reference.name}: {reference.y:.4g} {y.label}")
     for index, line in enumerate(series):
         _draw_band(drawing, line, index, across, up)
     for index, line in enumerate(series):

@@ -15,7 +15,6 @@ LABEL_CHARS = 40  # of one name; its <title> has more of it
 # Okabe and Ito's colours for colour-blind readers, darkened where a thin line on white needs it.
 COLORS = ("#0b5cad", "#b35309", "#6b3fa0", "#00765a", "#a3266e", "#5c5c00")
 MARKS = ("circle", "square", "cross", "triangle", "diamond", "plus")
-DASHES = ("6 4", "2 3", "10 4", "8 3 2 3")
 _MARK_PATHS = {
     "circle": "M{x} {y}m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0",
     "square": "M{x} {y}m-3 -3h6v6h-6z",

@@ -7,7 +7,7 @@ import pytest
 
 from grader.plots.frames import LEFT, WIDTH, ChartAxis, Scale, label_of, scale_of
 from grader.plots.heat_map import MOST_CELLS, heat_map
-from grader.plots.lines import ChartSeries, ReferenceLine, line_chart
+from grader.plots.lines import ChartSeries, line_chart
 from grader.plots.samples import samples_chart
 from grader.plots.svg import repeated
 
@@ -29,7 +29,7 @@ def chart(name="kernel", *, title="Rates", **changes):
         ChartSeries(name=name, xs=SIZES, ys=[1.0, 2.0, 3.0, 4.0], lows=[0.9, 1.9, 2.9, 3.9], highs=[1.1, 2.1, 3.1, 4.1]),
         ChartSeries(name="eager", xs=SIZES, ys=[1.0, 1.0, 1.0, 1.0]),
     ]
-    wanted = {"x": ChartAxis(label="N", log=True), "y": ChartAxis(label="GB/s"), "references": [ReferenceLine(name, 5.0)]}
+    wanted = {"x": ChartAxis(label="N", log=True), "y": ChartAxis(label="GB/s")}
     return line_chart(series, title=title, description=title, **(wanted | changes))
 
 
@@ -73,7 +73,7 @@ def test_series_differ_by_shape_as_well_as_by_colour():
 
 
 def test_a_line_has_a_band_and_a_mark_for_each_value():
-    """The mark is between the ends of its interval; a reference is drawn across the chart above all of them."""
+    """The mark is between the ends of its interval."""
     root = parsed(chart())
     marks = [one for one in of_class(root, "point") if one.find(f"{SVG}title") is not None and "mark-0" in one.get("class")]
     assert marks[0].find(f"{SVG}title").text == "kernel: 1 (0.9 to 1.1) GB/s at 256 N"
@@ -82,8 +82,6 @@ def test_a_line_has_a_band_and_a_mark_for_each_value():
     places = [tuple(map(float, re.match(r"M([\d.]+) ([\d.]+)", one.get("d")).groups())) for one in marks]
     for (x, y), low, high in zip(places, ends[:4], reversed(ends[4:]), strict=True):
         assert x == low[0] == high[0] and high[1] < y < low[1] and LEFT <= x <= WIDTH
-    [line] = [one for one in of_class(root, "reference") if one.find(f"{SVG}title") is not None]
-    assert float(line.get("y1")) < min(y for _, y in places)
 
 
 def test_a_value_that_is_not_there_leaves_a_gap():
