@@ -34,6 +34,11 @@ class AdjustOptions:
     allow_lower_precision: bool = False
     keep_weights: bool = False
 
+    @classmethod
+    def read(cls, constants: list[str] | None, tolerance: float | None, lower: bool, keep: bool) -> AdjustOptions:
+        """Take the options as typer passes them."""
+        return cls(constants=tuple(constants or ()), tolerance=tolerance, allow_lower_precision=lower, keep_weights=keep)
+
 
 def safe_isolations() -> list[str]:
     """The isolations that a problem's code may run in, strongest first."""

@@ -24,7 +24,6 @@ from grader.cli.check_options import (
     Trusted,
 )
 from grader.cli.competition_export import export_command
-from grader.cli.exits import Exit
 from grader.cli.options import (
     EXAMPLES,
     EXIT_CODES,
@@ -268,26 +267,20 @@ def problems_import(
     Exit code: 0 if any was imported, 2 if none.
     """
 
-    async def work() -> Exit:
-        changes = AdjustOptions(
-            constants=tuple(set_constants or ()),
-            tolerance=tolerance,
-            allow_lower_precision=allow_lower_precision,
-            keep_weights=keep_weights,
-        )
-        place = CheckPlace(sandbox=sandbox, trusted=trusted)
-        wanted = imports_command.ImportOptions(
+    run(
+        lambda: imports_command.import_problems(
+            path,
+            state_dir,
+            CheckPlace(sandbox=sandbox, trusted=trusted),
+            AdjustOptions.read(set_constants, tolerance, allow_lower_precision, keep_weights),
             format_name=format_name,
             precision=precision,
             prefix=prefix,
             check=check,
             force=force,
-            place=place,
-            changes=changes,
+            json=json,
         )
-        return await imports_command.import_problems(path, state_dir, wanted, json=json)
-
-    run(work())
+    )
 
 
 @problems_app.command("check")
@@ -315,17 +308,16 @@ def problems_check(
     Exit code: 0 if it is admitted, 1 if not.
     """
 
-    async def work() -> Exit:
-        changes = AdjustOptions(
-            constants=tuple(set_constants or ()),
-            tolerance=tolerance,
-            allow_lower_precision=allow_lower_precision,
-            keep_weights=keep_weights,
+    run(
+        lambda: problem_check_command.check_all(
+            path,
+            device,
+            budget,
+            CheckPlace(sandbox=sandbox, trusted=trusted),
+            AdjustOptions.read(set_constants, tolerance, allow_lower_precision, keep_weights),
+            json=json,
         )
-        place = CheckPlace(sandbox=sandbox, trusted=trusted)
-        return await problem_check_command.check_all(path, device, budget, place, changes, json=json)
-
-    run(work())
+    )
 
 
 competitions_app.command("list")(competitions.list_command)

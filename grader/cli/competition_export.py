@@ -102,7 +102,8 @@ async def _boards(client: GraderClient, competition: competition_pb2.Competition
         first = await read_board(client, wanted)
         for device in sorted(first.devices) or [""]:
             board = first if device == first.device else await read_board(client, replace(wanted, device=device))
-            stem = f"{root}/boards/{resource_id(PROBLEMS, problem) or OVERALL}" + (f".{_slug(device)}" if device else "")
+            slug = re.sub(r"[^A-Za-z0-9]+", "-", device).strip("-").lower()[:80] or "device"
+            stem = f"{root}/boards/{resource_id(PROBLEMS, problem) or OVERALL}" + (f".{slug}" if device else "")
             archive.add(f"{stem}.csv", to_csv(board))
             archive.add(f"{stem}.json", json_text(board) + "\n")
             count += 1
@@ -156,11 +157,6 @@ def _row(submission: submission_pb2.Submission) -> tuple[object, ...]:
         *((repr(submission.score), repr(submission.score_low), repr(submission.score_high)) if scored else ("", "", "")),
         formatting.withdrawal(submission),
     )
-
-
-def _slug(device: str) -> str:
-    """A device's name as a part of a file's."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", device).strip("-").lower()[:80] or "device"
 
 
 def _safe(path: str) -> str:

@@ -10,7 +10,7 @@ import json as json_module
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from rich.table import Table
@@ -37,39 +37,40 @@ REASONS_SHOWN, REASON_CHARS, SHOWN_CONSTANTS = 12, 300, 6
 _UNCHECKED = re.compile(r"not checked(?: to the end)?: ")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportOptions:
-    """Options of an import. check: admission before a problem is stored; None: of a single problem only; False: nothing is executed at all.
-    force: store refused problems, too. prefix: put in front of every id. place: where the check runs the problem's code.
+async def import_problems(
+    path: Path,
+    state_dir: Path | None,
+    place: CheckPlace,
+    changes: AdjustOptions,
+    *,
+    format_name: str | None,
+    precision: str | None,
+    prefix: str,
+    check: bool | None,
+    force: bool,
+    json: bool,
+) -> Exit:
+    """Import the problems at or below a path, and print the outcome of each. MISUSE where nothing was imported.
+
+    check: admission before a problem is stored; None: of a single problem only; False: nothing is executed at all. force: store refused
+    problems, too. prefix: put in front of every id.
     """
-
-    format_name: str | None = None
-    precision: str | None = None
-    prefix: str = ""
-    check: bool | None = None
-    force: bool = False
-    place: CheckPlace = field(default_factory=CheckPlace)
-    changes: AdjustOptions = field(default_factory=AdjustOptions)
-
-
-async def import_problems(path: Path, state_dir: Path | None, options: ImportOptions, *, json: bool) -> Exit:
-    """Import the problems at or below a path, and print the outcome of each. MISUSE where nothing was imported."""
     into = Settings(state_dir=state_dir or state_directory()).imported_path
-    changes = read_adjustments(options.changes)
+    adjustments = read_adjustments(changes)
     try:
-        entries = import_all(path, format_name=options.format_name, precision=options.precision, prefix=options.prefix, adjustments=changes)
-        imports: Sequence[Imported] = [entry if options.force else _refuse_unusable(entry) for entry in entries]
+        entries = import_all(path, format_name=format_name, precision=precision, prefix=prefix, adjustments=adjustments)
+        imports: Sequence[Imported] = [entry if force else _refuse_unusable(entry) for entry in entries]
         count = sum(entry.fresh for entry in imports)
-        checks = bool(count) and (options.check if options.check is not None else count <= UNREQUESTED_CHECKS)
+        checks = bool(count) and (check if check is not None else count <= UNREQUESTED_CHECKS)
         if checks:
-            async with check_box(options.place) as box:  # each is stored at once
-                imports = [_store(into, await _checked(entry, box, force=options.force, json=json)) for entry in imports]
+            async with check_box(place) as box:  # each is stored at once
+                imports = [_store(into, await _checked(entry, box, force=force, json=json)) for entry in imports]
         else:
-            described = await _describe_all(imports, options.place) if options.check is None else imports
+            described = await _describe_all(imports, place) if check is None else imports
             imports = [_store(into, entry) for entry in described]
     except OSError as error:
         raise GraderFailed(f"the state directory's {into} can't be written: {error}; name another with --state-dir") from None
-    layouts = expected_layouts({name: layout for name, layout in formats().items() if options.format_name in (None, name)})
+    layouts = expected_layouts({name: layout for name, layout in formats().items() if format_name in (None, name)})
     empty = f"nothing here looks like a problem: {path}; looked for {layouts}"
     if json:
         print(json_module.dumps(_to_data(imports, empty), indent=2))

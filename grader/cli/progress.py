@@ -316,7 +316,8 @@ class GradingStages:
         ahead_count, before = position.ahead_count, self._ahead_count
         self._stage.detail = f"{ahead_count} ahead" if ahead_count else "next"
         if position.HasField("estimated_duration"):
-            self._stage.detail += f", {_about(position.estimated_duration.seconds)}"
+            seconds = position.estimated_duration.seconds
+            self._stage.detail += f", about {seconds} s" if seconds < 100 else f", about {round(seconds / 60)} min"
         if before is not None and (ahead_count == before or 2 * ahead_count > before):
             return []
         self._ahead_count = ahead_count
@@ -329,8 +330,3 @@ def _line(label: str, detail: str, seconds: float) -> str:
 
 def _words(enum: Any, value: int, prefix: str) -> str:
     return formatting.name_of(enum, value, prefix).lower().replace("_", " ")
-
-
-def _about(seconds: float) -> str:
-    """An estimate, no more exact than it is."""
-    return f"about {seconds:.0f} s" if seconds < 100 else f"about {round(seconds / 60)} min"

@@ -86,7 +86,11 @@ def _run(work: Callable[[], Coroutine[Any, Any, Exit]] | Coroutine[Any, Any, Exi
         code = asyncio.run(ending.run(work() if callable(work) else work))
         _flush()
     except (CommandFailed, GraderError) as error:
-        stderr_console().print(plain("error: ", "bold red") + plain(str(error) + _suggestion(error)), soft_wrap=True)
+        text = str(error)
+        match error:
+            case ProblemNotFound(problem_id=word, available=names, fault="") | CompetitionNotFound(competition_id=word, available=names):
+                text += did_you_mean(word, names).replace(" ", ". ", 1)
+        stderr_console().print(plain("error: ", "bold red") + plain(text), soft_wrap=True)
         return exit_of_error(error)
     except KeyboardInterrupt:
         return ending.code or Exit.INTERRUPTED
@@ -95,13 +99,6 @@ def _run(work: Callable[[], Coroutine[Any, Any, Exit]] | Coroutine[Any, Any, Exi
             raise
         return ending.code
     return code
-
-
-def _suggestion(error: Exception) -> str:
-    match error:
-        case ProblemNotFound(problem_id=word, available=known, fault="") | CompetitionNotFound(competition_id=word, available=known):
-            return did_you_mean(word, known).replace(" ", ". ", 1)
-    return ""
 
 
 def _flush() -> None:

@@ -55,11 +55,6 @@ class ServerCommand(TyperCommand):
         return rest
 
 
-def default_server() -> str:
-    """The server that `login` stored as the default; "" where there is none."""
-    return CredentialStore(credentials.directory()).default()
-
-
 def _choose(ctx: Any, *, local: bool) -> None:
     explicit = [name for name in ("server", *_LOCAL_ONLY) if name in ctx.params and ctx.get_parameter_source(name).name == "COMMANDLINE"]
     if local and "server" in explicit:
@@ -69,7 +64,7 @@ def _choose(ctx: Any, *, local: bool) -> None:
     if local or ctx.params["server"] or explicit:
         return
     try:
-        server = default_server()
+        server = CredentialStore(credentials.directory()).default()
     except SettingsInvalid as error:
         raise typer.BadParameter(f"{error}; or choose with --server or --local", param_hint="--server") from None
     if server:

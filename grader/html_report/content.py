@@ -26,6 +26,8 @@ def submission(submission: submission_pb2.Submission, budget: charts.ChartBudget
     """All that a report shows. budget: of its charts of samples; the other samples are in the raw data."""
     report = submission.report if submission.HasField("report") else None
     steps = step_times(submission)
+    paths = [source.path for source in submission.sources]
+    remarks = remarks_by_line(submission.report.build.log[:LOG_CHARS], submission.report.build.remarks, paths)
     return {
         "id": submission.name.rpartition("/")[2],
         "problem_id": submission.problem.rpartition("/")[2],
@@ -43,9 +45,7 @@ def submission(submission: submission_pb2.Submission, budget: charts.ChartBudget
         "withdrawn": formatting.withdrawal(submission),
         "has_sources": bool(submission.sources),
         "sources_removed": submission.sources_removed,
-        "sources": shown_sources(
-            submission.sources, remarks_by_line(*_compiler_output(report), [source.path for source in submission.sources])
-        ),
+        "sources": shown_sources(submission.sources, remarks),
         "steps": [{"name": name, "seconds": f"{length:.3g}"} for name, length in steps.items()],
         "history": [_judgement(judgement, submission.score_kind) for judgement in submission.judgements],
         "report": _report(report, budget) if report is not None else None,
@@ -62,10 +62,6 @@ def when(time: datetime) -> dict[str, str]:
     """A time for machines and for people."""
     utc = time.astimezone(UTC)
     return {"iso": utc.isoformat(timespec="seconds"), "text": f"{utc:%Y-%m-%d %H:%M} UTC"}
-
-
-def _compiler_output(report: report_pb2.Report | None) -> tuple[str, Sequence[str]]:
-    return (report.build.log[:LOG_CHARS], list(report.build.remarks)) if report is not None else ("", ())
 
 
 def _judgement(judgement: rejudge_pb2.Judgement, kind: int) -> dict[str, Any]:
@@ -120,28 +116,27 @@ def _build(report: report_pb2.Report) -> dict[str, Any]:
         "cached": build.cached,
         "log": build.log[:LOG_CHARS],
         "cut": build.log_truncated or len(build.log) > LOG_CHARS,
-        "kernels": [_kernel(kernel, report.environment.architecture) for kernel in build.kernels[:ROWS]],
+        "kernels": [
+            {
+                **kernel_row(use),
+                "occupancy": formatting.occupancies(occupancies(report.environment.architecture, use.registers, use.shared_bytes)),
+            }
+            for use in build.kernels[:ROWS]
+        ],
         "remarks": list(build.remarks)[:REMARKS],
     }
 
 
-def _kernel(use: report_pb2.KernelUse, architecture: str) -> dict[str, Any]:
-    return {**kernel_row(use), "occupancy": formatting.occupancies(occupancies(architecture, use.registers, use.shared_bytes))}
-
-
 def _environment(environment: report_pb2.Environment) -> dict[str, Any]:
+    practice = formatting.practice(environment.device)
     return {
         "device": environment.device or environment.device_kind,
         "architecture": environment.architecture,
         "isolation": description(environment.isolation),
         "versions": sorted(environment.versions.items()),
         "ceilings": formatting.ceilings(environment.ceilings) if environment.ceilings else "",
-        "practice": _sentence(formatting.practice(environment.device)) if environment.clock == report_pb2.CLOCK_HOST else "",
+        "practice": f"{practice[0].upper()}{practice[1:]}." if environment.clock == report_pb2.CLOCK_HOST else "",
     }
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
 
 
 def _score(scored: submission_pb2.Submission | rejudge_pb2.Judgement, kind: int) -> str:

@@ -87,7 +87,9 @@ def remarks_by_line(log: str, remarks: Iterable[str], paths: Sequence[str]) -> d
         if count >= REMARKS:
             break
         match = next((match for place in _PLACES if (match := place.match(text[:_LINE_CHARS]))), None)
-        path = _named_source(match["path"], paths) if match else None
+        # The path of a source, or one below the directory that it was built in.
+        named = match["path"] if match else ""
+        path = next((path for path in paths if named == path or named.endswith(f"/{path}")), None)
         if match is None or path is None:
             continue
         of_line = by_path[path][int(match["line"])]
@@ -96,8 +98,3 @@ def remarks_by_line(log: str, remarks: Iterable[str], paths: Sequence[str]) -> d
             of_line.append(words)
             count += 1
     return by_path
-
-
-def _named_source(named: str, paths: Sequence[str]) -> str | None:
-    """The source that a compiler names: by its own path, or below the directory that it was built in."""
-    return next((path for path in paths if named == path or named.endswith(f"/{path}")), None)

@@ -50,7 +50,10 @@ class Scale:
         """Round values within the scale, ascending."""
         if not self.log:
             return linear_ticks(self.low, self.high)
-        return binary_ticks(self.low, self.high) if self.binary else log_ticks(self.low, self.high)
+        if not self.binary:
+            return log_ticks(self.low, self.high)
+        powers = range(math.ceil(math.log2(self.low) - 1e-9), math.floor(math.log2(self.high) + 1e-9) + 1)
+        return [2.0**power for power in powers[:: max(1, math.ceil(len(powers) / 9))]]
 
     def drawable(self, value: float) -> bool:
         """Check that a value has a place on the scale."""
@@ -95,13 +98,6 @@ def log_ticks(low: float, high: float) -> list[float]:
         return inside
     finer = [factor * 10.0**power for power in decades for factor in (1, 2, 5) if low <= factor * 10.0**power <= high]
     return finer if len(finer) >= 2 else [tick for tick in linear_ticks(low, high) if tick > 0]
-
-
-def binary_ticks(low: float, high: float) -> list[float]:
-    """Powers of two, at most nine of them."""
-    powers = range(math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9) + 1)
-    every = max(1, math.ceil(len(powers) / 9))
-    return [2.0**power for power in powers[::every]]
 
 
 def label_of(value: float) -> str:

@@ -154,28 +154,11 @@ def test_a_running_submission_can_be_cancelled(address: str, tmp_path: Path) -> 
     assert "cancelled before it was graded" in ended.stdout
 
 
-def test_submissions_are_listed(address: str, kernel: Path) -> None:
-    """As a table and as JSON, of one problem where asked."""
-    name = json.loads(run("submit", kernel, "--server", address, "--json").stdout)["name"]
-    assert short(name) in run("list", "--server", address).stdout
-    assert json.loads(run("list", "--server", address, "--json", "--limit", "1").stdout)["submissions"][0]["name"] == name
-    assert short(name) in run("list", "--server", address, "--problem", "sum").stdout
-
-
 def test_the_same_request_id_is_the_same_submission(address: str, kernel: Path) -> None:
     """So that a command that got no answer can be given again."""
     words = ("--no-wait", "--json", "--request-id", "6f9619ff-8b86-4d01-b42d-00cf4fc964ff")
     first, second = (json.loads(run("submit", kernel, "--server", address, *words).stdout)["name"] for _ in range(2))
     assert first == second
-
-
-def test_a_list_is_by_verdict(address: str, tmp_path: Path) -> None:
-    """What was wrong does not read as what was right, and ids are short enough to type, and long enough to be one."""
-    for order in ("accept", "wrong"):
-        run("submit", write(tmp_path, order), "--server", address, "--tag", "verdicts")
-    listed = run("list", "--server", address, "--tag", "verdicts", "--verdict", "wrong_answer").stdout.splitlines()
-    assert len(listed) == 2 and "benchmark" in listed[1] and "WRONG_ANSWER" in listed[1]
-    assert "WRONG_ANSWER" in run("show", listed[1].split()[0], "--server", address).stdout
 
 
 def test_problems_are_listed_and_shown(address: str) -> None:

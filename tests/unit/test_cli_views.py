@@ -575,10 +575,3 @@ def test_a_ranked_kernel_shows_its_score_and_of_how_many_processes() -> None:
     ranked.score_kind, ranked.report.process_count = report_pb2.SCORE_KIND_TIME, 1
     assert "score: 1.23 ms (1.20..1.27), of 1 process\n" in shown(ranked)
     assert "score:" not in shown(accepted())
-
-
-def test_a_ranked_kernel_without_a_score_says_why() -> None:
-    """It is right, and on no board."""
-    ranked = accepted()
-    ranked.report.flags.append("NOT_SCORED")
-    assert "NOT_SCORED: a workload has no speedup or time" in shown(ranked)
