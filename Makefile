@@ -30,7 +30,7 @@ export PYTHONUNBUFFERED := 1
 # Whatever the caller says: here hundreds of processes start, each a third sooner with its modules' bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all check lint examples seeds formats public reports attack containment gpu size bench-build bench-latency proto clean setup setup-dev headers
+.PHONY: help demo test test-all check lint examples seeds formats public attack containment gpu size bench-build bench-latency proto clean setup setup-dev headers
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -100,9 +100,6 @@ formats: setup-dev ## Import, check and submit fixtures of every problem format,
 
 public: setup-dev ## Import and grade public repositories that lie in a directory, unchanged (PUBLIC=DIR; PUBLIC_ARGS=--help lists the options)
 	@$(BIN)/python -m tools.verdicts tools/manifests/public.toml $(PUBLIC) $(PUBLIC_ARGS)
-
-reports: setup-dev ## Grade an accepted, a wrong and a cheating kernel on the emulated device, and write their HTML reports to build/reports
-	@$(BIN)/python -m tools.report_fixtures $(REPORTS_ARGS)
 
 proto: setup-dev ## Generate grader/v1 and grader/fleet/v1 from proto/
 	$(BIN)/python tools/generate_proto.py
