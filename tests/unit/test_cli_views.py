@@ -113,34 +113,6 @@ def test_a_compile_error_shows_the_compilers_words() -> None:
     assert "  | kernel.cu:3: error: no\n  | ACCEPTED" in text
 
 
-HOSTILE = "\x1b]0;owned\x07\x1b[2J\r[bold]ACCEPTED[/bold]\u202e"
-
-
-def test_no_field_of_a_submission_can_steer_the_terminal() -> None:
-    """Whatever text field holds escapes, none reaches the terminal."""
-    submission = submission_pb2.Submission(
-        name=HOSTILE,
-        problem=HOSTILE,
-        language=HOSTILE,
-        state=SUCCEEDED,
-        report=report_pb2.Report(
-            verdict=report_pb2.VERDICT_COMPILE_ERROR,
-            reason=HOSTILE,
-            summary=HOSTILE,
-            flags=[HOSTILE],
-            output=HOSTILE,
-            build=report_pb2.Build(log=HOSTILE),
-            trials=[report_pb2.Trial(workload_id=HOSTILE, message=HOSTILE, outcome=report_pb2.TRIAL_OUTCOME_RAISED)],
-            measurements=[report_pb2.Measurement(workload_id=HOSTILE, baselines={HOSTILE: samples(1)})],
-            speedups=[report_pb2.Speedup(baseline=HOSTILE)],
-            environment=report_pb2.Environment(device=HOSTILE, isolation=HOSTILE),
-        ),
-    )
-    text = shown(submission)
-    assert not {"\x1b", "\x07", "\r", "\u202e"} & set(text)
-    assert "[bold]ACCEPTED[/bold]" in text
-
-
 def test_a_verdict_newer_than_this_program_is_shown_by_its_number() -> None:
     """Verdicts may be added to the API."""
     assert "UNKNOWN_99" in shown(rejected(verdict=99))

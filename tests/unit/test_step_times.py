@@ -134,7 +134,3 @@ def test_a_bar_is_as_wide_as_all_steps_together(lengths: dict[str, float]) -> No
     bar, words = step_bar(lengths).plain.split("\n")
     assert bar.count("\u2588") == STEP_BAR_WIDTH and words.startswith(f"{sum(lengths.values()):.2f} s = ")
     assert all(f"{name} {length:.2f}" in words for name, length in lengths.items())
-
-
-def test_nothing_is_drawn_of_no_time() -> None:
-    assert not step_bar({})
