@@ -345,7 +345,7 @@ class RejudgeNotFound(CallRefused):
 
     def __init__(self, rejudge_id: str) -> None:
         self.rejudge_id = rejudge_id
-        super().__init__(f"there is no rejudge {rejudge_id!r}; list them with `grader-cli rejudge list`")
+        super().__init__(f"there is no rejudge {rejudge_id!r}; list them with `grader-cli rejudge show`")
 
 
 class RejudgeNotReady(CallRefused):

@@ -261,25 +261,23 @@ def create_command(
 
 
 @rejudge_app.command("show")
-def show_command(name: Rejudge, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
-    """Print a rejudge, and all that it changes."""
-
-    async def work() -> Exit:
-        async with connect(_target(server, state_dir, json=json), ServerRequirement.READ) as client:
-            return await _print(client, await client.get_rejudge(full_name(REJUDGES, name)), json=json)
-
-    run(work())
-
-
-@rejudge_app.command("list")
-def list_command(
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
+def show_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="rejudges/ID, or just ID. Default: list the newest.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to list, newest first.")] = 20,
     server: Server = None,
     state_dir: StateDir = None,
     json: Json = False,
 ) -> None:
-    """List rejudges, newest first."""
-    run(list_rejudges(_target(server, state_dir, json=json), limit, json=json))
+    """Print a rejudge, and all that it changes; without a name list rejudges, newest first."""
+
+    async def work() -> Exit:
+        target = _target(server, state_dir, json=json)
+        if not name:
+            return await list_rejudges(target, limit, json=json)
+        async with connect(target, ServerRequirement.READ) as client:
+            return await _print(client, await client.get_rejudge(full_name(REJUDGES, name)), json=json)
+
+    run(work())
 
 
 @rejudge_app.command("apply")
