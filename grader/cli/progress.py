@@ -143,7 +143,7 @@ def planned_steps(mode: submission_pb2.Mode, problem: problem_pb2.Problem, devic
 
 
 @dataclass(slots=True, kw_only=True)
-class Stage:
+class StageProgress:
     """The steps of one kind, of all workloads and processes. began_s: None where no step runs."""
 
     name: str
@@ -196,7 +196,7 @@ class GradingStages:
     """Folds the events of one submission into stages, and into lines for output that is not redrawn.  Pure: the time is passed in."""
 
     def __init__(self, began_s: float) -> None:
-        self.stages = {QUEUED: Stage(name=QUEUED, began_s=began_s)}
+        self.stages = {QUEUED: StageProgress(name=QUEUED, began_s=began_s)}
         self.label = QUEUED  # of the step that runs
         self.environment = self.device_kind = ""
         self.process_count = 1
@@ -216,7 +216,7 @@ class GradingStages:
         lines = []
         if 0 < self._attempt < event.attempt:
             lines.append(f"attempt {event.attempt}: the one before it was lost")
-            self.stages, self._stage, self._process = {}, Stage(name=STARTING), 0
+            self.stages, self._stage, self._process = {}, StageProgress(name=STARTING), 0
             self._ended.clear()
         self._attempt = max(self._attempt, event.attempt)
         match event.WhichOneof("event"):
@@ -264,7 +264,7 @@ class GradingStages:
         lines = self._end(now_s)
         if name not in self.stages and name != STARTING:
             lines.append(f"{name} ...")
-        stage = self._stage = self.stages.setdefault(name, Stage(name=name))
+        stage = self._stage = self.stages.setdefault(name, StageProgress(name=name))
         stage.began_s, stage.step_count = now_s, stage.step_count + 1
         stage.workload_ids.add(workload_id)
         stage.processes.add(self._process)

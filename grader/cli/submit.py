@@ -51,15 +51,15 @@ class SubmitOptions:
     skip_sanitizer: bool = False
 
 
-def build_submission(handed: sources.SubmittedFiles, order: SubmitOptions) -> submission_pb2.Submission:
+def build_submission(files: sources.SubmittedFiles, order: SubmitOptions) -> submission_pb2.Submission:
     """The message that hands the files in."""
     message = submission_pb2.Submission(
-        problem=f"problems/{handed.problem_id}",
-        language=order.language or handed.language,
-        sources=[submission_pb2.SourceFile(path=source.path, content=source.content) for source in handed.sources],
+        problem=f"problems/{files.problem_id}",
+        language=order.language or files.language,
+        sources=[submission_pb2.SourceFile(path=source.path, content=source.content) for source in files.sources],
         device_kind=order.device_kind,
         mode=f"MODE_{order.mode.upper()}",
-        entry=order.entry or handed.entry,
+        entry=order.entry or files.entry,
         competition=full_name("competitions", order.competition) if order.competition else "",
         tags=order.tags,
         parent=full_name("submissions", order.parent) if order.parent else "",
@@ -105,10 +105,10 @@ async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool
     named, problem_path = (order.problem, None) if target.server is not None else problem_at(order.problem)
     if sources.STDIN in order.files and len(order.files) > 1:
         raise UsageError("sources: - (standard input) is a whole submission; leave out the other files, or name files only")
-    handed = await sources.read_stdin(order.language, named) if sources.STDIN in order.files else sources.read(order.files, named)
-    problem_dir = tuple(path for path in (handed.problem_dir, problem_path) if path is not None)
+    files = await sources.read_stdin(order.language, named) if sources.STDIN in order.files else sources.read(order.files, named)
+    problem_dir = tuple(path for path in (files.problem_dir, problem_path) if path is not None)
     target = replace(target, problem_dirs=(*target.problem_dirs, *problem_dir))
-    for note in handed.notes:
+    for note in files.notes:
         print_note(f"note: {one_line(note)}")
     async with connect(target, ServerRequirement.GRADE) as client:
         await require_answer(client, target)
@@ -116,16 +116,16 @@ async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool
         request_id = order.request_id or str(uuid.uuid4())
         remedy = f"the same command with --request-id {request_id} goes on, and does not submit it twice"
         with explain_no_answer(target, remedy):
-            submission = await client.submit(build_submission(handed, order), request_id=request_id, allow_cached_result=order.allow_cached)
+            submission = await client.submit(build_submission(files, order), request_id=request_id, allow_cached_result=order.allow_cached)
         if not wait:
             print_submission(submission, json=json)
             return Exit.ACCEPTED
         saved: list[Path] = []
         try:
-            with progress(json=json) as shown:
-                shown.say(described(submission, target))
+            with progress(json=json) as display:
+                display.say(described(submission, target))
                 with explain_giving_up(target, submission.name):
-                    final = await follow(client, submission.name, shown)
+                    final = await follow(client, submission.name, display)
                     if order.out is not None:
                         saved = await save_artifacts(client, list(await client.list_artifacts(submission.name)), order.out)
         except (asyncio.CancelledError, OSError) as error:  # OSError: nobody reads what we write, or the terminal is gone
@@ -157,10 +157,10 @@ def _exists(path: Path) -> bool:
 async def watch(target: Target, name: str, *, json: bool) -> Exit:
     """Follow a submission to its end, and print it."""
     async with connect(target, ServerRequirement.FOLLOW) as client:
-        with progress(json=json) as shown:
+        with progress(json=json) as display:
             name = await whole_name(client, name)
             with explain_giving_up(target, name):
-                final = await follow(client, name, shown)
+                final = await follow(client, name, display)
     print_submission(final, json=json)
     return exit_of(final)
 

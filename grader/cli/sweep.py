@@ -92,23 +92,23 @@ async def sweep(target: Target, order: SweepOptions, *, json: bool) -> Exit:
     if order.out_dir is not None:
         os.close(open_directory(order.out_dir))  # before anything is run
     named, problem_path = (order.problem, None) if target.server is not None else problem_at(order.problem)
-    handed = [sources.read((path,), named) for path in order.files]
-    if len(ids := dict.fromkeys(files.problem_id for files in handed)) > 1:
+    kernels = [sources.read((path,), named) for path in order.files]
+    if len(ids := dict.fromkeys(files.problem_id for files in kernels)) > 1:
         raise UsageError(
             f"problem: the files are for several problems ({', '.join(ids)}); name one with --problem, or sweep them separately"
         )
-    found_dirs = [files.problem_dir for files in handed] + [problem_path]
+    found_dirs = [files.problem_dir for files in kernels] + [problem_path]
     target = replace(target, problem_dirs=(*target.problem_dirs, *dict.fromkeys(path for path in found_dirs if path is not None)))
     ended: list[tuple[str, submission_pb2.Submission]] = []
     async with connect(target, ServerRequirement.GRADE) as client:
         await require_answer(client, target)
-        for number, (name, kernel) in enumerate(zip(_names(order.files), handed, strict=True), 1):
+        for number, (name, kernel) in enumerate(zip(_names(order.files), kernels, strict=True), 1):
             options = SubmitOptions(files=(), problem=None, language="", entry="", device_kind=order.device_kind, mode="sweep")
             message = build_submission(kernel, options)
             message.sweep.CopyFrom(order.sweep)
-            with progress(json=json) as shown:
-                shown.say(f"kernel {number} of {len(handed)}: {name}")
-                ended.append((name, await _one(client, message, shown, target)))
+            with progress(json=json) as display:
+                display.say(f"kernel {number} of {len(kernels)}: {name}")
+                ended.append((name, await _submit(client, message, display, target)))
     try:
         table = collate(ended)
     except ValueError as error:
@@ -124,16 +124,16 @@ async def sweep(target: Target, order: SweepOptions, *, json: bool) -> Exit:
     return max((exit_of(submission) for _, submission in ended), default=Exit.DONE)
 
 
-async def _one(
-    client: GraderClient, message: submission_pb2.Submission, shown: ProgressDisplay, target: Target
+async def _submit(
+    client: GraderClient, message: submission_pb2.Submission, display: ProgressDisplay, target: Target
 ) -> submission_pb2.Submission:
     """Submit one kernel and follow it to its end; it is cancelled where this command is."""
     with explain_no_answer(target, "see whether it is there with: grader-cli list"):
         submission = await client.submit(message, request_id=str(uuid.uuid4()))
-    shown.say(described(submission, target))
+    display.say(described(submission, target))
     try:
         with explain_giving_up(target, submission.name):
-            final = await follow(client, submission.name, shown)
+            final = await follow(client, submission.name, display)
     except (asyncio.CancelledError, OSError) as error:
         if target.server is None or not isinstance(error, BrokenPipeError):
             await cancel_quietly(client, submission.name)
@@ -159,14 +159,14 @@ def render(table: SweepTable, metric: SweepMetric, ended: Sequence[tuple[str, su
 
 
 def _rows(table: SweepTable, metric: SweepMetric) -> Table:
-    shown = Table(box=None, pad_edge=False)
-    shown.add_column(plain(one_line(table.axis)), justify="right")
+    table_of_sizes = Table(box=None, pad_edge=False)
+    table_of_sizes.add_column(plain(one_line(table.axis)), justify="right")
     for provider in table.providers:
-        shown.add_column(plain(one_line(provider, most_chars=40)), justify="right")
+        table_of_sizes.add_column(plain(one_line(provider, most_chars=40)), justify="right")
     lines = {provider: table.of(provider) for provider in table.providers}
     for size in table.sizes:
-        shown.add_row(f"{size:,}", *(_cell(points.get(size), metric) for points in lines.values()))
-    return shown
+        table_of_sizes.add_row(f"{size:,}", *(_cell(points.get(size), metric) for points in lines.values()))
+    return table_of_sizes
 
 
 def _cell(point: SweepPoint | None, metric: SweepMetric) -> Text:
