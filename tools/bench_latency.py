@@ -36,7 +36,7 @@ from typing import Protocol, TypeVar
 
 from grader.api.client import GraderClient
 from grader.v1 import report_pb2, submission_pb2
-from grader.views.step_times import step_times
+from grader.views.workload_rows import step_times
 from tools.page import Table, facts
 from tools.service import host
 from tools.service.load import percentile

@@ -18,8 +18,7 @@ from grader.v1 import report_pb2, submission_pb2
 from grader.views import access_counts, figures, formatting
 from grader.views.figures import occupancies
 from grader.views.sanitize import escape_unprintable, one_line
-from grader.views.step_times import step_times
-from grader.views.workload_rows import workload_rows
+from grader.views.workload_rows import step_times, workload_rows
 
 _AGAIN = "Submit it again; 'grader-cli doctor' looks for causes on this machine."
 _REMEDIES = {ProblemBroken.reason: "Its problem must be fixed first: 'grader-cli problems check PATH' says what is wrong with it."}

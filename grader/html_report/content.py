@@ -15,8 +15,7 @@ from grader.isolations import description
 from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
 from grader.views import access_counts, figures, formatting
 from grader.views.figures import occupancies
-from grader.views.step_times import step_times
-from grader.views.workload_rows import workload_rows
+from grader.views.workload_rows import step_times, workload_rows
 
 LOG_CHARS, OUTPUT_CHARS = 64_000, 16_000
 ROWS = 1_000  # of a table

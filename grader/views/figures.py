@@ -92,9 +92,8 @@ def reported_speedup(measurement: report_pb2.Measurement, baseline: str) -> floa
     """The speedup that do_bench shows: a claim of the kernel's process, next to the certified one. None where a time is missing."""
     if not measurement.HasField("reported") or baseline not in measurement.reported_baselines:
         return None
-    kernel_s, baseline_s = (
-        seconds_of(samples.median_duration) for samples in (measurement.reported, measurement.reported_baselines[baseline])
-    )
+    pair = (measurement.reported, measurement.reported_baselines[baseline])
+    kernel_s, baseline_s = (seconds_of(samples.median_duration) for samples in pair)
     return baseline_s / kernel_s if kernel_s > 0 and baseline_s > 0 else None
 
 

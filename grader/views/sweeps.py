@@ -112,15 +112,12 @@ def collate(kernels: Sequence[tuple[str, submission_pb2.Submission]]) -> SweepTa
     if not ended:
         raise ValueError("no submission has the sizes of a sweep")
     first = ended[0][1]
-    environment = next(
-        (submission.report.environment for _, submission in ended if submission.report.HasField("environment")), report_pb2.Environment()
-    )
+    reports = [submission.report for _, submission in ended]
+    environment = next((report.environment for report in reports if report.HasField("environment")), report_pb2.Environment())
     kinds = ("", environment.device_kind)
     workloads = [workload for workload in first.sweep.workloads if workload.device_kind in kinds or not environment.device_kind]
     points = [_kernel_point(name, submission, workload, first.sweep.axis) for name, submission in ended for workload in workloads]
-    for baseline in formatting.baselines(
-        name for _, submission in ended for row in submission.report.measurements for name in row.baselines
-    ):
+    for baseline in formatting.baselines(name for report in reports for row in report.measurements for name in row.baselines):
         points += [_baseline_point(baseline, ended, workload, first.sweep.axis) for workload in workloads]
     return SweepTable(
         problem=first.problem,
@@ -187,16 +184,13 @@ def median_interval(samples_ns: Sequence[float]) -> tuple[float, float]:
 
 
 def _kernel_point(name: str, submission: submission_pb2.Submission, workload: problem_pb2.Workload, axis: str) -> SweepPoint:
-    measured = next(
-        (measurement for measurement in submission.report.measurements if measurement.workload_id == workload.workload_id), None
-    )
+    measured = next((row for row in submission.report.measurements if row.workload_id == workload.workload_id), None)
     point = _point(name, submission.name, workload, axis)
     if measured is None:
         return replace(point, outcome=_why_not(submission, workload.workload_id))
     reported = formatting.duration_ns(measured.reported.median_duration) if measured.HasField("reported") else None
-    return replace(
-        _timed(point, [measured.certified]), reported_ns=reported, speedups={speedup.baseline: speedup for speedup in measured.speedups}
-    )
+    speedups = {speedup.baseline: speedup for speedup in measured.speedups}
+    return replace(_timed(point, [measured.certified]), reported_ns=reported, speedups=speedups)
 
 
 def _baseline_point(

@@ -17,7 +17,7 @@ from grader.model import Submission, SubmissionState
 from grader.rules.disclosure import Redactor
 from grader.v1 import report_pb2, submission_pb2
 from grader.verdict.fold import fold
-from grader.views.step_times import NAMES, OTHER, step_times
+from grader.views.workload_rows import NAMES, OTHER, step_times
 from sandbox.protocol import wire
 from sandbox.protocol.wire import Stage, Step
 from tests import fakes
