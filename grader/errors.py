@@ -105,9 +105,7 @@ class ArtifactNotFound(CallRefused):
     reason, code, resource = "ARTIFACT_NOT_FOUND", "NOT_FOUND", ("Artifact", "submissions")
     submission_id: str
     name: str
-    text = (
-        "submission {submission_id!r} has no file {name!r} here, or no longer; list what it has with `grader-cli artifacts {submission_id}`"
-    )
+    text = "submission {submission_id!r} has no file {name!r} here; list its files with `grader-cli show {submission_id} --files`"
 
 
 class RequestIdReused(CallRefused):
@@ -224,7 +222,7 @@ class RejudgeNotFound(CallRefused):
 
     reason, code, resource = "REJUDGE_NOT_FOUND", "NOT_FOUND", ("Rejudge", "rejudges")
     rejudge_id: str
-    text = "there is no rejudge {rejudge_id!r}; list them with `grader-cli rejudge list`"
+    text = "there is no rejudge {rejudge_id!r}; list them with `grader-cli rejudge show`"
 
 
 class RejudgeNotReady(CallRefused):

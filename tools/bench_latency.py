@@ -28,7 +28,7 @@ from pathlib import Path
 
 from grader.api.client import GraderClient
 from grader.v1 import report_pb2, submission_pb2
-from grader.views.step_times import step_times
+from grader.views.workload_rows import step_times
 from tools.page import ROOT, Table, arguments_of, facts, table_lines
 from tools.service import host
 from tools.service.load import percentile

@@ -24,7 +24,7 @@ from typing import Any
 
 from grader.api.client import GraderClient
 from grader.cli import sources
-from grader.cli.session import Need, Target, connect
+from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submit import SubmitOptions, build_submission, problem_at
 from grader.errors import GraderError
 from grader.v1 import submission_pb2
@@ -184,7 +184,7 @@ async def grade(kernels: Sequence[KernelFile], state_dir: Path, options: argpars
     """Grade kernels one after the other, so that each one's time is its own."""
     paths = {kernel.problem: options.directory / kernel.problem for kernel in kernels if "/" in kernel.problem}
     target = Target(state_dir=state_dir, sandbox=options.sandbox, device=options.device, problem_dirs=tuple(paths.values()))
-    async with connect(target, Need.GRADE) as client:
+    async with connect(target, ServerRequirement.GRADE) as client:
         for kernel in kernels:
             await kernel.grade(client, paths, options)
 

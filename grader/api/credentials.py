@@ -29,10 +29,9 @@ class Credential:
     tls: bool | None = None  # None: what the address says, or else TLS beyond this host
     ca: str | None = None  # in PEM; None: the authorities that everybody trusts
     plain_text: bool = False  # the user said that the key may travel in plain text
-    web: str = ""  # where the server's pages are
 
 
-_TYPES = {"key": str, "tls": bool | None, "ca": str | None, "plain_text": bool, "web": str}
+_TYPES = {"key": str, "tls": bool | None, "ca": str | None, "plain_text": bool}
 
 
 @dataclass(slots=True, kw_only=True, repr=False)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from grader.cli.exits import Misuse
+from grader.cli.exits import UsageError
 from grader.cli.options import among, one_of
 from grader.isolations import AUTO, isolations
 
@@ -22,22 +22,27 @@ class CheckPlace:
 
     def __post_init__(self) -> None:
         if self.trusted and self.sandbox != AUTO:
-            raise Misuse("--trusted runs the problem's code without a sandbox; leave out --sandbox or --trusted")
+            raise UsageError("--trusted runs the problem's code without a sandbox; leave out --sandbox or --trusted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdjustOptions:
-    """What to change in a problem, as it was written on the command line. constants: NAME=VALUE each."""
+    """Changes to a problem, as they were written on the command line. constants: NAME=VALUE each."""
 
     constants: tuple[str, ...] = ()
     tolerance: float | None = None
     allow_lower_precision: bool = False
     keep_weights: bool = False
 
+    @classmethod
+    def read(cls, constants: list[str] | None, tolerance: float | None, lower: bool, keep: bool) -> AdjustOptions:
+        """Take the options as typer passes them."""
+        return cls(constants=tuple(constants or ()), tolerance=tolerance, allow_lower_precision=lower, keep_weights=keep)
+
 
 def safe_isolations() -> list[str]:
     """The isolations that a problem's code may run in, strongest first."""
-    return [one.name for one in isolations().values() if one.safe]
+    return [isolation.name for isolation in isolations().values() if isolation.safe]
 
 
 SandboxForCheck = Annotated[

@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from grader import devices
-from grader.cli import artifacts as artifacts_command
-from grader.cli import competitions as competitions_command
-from grader.cli import extras
-from grader.cli import leaderboard as leaderboard_command
+from grader.cli import competitions, extras, problems
 from grader.cli import login as login_command
-from grader.cli import problems as problems_command
-from grader.cli import submissions as submissions_command
 from grader.cli import submit as submit_command
 from grader.cli.check_options import (
     AdjustOptions,
@@ -28,42 +23,44 @@ from grader.cli.check_options import (
     ToleranceOption,
     Trusted,
 )
-from grader.cli.competition_commands import check_command, export_command, new_command
-from grader.cli.completion import completion_command
-from grader.cli.examples import EXAMPLES, LIST_EXAMPLES, SUBMIT_EXAMPLES
-from grader.cli.exits import Exit
-from grader.cli.json_schema import json_schema_command
-from grader.cli.log_command import log_command
-from grader.cli.options import EXIT_CODES, DeviceOption, Json, Name, OfServer, SandboxOption, Server, StateDir, device_choice
-from grader.cli.organising import (
+from grader.cli.competition_export import export_command
+from grader.cli.options import (
+    EXAMPLES,
+    EXIT_CODES,
+    LIST_EXAMPLES,
+    SUBMIT_EXAMPLES,
+    DeviceOption,
+    Json,
+    Name,
+    OfServer,
+    SandboxOption,
+    Server,
+    StateDir,
+    device_choice,
+)
+from grader.cli.organizer_commands import (
     actions_command,
     ban_command,
-    bans_command,
+    check_command,
+    new_command,
     reload_command,
-    unban_command,
-    withdraw_command,
 )
-from grader.cli.quota import quota_command
 from grader.cli.rejudge import final_command, rejudge_app
-from grader.cli.report_commands import diff_command, report_command
 from grader.cli.running import run
 from grader.cli.server_choice import GraderTyper
 from grader.cli.session import Target
-from grader.cli.source_command import source_command
-from grader.cli.starter import init_command
-from grader.cli.submission_list import list_command
-from grader.cli.sweep_options import sweep_command
-from grader.cli.web_page import open_command
+from grader.cli.submissions import cancel_command, list_command, show_command, withdraw_command
+from grader.cli.sweep import sweep_command
 from grader.isolations import AUTO
 from sandbox.protocol.wire import Mode
 
 if TYPE_CHECKING:
-    from grader.cli import admission as admission_command
     from grader.cli import demo as demo_command
     from grader.cli import doctor as doctor_command
     from grader.cli import imports as imports_command
+    from grader.cli import problem_check as problem_check_command
 else:
-    admission_command = extras.CommandModule("grader.cli.admission", "server", "judge")
+    problem_check_command = extras.CommandModule("grader.cli.problem_check", "server", "judge")
     demo_command = extras.CommandModule("grader.cli.demo", "server", "judge")
     doctor_command = extras.CommandModule("grader.cli.doctor", "server")
     imports_command = extras.CommandModule("grader.cli.imports", "server", "judge")
@@ -73,7 +70,6 @@ app = GraderTyper(
     help="Grades GPU kernels: is it right, and how much faster than PyTorch is it?",
     epilog=f"{EXAMPLES}\n\n{EXIT_CODES}",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -83,7 +79,7 @@ competitions_app = GraderTyper(no_args_is_help=True, help="Competitions: problem
 # The panels of `--help`, in their order; commands are registered in theirs.
 GRADE, RESULTS, PROBLEMS, SERVERS = "Grade kernels", "Look at results", "Problems and competitions", "Servers"
 HERE, ADMINISTRATORS = "This machine", "For administrators"
-app.command("init", rich_help_panel=GRADE)(init_command)
+app.command("init", rich_help_panel=GRADE)(problems.init_command)
 
 
 def _version(wanted: bool) -> None:
@@ -221,85 +217,19 @@ def watch(name: Name, server: Server = None, state_dir: StateDir = None, json: J
     run(submit_command.watch(Target(server=server, state_dir=state_dir), name, json=json))
 
 
-@app.command(rich_help_panel=GRADE)
-def cancel(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
-    """Cancel a submission that is queued or running."""
-    run(submissions_command.cancel(Target(server=server, state_dir=state_dir), name, json=json))
-
-
+app.command("cancel", rich_help_panel=GRADE)(cancel_command)
 app.command("withdraw", rich_help_panel=GRADE)(withdraw_command)
-
-
 app.command("list", epilog=LIST_EXAMPLES, rich_help_panel=RESULTS)(list_command)
 
 
-@app.command(rich_help_panel=RESULTS)
-def show(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
-    """Print a submission as it is now."""
-    run(submissions_command.show(Target(server=server, state_dir=state_dir), name, json=json))
-
-
-@app.command(rich_help_panel=RESULTS)
-def artifacts(
-    name: Name,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Save the files there. Nothing is overwritten. Default: only list them.", show_default=False),
-    ] = None,
-    server: Server = None,
-    state_dir: StateDir = None,
-    json: Json = False,
-) -> None:
-    """List the files that a submission in profile mode left, and save them. Only its owner sees them."""
-    run(artifacts_command.artifacts(Target(server=server, state_dir=state_dir), name, out, json=json))
-
-
-app.command("report", rich_help_panel=RESULTS)(report_command)
-app.command("diff", rich_help_panel=RESULTS)(diff_command)
-app.command("source", rich_help_panel=RESULTS)(source_command)
-app.command("log", rich_help_panel=RESULTS)(log_command)
-app.command("open", rich_help_panel=RESULTS)(open_command)
+app.command("show", rich_help_panel=RESULTS)(show_command)
 app.add_typer(problems_app, name="problems", rich_help_panel=PROBLEMS)
 app.add_typer(competitions_app, name="competitions", rich_help_panel=PROBLEMS)
 
 
-@app.command(rich_help_panel=PROBLEMS)
-def leaderboard(
-    competition: Annotated[str, typer.Argument(metavar="COMPETITION", help="competitions/ID, or just ID.")],
-    problem: Annotated[str, typer.Option(help="The board of this problem. Default: the board over all problems.", show_default=False)] = "",
-    device: Annotated[
-        str, typer.Option(help="The device's model name, or a part of it. Default: the first with entries.", show_default=False)
-    ] = "",
-    everything: Annotated[bool, typer.Option("--all", help="All entries; else the first 50.")] = False,
-    csv: Annotated[
-        str, typer.Option("--csv", metavar="FILE", help="Write all entries there as CSV, or to stdout with '-'.", show_default=False)
-    ] = "",
-    server: Server = None,
-    state_dir: StateDir = None,
-    json: Json = False,
-) -> None:
-    """Print a competition's board: the best of each user with a 95 % interval. Overlapping intervals share a rank (shown as 1=)."""
-    wanted = leaderboard_command.LeaderboardOptions(
-        competition=competition, problem=problem, device=device, everything=everything, csv_path=csv
-    )
-    run(leaderboard_command.leaderboard(Target(server=server, state_dir=state_dir), wanted, json=json))
-
-
-@problems_app.command("list")
-def problems_list(server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
-    """List the problems."""
-    run(problems_command.list_(Target(server=server, state_dir=state_dir), json=json))
-
-
-@problems_app.command("show")
-def problems_show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="problems/ID, or just ID.")],
-    server: Server = None,
-    state_dir: StateDir = None,
-    json: Json = False,
-) -> None:
-    """Print a problem, and what a kernel must define."""
-    run(problems_command.show(Target(server=server, state_dir=state_dir), name, json=json))
+app.command("leaderboard", rich_help_panel=PROBLEMS)(competitions.leaderboard_command)
+problems_app.command("list")(problems.list_command)
+problems_app.command("show")(problems.show_command)
 
 
 @problems_app.command("import")
@@ -336,26 +266,20 @@ def problems_import(
     Exit code: 0 if any was imported, 2 if none.
     """
 
-    async def work() -> Exit:
-        changes = AdjustOptions(
-            constants=tuple(set_constants or ()),
-            tolerance=tolerance,
-            allow_lower_precision=allow_lower_precision,
-            keep_weights=keep_weights,
-        )
-        place = CheckPlace(sandbox=sandbox, trusted=trusted)
-        wanted = imports_command.ImportOptions(
+    run(
+        lambda: imports_command.import_problems(
+            path,
+            state_dir,
+            CheckPlace(sandbox=sandbox, trusted=trusted),
+            AdjustOptions.read(set_constants, tolerance, allow_lower_precision, keep_weights),
             format_name=format_name,
             precision=precision,
             prefix=prefix,
             check=check,
             force=force,
-            place=place,
-            changes=changes,
+            json=json,
         )
-        return await imports_command.import_(path, state_dir, wanted, json=json)
-
-    run(work())
+    )
 
 
 @problems_app.command("check")
@@ -383,42 +307,24 @@ def problems_check(
     Exit code: 0 if it is admitted, 1 if not.
     """
 
-    async def work() -> Exit:
-        changes = AdjustOptions(
-            constants=tuple(set_constants or ()),
-            tolerance=tolerance,
-            allow_lower_precision=allow_lower_precision,
-            keep_weights=keep_weights,
+    run(
+        lambda: problem_check_command.check_all(
+            path,
+            device,
+            budget,
+            CheckPlace(sandbox=sandbox, trusted=trusted),
+            AdjustOptions.read(set_constants, tolerance, allow_lower_precision, keep_weights),
+            json=json,
         )
-        place = CheckPlace(sandbox=sandbox, trusted=trusted)
-        return await admission_command.check_all(path, device, budget, place, changes, json=json)
-
-    run(work())
+    )
 
 
-@competitions_app.command("list")
-def competitions_list(server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
-    """List the competitions and their states."""
-    run(competitions_command.list_(Target(server=server, state_dir=state_dir), json=json))
-
-
-@competitions_app.command("show")
-def competitions_show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="competitions/ID, or just ID.")],
-    server: Server = None,
-    state_dir: StateDir = None,
-    json: Json = False,
-) -> None:
-    """Print a competition: its problems, times, limits and score."""
-    run(competitions_command.show(Target(server=server, state_dir=state_dir), name, json=json))
-
-
+competitions_app.command("list")(competitions.list_command)
+competitions_app.command("show")(competitions.show_command)
 competitions_app.command("new")(new_command)
 competitions_app.command("check")(check_command)
 competitions_app.command("export")(export_command)
 competitions_app.command("ban", rich_help_panel=ADMINISTRATORS)(ban_command)
-competitions_app.command("unban", rich_help_panel=ADMINISTRATORS)(unban_command)
-competitions_app.command("bans", rich_help_panel=ADMINISTRATORS)(bans_command)
 competitions_app.command("actions", rich_help_panel=ADMINISTRATORS)(actions_command)
 competitions_app.command("reload", rich_help_panel=ADMINISTRATORS)(reload_command)
 
@@ -441,13 +347,12 @@ def login(
         ),
     ] = False,
     no_key: Annotated[bool, typer.Option("--no-key", help="Ask for no key: the server requires none.")] = False,
-    web: Annotated[str, typer.Option(metavar="URL", help="Where the server's pages are, for `open`.", show_default=False)] = "",
 ) -> None:
     """Store a key for a server, and make it the default server: commands use it unless --server or --local is given.
 
     The key is typed at a prompt that does not show it, or piped in. GRADER_KEY takes precedence over it.
     """
-    run(login_command.login(named, ca, plain_text=insecure_plain_text, no_key=no_key, web=web))
+    run(login_command.login(named, ca, plain_text=insecure_plain_text, no_key=no_key))
 
 
 @app.command(rich_help_panel=SERVERS)
@@ -462,20 +367,13 @@ def whoami(named: OfServer = None, json: Json = False) -> None:
     run(login_command.whoami(named, json=json))
 
 
-app.command("quota", rich_help_panel=SERVERS)(quota_command)
-
-
 @app.command(rich_help_panel=HERE)
 def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False) -> None:
     """Show which devices, isolations and compilers work here; for the others, why not and what to do.
 
     Exit code: 0 if kernels can be graded here, 3 if not.
     """
-
-    async def work() -> Exit:
-        return await doctor_command.doctor(json=json)
-
-    run(work())
+    run(lambda: doctor_command.doctor(json=json))
 
 
 @app.command(epilog=EXIT_CODES, rich_help_panel=HERE)
@@ -484,14 +382,8 @@ def demo(sandbox: SandboxOption = AUTO, device: DeviceOption = AUTO, state_dir: 
 
     Exit code: 0 if every verdict is the one that the kernel's first line expects, 1 if not.
     """
-
-    async def work() -> Exit:
-        return await demo_command.demo(Target(state_dir=state_dir, sandbox=sandbox, device=device))
-
-    run(work())
+    run(lambda: demo_command.demo(Target(state_dir=state_dir, sandbox=sandbox, device=device)))
 
 
-app.command("json-schema", rich_help_panel=HERE)(json_schema_command)
-app.command("completion", rich_help_panel=HERE)(completion_command)
 app.add_typer(rejudge_app, name="rejudge", rich_help_panel=ADMINISTRATORS)
 app.command("final", epilog=EXIT_CODES, rich_help_panel=ADMINISTRATORS)(final_command)

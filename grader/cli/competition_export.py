@@ -11,17 +11,21 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+import typer
 
 from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, resource_id
-from grader.cli.exits import Exit, GraderFailed, Misuse
-from grader.cli.jsonout import json_text
-from grader.cli.leaderboard import LeaderboardOptions, read_board, to_csv
-from grader.cli.progress import stdout_console
-from grader.cli.session import Need, Target, connect
-from grader.cli.text import one_line, plain
+from grader.cli.competitions import CompetitionName, LeaderboardOptions, read_board, to_csv
+from grader.cli.exits import Exit, GraderFailed, UsageError
+from grader.cli.options import Server, StateDir
+from grader.cli.output import json_text, print_line
+from grader.cli.running import run
+from grader.cli.session import ServerRequirement, Target, connect
 from grader.v1 import competition_pb2, submission_pb2
 from grader.views import formatting
+from grader.views.sanitize import one_line
 
 OVERALL = "overall"
 _PAGE_SIZE = 1000
@@ -44,6 +48,21 @@ _COLUMNS = (
 )
 
 
+def export_command(
+    name: CompetitionName,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The zip file to write. Default: ID.zip.", show_default=False)] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    server: Server = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Write a competition as one zip file: boards (CSV, JSON), submissions with reports, and sources.
+
+    It holds what you may see: of an administrator everything, of a user their own submissions, and those of all where the competition shows
+    them after its end. The same submissions make the same file.
+    """
+    run(export(Target(server=server, state_dir=state_dir), name, out, force=force))
+
+
 class CompetitionArchive:
     """A zip file with names in order and without times."""
 
@@ -52,16 +71,16 @@ class CompetitionArchive:
 
     def add(self, path: str, text: str) -> None:
         """Write one file."""
-        one = zipfile.ZipInfo(path, _EPOCH)
-        one.compress_type = zipfile.ZIP_DEFLATED
-        one.external_attr = _PRIVATE << 16
-        one.create_system = 3  # Unix: the permissions are its
-        self._file.writestr(one, text)
+        entry = zipfile.ZipInfo(path, _EPOCH)
+        entry.compress_type = zipfile.ZIP_DEFLATED
+        entry.external_attr = _PRIVATE << 16
+        entry.create_system = 3  # Unix: the permissions are its
+        self._file.writestr(entry, text)
 
 
 async def export(target: Target, name: str, out: Path | None, *, force: bool) -> Exit:
     """Write the archive. A file is there as a whole, or as it was."""
-    async with connect(target, Need.READ) as client:
+    async with connect(target, ServerRequirement.READ) as client:
         competition = await client.get_competition(full_name("competitions", name))
         competition_id = resource_id(COMPETITIONS, competition.name)
         path = out or Path(f"{competition_id}.zip")
@@ -71,7 +90,7 @@ async def export(target: Target, name: str, out: Path | None, *, force: bool) ->
             boards = await _boards(client, competition, archive, competition_id)
             count, users = await _submissions(client, competition, archive, competition_id)
     text = f"{path}: {boards} boards, {count} submissions of {users} users; what your key may not see is not in it"
-    stdout_console().print(plain(one_line(text)), soft_wrap=True)
+    print_line(one_line(text))
     return Exit.DONE
 
 
@@ -83,7 +102,8 @@ async def _boards(client: GraderClient, competition: competition_pb2.Competition
         first = await read_board(client, wanted)
         for device in sorted(first.devices) or [""]:
             board = first if device == first.device else await read_board(client, replace(wanted, device=device))
-            stem = f"{root}/boards/{resource_id(PROBLEMS, problem) or OVERALL}" + (f".{_slug(device)}" if device else "")
+            slug = re.sub(r"[^A-Za-z0-9]+", "-", device).strip("-").lower()[:80] or "device"
+            stem = f"{root}/boards/{resource_id(PROBLEMS, problem) or OVERALL}" + (f".{slug}" if device else "")
             archive.add(f"{stem}.csv", to_csv(board))
             archive.add(f"{stem}.json", json_text(board) + "\n")
             count += 1
@@ -94,54 +114,49 @@ async def _submissions(
     client: GraderClient, competition: competition_pb2.Competition, archive: CompetitionArchive, root: str
 ) -> tuple[int, int]:
     """A list of all, and of each its report and its sources; how many submissions, and of how many users."""
-    found = [one async for one in _listed(client, competition.name)]
-    found.sort(key=lambda one: (one.create_time.ToNanoseconds(), one.name))
+    heads = [head async for head in _listed(client, competition.name)]
+    heads.sort(key=lambda head: (head.create_time.ToNanoseconds(), head.name))
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(_COLUMNS)
-    for head in found:
-        one = await client.get_submission(head.name, full=True)
-        writer.writerow(_row(one))
-        place = f"{root}/submissions/{resource_id(SUBMISSIONS, one.name)}"
-        for source in one.sources:
+    for head in heads:
+        submission = await client.get_submission(head.name, full=True)
+        writer.writerow(_row(submission))
+        place = f"{root}/submissions/{resource_id(SUBMISSIONS, submission.name)}"
+        for source in submission.sources:
             archive.add(f"{place}/sources/{_safe(source.path)}", source.content)
-        del one.sources[:]
-        archive.add(f"{place}/submission.json", json_text(one) + "\n")
+        del submission.sources[:]
+        archive.add(f"{place}/submission.json", json_text(submission) + "\n")
     archive.add(f"{root}/submissions.csv", table.getvalue())
-    return len(found), len({one.user for one in found})
+    return len(heads), len({head.user for head in heads})
 
 
 async def _listed(client: GraderClient, competition: str) -> AsyncIterator[submission_pb2.Submission]:
     token = ""
     while True:
         page = await client.list_submissions(page_size=_PAGE_SIZE, page_token=token, competition=competition)
-        for one in page.submissions:
-            yield one
+        for submission in page.submissions:
+            yield submission
         if not (token := page.next_page_token):
             return
 
 
-def _row(one: submission_pb2.Submission) -> tuple[object, ...]:
-    report = one.report if one.HasField("report") else None
-    scored = report is not None and one.score > 0
+def _row(submission: submission_pb2.Submission) -> tuple[object, ...]:
+    report = submission.report if submission.HasField("report") else None
+    scored = report is not None and submission.score > 0
     return (
-        resource_id(SUBMISSIONS, one.name),
-        one.user,
-        resource_id(PROBLEMS, one.problem),
-        one.create_time.ToJsonString(),
-        one.language,
-        formatting.name_of(submission_pb2.Mode, one.mode, "MODE_").lower(),
-        formatting.state_name(one),
+        resource_id(SUBMISSIONS, submission.name),
+        submission.user,
+        resource_id(PROBLEMS, submission.problem),
+        submission.create_time.ToJsonString(),
+        submission.language,
+        formatting.name_of(submission_pb2.Mode, submission.mode, "MODE_").lower(),
+        formatting.state_name(submission),
         formatting.verdict_name(report) if report is not None else "",
         report.reason if report is not None else "",
-        *((repr(one.score), repr(one.score_low), repr(one.score_high)) if scored else ("", "", "")),
-        formatting.withdrawal(one),
+        *((repr(submission.score), repr(submission.score_low), repr(submission.score_high)) if scored else ("", "", "")),
+        formatting.withdrawal(submission),
     )
-
-
-def _slug(device: str) -> str:
-    """A device's name as a part of a file's."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", device).strip("-").lower()[:80] or "device"
 
 
 def _safe(path: str) -> str:
@@ -156,13 +171,13 @@ def _safe(path: str) -> str:
 def _written(path: Path, *, force: bool) -> Iterator[zipfile.ZipFile]:
     """The archive at this path, readable for its owner only: it holds sources of others."""
     if path.exists() and not force:
-        raise Misuse(f"{path} is there already; name another file with --out, or pass --force")
+        raise UsageError(f"{path} is there already; name another file with --out, or pass --force")
     half = path.with_name(f".{path.name}.part")
     try:
         half.unlink(missing_ok=True)
         descriptor = os.open(half, os.O_RDWR | os.O_CREAT | os.O_EXCL, _PRIVATE)
     except OSError as error:
-        raise Misuse(f"{path} can't be written: {error.strerror}; name another file with --out") from None
+        raise UsageError(f"{path} can't be written: {error.strerror}; name another file with --out") from None
     try:
         with os.fdopen(descriptor, "wb") as raw, zipfile.ZipFile(raw, "w") as file:
             yield file

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from grader.cli.exits import Exit, Misuse
-from grader.cli.progress import stderr_console, stdout_console
+from grader.cli.exits import Exit, UsageError
+from grader.cli.output import print_line, print_note
 from grader.cli.session import EXAMPLES
-from grader.cli.text import one_line, plain
 from grader.config import IMPORTED_NAME, state_directory
 from grader.errors import ProblemNotFound
 from grader.model import Problem
@@ -22,6 +21,7 @@ from grader.problems.competition_check import template
 from grader.problems.competition_file import CompetitionIdentifier
 from grader.problems.competition_store import FILE_NAME, Competitions
 from grader.problems.store import Problems
+from grader.views.sanitize import one_line
 
 _OTHERS = 0o077
 
@@ -30,19 +30,19 @@ def check(path: Path, problem_dirs: Sequence[Path], state_dir: Path | None) -> E
     """Print every mistake, or what the competition is."""
     file = path / FILE_NAME if path.is_dir() else path
     problems = _problems(problem_dirs, state_dir)
-    found, console = mistakes_of(file, problems), stdout_console()
-    for one in found:
-        console.print(plain(one_line(str(one), most_chars=1000)), soft_wrap=True)
-    if found:
-        console.print(plain(f"{len(found)} mistake{'s' if len(found) > 1 else ''}; a server does not start with this file"), soft_wrap=True)
+    mistakes = mistakes_of(file, problems)
+    for mistake in mistakes:
+        print_line(one_line(str(mistake), most_chars=1000))
+    if mistakes:
+        print_line(f"{len(mistakes)} mistake{'s' if len(mistakes) > 1 else ''}; a server does not start with this file")
         return Exit.OTHER_VERDICT
-    (made,) = Competitions.load([file], problems).all()
-    count = sum(len(one) for one in made.secret_workloads.values())
-    text = f"{file}: ok: {made.competition_id}, problems: {', '.join(made.problem_ids)}, secret workloads: {count}"
-    console.print(plain(one_line(f"{text}, {made.start_time:%Y-%m-%d %H:%M} to {made.end_time:%Y-%m-%d %H:%M} UTC")), soft_wrap=True)
-    if made.secret_seed and file.stat().st_mode & _OTHERS:
+    (competition,) = Competitions.load([file], problems).all()
+    count = sum(len(workloads) for workloads in competition.secret_workloads.values())
+    text = f"{file}: ok: {competition.competition_id}, problems: {', '.join(competition.problem_ids)}, secret workloads: {count}"
+    print_line(one_line(f"{text}, {competition.start_time:%Y-%m-%d %H:%M} to {competition.end_time:%Y-%m-%d %H:%M} UTC"))
+    if competition.secret_seed and file.stat().st_mode & _OTHERS:
         warning = f"{file} holds secrets, and other users of this host can read it; run: chmod 600 {file}"
-        stderr_console().print(plain(one_line(warning), "yellow"), soft_wrap=True)
+        print_note(one_line(warning), "yellow")
     return Exit.DONE
 
 
@@ -52,7 +52,7 @@ def new(name: str, problem_ids: Sequence[str], problem_dirs: Sequence[Path], sta
         TypeAdapter(CompetitionIdentifier).validate_python(name)
     except ValidationError:
         text = "is not a name; write at most 63 lower case letters, digits, _ and -, beginning with a letter"
-        raise Misuse(f"{name[:80]!r} {text}") from None
+        raise UsageError(f"{name[:80]!r} {text}") from None
     problems = _problems(problem_dirs, state_dir)
     file = Path(name) / FILE_NAME
     chosen = _chosen(problems, problem_ids)
@@ -61,24 +61,23 @@ def new(name: str, problem_ids: Sequence[str], problem_dirs: Sequence[Path], sta
         file.parent.mkdir(exist_ok=True)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise Misuse(f"{file} is there already; take another name, or remove it") from None
+        raise UsageError(f"{file} is there already; take another name, or remove it") from None
     except OSError as error:
-        raise Misuse(f"{file} can't be written: {error.strerror}; go to a directory where this user may write") from None
+        raise UsageError(f"{file} can't be written: {error.strerror}; go to a directory where this user may write") from None
     with os.fdopen(descriptor, "w", encoding="utf-8") as out:
         out.write(text)
-    console = stdout_console()
-    console.print(plain(f"{file}: edit it, then: grader-cli competitions check {file}"), soft_wrap=True)
+    print_line(f"{file}: edit it, then: grader-cli competitions check {file}")
     return Exit.DONE
 
 
 def _chosen(problems: Problems, problem_ids: Sequence[str]) -> list[Problem]:
-    known = problems.all()
-    if not known:
-        raise Misuse("there are no problems here; name their directories with --problems DIR")
+    available = problems.all()
+    if not available:
+        raise UsageError("there are no problems here; name their directories with --problems DIR")
     try:
-        return [problems.get(one) for one in dict.fromkeys(problem_ids)] or [known[0]]
+        return [problems.get(problem_id) for problem_id in dict.fromkeys(problem_ids)] or [available[0]]
     except ProblemNotFound as error:
-        raise Misuse(f"--problem: {error}; name its directory with --problems DIR if it is elsewhere") from None
+        raise UsageError(f"--problem: {error}; name its directory with --problems DIR if it is elsewhere") from None
 
 
 def _problems(problem_dirs: Sequence[Path], state_dir: Path | None) -> Problems:

@@ -12,23 +12,31 @@ from rich.text import Text
 
 from grader.artifacts import usage
 from grader.cli.exits import Exit
-from grader.cli.progress import stdout_console
-from grader.cli.text import one_line, plain
+from grader.cli.output import plain, stdout_console
 from grader.config import Settings
 from grader.observability import log as log_setup
 from grader.server.checkup import CheckupStatus, ledger, space
 from grader.server.host_findings import HostFinding, can_grade, compilers, devices, gpus, isolations, own_kernel
+from grader.views.sanitize import one_line
 
 
 async def doctor(*, json: bool) -> Exit:
     """Look, print, and answer whether kernels can be graded here."""
     boxes = await isolations()
     log_setup.configure(level=logging.CRITICAL)  # what is wrong is in the findings
-    own = await own_kernel() if any(one.usable for one in boxes) else None
-    findings = [*await compilers(), *devices(), *await gpus(boxes), *boxes, *([own] if own else []), cache(), *state()]
+    kernel_finding = await own_kernel() if any(box.usable for box in boxes) else None
+    findings = [
+        *await compilers(),
+        *devices(),
+        *await gpus(boxes),
+        *boxes,
+        *([kernel_finding] if kernel_finding else []),
+        cache(),
+        *state(),
+    ]
     ready = can_grade(findings)
     if json:
-        print(json_module.dumps({"ready": ready, "findings": [asdict(one) for one in findings]}, indent=2))
+        print(json_module.dumps({"ready": ready, "findings": [asdict(finding) for finding in findings]}, indent=2))
     else:
         console = stdout_console()
         console.print(_table(findings))
@@ -49,20 +57,22 @@ def cache() -> HostFinding:
 
 
 def state() -> list[HostFinding]:
-    """What this user's own submissions are kept in; of a server with other options, `grader-server doctor` says it."""
+    """Findings on the state of this user's submissions; of a server with other options, `grader-server doctor` says it."""
     settings = Settings()
     return [
-        HostFinding(kind="state", name=one.name, usable=one.standing is not CheckupStatus.WRONG, detail=one.detail, remedy=one.remedy)
-        for one in (*ledger(settings, datetime.now(UTC)), *space(settings))
+        HostFinding(
+            kind="state", name=check.name, usable=check.standing is not CheckupStatus.WRONG, detail=check.detail, remedy=check.remedy
+        )
+        for check in (*ledger(settings, datetime.now(UTC)), *space(settings))
     ]
 
 
 def _table(findings: list[HostFinding]) -> Table:
     table = Table("", "", "", "", box=None, show_header=False, pad_edge=False)
-    for one in findings:
-        mark = Text("yes", style="green") if one.usable else Text("no", style="red")
-        detail = plain(one_line(one.detail, most_chars=1000))
-        table.add_row(one.kind, one.name, mark, detail)
-        for note in (*one.warnings, *((f"do: {one.remedy}",) if one.remedy else ())):
+    for finding in findings:
+        mark = Text("yes", style="green") if finding.usable else Text("no", style="red")
+        detail = plain(one_line(finding.detail, most_chars=1000))
+        table.add_row(finding.kind, finding.name, mark, detail)
+        for note in (*finding.warnings, *((f"do: {finding.remedy}",) if finding.remedy else ())):
             table.add_row("", "", "", plain(one_line(note, most_chars=1000), "yellow"))
     return table

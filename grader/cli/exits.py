@@ -8,7 +8,7 @@ from grader import errors
 
 
 class Exit(IntEnum):
-    """What the exit code says."""
+    """Exit codes."""
 
     ACCEPTED = 0
     DONE = 0
@@ -27,8 +27,8 @@ class CommandFailed(Exception):
     exit_code = Exit.GRADER_FAILED
 
 
-class Misuse(CommandFailed):
-    """What was asked can't be done as asked; the message names the field and the remedy."""
+class UsageError(CommandFailed):
+    """A request that can't be done as it was written; the message names the field and the remedy."""
 
     exit_code = Exit.MISUSE
 

@@ -12,17 +12,17 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from grader.cli.exits import Misuse
+from grader.cli.exits import UsageError
 
-_SIGNS = {"server": "sqlalchemy", "judge": "torch", "png": "resvg_py"}  # a package of each extra
+_SIGNS = {"server": "sqlalchemy", "judge": "torch"}  # a package of each extra
 _OTHER_SERVER = ", or pass --server HOST:PORT"
 
 
 def load(module: str, *extras: str, remedy: str = "") -> ModuleType:
-    """Import a module that needs these extras. Raises Misuse if one is not installed; remedy: what else the user can do."""
+    """Import a module that needs these extras. Raises UsageError if one is not installed; remedy: what else the user can do."""
     missing = ",".join(extra for extra in extras if find_spec(_SIGNS[extra]) is None)
     if missing:
-        raise Misuse(f"this command needs packages that are not installed: pip install '.[{missing}]' in a clone{remedy}")
+        raise UsageError(f"this command needs packages that are not installed: pip install '.[{missing}]' in a clone{remedy}")
     return import_module(module)
 
 

@@ -1,4 +1,4 @@
-"""`grader-cli report`: a submission's report as one HTML file."""
+"""`grader-cli show --html`: a submission's report as one HTML file."""
 
 from __future__ import annotations
 
@@ -6,33 +6,31 @@ import asyncio
 
 from google.protobuf import json_format
 
-from grader.cli.exits import Exit, GraderFailed, Misuse
-from grader.cli.progress import stderr_console
-from grader.cli.session import Need, Target, connect
-from grader.cli.short_ids import whole_name
-from grader.cli.text import one_line, plain
-from grader.cli.written_files import STDOUT, write_text
+from grader.cli.exits import Exit, GraderFailed, UsageError
+from grader.cli.output import print_note
+from grader.cli.saved_files import STDOUT, write_text
+from grader.cli.session import ServerRequirement, Target, connect
+from grader.cli.submissions import whole_name
 from grader.html_report.report_file import report_file
 from grader.v1 import submission_pb2
 from grader.views import formatting
+from grader.views.sanitize import one_line
 
 FINAL = (submission_pb2.SUBMISSION_STATE_SUCCEEDED, submission_pb2.SUBMISSION_STATE_FAILED, submission_pb2.SUBMISSION_STATE_CANCELLED)
 
 
 async def report(target: Target, name: str, path: str) -> Exit:
     """Write the report of a submission that is over."""
-    async with connect(target, Need.READ) as client:
+    async with connect(target, ServerRequirement.READ) as client:
         submission = await client.get_submission(await whole_name(client, name), full=True)
         if submission.state not in FINAL:
             state = formatting.state_name(submission)
-            raise Misuse(f"{submission.name} is {state}: it has no report yet; 'grader-cli watch {one_line(name)}' waits for its end")
+            raise UsageError(f"{submission.name} is {state}: it has no report yet; 'grader-cli watch {one_line(name)}' waits for its end")
     try:
         text = await asyncio.to_thread(report_file, submission)
     except (TypeError, json_format.SerializeToJsonError) as error:
         raise GraderFailed(f"the server sent what can't be written as JSON: {error}; use a grader-cli of its version") from None
     write_text(path, text)
     if path != STDOUT:
-        stderr_console().print(
-            plain(f"wrote {path}: {len(text.encode()) / 1e3:.0f} kB, for any browser; it loads nothing and runs nothing")
-        )
+        print_note(f"wrote {path}: {len(text.encode()) / 1e3:.0f} kB, for any browser; it loads nothing and runs nothing")
     return Exit.DONE

@@ -1,7 +1,7 @@
 """`grader-cli problems import`: keeps problems of every format in the state directory, for every later command there.
 
-One problem is checked first, as `problems check` does it. A whole level would take an hour, so that has to be asked for: of several only
-their arguments are learned.
+A single problem is checked first, as `problems check` does it. A whole level would take an hour, so that has to be requested: of several
+problems only the arguments are learned. Needs the extras `server` and `judge`: only `grader/cli/extras.py` loads this.
 """
 
 from __future__ import annotations
@@ -10,145 +10,202 @@ import json as json_module
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 from rich.table import Table
 
-from grader.cli.adjusting import adjustments
+from grader.admission.check_box import CheckBox
+from grader.admission.problem_check import Admission, AdmissionOutcome, describe
 from grader.cli.check_options import AdjustOptions, CheckPlace
 from grader.cli.exits import Exit, GraderFailed
-from grader.cli.import_checks import checked_all, described_all, usable
-from grader.cli.progress import stdout_console
-from grader.cli.text import one_line, plain
+from grader.cli.output import plain, print_line, print_note, stdout_console
+from grader.cli.problem_check import check_box, check_names, check_problem, read_adjustments
 from grader.config import Settings, state_directory
-from grader.formats import expected_layouts, formats
+from grader.errors import JudgeBroken
+from grader.formats import expected_layouts, formats, is_described_by_judge, with_description
 from grader.problems.kept import keep
-from grader.problems.store import Imported, import_all
+from grader.problems.store import Imported, constants_of, import_all
+from grader.views.sanitize import one_line
 
-CHECKED_UNASKED = 1
-REASONS_SHOWN = 12
+UNREQUESTED_CHECKS = 1  # so many problems are checked without --check
+CHECK_BUDGET_S = 30.0
+DESCRIBE_BUDGET_S = 120.0  # of all problems together
+REASONS_SHOWN, REASON_CHARS, SHOWN_CONSTANTS = 12, 300, 6
+_UNCHECKED = re.compile(r"not checked(?: to the end)?: ")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportOptions:
-    """How to import. check: admission before anything is kept; None: where there is one only; False: nothing is executed at all. force:
-    keep what is refused, too.
+async def import_problems(
+    path: Path,
+    state_dir: Path | None,
+    place: CheckPlace,
+    changes: AdjustOptions,
+    *,
+    format_name: str | None,
+    precision: str | None,
+    prefix: str,
+    check: bool | None,
+    force: bool,
+    json: bool,
+) -> Exit:
+    """Import the problems at or below a path, and print the outcome of each. MISUSE where nothing was imported.
 
-    prefix: put in front of every id. place: where the check runs the problem's code. changes: what is to be changed in each problem.
+    check: admission before a problem is stored; None: of a single problem only; False: nothing is executed at all. force: store refused
+    problems, too. prefix: put in front of every id.
     """
-
-    format_name: str | None = None
-    precision: str | None = None
-    prefix: str = ""
-    check: bool | None = None
-    force: bool = False
-    place: CheckPlace = field(default_factory=CheckPlace)
-    changes: AdjustOptions = field(default_factory=AdjustOptions)
-
-
-async def import_(path: Path, state_dir: Path | None, wanted: ImportOptions, *, json: bool) -> Exit:
-    """Import what lies at or below path, and print what became of each. MISUSE where nothing was imported."""
     into = Settings(state_dir=state_dir or state_directory()).imported_path
+    adjustments = read_adjustments(changes)
     try:
-        changes = adjustments(wanted.changes)
-        read = import_all(path, format_name=wanted.format_name, precision=wanted.precision, prefix=wanted.prefix, adjustments=changes)
-        found = [one if wanted.force else usable(one) for one in read]
-        count = sum(one.fresh for one in found)
-        checks = bool(count) and (wanted.check if wanted.check is not None else count <= CHECKED_UNASKED)
+        entries = import_all(path, format_name=format_name, precision=precision, prefix=prefix, adjustments=adjustments)
+        imports: Sequence[Imported] = [entry if force else _refuse_unusable(entry) for entry in entries]
+        count = sum(entry.fresh for entry in imports)
+        checks = bool(count) and (check if check is not None else count <= UNREQUESTED_CHECKS)
         if checks:
-            found = await checked_all(found, wanted.place, partial(_kept, into), force=wanted.force, json=json)
+            async with check_box(place) as box:  # each is stored at once
+                imports = [_store(into, await _checked(entry, box, force=force, json=json)) for entry in imports]
         else:
-            described = await described_all(found, wanted.place) if wanted.check is None else found
-            found = [_kept(into, one) for one in described]
+            described = await _describe_all(imports, place) if check is None else imports
+            imports = [_store(into, entry) for entry in described]
     except OSError as error:
         raise GraderFailed(f"the state directory's {into} can't be written: {error}; name another with --state-dir") from None
+    layouts = expected_layouts({name: layout for name, layout in formats().items() if format_name in (None, name)})
+    empty = f"nothing here looks like a problem: {path}; looked for {layouts}"
     if json:
-        print(json_module.dumps(_data(found, _nothing(path, wanted.format_name)), indent=2))
+        print(json_module.dumps(_to_data(imports, empty), indent=2))
+    elif imports:
+        _print(imports, path, checked=checks)
     else:
-        _print(found, path, checked=checks, nothing=_nothing(path, wanted.format_name))
-    return Exit.DONE if any(one.problem for one in found) else Exit.MISUSE
+        print(empty)
+    return Exit.DONE if any(entry.problem for entry in imports) else Exit.MISUSE
 
 
-def _kept(into: Path, one: Imported) -> Imported:
-    return replace(one, replaced=keep(one.problem, into)) if one.fresh and one.problem is not None else one
+def _refuse_unusable(entry: Imported) -> Imported:
+    if not entry.fresh or not entry.unusable:
+        return entry
+    return Imported(path=entry.path, reason=f"can't be judged here: {entry.unusable}; --force imports it all the same")
 
 
-def _print(found: Sequence[Imported], path: Path, *, checked: bool, nothing: str) -> None:
-    if not found:
-        print(nothing)
-        return
+def _store(into: Path, entry: Imported) -> Imported:
+    return replace(entry, replaced=keep(entry.problem, into)) if entry.fresh and entry.problem is not None else entry
+
+
+async def _describe_all(imports: Sequence[Imported], place: CheckPlace) -> Sequence[Imported]:
+    """Learn the arguments of the entry of each problem where only its own code has them. Where that fails they stay as they are."""
+    waiting = [entry.problem for entry in imports if entry.fresh and entry.problem is not None and is_described_by_judge(entry.problem)]
+    if not waiting or place.trusted:
+        return imports
+    print_note(f"learning the arguments of {len(waiting)} problems in a sandbox, at most {DESCRIBE_BUDGET_S:.0f} s (not with --no-check)")
+    try:
+        async with check_box(place) as box:
+            assert box is not None
+            descriptions = await describe(waiting, box, DESCRIBE_BUDGET_S)
+    except (GraderFailed, JudgeBroken) as error:
+        print_note(f"not learned: {one_line(str(error))}")
+        return imports
+    described = []
+    for entry in imports:
+        description = descriptions.get(entry.problem.digest) if entry.problem else None
+        if entry.problem is not None and description is not None:
+            entry = replace(entry, problem=with_description(entry.problem, description))
+        described.append(entry)
+    return described
+
+
+async def _checked(entry: Imported, box: CheckBox | None, *, force: bool, json: bool) -> Imported:
+    """Check a problem. Without the memory or time for it the problem is stored unchecked, as it is in a set."""
+    if entry.problem is None or not entry.fresh or entry.unusable:
+        return entry
+    admission = await check_problem(entry.problem, None, CHECK_BUDGET_S, box, json=json)
+    match admission.outcome:
+        case AdmissionOutcome.ADMITTED:
+            warnings = entry.warnings
+        case AdmissionOutcome.WARNED:
+            warnings = (*entry.warnings, f"a wrong kernel could pass ({check_names(admission.warnings)})")
+        case AdmissionOutcome.UNCHECKED:
+            warnings = (*entry.warnings, f"not checked: {_unchecked_reason(entry, admission)}")
+        case AdmissionOutcome.REFUSED if force:
+            warnings = (*entry.warnings, f"although refused ({check_names(admission.refusals)})")
+        case AdmissionOutcome.REFUSED:
+            reason = f"refused ({check_names(admission.refusals)}): {one_line(admission.refusals[0].message, most_chars=REASON_CHARS)}"
+            return Imported(path=entry.path, reason=f"{reason}; --force imports it all the same")
+    problem = entry.problem if admission.described is None else with_description(entry.problem, admission.described)
+    return replace(entry, problem=problem, warnings=warnings)
+
+
+def _unchecked_reason(entry: Imported, admission: Admission) -> str:
+    """The first reason, and the constants that make the problem smaller."""
+    assert entry.problem is not None
+    reason = _UNCHECKED.sub("", admission.left_out[0].message) if admission.left_out else "nothing was found"
+    constants = constants_of(formats()[entry.problem.spec.format], entry.path)
+    listed = ", ".join(f"{name} = {value}" for name, value in list(constants.items())[:SHOWN_CONSTANTS])
+    return one_line(reason, most_chars=REASON_CHARS) + (f"; its constants: {listed}" if listed else "")
+
+
+def _print(imports: Sequence[Imported], path: Path, *, checked: bool) -> None:
     table = Table("file", "problem", "", box=None, pad_edge=False)
-    for one in found:
-        table.add_row(
-            plain(one_line(_shown(one.path, path))),
-            plain(one_line(one.problem.problem_id if one.problem else "-")),
-            plain(one_line(_outcome(one, path), most_chars=1000), "red" if one.problem is None else "yellow" if one.warnings else ""),
-        )
+    for entry in imports:
+        style = "red" if entry.problem is None else "yellow" if entry.warnings else ""
+        problem_id = entry.problem.problem_id if entry.problem else "-"
+        outcome = one_line(_outcome(entry, path), most_chars=1000)
+        table.add_row(plain(one_line(_relative(entry.path, path))), plain(one_line(problem_id)), plain(outcome, style))
     stdout_console().print(table)
-    summary = _summary(found)
-    again = f", {summary['same']} found twice" if summary["same"] else ""
-    print(f"{summary['imported']} imported, {summary['refused']} refused{again}")
-    for reason, count in Counter(_without_line(one.reason) for one in found if one.problem is None).most_common(REASONS_SHOWN):
-        stdout_console().print(plain(f"  {count} refused: {one_line(reason)}"), soft_wrap=True)
-    if summary["imported"]:
+    counts = _counts(imports)
+    duplicates = f", {counts['same']} found twice" if counts["same"] else ""
+    print(f"{counts['imported']} imported, {counts['refused']} refused{duplicates}")
+    for reason, count in _reasons(imports).most_common(REASONS_SHOWN):
+        print_line(f"  {count} refused: {one_line(reason)}")
+    if counts["imported"]:
         if not checked:
             print("none was checked for what a cheat could pass: `grader-cli problems check PATH` does it, or --check here")
         print("a running server of this state directory finds them too; problems of its competitions change when it starts again")
 
 
-def _outcome(one: Imported, top: Path) -> str:
-    if one.problem is None:
-        return one.reason
-    if one.same_as is not None:
-        return f"the same as {_shown(one.same_as, top)}"
-    return "; ".join(("replaces another of this id; --prefix keeps both" if one.replaced else "imported", *one.warnings))
+def _outcome(entry: Imported, top: Path) -> str:
+    if entry.problem is None:
+        return entry.reason
+    if entry.same_as is not None:
+        return f"the same as {_relative(entry.same_as, top)}"
+    return "; ".join(("replaces another of this id; --prefix keeps both" if entry.replaced else "imported", *entry.warnings))
 
 
-def _shown(one: Path, path: Path) -> str:
+def _relative(file: Path, path: Path) -> str:
     top = path if path.is_dir() else path.parent
-    return str(one.relative_to(top)) if one != top and one.is_relative_to(top) else str(one)
+    return str(file.relative_to(top)) if file != top and file.is_relative_to(top) else str(file)
 
 
-def _nothing(path: Path, format_name: str | None) -> str:
-    among = {name: one for name, one in formats().items() if format_name in (None, name)}
-    return f"nothing here looks like a problem: {path}; looked for {expected_layouts(among)}"
+def _reasons(imports: Sequence[Imported]) -> Counter[str]:
+    """Count the reasons of refusals, without the line or file that each begins with."""
+    return Counter(re.sub(r"^(line \d+: |\S+:\d+: )", "", entry.reason) for entry in imports if entry.problem is None)
 
 
-def _without_line(reason: str) -> str:
-    """So that the same reason of several files is one: without the line, and without a competition's or problem's own name."""
-    return re.sub(r"^(line \d+: |\S+:\d+: )", "", reason)
-
-
-def _summary(found: Sequence[Imported]) -> dict[str, int]:
+def _counts(imports: Sequence[Imported]) -> dict[str, int]:
     return {
-        "imported": sum(one.problem is not None and one.same_as is None for one in found),
-        "refused": sum(one.problem is None for one in found),
-        "same": sum(one.same_as is not None for one in found),
+        "imported": sum(entry.problem is not None and entry.same_as is None for entry in imports),
+        "refused": sum(entry.problem is None for entry in imports),
+        "same": sum(entry.same_as is not None for entry in imports),
     }
 
 
-def _data(found: Sequence[Imported], nothing: str) -> dict[str, object]:
+def _to_data(imports: Sequence[Imported], empty: str) -> dict[str, object]:
     return {
         "imported": [
             {
-                "path": str(one.path),
-                "problem": one.problem.problem_id,
-                "format": one.problem.spec.format,
-                "digest": one.problem.digest,
-                "warnings": list(one.warnings),
+                "path": str(entry.path),
+                "problem": entry.problem.problem_id,
+                "format": entry.problem.spec.format,
+                "digest": entry.problem.digest,
+                "warnings": list(entry.warnings),
             }
-            for one in found
-            if one.problem is not None and one.same_as is None
+            for entry in imports
+            if entry.problem is not None and entry.same_as is None
         ],
-        "refused": [{"path": str(one.path), "reason": one.reason} for one in found if one.problem is None],
+        "refused": [{"path": str(entry.path), "reason": entry.reason} for entry in imports if entry.problem is None],
         "same": [
-            {"path": str(one.path), "problem": one.problem.problem_id, "same_as": str(one.same_as)}
-            for one in found
-            if one.problem is not None and one.same_as is not None
+            {"path": str(entry.path), "problem": entry.problem.problem_id, "same_as": str(entry.same_as)}
+            for entry in imports
+            if entry.problem is not None and entry.same_as is not None
         ],
-        "counts": _summary(found),
-        "reasons": dict(Counter(_without_line(one.reason) for one in found if one.problem is None).most_common()),
-        "message": "" if found else nothing,
+        "counts": _counts(imports),
+        "reasons": dict(_reasons(imports).most_common()),
+        "message": "" if imports else empty,
     }

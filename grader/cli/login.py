@@ -5,22 +5,25 @@ from __future__ import annotations
 import getpass
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 
+from rich.table import Table
+
 from grader.api import credentials
 from grader.api.channels import route
 from grader.api.credentials import Credential, CredentialStore
-from grader.cli.exits import Exit, Misuse
-from grader.cli.jsonout import print_json
-from grader.cli.progress import stderr_console, stdout_console
+from grader.api.resource_names import COMPETITIONS, resource_id
+from grader.cli.exits import Exit, UsageError
+from grader.cli.output import print_json, print_line, print_note, print_parts, text_table
 from grader.cli.session import dial
-from grader.cli.text import one_line, plain
-from grader.cli.web_page import check_web
 from grader.errors import SettingsInvalid
 from grader.v1 import grader_service_pb2
+from grader.views.sanitize import one_line
 
+_PERIODS = {3600: "an hour", 86_400: "a day"}
 _CA_LIMIT_BYTES = 1024 * 1024
 _NOWHERE = "no key is stored; store one with: grader-cli login --server HOST:PORT"
 _NO_KEY_CAME = (
@@ -29,32 +32,30 @@ _NO_KEY_CAME = (
 )
 
 
-async def login(server: str | None, ca: Path | None, *, plain_text: bool, no_key: bool = False, web: str = "") -> Exit:
+async def login(server: str | None, ca: Path | None, *, plain_text: bool, no_key: bool = False) -> Exit:
     """Ask for a key unless no_key, check it with the server, keep it, and make the server the default."""
     if server is None:
-        raise Misuse("--server is missing: write the HOST:PORT of the server that the key is for, or set GRADER_SERVER")
-    if web:
-        check_web(web)
+        raise UsageError("--server is missing: write the HOST:PORT of the server that the key is for, or set GRADER_SERVER")
     store = CredentialStore(credentials.directory())
     store.all()  # before anybody types a key: can it be kept?
     address, tls = route(server, None if ca is None else True)  # anybody who names an authority means TLS
-    made = Credential(tls=tls, ca=None if ca is None else _read_ca(ca), plain_text=plain_text, web=web)
+    credential = Credential(tls=tls, ca=None if ca is None else _read_ca(ca), plain_text=plain_text)
     if not no_key:
-        async with dial(server, replace(made, key="probe")):  # likewise: may it be sent?
+        async with dial(server, replace(credential, key="probe")):  # likewise: may it be sent?
             pass
         if not (key := _ask(address)):
-            raise Misuse(_NO_KEY_CAME)
-        made = replace(made, key=key)
-    async with dial(server, made) as client:
+            raise UsageError(_NO_KEY_CAME)
+        credential = replace(credential, key=key)
+    async with dial(server, credential) as client:
         caller = await client.get_caller()
-    store.put(server, made if caller.key_id else replace(made, key=""), default=True)  # no key is kept that is of no use
+    store.put(server, credential if caller.key_id else replace(credential, key=""), default=True)  # no key is kept that is of no use
     _show(address, caller)
     text = f"stored in {store.path}; this is the default server now: commands use it unless --server or --local is given"
-    stderr_console().print(plain(text), soft_wrap=True)
+    print_note(text)
     if os.environ.get("GRADER_SERVER", server) != server:
-        stderr_console().print(plain("GRADER_SERVER is set, and goes before the default server", "yellow"), soft_wrap=True)
+        print_note("GRADER_SERVER is set, and goes before the default server", "yellow")
     if os.environ.get("GRADER_KEY"):
-        stderr_console().print(plain("GRADER_KEY is set, and goes before the stored key", "yellow"), soft_wrap=True)
+        print_note("GRADER_KEY is set, and goes before the stored key", "yellow")
     return Exit.DONE
 
 
@@ -63,11 +64,11 @@ async def logout(server: str | None) -> Exit:
     store = CredentialStore(credentials.directory())
     named, default = _named(server, store), store.default()
     if not store.remove(named):
-        raise Misuse(f"no key is stored for {credentials.bare(named)}; stored are: {', '.join(store.all()) or 'none'}")
+        raise UsageError(f"no key is stored for {credentials.bare(named)}; stored are: {', '.join(store.all()) or 'none'}")
     text = f"{credentials.bare(named)}: forgotten here; an administrator can revoke the key itself"
     if default and not store.default():
         text += "; no default server is left, so commands run their own"
-    stdout_console().print(plain(text), soft_wrap=True)
+    print_line(text)
     return Exit.DONE
 
 
@@ -75,12 +76,31 @@ async def whoami(server: str | None, *, json: bool) -> Exit:
     """Print who the caller is to a server."""
     named = server or _named(None, CredentialStore(credentials.directory()))
     async with dial(named, credentials.find(named)) as client:
-        caller = await client.get_caller()
+        caller = await client.get_caller(with_quotas=True)
     if json:
         print_json(caller)
+        return Exit.DONE
+    _show(client.address, caller)
+    if caller.quotas:
+        print_parts([quota_table(caller.quotas)])
     else:
-        _show(client.address, caller)
+        print("no quotas: you may submit as many as you like")
     return Exit.DONE
+
+
+def quota_table(quotas: Sequence[grader_service_pb2.QuotaUse]) -> Table:
+    """A row for each quota. The last column says when the oldest submission that counts is counted no longer."""
+    rows = [
+        (
+            resource_id(COMPETITIONS, quota.competition) or "the server",
+            _PERIODS.get(quota.window.seconds, f"{quota.window.seconds} s"),
+            str(max(quota.limit - quota.used_count, 0)),
+            str(quota.limit),
+            f"{quota.next_time.ToDatetime(UTC):%Y-%m-%d %H:%M:%S}" if quota.HasField("next_time") else "-",
+        )
+        for quota in quotas
+    ]
+    return text_table(("quota of", "period", "left", "of", "next at (UTC)"), rows, right=("left", "of"))
 
 
 def _ask(address: str) -> str:
@@ -106,10 +126,10 @@ def _named(server: str | None, store: CredentialStore) -> str:
         return server
     if default := store.default():
         return default
-    known = list(store.all())
-    if len(known) != 1:
-        raise Misuse(f"name one with --server: {', '.join(known)}" if known else _NOWHERE)
-    return known[0]
+    servers = list(store.all())
+    if len(servers) != 1:
+        raise UsageError(f"name one with --server: {', '.join(servers)}" if servers else _NOWHERE)
+    return servers[0]
 
 
 def _show(address: str, caller: grader_service_pb2.Caller) -> None:
@@ -119,4 +139,4 @@ def _show(address: str, caller: grader_service_pb2.Caller) -> None:
         ends = f"{caller.expire_time.ToDatetime(UTC):%Y-%m-%d %H:%M} UTC" if caller.HasField("expire_time") else "never"
         scopes = ", ".join(one_line(scope) for scope in caller.scopes)
         line = f"{address}: {one_line(caller.user)} (scopes: {scopes}; key {one_line(caller.key_id)} ends: {ends})"
-    stdout_console().print(plain(line), soft_wrap=True)
+    print_line(line)

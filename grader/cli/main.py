@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 try:
-    from grader.cli import completion
     from grader.cli.commands import app
     from grader.cli.running import begin
 except KeyboardInterrupt:
@@ -14,7 +13,6 @@ except KeyboardInterrupt:
 
 def main() -> None:
     """Run the command line."""
-    completion.prepare()
     begin(app)
 
 

@@ -12,14 +12,14 @@ import structlog
 
 from grader.api.client import GraderClient
 from grader.cli.exits import GraderFailed
-from grader.cli.progress import stderr_console
-from grader.cli.session import EXAMPLES, Need, Target
-from grader.cli.text import one_line
+from grader.cli.output import print_note
+from grader.cli.session import EXAMPLES, ServerRequirement, Target
 from grader.config import Settings, state_directory
 from grader.isolation import IsolationBroken
 from grader.observability.log import TRACEBACKS
 from grader.problems.store import Problems
 from grader.server.embedded import embedded
+from grader.views.sanitize import one_line
 
 LOG_NAME = "grader-cli.log"
 _LOG_LIMIT_BYTES = 4 * 1024 * 1024
@@ -32,16 +32,21 @@ def problem_id(path: Path) -> str:
 
 
 @asynccontextmanager
-async def own_server(target: Target, need: Need) -> AsyncIterator[GraderClient]:
+async def own_server(target: Target, need: ServerRequirement) -> AsyncIterator[GraderClient]:
     """Run a server in this process and yield a client of it."""
     roots = (*target.problem_dirs, *((EXAMPLES,) if EXAMPLES.is_dir() else ()))
     state_dir = target.state_dir or state_directory()
     settings = Settings(state_dir=state_dir, problems=roots, sandbox=target.sandbox, device=target.device, drain_s=_DRAIN_S)
-    waiting = None if need is Need.FOLLOW else _silent if target.quiet else _say
+
+    def tell_waiting(line: str) -> None:
+        if not target.quiet:
+            print_note(f"waiting: {one_line(line)}")
+
+    waiting = None if need is ServerRequirement.FOLLOW else tell_waiting
     async with AsyncExitStack() as stack:
         try:
             log_to(settings.state_dir / LOG_NAME)
-            address = await stack.enter_async_context(embedded(settings, reader=need is Need.READ, waiting=waiting))
+            address = await stack.enter_async_context(embedded(settings, reader=need is ServerRequirement.READ, waiting=waiting))
         except IsolationBroken as error:
             raise GraderFailed(f"{error}; 'grader-cli doctor' says more") from None
         except OSError as error:
@@ -66,11 +71,3 @@ def log_to(path: Path) -> None:
         logger_factory=structlog.PrintLoggerFactory(os.fdopen(descriptor, "a", buffering=1)),
         cache_logger_on_first_use=False,
     )
-
-
-def _say(line: str) -> None:
-    stderr_console().print(f"waiting: {one_line(line)}", soft_wrap=True)
-
-
-def _silent(line: str) -> None:
-    pass

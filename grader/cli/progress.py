@@ -1,4 +1,4 @@
-"""Shows stages while they happen: a row each on a terminal, a few lines in a pipe, nothing where there is no reader."""
+"""Progress of a submission: a row for each stage on a terminal, a few lines in a pipe, nothing where there is no reader."""
 
 from __future__ import annotations
 
@@ -6,157 +6,327 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress_bar import ProgressBar
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from grader.cli.remaining_time import WorkPlan
-from grader.cli.stage_lines import StageLines, StageTotal, stage_totals
-from grader.cli.text import one_line, plain
-from grader.cli.timeline import Timeline, about
-from grader.v1 import problem_pb2, submission_pb2
+from grader.api.client import GraderClient
+from grader.cli.output import plain, stderr_console, stdout_console
+from grader.v1 import problem_pb2, report_pb2, submission_pb2
+from grader.views import formatting
+from grader.views.sanitize import one_line
 
-PIPE_WIDTH, BAR_WIDTH = 200, 40
-_REFRESHES_PER_S = 8
+BAR_WIDTH, REFRESHES_PER_S = 40, 8
+FAILURE_LINES = 3  # so many failed steps have a line of their own
+QUEUED, STARTING, BUILDING, VERIFYING, MEASURING = "queued", "starting", "building", "verifying", "measuring"
+_STAGE_NAMES = {
+    submission_pb2.STAGE_BUILDING: BUILDING,
+    submission_pb2.STAGE_WAITING: "waiting for the device",
+    submission_pb2.STAGE_LOADING: "loading",
+    submission_pb2.STAGE_BASELINE: "timing the baselines",
+    submission_pb2.STAGE_VERIFYING: VERIFYING,
+    submission_pb2.STAGE_MEASURING: MEASURING,
+    submission_pb2.STAGE_PROFILING: "profiling",
+}
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Leave it to the command, which may have something to cancel; rich exits here, with the code of another verdict."""
-        raise BrokenPipeError
-
-
-class ProgressDisplay(Protocol):
-    """Takes events and shows them."""
+class ProgressDisplay:
+    """A display that shows nothing; subclasses show events and sentences."""
 
     def feed(self, event: submission_pb2.SubmissionEvent) -> None:
         """Take one event in."""
 
     def say(self, line: str) -> None:
-        """Say one line that stays."""
+        """Print one line that stays."""
 
-
-def stdout_console() -> Console:
-    """For results: markup, emoji codes and highlighting are off, since most of what is shown is untrusted."""
-    return _console(stderr=False)
-
-
-def stderr_console() -> Console:
-    """For progress next to JSON, and for errors."""
-    return _console(stderr=True)
+    async def expect(self, client: GraderClient, name: str) -> None:
+        """Learn what is to be done for a submission, before its events."""
 
 
 @contextmanager
 def progress(*, json: bool) -> Iterator[ProgressDisplay]:
-    """The progress display that suits where output goes."""
+    """Choose the display that suits where output goes; next to JSON it writes to stderr."""
     console = stderr_console() if json else stdout_console()
     if json and not sys.stderr.isatty():
-        yield NoProgress()
+        yield ProgressDisplay()
     elif console.is_terminal:
-        shown = Redrawn(console)
-        with live(console, shown.render):
-            yield shown
+        display = LiveStages(console)
+        with live(console, display.render):
+            yield display
     else:
-        yield Lines(console)
+        yield PlainLines(console)
 
 
 @contextmanager
 def live(console: Console, render: Callable[[], RenderableType]) -> Iterator[None]:
-    """Redraw what render returns until left, then leave it standing."""
-    with Live(console=console, get_renderable=render, refresh_per_second=_REFRESHES_PER_S, redirect_stdout=False, redirect_stderr=False):
+    """Redraw a rendering until the end, then leave it standing."""
+    with Live(console=console, get_renderable=render, refresh_per_second=REFRESHES_PER_S, redirect_stdout=False, redirect_stderr=False):
         yield
 
 
-class NoProgress:
-    """Shows nothing."""
-
-    def feed(self, event: submission_pb2.SubmissionEvent) -> None:
-        """Take one event in."""
-
-    def say(self, line: str) -> None:
-        """Say nothing."""
-
-
-class Lines:
+class PlainLines(ProgressDisplay):
     """A plain line for each stage that begins, and for each once all has ended."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._stages = StageLines(time.monotonic())
+        self._stages = GradingStages(time.monotonic())
 
     def feed(self, event: submission_pb2.SubmissionEvent) -> None:
-        """Take one event in."""
+        """Print the lines that an event adds."""
         for line in self._stages.feed(event, time.monotonic()):
             self.say(line)
 
     def say(self, line: str) -> None:
-        """Say one line."""
+        """Print one line."""
         self._console.print(one_line(line), soft_wrap=True)
 
 
-class Redrawn:
-    """A row for each stage, the running one with a spinner, what it does now, and its seconds; then one bar of all."""
+class LiveStages(ProgressDisplay):
+    """A row for each stage, the running one with a spinner; then one bar over all workloads."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._timeline = Timeline(time.monotonic())
+        self._stages = GradingStages(time.monotonic())
         self._spinner = Spinner("dots")
         self._expected: tuple[submission_pb2.Mode, problem_pb2.Problem] | None = None
+        self._bar = Progress(BarColumn(BAR_WIDTH), TaskProgressColumn(), TimeRemainingColumn(), TextColumn("left"), console=console)
+        self._task = self._bar.add_task("", visible=False)
 
     def feed(self, event: submission_pb2.SubmissionEvent) -> None:
-        """Take one event in."""
-        self._timeline.feed(event, time.monotonic())
-
-    def expect(self, mode: submission_pb2.Mode, problem: problem_pb2.Problem) -> None:
-        """What is watched is a submission to this problem."""
-        self._expected = (mode, problem)
+        """Take one event in, and move the bar."""
+        self._stages.feed(event, time.monotonic())
+        planned = {} if self._expected is None else planned_steps(*self._expected, self._stages.device_kind)
+        total = sum(planned.values()) * self._stages.process_count
+        ended = sum(min(self._stages.ended_count(name), count * self._stages.process_count) for name, count in planned.items())
+        self._bar.update(self._task, total=total, completed=ended, visible=ended > 0 and not self._stages.final)
 
     def say(self, line: str) -> None:
-        """Print one line above the steps."""
+        """Print one line above the rows."""
         self._console.print(one_line(line), soft_wrap=True)
+
+    async def expect(self, client: GraderClient, name: str) -> None:
+        """Have the bar know how many workloads there are."""
+        submission = await client.get_submission(name)
+        self._expected = (submission.mode, await client.get_problem(submission.problem))
 
     def render(self) -> RenderableType:
         """The stages as they are now."""
-        table = Table.grid(padding=(0, 1))
-        for stage in stage_totals(self._timeline.steps, time.monotonic())[-max(self._console.height - 4, 3) :]:
-            label = stage.label if stage.ended else self._timeline.now
-            table.add_row(self._mark(stage), plain(one_line(label)), plain(one_line(stage.detail)), seconds(stage))
-        parts: list[RenderableType] = [plain(one_line(self._timeline.environment), "dim")] if self._timeline.environment else []
-        return Group(*parts, table, *self._bar())
+        table, stages = Table.grid(padding=(0, 1)), list(self._stages.stages.values())
+        for stage in stages[-max(self._console.height - 4, 3) :]:
+            running = stage.began_s is not None
+            mark = self._spinner if running else Text("x", "red") if stage.failures else Text("+", "green")
+            label = self._stages.label if running else stage.title
+            seconds = Text(f"{stage.total_s(time.monotonic()):.1f} s", style="dim", justify="right")
+            table.add_row(mark, plain(one_line(label)), plain(one_line(stage.summary)), seconds)
+        parts: list[RenderableType] = [plain(one_line(self._stages.environment), "dim")] if self._stages.environment else []
+        return Group(*parts, table, *([self._bar.get_renderable()] if self._bar.tasks[0].visible else []))
 
-    def _bar(self) -> list[RenderableType]:
-        """How much is done, and an estimate for the rest, while there is a rest."""
-        timeline = self._timeline
-        if self._expected is None or timeline.final:
+
+def planned_steps(mode: submission_pb2.Mode, problem: problem_pb2.Problem, device_kind: str) -> dict[str, int]:
+    """Count the workloads that a process verifies and measures if all goes well; {} in a mode whose work is not counted in workloads."""
+    public_count = sum(workload.device_kind in ("", device_kind) for workload in problem.workloads)
+    verified_count = public_count + problem.hidden_workload_count
+    match mode:
+        case submission_pb2.MODE_TEST:
+            return {VERIFYING: verified_count}
+        case submission_pb2.MODE_RANKED:
+            return {VERIFYING: verified_count, MEASURING: verified_count}
+        case submission_pb2.MODE_UNSPECIFIED | submission_pb2.MODE_BENCHMARK:
+            return {VERIFYING: verified_count, MEASURING: public_count}
+    return {}
+
+
+@dataclass(slots=True, kw_only=True)
+class StageProgress:
+    """The steps of one kind, of all workloads and processes. began_s: None where no step runs."""
+
+    name: str
+    began_s: float | None = None
+    duration_s: float = 0.0
+    step_count: int = 0
+    workload_ids: set[str] = field(default_factory=set)  # "" is of hidden workloads, whose number is secret
+    processes: set[int] = field(default_factory=set)
+    detail: str = ""
+    trial_count: int = 0  # of trials that passed
+    certified: list[str] = field(default_factory=list)
+    unresolved_count: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    def total_s(self, now_s: float) -> float:
+        """The time of all steps so far."""
+        return self.duration_s + (0.0 if self.began_s is None else now_s - self.began_s)
+
+    @property
+    def title(self) -> str:
+        """The name with the workloads, such as "verifying 2 workloads and hidden ones in 3 processes"."""
+        public = self.workload_ids - {""}
+        words = [self.name, *public] if len(public) == 1 else [self.name, f"{len(public)} workloads"] if public else [self.name]
+        if public and "" in self.workload_ids:
+            words.append("and hidden ones")
+        if len(self.processes) > 1:
+            words.append(f"in {len(self.processes)} processes")
+        return " ".join(words)
+
+    @property
+    def summary(self) -> str:
+        """The outcomes of the steps in words."""
+        parts = [self.detail] if self.detail else []
+        if self.trial_count:
+            parts.append(f"{self.trial_count} trial{'s' if self.trial_count > 1 else ''} passed")
+        if len(self.certified) == self.step_count == 1:
+            parts.append(f"{self.certified[0]} certified")
+        elif self.certified:
+            parts.append(f"{len(self.certified)} time{'s' if len(self.certified) > 1 else ''} certified")
+        if self.unresolved_count:
+            parts.append(f"{self.unresolved_count} not resolved")
+        if self.failures and self.step_count == 1:
+            parts.append(self.failures[0].rpartition(": ")[2])
+        elif self.failures:
+            parts.append(f"{len(self.failures)} failed, first {self.failures[0]}")
+        return ", ".join(parts)
+
+
+class GradingStages:
+    """Folds the events of one submission into stages, and into lines for output that is not redrawn.  Pure: the time is passed in."""
+
+    def __init__(self, began_s: float) -> None:
+        self.stages = {QUEUED: StageProgress(name=QUEUED, began_s=began_s)}
+        self.label = QUEUED  # of the step that runs
+        self.environment = self.device_kind = ""
+        self.process_count = 1
+        self.final = False
+        self._stage = self.stages[QUEUED]
+        self._attempt = self._process = self._failure_count = 0
+        self._workload_id = self._failure = ""  # of the step that runs
+        self._ahead_count: int | None = None
+        self._ended: set[tuple[str, int, str]] = set()
+
+    def ended_count(self, stage_name: str) -> int:
+        """Count the workloads of all processes for which a stage has ended."""
+        return sum(name == stage_name for name, _, _ in self._ended)
+
+    def feed(self, event: submission_pb2.SubmissionEvent, now_s: float) -> list[str]:
+        """Take an event in and return the lines that it adds; all of them may hold untrusted text."""
+        lines = []
+        if 0 < self._attempt < event.attempt:
+            lines.append(f"attempt {event.attempt}: the one before it was lost")
+            self.stages, self._stage, self._process = {}, StageProgress(name=STARTING), 0
+            self._ended.clear()
+        self._attempt = max(self._attempt, event.attempt)
+        match event.WhichOneof("event"):
+            case "progress":
+                lines += self._progressed(event.progress, now_s)
+            case "build":
+                lines += self._built(event.build, now_s)
+            case "load":
+                outcome = _words(report_pb2.LoadOutcome, event.load.outcome, "LOAD_OUTCOME_")
+                loaded = event.load.outcome == report_pb2.LOAD_OUTCOME_LOADED
+                self._stage.detail, self._failure = (outcome, "") if loaded else ("", outcome)
+            case "trial":
+                if event.trial.outcome == report_pb2.TRIAL_OUTCOME_PASSED:
+                    self._stage.trial_count += max(event.trial.run_count, 1)
+                else:
+                    where = "" if event.trial.workload_id == self._workload_id else f"{event.trial.workload_id} "
+                    self._failure = where + formatting.outcome_name(event.trial)
+            case "measurement":
+                median = formatting.median(event.measurement.certified)
+                if median == formatting.NOT_RESOLVED:
+                    self._stage.unresolved_count += 1
+                else:
+                    self._stage.certified.append(median)
+            case "environment":
+                self.device_kind = event.environment.device_kind
+                self.environment = f"on {event.environment.device or event.environment.device_kind}, in {event.environment.isolation}"
+                lines.append(self.environment)
+            case "submission":
+                lines += self._moved(event.submission, now_s)
+            case "queue_position":
+                lines += self._placed(event.queue_position)
+        return lines
+
+    def _progressed(self, reported: submission_pb2.Progress, now_s: float) -> list[str]:
+        if reported.process_count > 1:
+            self._process, self.process_count = reported.process, reported.process_count
+        prefix = f"process {self._process} of {self.process_count}: " if self._process else ""
+        name = _STAGE_NAMES.get(reported.stage, "working")
+        label = f"{prefix}{name} {reported.workload_id}".strip()
+        if label == self.label and self._stage.began_s is not None:
             return []
-        mode, problem = self._expected
-        plan = WorkPlan.of(mode, timeline.device_kind, problem)
-        share = plan.share_done(timeline.steps, timeline.process_count) if plan is not None else 0.0
-        if plan is None or share == 0:
+        return self._begin(name, label, reported.workload_id, now_s)
+
+    def _begin(self, name: str, label: str, workload_id: str, now_s: float) -> list[str]:
+        lines = self._end(now_s)
+        if name not in self.stages and name != STARTING:
+            lines.append(f"{name} ...")
+        stage = self._stage = self.stages.setdefault(name, StageProgress(name=name))
+        stage.began_s, stage.step_count = now_s, stage.step_count + 1
+        stage.workload_ids.add(workload_id)
+        stage.processes.add(self._process)
+        self.label, self._workload_id = label, workload_id
+        return lines
+
+    def _end(self, now_s: float) -> list[str]:
+        """End the step that runs; a line for the queue and the build, and for the first steps that fail."""
+        stage, failure, self._failure = self._stage, self._failure, ""
+        if stage.began_s is None:
             return []
-        rest_s = plan.remaining_s(timeline.steps, timeline.process_count, time.monotonic())
-        row = Table.grid(padding=(0, 1))
-        more = f"{share:.0%}" if rest_s is None else f"{share:.0%}, {about(rest_s)} more"
-        row.add_row(ProgressBar(total=1.0, completed=share, width=BAR_WIDTH), Text(more))
-        return [row]
+        step_s, stage.began_s = now_s - stage.began_s, None
+        stage.duration_s += step_s
+        self._ended.add((stage.name, self._process, self._workload_id))
+        if failure:
+            stage.failures.append(f"{self._workload_id}: {failure}" if self._workload_id else failure)
+            self._failure_count += 1
+        if stage.name in (QUEUED, BUILDING) or (failure and self._failure_count <= FAILURE_LINES):
+            return [_line(self.label, failure or stage.detail, step_s)]
+        return []
 
-    def _mark(self, stage: StageTotal) -> RenderableType:
-        if stage.failed:
-            return Text("x", style="red")
-        return Text("+", style="green") if stage.ended else self._spinner
+    def _built(self, build: report_pb2.Build, now_s: float) -> list[str]:
+        lines = [] if self._stage.name == BUILDING else self._begin(BUILDING, BUILDING, "", now_s)
+        words = _words(report_pb2.BuildOutcome, build.outcome, "BUILD_OUTCOME_")
+        words += ", with torch's own headers" if build.fallback else ""
+        words += ", cached" if build.cached else ""
+        built = build.outcome == report_pb2.BUILD_OUTCOME_BUILT
+        self._stage.detail, self._failure = (words, "") if built else ("", words)
+        return lines + self._end(now_s)
+
+    def _moved(self, submission: submission_pb2.Submission, now_s: float) -> list[str]:
+        if submission.state == submission_pb2.SUBMISSION_STATE_QUEUED:
+            return []
+        if submission.state == submission_pb2.SUBMISSION_STATE_RUNNING:
+            return self._begin(STARTING, STARTING, "", now_s) if self.label == QUEUED else []
+        self.final = True
+        lines = self._end(now_s)
+        for stage in self.stages.values():
+            counted = stage.trial_count or stage.certified or stage.unresolved_count or stage.failures
+            has_line = stage.name == BUILDING or (stage.failures and stage.step_count == 1)
+            if counted and not has_line:
+                lines.append(_line(stage.title, stage.summary, stage.duration_s))
+        return lines
+
+    def _placed(self, position: submission_pb2.QueuePosition) -> list[str]:
+        """Note the place in the queue; it is a line when it is half of the last line's, or the first."""
+        if self._stage.began_s is None or self._stage.trial_count:  # it came late
+            return []
+        ahead_count, before = position.ahead_count, self._ahead_count
+        self._stage.detail = f"{ahead_count} ahead" if ahead_count else "next"
+        if position.HasField("estimated_duration"):
+            seconds = position.estimated_duration.seconds
+            self._stage.detail += f", about {seconds} s" if seconds < 100 else f", about {round(seconds / 60)} min"
+        if before is not None and (ahead_count == before or 2 * ahead_count > before):
+            return []
+        self._ahead_count = ahead_count
+        return [f"{self.label}: {self._stage.detail}"]
 
 
-def seconds(stage: StageTotal) -> Text:
-    """How long a stage has taken."""
-    return Text(f"{stage.duration_s:.1f} s", style="dim", justify="right")
+def _line(label: str, detail: str, seconds: float) -> str:
+    return f"{label}: {detail} ({seconds:.1f} s)" if detail else f"{label}: {seconds:.1f} s"
 
 
-def _console(*, stderr: bool) -> Console:
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else PIPE_WIDTH
-    return _Console(stderr=stderr, markup=False, emoji=False, highlight=False, width=width)
+def _words(enum: Any, value: int, prefix: str) -> str:
+    return formatting.name_of(enum, value, prefix).lower().replace("_", " ")

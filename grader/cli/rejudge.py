@@ -18,30 +18,29 @@ from rich.text import Text
 from grader import devices
 from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, full_name, resource_id
-from grader.cli.exits import Exit, Misuse
-from grader.cli.jsonout import print_json
+from grader.cli.exits import Exit, UsageError
 from grader.cli.options import Json, Server, StateDir, device_choice
-from grader.cli.progress import ProgressDisplay, progress, stderr_console, stdout_console
+from grader.cli.output import plain, print_list, print_message, print_note, text_table
+from grader.cli.progress import ProgressDisplay, progress
 from grader.cli.running import run
 from grader.cli.server_choice import GraderTyper
-from grader.cli.session import Need, Target, connect
-from grader.cli.short_ids import whole_name
-from grader.cli.text import one_line, plain
-from grader.errors import LedgerBusy, ServerUnreachable, ShuttingDown
+from grader.cli.session import ServerRequirement, Target, connect
+from grader.cli.submissions import whole_name
+from grader.cli.submit import AWAY
 from grader.isolations import AUTO
 from grader.v1 import grader_service_pb2, rejudge_pb2, report_pb2
 from grader.views import formatting
+from grader.views.sanitize import one_line
 
-POLL_FIRST_S, POLL_MOST_S, POLL_GROWTH = 0.1, 5.0, 1.5
+POLL_FIRST_S, POLL_LIMIT_S, POLL_GROWTH = 0.1, 5.0, 1.5
 PATIENCE_S = 120.0  # how long a server may be away, such as for a restart
 _NAMESPACE = uuid.UUID("8f2b7c1e-5d0a-4c59-9f6a-2f6f1f0f7a11")
-_AWAY = (ServerUnreachable, ShuttingDown, LedgerBusy)
 RUNNING, READY = rejudge_pb2.REJUDGE_STATE_RUNNING, rejudge_pb2.REJUDGE_STATE_READY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejudgeOptions:
-    """What is to be judged again. again: makes another request of what is else the same."""
+    """Submissions to judge again. again: makes another request of the same order."""
 
     cause: str
     problem: str = ""
@@ -56,12 +55,12 @@ class RejudgeOptions:
 
     @property
     def message(self) -> rejudge_pb2.Rejudge:
-        """What the server is asked for."""
+        """The request to the server."""
         return rejudge_pb2.Rejudge(
             cause=self.cause,
             problem=full_name(PROBLEMS, self.problem),
             competition=full_name(COMPETITIONS, self.competition),
-            submissions=[full_name(SUBMISSIONS, one) for one in self.submissions],
+            submissions=[full_name(SUBMISSIONS, submission) for submission in self.submissions],
             method=rejudge_pb2.REJUDGE_METHOD_RUN if self.run else rejudge_pb2.REJUDGE_METHOD_FACTS_OR_RUN,
             top_count=self.top_count,
             device_kind=self.device_kind,
@@ -76,116 +75,88 @@ class RejudgeOptions:
 
 
 async def create(target: Target, order: RejudgeOptions, *, json: bool, wait: bool, apply: bool) -> Exit:
-    """Ask for it, follow it until all is decided unless wait is False, and show or apply it."""
+    """Request a rejudge, follow it until all is decided unless wait is False, and show or apply it."""
     if not wait and target.server is None:
-        raise Misuse("--no-wait: without --server nothing would be left to run it; name a server, or wait")
+        raise UsageError("--no-wait: without --server nothing would be left to run it; name a server, or wait")
     if not wait and apply:
-        raise Misuse("--apply needs what --no-wait does not wait for; leave one of them out")
-    async with connect(target, Need.GRADE) as client:
-        order = replace(order, submissions=tuple([await whole_name(client, one) for one in order.submissions]))
-        made = await client.create_rejudge(order.message, request_id=order.request_id)
+        raise UsageError("--apply needs what --no-wait does not wait for; leave one of them out")
+    async with connect(target, ServerRequirement.GRADE) as client:
+        order = replace(order, submissions=tuple([await whole_name(client, name) for name in order.submissions]))
+        rejudge = await client.create_rejudge(order.message, request_id=order.request_id)
         if wait:
-            with progress(json=json) as shown:
-                client.on_absence = shown.say
-                shown.say(f"{made.name}: {one_line(made.cause)}")
-                made = await _decided(client, made, shown)
-            made = await _applied(client, made, json=json, apply=apply)
-        return await _print(client, made, json=json)
+            with progress(json=json) as display:
+                client.on_absence = display.say
+                display.say(f"{rejudge.name}: {one_line(rejudge.cause)}")
+                rejudge = await _decided(client, rejudge, display)
+            if apply and rejudge.state == READY:
+                rejudge = await client.apply_rejudge(rejudge.name)
+        return await _print(client, rejudge, json=json)
 
 
 async def final(target: Target, order: RejudgeOptions, *, json: bool, apply: bool) -> Exit:
-    """A rejudge of the best, all run, with secret sizes of its own."""
+    """Request a rejudge of the best, all run, with secret sizes of its own."""
     name = resource_id(COMPETITIONS, order.competition)
     about = f" ({order.again})" if order.again else ""
     cause = f"final of {name}: the best {order.top_count} run again on {order.device_kind}{about}"
     return await create(target, replace(order, cause=cause, run=True, fresh_sizes=True), json=json, wait=True, apply=apply)
 
 
-async def show(target: Target, name: str, *, json: bool) -> Exit:
-    """Print one as it is now."""
-    async with connect(target, Need.READ) as client:
-        return await _print(client, await client.get_rejudge(full_name(REJUDGES, name)), json=json)
-
-
-async def list_(target: Target, limit: int, *, json: bool) -> Exit:
-    """Print the newest."""
-    async with connect(target, Need.READ) as client:
-        answer = await client.list_rejudges(page_size=limit)
-    if json:
-        print_json(grader_service_pb2.ListRejudgesResponse(rejudges=answer.rejudges))
-    elif answer.rejudges:
-        table = Table("name", "state", "submissions", "to decide", "asked for (UTC)", "cause", box=None, pad_edge=False)
-        for one in answer.rejudges:
-            made = one.create_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S")
-            counts = (str(one.submission_count), str(one.pending_count))
-            table.add_row(plain(one_line(one.name)), _state(one), *counts, made, plain(one_line(one.cause)))
-        stdout_console().print(table)
-    else:
-        print("no rejudges yet; make one with: grader-cli rejudge create --help")
+async def list_rejudges(target: Target, limit: int, *, json: bool) -> Exit:
+    """Print the newest rejudges."""
+    async with connect(target, ServerRequirement.READ) as client:
+        rejudges = (await client.list_rejudges(page_size=limit)).rejudges
+    rows = [
+        (
+            rejudge.name,
+            _state(rejudge),
+            str(rejudge.submission_count),
+            str(rejudge.pending_count),
+            formatting.utc(rejudge.create_time),
+            rejudge.cause,
+        )
+        for rejudge in rejudges
+    ]
+    table = text_table(("name", "state", "submissions", "to decide", "requested (UTC)", "cause"), rows)
+    empty = "no rejudges yet; make one with: grader-cli rejudge create --help"
+    print_list(grader_service_pb2.ListRejudgesResponse(rejudges=rejudges), [table] if rows else [], empty, json=json)
     return Exit.DONE
 
 
 async def end(target: Target, name: str, *, json: bool, apply: bool) -> Exit:
-    """Apply or discard one, and print it."""
-    async with connect(target, Need.GRADE) as client:
+    """Apply or discard a rejudge, and print it."""
+    async with connect(target, ServerRequirement.GRADE) as client:
         full = full_name(REJUDGES, name)
-        ended = await (client.apply_rejudge(full) if apply else client.discard_rejudge(full))
-        return await _print(client, ended, json=json)
+        return await _print(client, await (client.apply_rejudge(full) if apply else client.discard_rejudge(full)), json=json)
 
 
-async def ask(question: str) -> str:
-    """A line of the terminal. Not read by a thread: that could not be cancelled, and the command would end with it only."""
-    loop, typed = asyncio.get_running_loop(), asyncio.Event()
-    print(question, end="", flush=True)
-    loop.add_reader(sys.stdin.fileno(), typed.set)
-    try:
-        await typed.wait()
-    finally:
-        loop.remove_reader(sys.stdin.fileno())
-    return sys.stdin.readline()
-
-
-async def _decided(client: GraderClient, made: rejudge_pb2.Rejudge, shown: ProgressDisplay) -> rejudge_pb2.Rejudge:
-    """Follow it until all is decided, or what is left waits no more; across restarts of the server."""
+async def _decided(client: GraderClient, rejudge: rejudge_pb2.Rejudge, display: ProgressDisplay) -> rejudge_pb2.Rejudge:
+    """Follow a rejudge until all is decided, or all the rest has failed; across restarts of the server."""
     loop = asyncio.get_running_loop()
-    heard_s, sentence, pause_s = loop.time(), "", POLL_FIRST_S
-    while made.state == RUNNING and made.pending_count > made.failed_count:
-        line = f"{made.submission_count - made.pending_count} of {made.submission_count} judged ({made.rerun_count} by runs)"
+    answered_s, sentence, pause_s = loop.time(), "", POLL_FIRST_S
+    while rejudge.state == RUNNING and rejudge.pending_count > rejudge.failed_count:
+        decided = rejudge.submission_count - rejudge.pending_count
+        line = f"{decided} of {rejudge.submission_count} judged ({rejudge.rerun_count} by runs)"
         if line != sentence:
-            shown.say(line)
+            display.say(line)
             sentence = line
         await asyncio.sleep(pause_s)
-        pause_s = min(pause_s * POLL_GROWTH, POLL_MOST_S)
+        pause_s = min(pause_s * POLL_GROWTH, POLL_LIMIT_S)
         try:
-            made, heard_s = await client.get_rejudge(made.name), loop.time()
-        except _AWAY:
-            if loop.time() - heard_s > PATIENCE_S:
+            rejudge, answered_s = await client.get_rejudge(rejudge.name), loop.time()
+        except AWAY:
+            if loop.time() - answered_s > PATIENCE_S:
                 raise
-    return made
-
-
-async def _applied(client: GraderClient, made: rejudge_pb2.Rejudge, *, json: bool, apply: bool) -> rejudge_pb2.Rejudge:
-    """Applied where that was asked for, or is answered on a terminal."""
-    if made.state != READY:
-        return made
-    if not apply and not json and sys.stdin.isatty() and sys.stdout.isatty():
-        await _print(client, made, json=False)
-        apply = (await ask("apply it? [y/N] ")).strip().lower() in ("y", "yes")
-    return await client.apply_rejudge(made.name) if apply else made
+    return rejudge
 
 
 async def _print(client: GraderClient, rejudge: rejudge_pb2.Rejudge, *, json: bool) -> Exit:
-    if json:
-        print_json(rejudge)
-    else:
-        kind = report_pb2.SCORE_KIND_UNSPECIFIED
-        if rejudge.competition and rejudge.changes:
-            kind = (await client.get_competition(rejudge.competition)).score_kind
-        for part in render(rejudge, kind):
-            stdout_console().print(part, soft_wrap=isinstance(part, Text))
+    kind = report_pb2.SCORE_KIND_UNSPECIFIED
+    if rejudge.competition and rejudge.changes and not json:
+        kind = (await client.get_competition(rejudge.competition)).score_kind
+    print_message(rejudge, render(rejudge, kind), json=json)
     if rejudge.state == RUNNING and rejudge.failed_count:
         text = f"{rejudge.failed_count} could not be run: the grader failed; the same command that made it runs them again"
-        stderr_console().print(plain(text, "bold red"), soft_wrap=True)
+        print_note(text, "bold red")
         return Exit.GRADER_FAILED
     return Exit.DONE
 
@@ -202,25 +173,24 @@ def render(rejudge: rejudge_pb2.Rejudge, kind: report_pb2.ScoreKind) -> Iterator
     elif not rejudge.pending_count:
         yield plain("nothing changes")
     name = one_line(rejudge.name)
-    for one in rejudge.changes:
-        if rejudge.top_count and one.after.rejudge != rejudge.name and one.rank_after and not one.rank_before:
-            text = f"{one_line(one.user)} is now ranked by {one_line(one.submission)}, which was not run again"
+    for change in rejudge.changes:
+        if rejudge.top_count and change.after.rejudge != rejudge.name and change.rank_after and not change.rank_before:
+            text = f"{one_line(change.user)} is now ranked by {one_line(change.submission)}, which was not run again"
             sizes = f"--competition {one_line(rejudge.competition)} --sizes-of {name} " if rejudge.fresh_sizes else ""
             yield plain(f"{text}: grader-cli rejudge create --run {sizes}--submission does", "yellow")
     if rejudge.state == READY:
         yield plain(f"\nnothing of it counts yet: grader-cli rejudge apply {name}, or discard")
     elif rejudge.HasField("end_time"):
-        ended = rejudge.end_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S")
+        ended = formatting.utc(rejudge.end_time)
         yield plain(f"\n{_state(rejudge).lower()} at {ended} UTC; the same command with --again TEXT makes another")
 
 
 def _table(rejudge: rejudge_pb2.Rejudge, kind: report_pb2.ScoreKind) -> Table:
-    table = Table("rank", "was", "user", "submission", "before", "after", box=None, pad_edge=False)
-    for one in sorted(rejudge.changes, key=lambda change: (change.rank_after or 2**31, change.rank_before or 2**31)):
-        ranks = [str(rank) if rank else "-" for rank in (one.rank_after, one.rank_before)]
-        names = [plain(one_line(text)) for text in (one.user, one.submission)]
-        table.add_row(*ranks, *names, *(plain(_judgement(judgement, kind)) for judgement in (one.before, one.after)))
-    return table
+    rows = []
+    for change in sorted(rejudge.changes, key=lambda entry: (entry.rank_after or 2**31, entry.rank_before or 2**31)):
+        ranks = (str(rank) if rank else "-" for rank in (change.rank_after, change.rank_before))
+        rows.append((*ranks, change.user, change.submission, _judgement(change.before, kind), _judgement(change.after, kind)))
+    return text_table(("rank", "was", "user", "submission", "before", "after"), rows)
 
 
 def _judgement(judgement: rejudge_pb2.Judgement, kind: report_pb2.ScoreKind) -> str:
@@ -229,8 +199,8 @@ def _judgement(judgement: rejudge_pb2.Judgement, kind: report_pb2.ScoreKind) -> 
     if not judgement.HasField("score"):
         return sentence
     score = (judgement.score, judgement.score_low, judgement.score_high)
-    known = kind != report_pb2.SCORE_KIND_UNSPECIFIED
-    return f"{sentence} {formatting.score(*score, kind) if known else '{:.4g} ({:.4g}..{:.4g})'.format(*score)}"
+    kind_known = kind != report_pb2.SCORE_KIND_UNSPECIFIED
+    return f"{sentence} {formatting.score(*score, kind) if kind_known else '{:.4g} ({:.4g}..{:.4g})'.format(*score)}"
 
 
 def _state(rejudge: rejudge_pb2.Rejudge) -> str:
@@ -248,7 +218,7 @@ Again = Annotated[
         metavar="TEXT", help="Create a new one, not the one of the same earlier command. Any text, such as a date.", show_default=False
     ),
 ]
-Apply = Annotated[bool, typer.Option("--apply", help="Apply it when everything is decided. Default: show it only, and ask on a terminal.")]
+Apply = Annotated[bool, typer.Option("--apply", help="Apply it when everything is decided. Default: show it only.")]
 _DEVICE_HELP = f"What to run on: auto (as each was submitted), {devices.FORMS}."
 
 
@@ -291,20 +261,23 @@ def create_command(
 
 
 @rejudge_app.command("show")
-def show_command(name: Rejudge, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
-    """Print a rejudge, and all that it changes."""
-    run(show(_target(server, state_dir, json=json), name, json=json))
-
-
-@rejudge_app.command("list")
-def list_command(
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
+def show_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="rejudges/ID, or just ID. Default: list the newest.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to list, newest first.")] = 20,
     server: Server = None,
     state_dir: StateDir = None,
     json: Json = False,
 ) -> None:
-    """List rejudges, newest first."""
-    run(list_(_target(server, state_dir, json=json), limit, json=json))
+    """Print a rejudge, and all that it changes; without a name list rejudges, newest first."""
+
+    async def work() -> Exit:
+        target = _target(server, state_dir, json=json)
+        if not name:
+            return await list_rejudges(target, limit, json=json)
+        async with connect(target, ServerRequirement.READ) as client:
+            return await _print(client, await client.get_rejudge(full_name(REJUDGES, name)), json=json)
+
+    run(work())
 
 
 @rejudge_app.command("apply")

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from grader.api.statuses import reason_of
-from grader.cli import profiles, times
-from grader.cli.step_bar import step_bar
-from grader.cli.text import escape_unprintable, one_line, plain
+from grader.cli.output import plain, text_table
 from grader.errors import ProblemBroken
 from grader.isolations import description
 from grader.v1 import report_pb2, submission_pb2
-from grader.views import formatting
-from grader.views.step_times import step_times
-from grader.views.workload_rows import workload_rows
+from grader.views import access_counts, figures, formatting
+from grader.views.figures import occupancies
+from grader.views.sanitize import escape_unprintable, one_line
+from grader.views.workload_rows import step_times, workload_rows
 
 _AGAIN = "Submit it again; 'grader-cli doctor' looks for causes on this machine."
 _REMEDIES = {ProblemBroken.reason: "Its problem must be fixed first: 'grader-cli problems check PATH' says what is wrong with it."}
+_LAUNCHES_SHOWN, _FINDINGS_SHOWN, _LINES_SHOWN = 12, 10, 12
+_DETAIL_CHARS = 400
+_TOOL_STYLES = {
+    report_pb2.PROFILE_TOOL_OUTCOME_RAN: "green",
+    report_pb2.PROFILE_TOOL_OUTCOME_FAILED: "red",
+    report_pb2.PROFILE_TOOL_OUTCOME_UNAVAILABLE: "yellow",
+}
 _LOG_CHARS = 16_000
 _OUTPUT_CHARS = 4_000
 _SUMMARY_CHARS = 2_000
+STEP_BAR_WIDTH, _STEP_STYLES = 60, ("cyan", "magenta", "yellow", "green", "blue", "red")
 _REMARK_CHARS = 2000  # a declaration of an entry with every size is long
 
 
@@ -87,20 +95,20 @@ def _graded(report: report_pb2.Report, score: str, submission_id: str) -> Iterat
         yield _workloads(report)
         if report.rule:
             yield plain(f"right is: {one_line(report.rule, most_chars=_REMARK_CHARS)}", "dim")
-        if wrong := [one for trial in report.trials for one in trial.wrong_elements]:
+        if wrong := [wrong_element for trial in report.trials for wrong_element in trial.wrong_elements]:
             yield Text()
             yield _wrong_elements(wrong)
     if report.measurements:
         yield Text()
-        yield from times.render(report.measurements, report.environment.ceilings)
+        yield from render_times(report.measurements, report.environment.ceilings)
     for speedup in report.speedups:
         yield plain(f"speedup over {one_line(speedup.baseline)}, geometric mean: {formatting.ratio(speedup)}")
     if report.build.kernels:
         yield Text()
-        yield from times.kernels(report.build.kernels, report.environment.architecture)
+        yield from render_kernels(report.build.kernels, report.environment.architecture)
     if report.HasField("profile"):
         yield Text()
-        yield from profiles.render(report.profile, submission_id)
+        yield from render_profile(report.profile, submission_id)
     for remark in report.build.remarks:
         yield plain(f"note: {one_line(remark, most_chars=_REMARK_CHARS)}", "yellow")
     if report.verdict == report_pb2.VERDICT_COMPILE_ERROR and report.build.log:
@@ -112,24 +120,19 @@ def _graded(report: report_pb2.Report, score: str, submission_id: str) -> Iterat
 
 
 def _workloads(report: report_pb2.Report) -> Table:
-    table = Table("workload", "result", box=None, pad_edge=False, title="Workloads", title_justify="left")
-    for heading in ("trials", "mismatched", "unwritten", "max error"):
-        table.add_column(heading, justify="right")
+    headings = ("trials", "mismatched", "unwritten", "max error")
+    rows: list[tuple[str | Text, ...]] = []
     for row in workload_rows(report.trials):
         result = Text(row.outcome, style="green" if row.passed else "red")
-        table.add_row(plain(one_line(row.workload_id)), result, str(row.trial_count), row.mismatched, row.unwritten, row.max_error)
+        rows.append((row.workload_id, result, str(row.trial_count), row.mismatched, row.unwritten, row.max_error))
         if row.message:
-            table.add_row("", plain(one_line(row.message)))
-    return table
+            rows.append(("", row.message))
+    return text_table(("workload", "result", *headings), rows, right=headings, title="Workloads")
 
 
-def _wrong_elements(found: Sequence[report_pb2.WrongElement]) -> Table:
-    table = Table("element", box=None, pad_edge=False, title="The first wrong elements", title_justify="left")
-    for heading in ("expected", "actual", "may differ by"):
-        table.add_column(heading, justify="right")
-    for one in found:
-        table.add_row(*map(plain, formatting.wrong_element(one)))
-    return table
+def _wrong_elements(elements: Sequence[report_pb2.WrongElement]) -> Table:
+    headings = ("expected", "actual", "may differ by")
+    return text_table(("element", *headings), map(formatting.wrong_element, elements), right=headings, title="The first wrong elements")
 
 
 def _quoted(title: str, text: str, most_chars: int, *, cut: bool = False) -> Iterator[RenderableType]:
@@ -139,16 +142,166 @@ def _quoted(title: str, text: str, most_chars: int, *, cut: bool = False) -> Ite
     yield Text("\n".join(f"  | {line}" for line in shown.split("\n")))
 
 
-def environment(found: report_pb2.Environment) -> Iterator[RenderableType]:
-    """What it was graded on and in, in plain words."""
-    architecture = f", {one_line(found.architecture)}" if found.architecture else ""
-    yield plain(f"\ndevice: {one_line(found.device or found.device_kind)}{architecture}")
-    if found.ceilings:
-        yield plain(f"measured on it: {formatting.ceilings(found.ceilings)}")
-    if found.versions:
-        sentence = ", ".join(f"{name} {found.versions[name]}" for name in sorted(found.versions))
+def environment(environment: report_pb2.Environment) -> Iterator[RenderableType]:
+    """The device, the versions and the isolation of a grading, in plain words."""
+    architecture = f", {one_line(environment.architecture)}" if environment.architecture else ""
+    yield plain(f"\ndevice: {one_line(environment.device or environment.device_kind)}{architecture}")
+    if environment.ceilings:
+        yield plain(f"measured on it: {formatting.ceilings(environment.ceilings)}")
+    if environment.versions:
+        sentence = ", ".join(f"{name} {environment.versions[name]}" for name in sorted(environment.versions))
         yield plain(f"with: {one_line(sentence, most_chars=600)}", "dim")
-    isolation = one_line(description(found.isolation))
-    yield plain(f"isolation: {isolation}", "bold yellow" if found.isolation == "process" else "")
-    if found.clock == report_pb2.CLOCK_HOST:
+    isolation = one_line(description(environment.isolation))
+    yield plain(f"isolation: {isolation}", "bold yellow" if environment.isolation == "process" else "")
+    if environment.clock == report_pb2.CLOCK_HOST:
         yield Text(formatting.PRACTICE, style="yellow")
+
+
+def step_bar(seconds: Mapping[str, float]) -> Text:
+    """Draw the steps of a grading as one bar, and below it each step with its time. Empty without any time."""
+    total_s, passed_s, drawn = sum(seconds.values()), 0.0, 0
+    if total_s <= 0:
+        return Text()
+    bar, legend = Text("time: "), Text(f"{total_s:.2f} s = ", style="dim")
+    for (name, step_s), style in zip(seconds.items(), itertools.cycle(_STEP_STYLES), strict=False):
+        legend += plain(" + " if passed_s else "", "dim") + plain(f"{name} {step_s:.2f}", style)
+        passed_s += step_s
+        width = round(STEP_BAR_WIDTH * passed_s / total_s) - drawn
+        drawn += width
+        bar.append("\u2588" * width, style=style)
+    return bar + Text("\n") + legend
+
+
+def render_times(measurements: Sequence[report_pb2.Measurement], ceilings: Mapping[str, float]) -> Iterator[RenderableType]:
+    """Times by a device's clock with all that is known of them; the host's clock, whose times are practice, gets a shorter table."""
+    by_device = any(measurement.clock == report_pb2.CLOCK_DEVICE_EVENTS for measurement in measurements)
+    yield _device_times(measurements) if by_device else _host_times(measurements)
+    for measurement in measurements:
+        rates = figures.throughput(measurement, ceilings)
+        interval = formatting.median_range(measurement.certified)
+        lines = [
+            formatting.throughput(rates) if rates else formatting.shares(measurement),
+            formatting.second_figures(measurement),
+            [f"certified median {interval}, 95 % interval"] if interval else [],
+        ]
+        for line in filter(None, lines if by_device else ()):
+            yield plain(f"{one_line(measurement.workload_id)}: {one_line(', '.join(line))}")
+        for text in (formatting.turns(measurement), formatting.conditions(measurement.conditions) if by_device else ""):
+            if text:
+                yield plain(f"{one_line(measurement.workload_id)}: {one_line(text)}", "dim")
+
+
+def _host_times(measurements: Sequence[report_pb2.Measurement]) -> Table:
+    baselines = list(dict.fromkeys(name for measurement in measurements for name in measurement.baselines))
+    headings = ("reported", "certified", *(f"PyTorch {one_line(name)}" for name in baselines), "speedup (95 % interval)")
+    rows = []
+    for measurement in measurements:
+        reported = formatting.median(measurement.reported) if measurement.HasField("reported") else "-"
+        rows.append(
+            (
+                measurement.workload_id,
+                reported if measurement.reported_confirmed or reported == "-" else f"{reported} (not confirmed)",
+                formatting.median(measurement.certified),
+                *(formatting.median(measurement.baselines[name]) if name in measurement.baselines else "-" for name in baselines),
+                ", ".join(formatting.ratio(speedup) for speedup in measurement.speedups) or "-",
+            )
+        )
+    return text_table(("workload", *headings), rows, right=headings, title="Times (medians)")
+
+
+def _device_times(measurements: Sequence[report_pb2.Measurement]) -> Table:
+    """A row for the kernel and one for each of PyTorch's ways; widths are meant for 100 columns."""
+    headings = ("do_bench (p20 to p80)", "certified", "at most", "speedup (95 % interval)")
+    rows = []
+    for measurement in measurements:
+        reported = formatting.spread(measurement.reported) if measurement.HasField("reported") else "-"
+        if reported != "-" and not measurement.reported_confirmed:
+            reported = f"{formatting.median(measurement.reported)}, not confirmed"
+        bound = formatting.time(formatting.duration_ns(measurement.bound_duration))
+        rows.append((measurement.workload_id, "kernel", reported, formatting.median(measurement.certified), bound, ""))
+        speedups = {speedup.baseline: formatting.ratio(speedup) for speedup in measurement.speedups}
+        for name in formatting.baselines((*measurement.reported_baselines, *measurement.baselines)):
+            reported = formatting.spread(measurement.reported_baselines[name]) if name in measurement.reported_baselines else "-"
+            certified = formatting.median(measurement.baselines[name]) if name in measurement.baselines else "-"
+            rows.append(("", name, reported, certified, "", speedups.get(name, "-")))
+    return text_table(("workload", "", *headings), rows, right=headings, title="Times (medians), with PyTorch's")
+
+
+def render_kernels(uses: Sequence[report_pb2.KernelUse], architecture: str = "", limit: int = 4) -> Iterator[RenderableType]:
+    """Resources of the device that the compiled kernels take."""
+    if not uses:
+        return
+    doubles = any(use.double_instruction_count for use in uses[:limit])
+    headings = ("registers", "shared", "stack", "spilled (stores, loads)", *(["float64 instructions"] if doubles else []))
+    rows = []
+    for use in uses[:limit]:
+        spilled = f"{use.spill_store_bytes} B, {use.spill_load_bytes} B" if use.spill_store_bytes or use.spill_load_bytes else "no"
+        registers = str(use.registers) if use.registers else "-"  # no kernel does without: nobody counted them
+        cells = (one_line(use.name, most_chars=40), registers, f"{use.shared_bytes} B", f"{use.stack_bytes} B", spilled)
+        rows.append((*cells, *([str(use.double_instruction_count)] if doubles else [])))
+    yield text_table(("kernel", *headings), rows, right=headings, title="Kernels, as the compiler says")
+    for use in uses[:limit]:
+        if occupancy := occupancies(architecture, use.registers, use.shared_bytes):
+            yield plain(f"{one_line(use.name, most_chars=40)}: occupancy at most {formatting.occupancies(occupancy)}", "dim")
+    if len(uses) > limit:
+        yield Text(f"and {len(uses) - limit} more; --json has them all")
+
+
+def render_profile(profile: report_pb2.Profile, submission_id: str) -> Iterator[RenderableType]:
+    """Each tool, the resources that the kernels take of the device, and the launches."""
+    rows: list[tuple[str | Text, ...]] = []
+    for tool in profile.tools:
+        outcome = Text(formatting.profile_outcome(tool.outcome), style=_TOOL_STYLES.get(tool.outcome, ""))
+        rows.append((tool.name, outcome, plain(one_line(tool.detail, most_chars=_DETAIL_CHARS))))
+    yield text_table(("tool", "", ""), rows, title="Profile")
+    if profile.findings:
+        yield Text()
+        yield _findings(profile.findings)
+    for counts in access_counts.tables(profile.access_counts, row_limit=_LINES_SHOWN):
+        yield Text()
+        yield plain(counts.title, "italic")  # not the table's own title: it may be wider than the table
+        headings = [heading.lower() for heading in counts.headings]
+        table = text_table(headings, counts.rows, right=headings[counts.text_columns :])
+        if counts.cut_rows:
+            table.add_row(f"and {counts.cut_rows} more; --json has them all")
+        yield table
+        yield plain(counts.note, "dim")
+    if profile.kernels:
+        yield Text()
+        yield plain(f"compiled for {one_line(profile.architecture)}:", "dim")
+        yield from render_kernels(profile.kernels)
+    if profile.launches:
+        yield Text()
+        yield _launches(profile.launches, profile.workload_id)
+    for remark in profile.remarks:
+        yield plain(f"note: {one_line(remark, most_chars=_DETAIL_CHARS)}", "yellow")
+    sanitized = profile.findings or profile.access_counts.lines
+    files = "" if sanitized else f" Its files: grader-cli show {one_line(submission_id)} --files --out DIR"
+    yield plain(f"{'What the sanitizer saw' if sanitized else 'A profile'} decides nothing.{files}", "dim")
+
+
+def _findings(findings: Sequence[report_pb2.SanitizerFinding]) -> Table:
+    rows: list[tuple[str | Text, ...]] = []
+    for finding in findings[:_FINDINGS_SHOWN]:
+        severity = formatting.sanitizer_severity(finding)
+        style = {"error": "red", "warning": "yellow"}.get(severity, "dim")
+        count = f" ({finding.count} times)" if finding.count > 1 else ""
+        message = plain(one_line(f"{finding.message}{count}", most_chars=_DETAIL_CHARS))
+        rows.append((Text(severity, style), formatting.sanitizer_place(finding), message, formatting.sanitizer_thread(finding)))
+    if len(findings) > _FINDINGS_SHOWN:
+        rows.append(("", "", f"and {len(findings) - _FINDINGS_SHOWN} more; --json has them all", ""))
+    return text_table(("", "where", "finding", "first"), rows, title="What the sanitizer saw")
+
+
+def _launches(launches: Sequence[report_pb2.KernelLaunch], workload_id: str) -> Table:
+    timed = any(launch.HasField("total_duration") for launch in launches)
+    headings = ("launches", "grid", "block", "shared", *(["time"] if timed else []))
+    rows = []
+    for launch in launches[:_LAUNCHES_SHOWN]:
+        time = formatting.time(formatting.duration_ns(launch.total_duration)) if launch.HasField("total_duration") else "-"
+        sizes = (formatting.dimensions(launch.grid), formatting.dimensions(launch.block), f"{launch.shared_bytes} B")
+        rows.append((one_line(launch.kernel, most_chars=60), str(launch.count), *sizes, *([time] if timed else [])))
+    table = text_table(("kernel", *headings), rows, right=headings, title=f"Launches on {one_line(workload_id)}")
+    if len(launches) > _LAUNCHES_SHOWN:
+        table.add_row(f"and {len(launches) - _LAUNCHES_SHOWN} more; --json has them all")
+    return table

@@ -17,17 +17,15 @@ from typing import Any
 import typer
 
 from grader.cli.exits import CommandFailed, Exit, GraderFailed, exit_of_error
-from grader.cli.progress import stderr_console
-from grader.cli.suggestions import did_you_mean
-from grader.cli.text import plain
+from grader.cli.output import did_you_mean, plain, stderr_console
 from grader.errors import CompetitionNotFound, GraderError, ProblemNotFound
 
 ECHO_S = 1.0  # `timeout` signals its command, then the group that this is in: the second within this time is not counted
 _CODES = {signal.SIGHUP: Exit.HUNG_UP, signal.SIGTERM: Exit.TERMINATED}
 
 
-def run(work: Coroutine[Any, Any, Exit]) -> None:
-    """Run a command to its exit code."""
+def run(work: Callable[[], Coroutine[Any, Any, Exit]] | Coroutine[Any, Any, Exit]) -> None:
+    """Run a command to its exit code. A callable loads the command's module first, which may fail."""
     ending = SignalScope()
     try:
         code = _run(work, ending)
@@ -73,22 +71,26 @@ class SignalScope:
 
         # Not the loop's own handlers: those do not run while something keeps the loop, such as a prompt.
         alone = threading.current_thread() is threading.main_thread()  # no other may take signals
-        taken = [number for number in _CODES if alone and signal.getsignal(number) is signal.SIG_DFL]
-        for number in taken:
+        handled = [number for number in _CODES if alone and signal.getsignal(number) is signal.SIG_DFL]
+        for number in handled:
             signal.signal(number, hear)
         try:
             return await work
         finally:
-            for number in taken:
+            for number in handled:
                 signal.signal(number, signal.SIG_DFL)
 
 
-def _run(work: Coroutine[Any, Any, Exit], ending: SignalScope) -> Exit:
+def _run(work: Callable[[], Coroutine[Any, Any, Exit]] | Coroutine[Any, Any, Exit], ending: SignalScope) -> Exit:
     try:
-        code = asyncio.run(ending.run(work))
+        code = asyncio.run(ending.run(work() if callable(work) else work))
         _flush()
     except (CommandFailed, GraderError) as error:
-        stderr_console().print(plain("error: ", "bold red") + plain(str(error) + _suggestion(error)), soft_wrap=True)
+        text = str(error)
+        match error:
+            case ProblemNotFound(problem_id=word, available=names, fault="") | CompetitionNotFound(competition_id=word, available=names):
+                text += did_you_mean(word, names).replace(" ", ". ", 1)
+        stderr_console().print(plain("error: ", "bold red") + plain(text), soft_wrap=True)
         return exit_of_error(error)
     except KeyboardInterrupt:
         return ending.code or Exit.INTERRUPTED
@@ -97,13 +99,6 @@ def _run(work: Coroutine[Any, Any, Exit], ending: SignalScope) -> Exit:
             raise
         return ending.code
     return code
-
-
-def _suggestion(error: Exception) -> str:
-    match error:
-        case ProblemNotFound(problem_id=word, available=known, fault="") | CompetitionNotFound(competition_id=word, available=known):
-            return did_you_mean(word, known).replace(" ", ". ", 1)
-    return ""
 
 
 def _flush() -> None:
@@ -116,7 +111,7 @@ def _flush() -> None:
 
 
 def _is_read() -> bool:
-    """Whether what is still to be written has a reader."""
+    """Write the rest of the output, and tell if it has a reader."""
     try:
         for stream in filter(None, (sys.stdout, sys.stderr)):  # None where there was none to begin with
             stream.flush()

@@ -13,10 +13,9 @@ from typer.core import TyperCommand
 
 from grader.api import credentials
 from grader.api.credentials import CredentialStore
-from grader.cli.progress import stderr_console
-from grader.cli.suggestions import did_you_mean
-from grader.cli.text import one_line, plain
+from grader.cli.output import did_you_mean, print_note
 from grader.errors import SettingsInvalid
+from grader.views.sanitize import one_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,7 +36,7 @@ class ServerCommand(TyperCommand):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        places = [place for place, one in enumerate(self.params) if one.name == "server"]
+        places = [place for place, parameter in enumerate(self.params) if parameter.name == "server"]
         for place in places:
             self.params.insert(place + 1, _local_option())
 
@@ -46,9 +45,9 @@ class ServerCommand(TyperCommand):
         try:
             rest = super().parse_args(ctx, args)
         except typer.BadParameter as error:
-            if (found := _NOT_A_CHOICE.search(error.message)) is not None:
-                known = re.findall(r"'([^']*)'", found["choices"])
-                error.message = found[0] + did_you_mean(found["word"], known)
+            if (match := _NOT_A_CHOICE.search(error.message)) is not None:
+                choices = re.findall(r"'([^']*)'", match["choices"])
+                error.message = match[0] + did_you_mean(match["word"], choices)
             raise
         if "local" in ctx.params and not ctx.resilient_parsing:
             _choose(ctx, local=ctx.params["local"])
@@ -56,35 +55,30 @@ class ServerCommand(TyperCommand):
         return rest
 
 
-def default_server() -> str:
-    """The server that `login` stored as the default; "" where there is none."""
-    return CredentialStore(credentials.directory()).default()
-
-
 def _choose(ctx: Any, *, local: bool) -> None:
-    given = [name for name in ("server", *_LOCAL_ONLY) if name in ctx.params and ctx.get_parameter_source(name).name == "COMMANDLINE"]
-    if local and "server" in given:
+    explicit = [name for name in ("server", *_LOCAL_ONLY) if name in ctx.params and ctx.get_parameter_source(name).name == "COMMANDLINE"]
+    if local and "server" in explicit:
         raise typer.BadParameter("--server is given too, and excludes it; leave one of them out", param_hint="--local")
     if local:
         ctx.params["server"] = None
-    if local or ctx.params["server"] or given:
+    if local or ctx.params["server"] or explicit:
         return
     try:
-        server = default_server()
+        server = CredentialStore(credentials.directory()).default()
     except SettingsInvalid as error:
         raise typer.BadParameter(f"{error}; or choose with --server or --local", param_hint="--server") from None
     if server:
         ctx.params["server"] = server
         if sys.stderr.isatty():
             text = f"server: {one_line(server)} (the default, from `grader-cli login`; --local does without)"
-            stderr_console().print(plain(text, "dim"), soft_wrap=True)
+            print_note(text, "dim")
 
 
 @functools.cache
 def _local_option() -> Any:
-    made = typer.Typer(add_completion=False)
+    app = typer.Typer(add_completion=False)
 
-    @made.command()
+    @app.command()
     def _(
         local: Annotated[
             bool, typer.Option("--local", help="Use no server: not the default of `login`, nor GRADER_SERVER. The command runs its own.")
@@ -92,4 +86,4 @@ def _local_option() -> Any:
     ) -> None:
         pass
 
-    return next(one for one in typer.main.get_command(made).params if one.name == "local")
+    return next(param for param in typer.main.get_command(app).params if param.name == "local")

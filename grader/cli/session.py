@@ -12,10 +12,10 @@ from grader.api import credentials
 from grader.api.client import GraderClient
 from grader.api.credentials import Credential
 from grader.cli import extras
-from grader.cli.progress import stderr_console
-from grader.cli.text import one_line, plain
+from grader.cli.output import print_note
 from grader.errors import StateDirectoryInUse
 from grader.isolations import AUTO
+from grader.views.sanitize import one_line
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "kernels_examples"  # there in a source tree only
 
@@ -23,8 +23,8 @@ REACH_S = 10.0  # for a server that has not answered yet: its address may be wro
 RESTART_S = 300.0
 
 
-class Need(Enum):
-    """What a command needs of a server of its own."""
+class ServerRequirement(Enum):
+    """Needs of a command that runs a server of its own."""
 
     READ = auto()  # what the state directory holds
     FOLLOW = auto()  # grading, but another command that grades there will do
@@ -45,12 +45,12 @@ class Target:
 
 
 @asynccontextmanager
-async def connect(target: Target, need: Need) -> AsyncIterator[GraderClient]:
+async def connect(target: Target, need: ServerRequirement) -> AsyncIterator[GraderClient]:
     """A client of the server that target names, or of the command's own."""
     if target.server is not None:
         credential = credentials.find(target.server)
         # What is followed was submitted before, so that the address was right: the server may be away from the beginning.
-        reach_s = target.restart_s if need is Need.FOLLOW else min(REACH_S, target.restart_s)
+        reach_s = target.restart_s if need is ServerRequirement.FOLLOW else min(REACH_S, target.restart_s)
         async with dial(target.server, credential, quiet=target.quiet, reach_s=reach_s, restart_s=target.restart_s) as client:
             yield client
         return
@@ -58,9 +58,9 @@ async def connect(target: Target, need: Need) -> AsyncIterator[GraderClient]:
         try:
             client = await stack.enter_async_context(_own(target, need))
         except StateDirectoryInUse:
-            if need is not Need.FOLLOW:
+            if need is not ServerRequirement.FOLLOW:
                 raise
-            client = await stack.enter_async_context(_own(target, Need.READ))
+            client = await stack.enter_async_context(_own(target, ServerRequirement.READ))
         yield client
 
 
@@ -76,18 +76,12 @@ def dial(
         plain_text_key=credential.plain_text,
         patience_s=reach_s,
         restart_s=restart_s,
-        on_absence=_silent if quiet else _say,
+        on_absence=lambda sentence: None if quiet else print_note(one_line(sentence)),
     )
 
 
-def _say(sentence: str) -> None:
-    stderr_console().print(plain(one_line(sentence)), soft_wrap=True)
-
-
-def _silent(sentence: str) -> None:
-    pass
-
-
-def _own(target: Target, need: Need) -> AbstractAsyncContextManager[GraderClient]:
-    opened: AbstractAsyncContextManager[GraderClient] = extras.own_server(reads_only=need is Need.READ).own_server(target, need)
+def _own(target: Target, need: ServerRequirement) -> AbstractAsyncContextManager[GraderClient]:
+    opened: AbstractAsyncContextManager[GraderClient] = extras.own_server(reads_only=need is ServerRequirement.READ).own_server(
+        target, need
+    )
     return opened

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from grader.cli.exits import Misuse
+from grader.cli.exits import UsageError
 from grader.model import SourceFile, problem_id_of
 
 SUFFIX = ".json"
@@ -42,7 +42,7 @@ class Solution:
 
 
 def parse(path: Path, text: str) -> Solution:
-    """The solution in a file's text. Misuse names the file, the key and what to do."""
+    """The solution in a file's text. UsageError names the file, the key and what to do."""
     table = _object(path, text)
     spec = _get(path, table, "spec", dict)
     entry_file, entry = _entry_point(path, _get(path, spec, "entry_point", str, "spec."))
@@ -64,13 +64,13 @@ def parse(path: Path, text: str) -> Solution:
 
 def problem_near(path: Path, definition: str) -> Path | None:
     """The problem of a solution that lies in the same set: SOL's definition.json next to it, or the definition of a trace set above it."""
-    own = path.absolute().parent
-    if _definition_name(own / "definition.json") == definition:
-        return own
-    for directory in own.parents:
+    folder = path.absolute().parent
+    if _definition_name(folder / "definition.json") == definition:
+        return folder
+    for directory in folder.parents:
         if (directory / "definitions").is_dir() and (directory / "workloads").is_dir():
             below = sorted((directory / "definitions").rglob(f"{definition}.json")) if _is_plain(definition) else []
-            return next((one for one in below if _definition_name(one) == definition), None)
+            return next((file for file in below if _definition_name(file) == definition), None)
     return None
 
 
@@ -78,11 +78,11 @@ def _object(path: Path, text: str) -> dict[str, Any]:
     try:
         table = json.loads(text)
     except json.JSONDecodeError as error:
-        raise Misuse(f"solution: {path}:{error.lineno} is not JSON from column {error.colno} on; fix the line") from None
+        raise UsageError(f"solution: {path}:{error.lineno} is not JSON from column {error.colno} on; fix the line") from None
     except (ValueError, RecursionError):
-        raise Misuse(f"solution: {path} is not JSON that can be read: it nests too deep, or a number is too long") from None
+        raise UsageError(f"solution: {path} is not JSON that can be read: it nests too deep, or a number is too long") from None
     if not isinstance(table, dict) or not {"definition", "spec", "sources"} <= table.keys():
-        raise Misuse(
+        raise UsageError(
             f"solution: {path} is not a solution file; it needs the keys definition, spec and sources, as FlashInfer-Bench and "
             "SOL-ExecBench write them. Name the source files themselves to submit those"
         )
@@ -92,52 +92,52 @@ def _object(path: Path, text: str) -> dict[str, Any]:
 def _get(path: Path, table: Mapping[str, Any], key: str, kind: type[_Kind], place: str = "") -> _Kind:
     value = table.get(key)
     if key not in table:
-        raise Misuse(f"solution: {path}: {place}{key}: is missing; add it")
+        raise UsageError(f"solution: {path}: {place}{key}: is missing; add it")
     if not isinstance(value, kind) or not value:
-        raise Misuse(f"solution: {path}: {place}{key}: must be {_KINDS[kind]} that is not empty; fix it")
+        raise UsageError(f"solution: {path}: {place}{key}: must be {_KINDS[kind]} that is not empty; fix it")
     if isinstance(value, str) and not _is_text(value):
-        raise Misuse(f"solution: {path}: {place}{key}: has half of a surrogate pair, which is not a character; fix it")
+        raise UsageError(f"solution: {path}: {place}{key}: has half of a surrogate pair, which is not a character; fix it")
     return value
 
 
 def _entry_point(path: Path, text: str) -> tuple[str, str]:
     file, mark, function = text.partition("::")
     if not mark or not file or not function.isidentifier():
-        raise Misuse(f"solution: {path}: spec.entry_point: is {text!r}; write FILE::FUNCTION, such as 'main.py::run'")
+        raise UsageError(f"solution: {path}: spec.entry_point: is {text!r}; write FILE::FUNCTION, such as 'main.py::run'")
     return file, function
 
 
 def _sources(path: Path, table: Mapping[str, Any], entry_file: str) -> tuple[SourceFile, ...]:
-    found = []
-    for index, one in enumerate(_get(path, table, "sources", list)):
-        if not isinstance(one, dict):
-            raise Misuse(f"solution: {path}: sources[{index}]: must be an object with path and content; fix it")
+    sources = []
+    for index, entry in enumerate(_get(path, table, "sources", list)):
+        if not isinstance(entry, dict):
+            raise UsageError(f"solution: {path}: sources[{index}]: must be an object with path and content; fix it")
         place = f"sources[{index}]."
-        found.append(SourceFile(path=_get(path, one, "path", str, place), content=_get(path, one, "content", str, place)))
-    first = [one for one in found if PurePosixPath(one.path) == PurePosixPath(entry_file)]
-    if not first:
-        names = ", ".join(one.path for one in found)
-        raise Misuse(f"solution: {path}: spec.entry_point: names {entry_file!r}, which is not in sources ({names}); fix one")
-    return (first[0], *(one for one in found if one is not first[0]))
+        sources.append(SourceFile(path=_get(path, entry, "path", str, place), content=_get(path, entry, "content", str, place)))
+    first = next((source for source in sources if PurePosixPath(source.path) == PurePosixPath(entry_file)), None)
+    if first is None:
+        names = ", ".join(source.path for source in sources)
+        raise UsageError(f"solution: {path}: spec.entry_point: names {entry_file!r}, which is not in sources ({names}); fix one")
+    return (first, *(source for source in sources if source is not first))
 
 
 def _language(path: Path, spec: Mapping[str, Any], entry_file: str, sources: tuple[SourceFile, ...]) -> str:
     key = "language" if "language" in spec else "languages"
     names = [_get(path, spec, key, str, "spec.")] if key == "language" else _get(path, spec, key, list, "spec.")
     if unknown := [name for name in names if name not in (*PYTHON, *COMPILED)]:
-        raise Misuse(f"solution: {path}: spec.{key}: {unknown[0]!r} is not known; take one of: {', '.join((*PYTHON, *COMPILED))}")
+        raise UsageError(f"solution: {path}: spec.{key}: {unknown[0]!r} is not known; take one of: {', '.join((*PYTHON, *COMPILED))}")
     in_python = [name in PYTHON for name in names]
     if any(in_python) != all(in_python):
-        raise Misuse(f"solution: {path}: spec.{key}: {', '.join(names)} can't be mixed; write Python or C++")
+        raise UsageError(f"solution: {path}: spec.{key}: {', '.join(names)} can't be mixed; write Python or C++")
     if all(in_python) != entry_file.endswith(".py"):
-        raise Misuse(f"solution: {path}: spec.entry_point: {entry_file!r} is not a file of {names[0]}; fix one")
+        raise UsageError(f"solution: {path}: spec.entry_point: {entry_file!r} is not a file of {names[0]}; fix one")
     return "python" if all(in_python) else _compiled(path, spec, sources)
 
 
 def _compiled(path: Path, spec: Mapping[str, Any], sources: tuple[SourceFile, ...]) -> str:
-    texts = [one.content for one in sources]
+    texts = [source.content for source in sources]
     if spec.get("binding") == "tvm-ffi" or (spec.get("binding") is None and any(map(_TVM.search, texts))):
-        raise Misuse(
+        raise UsageError(
             f"solution: {path}: spec.binding: TVM-FFI is not available here; bind the function by PYBIND11_MODULE (binding 'torch'), "
             'or define a plain extern "C" function'
         )
@@ -147,13 +147,13 @@ def _compiled(path: Path, spec: Mapping[str, Any], sources: tuple[SourceFile, ..
 
 
 def _destination(path: Path, spec: Mapping[str, Any], language: str) -> bool | None:
-    """Whether the entry takes its outputs as its last arguments; None: the server looks at the number of its parameters."""
-    given = spec.get("destination_passing_style")
-    if not isinstance(given, bool | None):
-        raise Misuse(f"solution: {path}: spec.destination_passing_style: must be true or false; fix it")
+    """Read if the entry takes its outputs as its last arguments; None: the server looks at the number of its parameters."""
+    style = spec.get("destination_passing_style")
+    if not isinstance(style, bool | None):
+        raise UsageError(f"solution: {path}: spec.destination_passing_style: must be true or false; fix it")
     if language == "torch_extension":
-        return True if given is None else given  # their default
-    return given if language == "python" else None
+        return True if style is None else style  # their default
+    return style if language == "python" else None
 
 
 def _with_directive(source: SourceFile, *, destination: bool) -> SourceFile:

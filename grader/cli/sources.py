@@ -1,9 +1,12 @@
-"""Reads the files that a person names, and finds the problem that they are for."""
+"""Source files that a person names, or pipes in, and the problem that they are for."""
 
 from __future__ import annotations
 
+import asyncio
+import io
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,19 +14,23 @@ from pathlib import Path
 
 from grader.api.resource_names import PROBLEMS, resource_id
 from grader.cli import solution_file
-from grader.cli.exits import Misuse
+from grader.cli.exits import UsageError
 from grader.model import SOURCE_LIMIT_BYTES, SourceFile
 
+STDIN = Path("-")
+SOLUTION_LIMIT_BYTES = 4 * SOURCE_LIMIT_BYTES  # escapes take up to six bytes for one
 _DIRECTIVE = re.compile(r"^\s*(?://|#)\s*grader:\s*(?:\S+\s+)*?problem=(?P<problem>\S+)")
 _DIRECTIVE_LINES = 10
-SOLUTION_LIMIT_BYTES = 4 * SOURCE_LIMIT_BYTES  # escapes take up to six bytes for one
+_PIECE_BYTES = 64 * 1024
+_COMPILED = ("#include", "__global__", 'extern "C"', "PYBIND11_MODULE", "TORCH_LIBRARY")
+_FILE_NAMES = {"python": "kernel.py", "cuda": "kernel.cu", "torch_extension": "kernel.cu"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handed:
-    """What a person handed in. problem_dir: the directory of the files that holds their problem, or its file, if there is one.
+class SubmittedFiles:
+    """Source files with their problem. problem_dir: the directory of the files that holds their problem, or its file, if there is one.
 
-    language, entry, notes: what a solution file says; "" where nothing does.
+    language, entry, notes: of a solution file; "" where nothing names them.
     """
 
     sources: tuple[SourceFile, ...]
@@ -34,103 +41,36 @@ class Handed:
     notes: tuple[str, ...] = ()
 
 
-def read(files: Sequence[Path], problem: str | None) -> Handed:
+def read(files: Sequence[Path], problem: str | None) -> SubmittedFiles:
     """Read files and name their problem: the flag's, else the first file's directive's, else that of problem.toml next to it.
 
     One file that ends in .json is a solution file, which holds the sources and names a definition.
     """
     if any(path.suffix == solution_file.SUFFIX for path in files):
-        return _solution(files, problem)
+        return _read_solution(files, problem)
     sources = read_sources(files)
-    directory = files[0].absolute().parent
+    mark = "#" if files[0].suffix == ".py" else "//"
+    remedy = f", or write '{mark} grader: problem=NAME' in its first lines, or put a problem.toml next to it"
+    return _with_problem(sources, files[0].absolute().parent, problem, files[0].name, remedy)
+
+
+async def read_stdin(language: str, problem: str | None) -> SubmittedFiles:
+    """Read one source from standard input. Its problem is named as for a file of the working directory."""
+    content = await stdin_text()
+    source = SourceFile(path=file_name(content, language), content=content)
+    return _with_problem((source,), Path.cwd(), problem, "standard input", "")
+
+
+def _with_problem(sources: tuple[SourceFile, ...], directory: Path, problem: str | None, name: str, remedy: str) -> SubmittedFiles:
     directory_problem = _problem_in(directory)
-    problem_id = problem or _directive(sources[0].content) or directory_problem
+    lines = sources[0].content.splitlines()[:_DIRECTIVE_LINES]
+    directive = next((match["problem"] for line in lines if (match := _DIRECTIVE.match(line))), None)
+    problem_id = problem or directive or directory_problem
     if not problem_id:
-        mark = "#" if files[0].suffix == ".py" else "//"
-        raise Misuse(
-            f"problem: nothing says which problem {files[0].name} is for; give --problem NAME ('grader-cli problems list' shows "
-            f"them), or write '{mark} grader: problem=NAME' in its first lines, or put a problem.toml next to it"
-        )
+        text = f"nothing says which problem {name} is for; give --problem NAME ('grader-cli problems list' shows them)"
+        raise UsageError(f"problem: {text}{remedy}")
     problem_id = resource_id(PROBLEMS, problem_id)
-    return Handed(sources=sources, problem_id=problem_id, problem_dir=directory if problem_id == directory_problem else None)
-
-
-def from_text(content: str, file_name: str, problem: str | None) -> Handed:
-    """One source that comes from no file. Its problem is found as for a file of the working directory."""
-    directory = Path.cwd()
-    directory_problem = _problem_in(directory)
-    problem_id = problem or _directive(content) or directory_problem
-    if not problem_id:
-        raise Misuse(
-            "problem: nothing says which problem standard input is for; give --problem NAME ('grader-cli problems list' shows them)"
-        )
-    problem_id = resource_id(PROBLEMS, problem_id)
-    sources = (SourceFile(path=file_name, content=content),)
-    return Handed(sources=sources, problem_id=problem_id, problem_dir=directory if problem_id == directory_problem else None)
-
-
-def _solution(files: Sequence[Path], problem: str | None) -> Handed:
-    if len(files) > 1:
-        name = next(path.name for path in files if path.suffix == solution_file.SUFFIX)
-        raise Misuse(f"sources: {name} is taken for a solution file, which holds all its sources; submit it by itself, or leave it out")
-    found = solution_file.parse(files[0], _content(files[0], limit_bytes=SOLUTION_LIMIT_BYTES))
-    _check_size(found.sources)
-    return Handed(
-        sources=found.sources,
-        problem_id=resource_id(PROBLEMS, problem) if problem else found.problem_id,
-        problem_dir=None if problem else solution_file.problem_near(files[0], found.definition),
-        language=found.language,
-        entry=found.entry,
-        notes=found.notes,
-    )
-
-
-def read_sources(files: Sequence[Path]) -> tuple[SourceFile, ...]:
-    """Read files; their paths are relative to their common directory."""
-    absolute = [Path(os.path.abspath(path)) for path in files]  # noqa: PTH100 (resolve() would follow links and rename files)
-    if len(set(absolute)) != len(absolute):
-        raise Misuse("sources: a file is named twice; name each once")
-    contents = [_content(path) for path in files]
-    top = Path(os.path.commonpath([path.parent for path in absolute]))
-    sources = tuple(
-        SourceFile(path=path.relative_to(top).as_posix(), content=content) for path, content in zip(absolute, contents, strict=True)
-    )
-    _check_size(sources)
-    return sources
-
-
-def _check_size(sources: Sequence[SourceFile]) -> None:
-    size = sum(len(one.content.encode()) for one in sources)
-    if size > SOURCE_LIMIT_BYTES:
-        raise Misuse(f"sources: {size:,} bytes in all, over the {SOURCE_LIMIT_BYTES:,} allowed; leave out what is not source text")
-
-
-def _content(path: Path, limit_bytes: int = SOURCE_LIMIT_BYTES) -> str:
-    try:
-        if path.is_dir():
-            raise Misuse(f"sources: {path} is a directory; name the files in it")
-        if not path.exists():
-            raise Misuse(f"sources: {path} does not exist; check the path")
-        if not path.is_file():
-            raise Misuse(f"sources: {path} is not a regular file; save the kernel to a file and name that")
-        size = path.stat().st_size
-        if size > limit_bytes:
-            raise Misuse(f"sources: {path} has {size:,} bytes, over the {limit_bytes:,} allowed; leave out what is not source text")
-        content = path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Misuse(f"sources: {path} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
-    except OSError as error:
-        raise Misuse(f"sources: {path} can't be read: {error.strerror}; check its permissions") from None
-    if not content.strip() and path.name != "__init__.py":  # it makes its directory a package
-        raise Misuse(f"sources: {path} is empty; leave the file out, or write the kernel into it")
-    return content
-
-
-def _directive(content: str) -> str | None:
-    for line in content.splitlines()[:_DIRECTIVE_LINES]:
-        if match := _DIRECTIVE.match(line):
-            return match["problem"]
-    return None
+    return SubmittedFiles(sources=sources, problem_id=problem_id, problem_dir=directory if problem_id == directory_problem else None)
 
 
 def _problem_in(directory: Path) -> str | None:
@@ -140,5 +80,108 @@ def _problem_in(directory: Path) -> str | None:
     try:
         name = tomllib.loads(path.read_text("utf-8")).get("name")
     except (OSError, ValueError, RecursionError) as error:  # no UTF-8, no TOML, or one that Python's own reader does not get through
-        raise Misuse(f"problem: {path} can't be read: {error}") from None
+        raise UsageError(f"problem: {path} can't be read: {error}") from None
     return name if isinstance(name, str) else None
+
+
+def _read_solution(files: Sequence[Path], problem: str | None) -> SubmittedFiles:
+    if len(files) > 1:
+        name = next(path.name for path in files if path.suffix == solution_file.SUFFIX)
+        raise UsageError(f"sources: {name} is taken for a solution file, which holds all its sources; submit it by itself, or leave it out")
+    solution = solution_file.parse(files[0], _content(files[0], limit_bytes=SOLUTION_LIMIT_BYTES))
+    _check_size(solution.sources)
+    return SubmittedFiles(
+        sources=solution.sources,
+        problem_id=resource_id(PROBLEMS, problem) if problem else solution.problem_id,
+        problem_dir=None if problem else solution_file.problem_near(files[0], solution.definition),
+        language=solution.language,
+        entry=solution.entry,
+        notes=solution.notes,
+    )
+
+
+def read_sources(files: Sequence[Path]) -> tuple[SourceFile, ...]:
+    """Read files; their paths are relative to their common directory."""
+    absolute = [Path(os.path.abspath(path)) for path in files]  # noqa: PTH100 (resolve() would follow links and rename files)
+    if len(set(absolute)) != len(absolute):
+        raise UsageError("sources: a file is named twice; name each once")
+    top = Path(os.path.commonpath([path.parent for path in absolute]))
+    contents = [_content(path) for path in files]
+    names = (path.relative_to(top).as_posix() for path in absolute)
+    sources = tuple(SourceFile(path=name, content=content) for name, content in zip(names, contents, strict=True))
+    _check_size(sources)
+    return sources
+
+
+def _check_size(sources: Sequence[SourceFile]) -> None:
+    size = sum(len(source.content.encode()) for source in sources)
+    if size > SOURCE_LIMIT_BYTES:
+        raise UsageError(f"sources: {size:,} bytes in all, over the {SOURCE_LIMIT_BYTES:,} allowed; leave out what is not source text")
+
+
+def _content(path: Path, limit_bytes: int = SOURCE_LIMIT_BYTES) -> str:
+    try:
+        if path.is_dir():
+            raise UsageError(f"sources: {path} is a directory; name the files in it")
+        if not path.exists():
+            raise UsageError(f"sources: {path} does not exist; check the path")
+        if not path.is_file():
+            raise UsageError(f"sources: {path} is not a regular file; save the kernel to a file and name that")
+        size = path.stat().st_size
+        if size > limit_bytes:
+            raise UsageError(f"sources: {path} has {size:,} bytes, over the {limit_bytes:,} allowed; leave out what is not source text")
+        content = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"sources: {path} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    except OSError as error:
+        raise UsageError(f"sources: {path} can't be read: {error.strerror}; check its permissions") from None
+    if not content.strip() and path.name != "__init__.py":  # it makes its directory a package
+        raise UsageError(f"sources: {path} is empty; leave the file out, or write the kernel into it")
+    return content
+
+
+async def stdin_text() -> str:
+    """Read standard input to its end, so that Ctrl-C ends the command meanwhile. UsageError where it is no source."""
+    content = await _read_stdin()
+    if len(content) > SOURCE_LIMIT_BYTES:
+        limit = f"{SOURCE_LIMIT_BYTES:,} bytes"
+        raise UsageError(f"sources: standard input has more than the {limit} allowed; leave out what is not source text")
+    if not content.strip():
+        raise UsageError("sources: standard input is empty; pipe the kernel in: grader-cli submit - --problem NAME < FILE")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"sources: standard input is not UTF-8 (byte {error.start}); convert it to UTF-8") from None
+
+
+async def _read_stdin() -> bytes:
+    loop, ready, content = asyncio.get_running_loop(), asyncio.Event(), bytearray()
+    try:
+        descriptor = sys.stdin.fileno()
+        loop.add_reader(descriptor, ready.set)
+    except (io.UnsupportedOperation, ValueError, PermissionError):  # in a program that calls this; a regular file is always ready
+        return sys.stdin.buffer.read(SOURCE_LIMIT_BYTES + 1)
+    try:
+        while len(content) <= SOURCE_LIMIT_BYTES:
+            await ready.wait()
+            ready.clear()
+            piece = os.read(descriptor, _PIECE_BYTES)
+            if not piece:
+                break
+            content += piece
+    except OSError as error:
+        raise UsageError(f"sources: standard input can't be read: {error.strerror}") from None
+    finally:
+        loop.remove_reader(descriptor)
+    return bytes(content)
+
+
+def file_name(content: str, language: str) -> str:
+    """Choose the name of a kernel that has none: its ending tells the language."""
+    if language in _FILE_NAMES:
+        return _FILE_NAMES[language]
+    if content.lstrip().startswith("{"):
+        raise UsageError("sources: standard input looks like a solution file; write it to a file that ends in .json, and submit that")
+    lines = content.splitlines()  # up to Python's first import: a file that holds CUDA in a string begins with Python
+    first = next((number for number, line in enumerate(lines) if line.startswith(("import ", "from "))), len(lines))
+    return _FILE_NAMES["cuda" if any(word in "\n".join(lines[:first]) for word in _COMPILED) else "python"]

@@ -1,34 +1,383 @@
-"""`grader-cli show` and `cancel`."""
+"""Commands about submissions that are there: `list`, `show`, `cancel` and `withdraw`; and their short ids."""
 
 from __future__ import annotations
 
-from grader.cli import report
-from grader.cli.exits import Exit
-from grader.cli.jsonout import print_json
-from grader.cli.progress import stdout_console
-from grader.cli.session import Need, Target, connect
-from grader.cli.short_ids import whole_name
-from grader.cli.text import plain
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+from rich.console import RenderableType
+from rich.table import Table
+
+from grader.api.client import GraderClient
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, resource_id
+from grader.cli import extras, report
+from grader.cli.exits import Exit, UsageError
+from grader.cli.options import Json, Name, Server, StateDir
+from grader.cli.output import did_you_mean, plain, print_json, print_line, print_list, print_untrusted, stdout_console, text_table
+from grader.cli.running import run
+from grader.cli.saved_files import artifact_file_name, save_artifacts, save_sources
+from grader.cli.session import ServerRequirement, Target, connect
+from grader.devices import EMULATED
+from grader.errors import CallRefused, InternalFault, ServerUnreachable
+from grader.v1 import grader_service_pb2, report_pb2, submission_pb2
 from grader.views import formatting
+from grader.views.sanitize import one_line
+
+ID_CHARS = 16  # of a whole id
+SHORT_CHARS = 8  # of a short one in lists
+VERDICTS = {name.removeprefix("VERDICT_"): cast(report_pb2.Verdict, number) for name, number in report_pb2.Verdict.items() if number}
+_PAGE_SIZE = 1000  # an old server knows no prefix, and sends all there are
+_CANDIDATES_SHOWN = 5
+_TIMED = (submission_pb2.MODE_BENCHMARK, submission_pb2.MODE_RANKED)
+
+
+async def whole_name(client: GraderClient, name: str) -> str:
+    """Find the full name of the submission whose id begins so. UsageError unless it is a single one. A whole id is not looked up."""
+    prefix = resource_id(SUBMISSIONS, name)
+    if len(prefix) >= ID_CHARS or not prefix.isalnum() or not prefix.isascii():
+        return full_name(SUBMISSIONS, name)
+    matches: list[str] = []
+    token = ""
+    while True:
+        page = await client.list_submissions(page_size=_PAGE_SIZE, page_token=token, id_prefix=prefix)
+        ids = (resource_id(SUBMISSIONS, submission.name) for submission in page.submissions)
+        matches += [submission_id for submission_id in ids if submission_id.startswith(prefix)]
+        token = page.next_page_token
+        if len(matches) > _CANDIDATES_SHOWN or not token:
+            break
+    if prefix in matches or len(matches) == 1:
+        return full_name(SUBMISSIONS, prefix if prefix in matches else matches[0])
+    if not matches:
+        text = f"there is no submission of yours whose id begins with {prefix!r}; list them with: grader-cli list"
+        raise UsageError(f"{text} (of another user's, write the whole id)")
+    candidates = ", ".join(matches[:_CANDIDATES_SHOWN]) + (", ..." if len(matches) > _CANDIDATES_SHOWN else "")
+    raise UsageError(f"several submissions have an id that begins with {prefix!r}: {candidates}; write more of it")
+
+
+def short_ids(ids: Sequence[str]) -> list[str]:
+    """Cut each id to its first characters: as few as no other id begins with, and no fewer than SHORT_CHARS."""
+
+    def shortest(submission_id: str, rest: set[str]) -> str:
+        length = SHORT_CHARS
+        while length < len(submission_id) and any(another.startswith(submission_id[:length]) for another in rest):
+            length += 1
+        return submission_id[:length]
+
+    return [shortest(submission_id, set(ids) - {submission_id}) for submission_id in ids]
+
+
+# -- list ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions:
+    """Filters of a list; "" is any."""
+
+    problem: str = ""
+    competition: str = ""
+    user: str = ""
+    tag: str = ""
+    verdicts: tuple[report_pb2.Verdict, ...] = ()
+    limit: int
+
+
+def read_verdicts(texts: Sequence[str]) -> tuple[report_pb2.Verdict, ...]:
+    """Read verdicts of options that may each hold several, separated by commas. BadParameter where one is unknown."""
+    verdicts = dict[report_pb2.Verdict, None]()
+    for word in (part.strip() for text in texts for part in text.split(",")):
+        name = word.upper().replace("-", "_").removeprefix("VERDICT_")
+        if name not in VERDICTS:
+            raise typer.BadParameter(f"{word!r} is not a verdict; take some of {', '.join(VERDICTS)}.{did_you_mean(name, VERDICTS)}")
+        verdicts[VERDICTS[name]] = None
+    return tuple(verdicts)
+
+
+def _check_verdicts(texts: list[str] | None) -> list[str] | None:
+    read_verdicts(texts or ())
+    return texts
+
+
+def list_command(
+    problem: Annotated[str, typer.Option(help="Only submissions to this problem.", show_default=False)] = "",
+    competition: Annotated[str, typer.Option(help="Only submissions to this competition.", show_default=False)] = "",
+    user: Annotated[str, typer.Option(help="Only submissions of this user, as far as you may see them.", show_default=False)] = "",
+    tag: Annotated[str, typer.Option(metavar="TAG", help="Only submissions with this tag.", show_default=False)] = "",
+    verdict: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="VERDICT",
+            callback=_check_verdicts,
+            help="Only submissions with this verdict, such as ACCEPTED. May be repeated, and may be several with commas between them.",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+) -> None:
+    """List submissions, newest first: verdict, mode, and speedup or score.
+
+    A submission without a verdict is listed by its state. Other commands take the short ids that are printed here.
+    """
+    verdicts = read_verdicts(verdict or ())
+    options = ListOptions(problem=problem, competition=competition, user=user, tag=tag, verdicts=verdicts, limit=limit)
+    run(list_submissions(Target(server=server, state_dir=state_dir), options, json=json))
+
+
+async def list_submissions(target: Target, options: ListOptions, *, json: bool) -> Exit:
+    """Print the newest submissions."""
+    async with connect(target, ServerRequirement.READ) as client:
+        answer = await client.list_submissions(
+            page_size=options.limit,
+            problem=full_name(PROBLEMS, options.problem),
+            competition=full_name(COMPETITIONS, options.competition),
+            user=options.user,
+            tag=options.tag,
+            verdicts=options.verdicts,
+        )
+        # Filtered again, for a server that is too old to know of verdicts in this call.
+        submissions = [entry for entry in answer.submissions if not options.verdicts or entry.report.verdict in options.verdicts]
+        speedups = {} if json else await _speedups(client, submissions, options)
+    filtered = options.problem or options.competition or options.user or options.tag or options.verdicts
+    empty = "no such submissions that you may see" if filtered else "no submissions yet; hand one in with: grader-cli submit FILE"
+    parts = [render_list(submissions, speedups)] if submissions and not json else []
+    print_list(grader_service_pb2.ListSubmissionsResponse(submissions=submissions), parts, empty, json=json)
+    return Exit.DONE
+
+
+def render_list(submissions: Sequence[submission_pb2.Submission], speedups: dict[str, str]) -> Table:
+    """A row for each submission, without columns that are empty. speedups: in words, by name, of those without a score."""
+    ids = short_ids([resource_id(SUBMISSIONS, submission.name) for submission in submissions])
+    columns = {
+        "id": ids,
+        "user": [submission.user for submission in submissions],
+        "problem": [resource_id(PROBLEMS, submission.problem) for submission in submissions],
+        "competition": [resource_id(COMPETITIONS, submission.competition) for submission in submissions],
+        "language": [submission.language for submission in submissions],
+        "mode": [formatting.name_of(submission_pb2.Mode, submission.mode, "MODE_").lower() for submission in submissions],
+        "verdict": [formatting.verdict_or_state(submission) for submission in submissions],
+        "speedup or score": [_score(submission) or speedups.get(submission.name, "-") for submission in submissions],
+        "submitted (UTC)": [formatting.utc(submission.create_time) for submission in submissions],
+        "tags": [", ".join(submission.tags) for submission in submissions],
+        "withdrawn": [formatting.withdrawal(submission).removeprefix("withdrawn ") for submission in submissions],
+    }
+    optional = ("user", "competition", "tags", "withdrawn")
+    columns = {heading: cells for heading, cells in columns.items() if heading not in optional or any(cells)}
+    return text_table(list(columns), list(zip(*columns.values(), strict=True)))
+
+
+def _score(submission: submission_pb2.Submission) -> str:
+    if not submission.HasField("score"):
+        return ""
+    over = f" over {submission.score_baseline}" if submission.score_baseline else ""
+    return formatting.score(submission.score, submission.score_low, submission.score_high, submission.score_kind) + over
+
+
+async def _speedups(client: GraderClient, submissions: Sequence[submission_pb2.Submission], options: ListOptions) -> dict[str, str]:
+    """Read the first speedup of each accepted benchmark of the caller's: a list has no reports, but one stream has them all."""
+    unscored = [
+        submission
+        for submission in submissions
+        if submission.report.verdict == report_pb2.VERDICT_ACCEPTED and submission.mode in _TIMED and not submission.HasField("score")
+    ]
+    if unscored and (options.competition or options.user):  # the only lists that may show submissions of others
+        caller = await client.get_caller()
+        unscored = [submission for submission in unscored if submission.user == caller.user or "admin" in caller.scopes]
+    speedups = dict[str, str]()
+    if not unscored:
+        return speedups
+    try:
+        async for update in client.watch_many(names=[submission.name for submission in unscored]):
+            by_baseline = {speedup.baseline: speedup for speedup in update.submission.report.speedups}
+            # No time of the emulated device says anything of a GPU.
+            practice = " (practice)" if update.submission.report.environment.device_kind == EMULATED else ""
+            words = (f"{formatting.ratio(by_baseline[name])} over {name}{practice}" for name in formatting.baselines(by_baseline))
+            speedups[update.submission.name] = next(words, "-")
+    except (CallRefused, InternalFault, ServerUnreachable):  # too many streams, or a server that is too old: the list is shown without
+        return speedups
+    return speedups
+
+
+# -- show ----------------------------------------------------------------------------------------------------------------
+
+
+def show_command(
+    name: Name,
+    source: Annotated[
+        bool,
+        typer.Option("--source", help="Print the sources instead. Several files are printed with a line '==> PATH <==' before each."),
+    ] = False,
+    log: Annotated[bool, typer.Option("--log", help="Print what the compiler and the kernel printed instead.")] = False,
+    files: Annotated[
+        bool, typer.Option("--files", help="List the files that a submission in profile mode left instead. Only its owner sees them.")
+    ] = False,
+    html: Annotated[
+        str,
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help="Write the report as one HTML file instead, or to stdout with '-': times, plots, sources with compiler remarks, "
+            "environment and raw data. It needs no network and contains no script.",
+            show_default=False,
+        ),
+    ] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="With --source or --files: save them there. Nothing is overwritten.", show_default=False),
+    ] = None,
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+) -> None:
+    """Print a submission as it is now; with an option its sources, its logs, the files that it left, or its report as HTML."""
+    if source + log + files + bool(html) > 1:
+        raise typer.BadParameter("--source, --log, --files and --html exclude each other; leave out all but one")
+    if out is not None and not (source or files):
+        raise typer.BadParameter("--out saves sources or files; add --source or --files")
+    if json and (source or log or html):
+        raise typer.BadParameter("--json has sources, logs and report already; leave out --source, --log and --html")
+    target = Target(server=server, state_dir=state_dir)
+    if html:
+        run(extras.load("grader.cli.html_report").report(target, name, html))  # it needs no extra; its templates take long to import
+    elif files:
+        run(show_files(target, name, out, json=json))
+    elif source:
+        run(show_source(target, name, out))
+    elif log:
+        run(show_log(target, name))
+    else:
+        run(show(target, name, json=json))
 
 
 async def show(target: Target, name: str, *, json: bool) -> Exit:
     """Print a submission as it is now."""
-    async with connect(target, Need.READ) as client:
-        submission = await client.get_submission(await whole_name(client, name))
+    print_submission(await _fetch(target, name), json=json)
+    return Exit.DONE
+
+
+def print_submission(submission: submission_pb2.Submission, *, json: bool) -> None:
+    """Print a submission with its report."""
     if json:
         print_json(submission)
     else:
         report.show(stdout_console(), submission)
+
+
+async def _fetch(target: Target, name: str) -> submission_pb2.Submission:
+    async with connect(target, ServerRequirement.READ) as client:
+        return await client.get_submission(await whole_name(client, name))
+
+
+async def show_source(target: Target, name: str, out: Path | None) -> Exit:
+    """Print or save the sources."""
+    submission = await _fetch(target, name)
+    if submission.sources_removed or not submission.sources:
+        raise UsageError(f"{one_line(submission.name)}: its sources are not kept any more; verdict and score are: grader-cli show")
+    if out is not None:
+        for path in save_sources(submission.sources, out):
+            print_line(str(path))
+        return Exit.DONE
+    for source in submission.sources:
+        if len(submission.sources) > 1:
+            print(f"==> {one_line(source.path)} <==")
+        print_untrusted(source.content)
     return Exit.DONE
 
 
-async def cancel(target: Target, name: str, *, json: bool) -> Exit:
-    """Cancel a submission and print it."""
-    async with connect(target, Need.GRADE) as client:
-        submission = await client.cancel(await whole_name(client, name))
-    if json:
-        print_json(submission)
-    else:
-        stdout_console().print(plain(f"{submission.name}: {formatting.state_name(submission)}"))
+async def show_log(target: Target, name: str) -> Exit:
+    """Print what the compiler and the kernel printed."""
+    submission = await _fetch(target, name)
+    logs = {"compiler": submission.report.build.log, "output": submission.report.output}
+    if not submission.HasField("report"):
+        command = f"grader-cli watch {one_line(resource_id(SUBMISSIONS, submission.name))}"
+        raise UsageError(f"{one_line(submission.name)}: it is not graded yet; `{command}` waits for it")
+    if not any(logs.values()):
+        raise UsageError(f"{one_line(submission.name)}: the compiler and the kernel printed nothing")
+    for heading, text in logs.items():
+        if text:
+            print(f"==> {heading} <==")
+            print_untrusted(text)
     return Exit.DONE
+
+
+async def show_files(target: Target, name: str, out: Path | None, *, json: bool) -> Exit:
+    """List the files that a submission left; with out, save those that are there into that directory."""
+    async with connect(target, ServerRequirement.READ) as client:
+        artifacts = list(await client.list_artifacts(await whole_name(client, name)))
+        saved = [] if out is None else await save_artifacts(client, artifacts, out)
+    if json or out is None or not artifacts:
+        empty = f"{one_line(name)} has left no files; `grader-cli submit --mode profile` makes some"
+        hint = plain(f"save them with: grader-cli show {one_line(resource_id(SUBMISSIONS, name))} --files --out DIR", "dim")
+        parts: list[RenderableType] = [_artifact_table(artifacts), hint] if artifacts else []
+        print_list(grader_service_pb2.ListArtifactsResponse(artifacts=artifacts), parts, empty, json=json)
+        return Exit.DONE
+    for path in saved:
+        print_line(str(path))
+    for artifact in artifacts:
+        if not artifact.available:
+            print_line(f"not on this server any more: {one_line(artifact_file_name(artifact))}", "yellow")
+    return Exit.DONE
+
+
+def _artifact_table(artifacts: Sequence[grader_service_pb2.Artifact]) -> Table:
+    rows = []
+    for artifact in artifacts:
+        expires = artifact.expire_time.ToDatetime().strftime("%Y-%m-%d %H:%M") if artifact.HasField("expire_time") else "for ever"
+        until = expires if artifact.available else "not here any more"
+        rows.append((artifact_file_name(artifact), artifact.tool, formatting.byte_count(artifact.size_bytes), until))
+    return text_table(("file", "tool", "size", "until (UTC)"), rows, right=("size",))
+
+
+# -- cancel and withdraw -------------------------------------------------------------------------------------------------
+
+
+def cancel_command(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
+    """Cancel a submission that is queued or running."""
+
+    async def work() -> Exit:
+        async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.GRADE) as client:
+            submission = await client.cancel(await whole_name(client, name))
+        if json:
+            print_json(submission)
+        else:
+            print_line(f"{submission.name}: {formatting.state_name(submission)}")
+        return Exit.DONE
+
+    run(work())
+
+
+def withdraw_command(
+    name: Name,
+    reason: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help="Why, in one line. Everybody who sees the submission sees it. Needed for another user's submission.",
+            show_default=False,
+        ),
+    ] = "",
+    undo: Annotated[bool, typer.Option("--undo", help="Put it back on the boards: for administrators.")] = False,
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+) -> None:
+    """Take a submission off the boards of its competition: your own until the end, as an administrator any at any time.
+
+    It is still shown to those who saw it, marked as withdrawn, and still counts against your quota.
+    """
+
+    async def work() -> Exit:
+        async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.GRADE) as client:
+            full = await whole_name(client, name)
+            submission = await (client.restore(full, reason=reason) if undo else client.withdraw(full, reason=reason))
+        if json:
+            print_json(submission)
+        else:
+            print_line(f"{submission.name}: {formatting.withdrawal(submission) or 'counts on the boards'}")
+        return Exit.DONE
+
+    run(work())

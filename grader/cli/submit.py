@@ -12,17 +12,16 @@ from pathlib import Path
 
 from grader.api.client import GraderClient
 from grader.api.resource_names import SUBMISSIONS, full_name, resource_id
-from grader.cli import artifacts, extras, report, sources
-from grader.cli.exits import Exit, GraderFailed, Misuse
-from grader.cli.jsonout import print_json
-from grader.cli.progress import ProgressDisplay, Redrawn, progress, stderr_console, stdout_console
-from grader.cli.session import Need, Target, connect
-from grader.cli.short_ids import whole_name
-from grader.cli.standard_input import STDIN, file_name, read_stdin
-from grader.cli.text import one_line, plain
-from grader.cli.written_files import open_directory
+from grader.cli import extras, sources
+from grader.cli.exits import Exit, GraderFailed, UsageError
+from grader.cli.output import print_line, print_note
+from grader.cli.progress import ProgressDisplay, progress
+from grader.cli.saved_files import open_directory, save_artifacts
+from grader.cli.session import ServerRequirement, Target, connect
+from grader.cli.submissions import print_submission, whole_name
 from grader.errors import CallRefused, GraderError, LedgerBusy, ServerUnreachable, ShuttingDown
 from grader.v1 import report_pb2, submission_pb2
+from grader.views.sanitize import one_line
 from sandbox.protocol.wire import Mode
 
 _CANCEL_TIMEOUT_S = 10.0
@@ -32,7 +31,7 @@ AWAY = (ServerUnreachable, ShuttingDown, LedgerBusy)  # what a server raises tha
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitOptions:
-    """What `grader-cli submit` was asked for."""
+    """Options of a submission."""
 
     files: tuple[Path, ...]
     problem: str | None
@@ -52,15 +51,15 @@ class SubmitOptions:
     skip_sanitizer: bool = False
 
 
-def build_submission(handed: sources.Handed, order: SubmitOptions) -> submission_pb2.Submission:
+def build_submission(files: sources.SubmittedFiles, order: SubmitOptions) -> submission_pb2.Submission:
     """The message that hands the files in."""
     message = submission_pb2.Submission(
-        problem=f"problems/{handed.problem_id}",
-        language=order.language or handed.language,
-        sources=[submission_pb2.SourceFile(path=one.path, content=one.content) for one in handed.sources],
+        problem=f"problems/{files.problem_id}",
+        language=order.language or files.language,
+        sources=[submission_pb2.SourceFile(path=source.path, content=source.content) for source in files.sources],
         device_kind=order.device_kind,
         mode=f"MODE_{order.mode.upper()}",
-        entry=order.entry or handed.entry,
+        entry=order.entry or files.entry,
         competition=full_name("competitions", order.competition) if order.competition else "",
         tags=order.tags,
         parent=full_name("submissions", order.parent) if order.parent else "",
@@ -74,76 +73,70 @@ def build_submission(handed: sources.Handed, order: SubmitOptions) -> submission
 
 
 def nanoseconds(seconds: float, option: str) -> int:
-    """Of seconds on a command line; Misuse where a message could not carry them."""
+    """Of seconds on a command line; UsageError where a message could not carry them."""
     if not abs(seconds) < _SECONDS_LIMIT:
-        raise Misuse(f"{option}: {seconds:g} is not a number of seconds that can be sent; write one such as 5")
+        raise UsageError(f"{option}: {seconds:g} is not a number of seconds that can be sent; write one such as 5")
     return round(seconds * 1e9)
 
 
 def read_annotations(texts: Sequence[str]) -> dict[str, str]:
-    """Of texts KEY=VALUE; Misuse where one is not, or where a key comes twice."""
-    found = dict[str, str]()
+    """Of texts KEY=VALUE; UsageError where one is not, or where a key comes twice."""
+    annotations = dict[str, str]()
     for text in texts:
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise Misuse(f"--annotate: {text!r} has no key; write KEY=VALUE")
-        if key in found:
-            raise Misuse(f"--annotate: the key {key!r} is given twice; give each once")
-        found[key] = value
-    return found
+            raise UsageError(f"--annotate: {text!r} has no key; write KEY=VALUE")
+        if key in annotations:
+            raise UsageError(f"--annotate: the key {key!r} is given twice; give each once")
+        annotations[key] = value
+    return annotations
 
 
 async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool) -> Exit:
     """Submit, follow to the end unless wait is False, and print."""
     if not wait and target.server is None:
-        raise Misuse("--no-wait: without --server nothing would be left to grade it; name a server, or wait")
+        raise UsageError("--no-wait: without --server nothing would be left to grade it; name a server, or wait")
     if order.out is not None and (order.mode != Mode.PROFILE or not wait):
-        raise Misuse("--out: only a profile leaves files, when it has ended; add --mode profile, and leave out --no-wait")
+        raise UsageError("--out: only a profile leaves files, when it has ended; add --mode profile, and leave out --no-wait")
     if order.out is not None:
         os.close(open_directory(order.out))  # before anything is graded
     if order.competition and target.server is None:
-        raise Misuse("--competition: a command without --server has none; name the server that holds it")
+        raise UsageError("--competition: a command without --server has none; name the server that holds it")
     named, problem_path = (order.problem, None) if target.server is not None else problem_at(order.problem)
-    handed = await _read(order, named)
-    problem_dir = tuple(path for path in (handed.problem_dir, problem_path) if path is not None)
+    if sources.STDIN in order.files and len(order.files) > 1:
+        raise UsageError("sources: - (standard input) is a whole submission; leave out the other files, or name files only")
+    files = await sources.read_stdin(order.language, named) if sources.STDIN in order.files else sources.read(order.files, named)
+    problem_dir = tuple(path for path in (files.problem_dir, problem_path) if path is not None)
     target = replace(target, problem_dirs=(*target.problem_dirs, *problem_dir))
-    for note in handed.notes:
-        stderr_console().print(plain(f"note: {one_line(note)}"), soft_wrap=True)
-    async with connect(target, Need.GRADE) as client:
+    for note in files.notes:
+        print_note(f"note: {one_line(note)}")
+    async with connect(target, ServerRequirement.GRADE) as client:
         await require_answer(client, target)
         order = replace(order, parent=await whole_name(client, order.parent) if order.parent else "")
         request_id = order.request_id or str(uuid.uuid4())
         remedy = f"the same command with --request-id {request_id} goes on, and does not submit it twice"
         with explain_no_answer(target, remedy):
-            submission = await client.submit(build_submission(handed, order), request_id=request_id, allow_cached_result=order.allow_cached)
+            submission = await client.submit(build_submission(files, order), request_id=request_id, allow_cached_result=order.allow_cached)
         if not wait:
-            _print(submission, json=json)
+            print_submission(submission, json=json)
             return Exit.ACCEPTED
+        saved: list[Path] = []
         try:
-            with progress(json=json) as shown:
-                shown.say(described(submission, target))
+            with progress(json=json) as display:
+                display.say(described(submission, target))
                 with explain_giving_up(target, submission.name):
-                    final = await follow(client, submission.name, [shown])
-                    saved = [] if order.out is None else await artifacts.save(client, submission.name, order.out)
+                    final = await follow(client, submission.name, display)
+                    if order.out is not None:
+                        saved = await save_artifacts(client, list(await client.list_artifacts(submission.name)), order.out)
         except (asyncio.CancelledError, OSError) as error:  # OSError: nobody reads what we write, or the terminal is gone
             # A server that is named goes on without a reader, as `| head` may want it; Ctrl-C and signals cancel there too.
             if target.server is None or not isinstance(error, BrokenPipeError):
                 await cancel_quietly(client, submission.name)
             raise
-    _print(final, json=json)
-    if not json:
-        artifacts.print_saved(saved)
+    print_submission(final, json=json)
+    for path in saved if not json else ():
+        print_line(str(path))
     return exit_of(final)
-
-
-async def _read(order: SubmitOptions, problem: str | None) -> sources.Handed:
-    """The files, or standard input."""
-    if STDIN not in order.files:
-        return sources.read(order.files, problem)
-    if len(order.files) > 1:
-        raise Misuse("sources: - (standard input) is a whole submission; leave out the other files, or name files only")
-    content = await read_stdin()
-    return sources.from_text(content, file_name(content, order.language), problem)
 
 
 def problem_at(problem: str | None) -> tuple[str | None, Path | None]:
@@ -163,12 +156,12 @@ def _exists(path: Path) -> bool:
 
 async def watch(target: Target, name: str, *, json: bool) -> Exit:
     """Follow a submission to its end, and print it."""
-    async with connect(target, Need.FOLLOW) as client:
-        with progress(json=json) as shown:
+    async with connect(target, ServerRequirement.FOLLOW) as client:
+        with progress(json=json) as display:
             name = await whole_name(client, name)
             with explain_giving_up(target, name):
-                final = await follow(client, name, [shown])
-    _print(final, json=json)
+                final = await follow(client, name, display)
+    print_submission(final, json=json)
     return exit_of(final)
 
 
@@ -194,7 +187,7 @@ def explain_no_answer(target: Target, remedy: str) -> Iterator[None]:
         raise GraderFailed(f"{error}; {text}") from None
     except asyncio.CancelledError:
         if target.server is not None:
-            stderr_console().print(plain(f"no answer yet: {text}"), soft_wrap=True)
+            print_note(f"no answer yet: {text}")
         raise
 
 
@@ -216,29 +209,14 @@ def described(submission: submission_pb2.Submission, target: Target) -> str:
     return f"{submission.name} for {submission.problem} ({submission.language}){at}"
 
 
-async def follow(client: GraderClient, name: str, shown: Sequence[ProgressDisplay]) -> submission_pb2.Submission:
+async def follow(client: GraderClient, name: str, display: ProgressDisplay) -> submission_pb2.Submission:
     """Show events until the last, and return the submission as it then is. A server that restarts is waited for."""
-
-    def say(sentence: str) -> None:
-        for one in shown:
-            one.say(sentence)
-
-    client.on_absence = say
-    if redrawn := [one for one in shown if isinstance(one, Redrawn)]:
-        await _expect(client, name, redrawn)
+    client.on_absence = display.say
+    with contextlib.suppress(CallRefused):  # such as where the problem is not there any more
+        await display.expect(client, name)
     async for event in client.watch(name):
-        for one in shown:
-            one.feed(event)
+        display.feed(event)
     return await client.get_submission(name)
-
-
-async def _expect(client: GraderClient, name: str, shown: Sequence[Redrawn]) -> None:
-    """Tell them what is to be done; nothing where that is not known, such as where the problem is not there any more."""
-    with contextlib.suppress(CallRefused):
-        submission = await client.get_submission(name)
-        problem = await client.get_problem(submission.problem)
-        for one in shown:
-            one.expect(submission.mode, problem)
 
 
 async def cancel_quietly(client: GraderClient, name: str) -> None:
@@ -251,9 +229,9 @@ async def cancel_quietly(client: GraderClient, name: str) -> None:
         except (GraderError, TimeoutError):
             command = f"grader-cli cancel {resource_id(SUBMISSIONS, one_line(name))}"
             text = f"no answer, so {one_line(name)} was not cancelled; do so with: {command}"
-            stderr_console().print(plain(text), soft_wrap=True)
+            print_note(text)
             return
-        stderr_console().print(plain(f"cancelled {one_line(name)}"), soft_wrap=True)
+        print_note(f"cancelled {one_line(name)}")
 
 
 def exit_of(submission: submission_pb2.Submission) -> Exit:
@@ -261,10 +239,3 @@ def exit_of(submission: submission_pb2.Submission) -> Exit:
     if submission.state != submission_pb2.SUBMISSION_STATE_SUCCEEDED:
         return Exit.GRADER_FAILED
     return Exit.ACCEPTED if submission.report.verdict == report_pb2.VERDICT_ACCEPTED else Exit.OTHER_VERDICT
-
-
-def _print(submission: submission_pb2.Submission, *, json: bool) -> None:
-    if json:
-        print_json(submission)
-    else:
-        report.show(stdout_console(), submission)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import sys
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -17,10 +20,14 @@ from rich.text import Text
 from grader.api import stable_json
 from grader.api.client import GraderClient
 from grader.api.resource_names import PROBLEMS, resource_id
-from grader.cli import extras, sources
-from grader.cli.exits import Exit, GraderFailed, Misuse
-from grader.cli.progress import ProgressDisplay, progress, stderr_console, stdout_console
-from grader.cli.session import Need, Target, connect
+from grader.cli import sources
+from grader.cli.exits import Exit, GraderFailed, UsageError
+from grader.cli.options import DeviceOption, SandboxOption, Server, StateDir
+from grader.cli.output import plain, print_note, stdout_console
+from grader.cli.progress import ProgressDisplay, progress
+from grader.cli.running import run
+from grader.cli.saved_files import open_directory
+from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submit import (
     SubmitOptions,
     build_submission,
@@ -34,13 +41,13 @@ from grader.cli.submit import (
     problem_at,
     require_answer,
 )
-from grader.cli.text import one_line, plain
-from grader.cli.written_files import open_directory
+from grader.isolations import AUTO
 from grader.plots.frames import ChartAxis
 from grader.plots.lines import ChartSeries, line_chart
 from grader.plots.svg import LABEL_CHARS
 from grader.v1 import problem_pb2, submission_pb2
 from grader.views import formatting
+from grader.views.sanitize import one_line
 from grader.views.sweeps import NOT_RUN, RIGHT, SweepMetric, SweepPoint, SweepTable, collate, rows, to_csv
 
 LOG_FACTOR = 15.0  # between the largest value and the least: with more, an axis is logarithmic
@@ -48,7 +55,7 @@ LOG_FACTOR = 15.0  # between the largest value and the least: with more, an axis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOptions:
-    """What `grader-cli sweep` was asked for. sweep: what differs from the problem's own."""
+    """Options of a sweep. sweep: the differences from the problem's own."""
 
     files: tuple[Path, ...]
     problem: str | None
@@ -59,14 +66,21 @@ class SweepOptions:
 
 
 def sweep_message(
-    *, axis: str, start: int | None, stop: int | None, factor: float | None, step: int | None, others: Sequence[str], seconds: float | None
+    *,
+    axis: str,
+    start: int | None,
+    stop: int | None,
+    factor: float | None,
+    step: int | None,
+    axis_sizes: Sequence[str],
+    seconds: float | None,
 ) -> problem_pb2.Sweep:
-    """The options as the API takes them; Misuse where one of others is not AXIS=SIZE."""
+    """The options as the API takes them; UsageError where one of axis_sizes is not AXIS=SIZE."""
     message = problem_pb2.Sweep(axis=axis, start=start, stop=stop, factor=factor, step=step)
-    for text in others:
+    for text in axis_sizes:
         name, equals, size = text.partition("=")
         if not equals or not size.isascii() or not size.isdecimal() or len(size) > 18:
-            raise Misuse(f"--at: {text!r} is not AXIS=SIZE; write it such as rows=4096")
+            raise UsageError(f"--at: {text!r} is not AXIS=SIZE; write it such as rows=4096")
         message.axes[name] = int(size)
     if seconds is not None:
         message.measure_duration.FromNanoseconds(nanoseconds(seconds, "--seconds"))
@@ -75,48 +89,51 @@ def sweep_message(
 
 async def sweep(target: Target, order: SweepOptions, *, json: bool) -> Exit:
     """Submit the kernels one after the other, so that none is timed next to another, and print what became of them."""
-    png = _find_png(order)
+    if order.out_dir is not None:
+        os.close(open_directory(order.out_dir))  # before anything is run
     named, problem_path = (order.problem, None) if target.server is not None else problem_at(order.problem)
-    handed = [sources.read((path,), named) for path in order.files]
-    if len(ids := dict.fromkeys(one.problem_id for one in handed)) > 1:
-        raise Misuse(f"problem: the files are for several problems ({', '.join(ids)}); name one with --problem, or sweep them separately")
-    found_dirs = [one.problem_dir for one in handed] + [problem_path]
+    kernels = [sources.read((path,), named) for path in order.files]
+    if len(ids := dict.fromkeys(files.problem_id for files in kernels)) > 1:
+        raise UsageError(
+            f"problem: the files are for several problems ({', '.join(ids)}); name one with --problem, or sweep them separately"
+        )
+    found_dirs = [files.problem_dir for files in kernels] + [problem_path]
     target = replace(target, problem_dirs=(*target.problem_dirs, *dict.fromkeys(path for path in found_dirs if path is not None)))
     ended: list[tuple[str, submission_pb2.Submission]] = []
-    async with connect(target, Need.GRADE) as client:
+    async with connect(target, ServerRequirement.GRADE) as client:
         await require_answer(client, target)
-        for number, (name, kernel) in enumerate(zip(_names(order.files), handed, strict=True), 1):
+        for number, (name, kernel) in enumerate(zip(_names(order.files), kernels, strict=True), 1):
             options = SubmitOptions(files=(), problem=None, language="", entry="", device_kind=order.device_kind, mode="sweep")
             message = build_submission(kernel, options)
             message.sweep.CopyFrom(order.sweep)
-            with progress(json=json) as shown:
-                shown.say(f"kernel {number} of {len(handed)}: {name}")
-                ended.append((name, await _one(client, message, shown, target)))
+            with progress(json=json) as display:
+                display.say(f"kernel {number} of {len(kernels)}: {name}")
+                ended.append((name, await _submit(client, message, display, target)))
     try:
         table = collate(ended)
     except ValueError as error:
         raise GraderFailed(f"the server sent no sweep: {error}; use a grader-cli of its version") from None
     metric = order.metric or table.metric()
-    _write(order, table, metric, png)
+    _write(order, table, metric)
     if json:
         print(stable_json.to_text(_as_data(table, metric, ended), indent=2))
     else:
         console = stdout_console()
         for part in render(table, metric, ended):
             console.print(part, soft_wrap=isinstance(part, Text))
-    return max((exit_of(one) for _, one in ended), default=Exit.DONE)
+    return max((exit_of(submission) for _, submission in ended), default=Exit.DONE)
 
 
-async def _one(
-    client: GraderClient, message: submission_pb2.Submission, shown: ProgressDisplay, target: Target
+async def _submit(
+    client: GraderClient, message: submission_pb2.Submission, display: ProgressDisplay, target: Target
 ) -> submission_pb2.Submission:
     """Submit one kernel and follow it to its end; it is cancelled where this command is."""
     with explain_no_answer(target, "see whether it is there with: grader-cli list"):
         submission = await client.submit(message, request_id=str(uuid.uuid4()))
-    shown.say(described(submission, target))
+    display.say(described(submission, target))
     try:
         with explain_giving_up(target, submission.name):
-            final = await follow(client, submission.name, [shown])
+            final = await follow(client, submission.name, display)
     except (asyncio.CancelledError, OSError) as error:
         if target.server is None or not isinstance(error, BrokenPipeError):
             await cancel_quietly(client, submission.name)
@@ -125,15 +142,15 @@ async def _one(
 
 
 def render(table: SweepTable, metric: SweepMetric, ended: Sequence[tuple[str, submission_pb2.Submission]]) -> Iterator[RenderableType]:
-    """What is printed: a row for each size, then what is wrong with which kernel."""
-    others = "".join(f", {one_line(name)} = {size:,}" for name, size in table.others.items())
+    """A row for each size, then the fault of each kernel that is not right."""
+    axes = "".join(f", {one_line(name)} = {size:,}" for name, size in table.axes.items())
     yield Text()
-    yield plain(f"{one_line(resource_id(PROBLEMS, table.problem))}{others}: {metric.label}, median (95 % interval)", "bold")
+    yield plain(f"{one_line(resource_id(PROBLEMS, table.problem))}{axes}: {metric.label}, median (95 % interval)", "bold")
     yield _rows(table, metric)
-    for name, one in ended:
-        if exit_of(one) is not Exit.ACCEPTED:
-            why = one.report.summary if one.state == submission_pb2.SUBMISSION_STATE_SUCCEEDED else one.error.message
-            verdict = formatting.verdict_or_state(one)
+    for name, submission in ended:
+        if exit_of(submission) is not Exit.ACCEPTED:
+            why = submission.report.summary if submission.state == submission_pb2.SUBMISSION_STATE_SUCCEEDED else submission.error.message
+            verdict = formatting.verdict_or_state(submission)
             yield plain(f"{one_line(name)}: {verdict}: {one_line(why, most_chars=1000)}", "red")
     if table.device:
         yield plain(f"device: {one_line(table.device)}")
@@ -142,14 +159,14 @@ def render(table: SweepTable, metric: SweepMetric, ended: Sequence[tuple[str, su
 
 
 def _rows(table: SweepTable, metric: SweepMetric) -> Table:
-    shown = Table(box=None, pad_edge=False)
-    shown.add_column(plain(one_line(table.axis)), justify="right")
+    table_of_sizes = Table(box=None, pad_edge=False)
+    table_of_sizes.add_column(plain(one_line(table.axis)), justify="right")
     for provider in table.providers:
-        shown.add_column(plain(one_line(provider, most_chars=40)), justify="right")
+        table_of_sizes.add_column(plain(one_line(provider, most_chars=40)), justify="right")
     lines = {provider: table.of(provider) for provider in table.providers}
     for size in table.sizes:
-        shown.add_row(f"{size:,}", *(_cell(points.get(size), metric) for points in lines.values()))
-    return shown
+        table_of_sizes.add_row(f"{size:,}", *(_cell(points.get(size), metric) for points in lines.values()))
+    return table_of_sizes
 
 
 def _cell(point: SweepPoint | None, metric: SweepMetric) -> Text:
@@ -164,10 +181,10 @@ def _cell(point: SweepPoint | None, metric: SweepMetric) -> Text:
 def draw(table: SweepTable, metric: SweepMetric) -> str:
     """The plot as SVG: a line with a band for each provider; a size at which a kernel is not right is a gap."""
     series = [_series(table, provider, metric) for provider in table.providers]
-    others = ", ".join(f"{name} = {size}" for name, size in table.others.items())
-    axis = f"{table.axis} ({others})" if others else table.axis
+    axes = ", ".join(f"{name} = {size}" for name, size in table.axes.items())
+    axis = f"{table.axis} ({axes})" if axes else table.axis
     device = formatting.PRACTICE if table.practice else table.device
-    values = [value for one in series for value in one.ys if math.isfinite(value)] or [1.0]
+    values = [value for line in series for value in line.ys if math.isfinite(value)] or [1.0]
     return line_chart(
         series,
         title=f"{resource_id(PROBLEMS, table.problem)} over {axis}, on {table.device}",
@@ -179,56 +196,38 @@ def draw(table: SweepTable, metric: SweepMetric) -> str:
 
 def _series(table: SweepTable, provider: str, metric: SweepMetric) -> ChartSeries:
     points = list(table.of(provider).values())
-    figures = [one.figure(metric) for one in points]
+    figures = [point.figure(metric) for point in points]
     values, lows, highs = ([figure[part] for figure in figures] for part in range(3))
-    wrong = sum(not one.baseline and one.outcome not in (RIGHT, NOT_RUN, formatting.NOT_RESOLVED) for one in points)
+    wrong = sum(not point.baseline and point.outcome not in (RIGHT, NOT_RUN, formatting.NOT_RESOLVED) for point in points)
     remark = f" (wrong at {wrong} of {len(points)})" if wrong else ""
     name = provider if len(provider) + len(remark) <= LABEL_CHARS else f"{provider[: LABEL_CHARS - len(remark) - 1]}…"
-    return ChartSeries(name=name + remark, xs=[float(one.size) for one in points], ys=values, lows=lows, highs=highs)
+    return ChartSeries(name=name + remark, xs=[float(point.size) for point in points], ys=values, lows=lows, highs=highs)
 
 
 def _names(files: Sequence[Path]) -> list[str]:
-    """What to call each kernel: its file's name without ending, or its whole path where two have the same."""
+    """Name each kernel: its file's name without ending, or its whole path where two have the same."""
     stems = [path.stem for path in files]
     return [stem if stems.count(stem) == 1 else str(path) for stem, path in zip(stems, files, strict=True)]
 
 
-def _find_png(order: SweepOptions) -> bool:
-    """Whether a PNG can be written; where one is wanted and cannot, says what to install before anything is run."""
-    if order.out_dir is None:
-        return False
-    os.close(open_directory(order.out_dir))
-    try:
-        extras.load("grader.plots.png", "png")
-    except Misuse:
-        text = "note: no PNG is written, only SVG and CSV; for PNG: pip install '.[png]' in a clone"
-        stderr_console().print(plain(text, "yellow"), soft_wrap=True)
-        return False
-    return True
-
-
-def _write(order: SweepOptions, table: SweepTable, metric: SweepMetric, png: bool) -> None:
+def _write(order: SweepOptions, table: SweepTable, metric: SweepMetric) -> None:
     if order.out_dir is None:
         return
-    drawing = draw(table, metric)
     stem = f"{resource_id(PROBLEMS, table.problem)}_{table.axis}"
-    files = {f"{stem}.svg": drawing.encode(), f"{stem}.csv": to_csv(table).encode()}
-    if png:
-        files[f"{stem}.png"] = extras.load("grader.plots.png", "png").to_png(drawing)
-    for name, data in files.items():
+    for name, text in ((f"{stem}.svg", draw(table, metric)), (f"{stem}.csv", to_csv(table))):
         path = order.out_dir / name
         try:
-            path.write_bytes(data)
+            path.write_text(text, "utf-8")
         except OSError as error:
             raise GraderFailed(f"{path} can't be written: {error.strerror}; name another directory with --out") from None
-        stderr_console().print(plain(f"wrote {path}"), soft_wrap=True)
+        print_note(f"wrote {path}")
 
 
 def _as_data(table: SweepTable, metric: SweepMetric, ended: Sequence[tuple[str, submission_pb2.Submission]]) -> dict[str, object]:
-    """What --json prints: the points as in the CSV file, with numbers, and the submissions without sources and samples."""
-    for _, one in ended:
-        one.ClearField("sources")
-        for row in one.report.measurements:
+    """Data of --json: the points as in the CSV file, with numbers, and the submissions without sources and samples."""
+    for _, submission in ended:
+        submission.ClearField("sources")
+        for row in submission.report.measurements:
             for samples in (row.reported, row.certified, row.batch, *row.baselines.values(), *row.reported_baselines.values()):
                 samples.ClearField("sample_durations_ns")
     return {
@@ -237,5 +236,57 @@ def _as_data(table: SweepTable, metric: SweepMetric, ended: Sequence[tuple[str, 
         "metric": str(metric),
         "practice": table.practice,
         "points": [{name: value for name, value in row.items() if value is not None} for row in rows(table)],
-        "submissions": [stable_json.to_data(one) for _, one in ended],
+        "submissions": [stable_json.to_data(submission) for _, submission in ended],
     }
+
+
+def sweep_command(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The kernels: each file is one, and one line of the plot.")],
+    problem: Annotated[str | None, typer.Option(help="The problem. Default: as for submit; it has to be the same for all files.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write PROBLEM_AXIS.svg and .csv there.", show_default=False),
+    ] = None,
+    metric: Annotated[
+        SweepMetric | None,
+        typer.Option(help="GB/s, TFLOP/s, or times. Default: what suits the problem's moved_bytes and flops.", show_default=False),
+    ] = None,
+    axis: Annotated[str, typer.Option(metavar="AXIS", help="Default: that of the problem's first sweep.", show_default=False)] = "",
+    start: Annotated[int | None, typer.Option(metavar="SIZE", help="The first size.", show_default=False)] = None,
+    stop: Annotated[int | None, typer.Option(metavar="SIZE", help="No size is larger.", show_default=False)] = None,
+    factor: Annotated[float | None, typer.Option(metavar="NUMBER", help="A size is the one before times this.", show_default=False)] = None,
+    step: Annotated[int | None, typer.Option(metavar="SIZE", help="A size is the one before plus this.", show_default=False)] = None,
+    at: Annotated[
+        list[str] | None,
+        typer.Option("--at", metavar="AXIS=SIZE", help="The size of another axis; may be given more than once.", show_default=False),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="About how long to time one size, at most 30. Default: the server's (2).", show_default=False),
+    ] = None,
+    device: DeviceOption = AUTO,
+    sandbox: SandboxOption = AUTO,
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the points and submissions as JSON, and nothing else, on stdout.")] = False,
+) -> None:
+    """Time kernels and PyTorch over a range of sizes: a table, and with --out a plot. Each size is verified first.
+
+    The first sweep in the problem says which sizes; options change them. A kernel that is wrong at a size has no time there. Nothing is
+    scored.
+    """
+
+    async def work() -> Exit:
+        wanted = sweep_message(axis=axis, start=start, stop=stop, factor=factor, step=step, axis_sizes=at or (), seconds=seconds)
+        order = SweepOptions(
+            files=tuple(files),
+            problem=problem,
+            device_kind="" if device == AUTO else device,
+            sweep=wanted,
+            out_dir=out,
+            metric=metric,
+        )
+        target = Target(server=server, state_dir=state_dir, sandbox=sandbox, device=device, quiet=json and not sys.stderr.isatty())
+        return await sweep(target, order, json=json)
+
+    run(work())

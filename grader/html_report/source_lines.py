@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from markupsafe import Markup, escape
 
 from grader.v1 import submission_pb2
-from grader.views.sanitize import escape_unprintable
+from grader.views.sanitize import escape_unprintable, one_line
 from sandbox.protocol.source_tokens import grammar_of, tokens
 
 # Of all sources of a submission. A line costs a hundred bytes of a page, a highlighted character up to thirty.
@@ -19,7 +21,7 @@ HIGHLIGHTED_CHARS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class NumberedLine:
-    """One line. number: from 1; code: escaped, with the highlighter's classes; remarks: of the compiler."""
+    """A line. number: from 1; code: escaped, with the highlighter's classes; remarks: of the compiler."""
 
     number: int
     code: Markup
@@ -28,7 +30,7 @@ class NumberedLine:
 
 @dataclass(frozen=True, slots=True)
 class ShownSource:
-    """One file. cut: whether its end is left out."""
+    """A file. cut: its end is left out."""
 
     path: str
     lines: Sequence[NumberedLine]
@@ -37,15 +39,15 @@ class ShownSource:
 
 def shown_sources(files: Sequence[submission_pb2.SourceFile], remarks: Mapping[str, Mapping[int, Sequence[str]]]) -> list[ShownSource]:
     """The files in their order, as much as the limits allow. remarks: by path and line number."""
-    found, chars, line_count, highlighted = [], SHOWN_CHARS, SHOWN_LINES, HIGHLIGHTED_CHARS
+    sources, chars, line_count, highlighted = [], SHOWN_CHARS, SHOWN_LINES, HIGHLIGHTED_CHARS
     for file in files[:SHOWN_FILES]:
         content = "\n".join(file.content[:chars].split("\n")[: max(line_count, 0)])
         coded = _coded(file.path, content, len(content) <= highlighted)
         chars, line_count, highlighted = chars - len(content), line_count - len(coded), highlighted - len(content)
         of_file = remarks.get(file.path, {})
         lines = [NumberedLine(number, code, of_file.get(number, ())) for number, code in enumerate(coded, 1)]
-        found.append(ShownSource(file.path, lines, len(content) < len(file.content)))
-    return found
+        sources.append(ShownSource(file.path, lines, len(content) < len(file.content)))
+    return sources
 
 
 @lru_cache(maxsize=16)
@@ -57,11 +59,42 @@ def _coded(path: str, content: str, highlight: bool) -> tuple[Markup, ...]:
         return tuple(escape(line) for line in text.split("\n"))
     lines = [list[Markup]()]  # joined at the end: a sum of strings takes quadratic time, 25 s for one line of 100 kB
     for kind, words in tokens(grammar, text):
-        first, *others = words.split("\n")
+        first, *following = words.split("\n")
         lines[-1].append(_token(kind, first))
-        lines += [[_token(kind, line)] for line in others]
+        lines += [[_token(kind, line)] for line in following]
     return tuple(Markup().join(parts) for parts in lines)
 
 
 def _token(name: str, words: str) -> Markup:
     return Markup('<span class="{}">{}</span>').format(name, words) if name and words else escape(words)
+
+
+REMARKS_OF_LINE, REMARKS = 8, 500
+_LINE_CHARS = 2_000
+# nvcc: `kernel.cu(12): warning #177-D: ...`; g++ and clang: `kernel.cu:12:5: error: ...`; Python: `File "kernel.py", line 12`.
+_PLACES = (
+    re.compile(r"^(?P<path>[^\s():\"]{1,200})\((?P<line>\d{1,7})\): (?P<words>.+)$"),
+    re.compile(r"^(?P<path>[^\s():\"]{1,200}):(?P<line>\d{1,7})(?::\d{1,7})?: (?P<words>.+)$"),
+    re.compile(r"^\s*File \"(?P<path>[^\"]{1,200})\", line (?P<line>\d{1,7})(?P<words>.*)$"),
+)
+
+
+def remarks_by_line(log: str, remarks: Iterable[str], paths: Sequence[str]) -> dict[str, dict[int, list[str]]]:
+    """Remarks on each line, by the source's path and the line's number from 1; at most REMARKS of it."""
+    by_path: dict[str, dict[int, list[str]]] = {path: defaultdict(list) for path in paths}
+    count = 0
+    for text in (*log.split("\n"), *remarks):
+        if count >= REMARKS:
+            break
+        match = next((match for place in _PLACES if (match := place.match(text[:_LINE_CHARS]))), None)
+        # The path of a source, or one below the directory that it was built in.
+        named = match["path"] if match else ""
+        path = next((path for path in paths if named == path or named.endswith(f"/{path}")), None)
+        if match is None or path is None:
+            continue
+        of_line = by_path[path][int(match["line"])]
+        words = one_line(match["words"].strip(" ,"))
+        if words and words not in of_line and len(of_line) < REMARKS_OF_LINE:
+            of_line.append(words)
+            count += 1
+    return by_path

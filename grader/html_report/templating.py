@@ -27,5 +27,5 @@ def environment(*directories: Path, autoescape: bool = True) -> jinja2.Environme
 
 
 def _harmless(value: Any) -> Any:
-    """What a template shows, with every character that could hide or reorder text written as its escape."""
+    """A value as a template shows it, with every character that could hide or reorder text written as its escape."""
     return escape_unprintable(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -7,13 +7,27 @@ from dataclasses import dataclass
 from xml.etree import ElementTree
 
 from grader.plots import svg
-from grader.plots.frames import BOTTOM, HEIGHT, LEFT, RIGHT, ROW, TOP, WIDTH, ChartAxis, LegendEntry, draw_axes, draw_legend, legend_rows
-from grader.plots.scales import Scale, scale_of
+from grader.plots.frames import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    ROW,
+    TOP,
+    WIDTH,
+    ChartAxis,
+    LegendEntry,
+    Scale,
+    draw_axes,
+    draw_legend,
+    legend_rows,
+    scale_of,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartSeries:
-    """One line. xs and ys: equally many values; lows and highs: ends of the interval of each y, or nothing. stepped: each y holds until the
+    """A line. xs and ys: equally many values; lows and highs: ends of the interval of each y, or nothing. stepped: each y holds until the
     next x; the last one has no mark, for it only says how long the one before holds.
 
     Raises ValueError where their counts differ.
@@ -32,14 +46,6 @@ class ChartSeries:
             raise ValueError(f"series {self.name!r}: xs, ys, lows and highs differ in length")
 
 
-@dataclass(frozen=True, slots=True)
-class ReferenceLine:
-    """A level that is drawn dashed across the chart, such as a device's bandwidth."""
-
-    name: str
-    y: float
-
-
 def line_chart(
     series: Sequence[ChartSeries],
     *,
@@ -47,79 +53,63 @@ def line_chart(
     description: str,
     x: ChartAxis,
     y: ChartAxis,
-    references: Sequence[ReferenceLine] = (),
 ) -> str:
     """An SVG of lines with marks that differ by shape and colour. Values that are not finite leave a gap.
 
     A linear y axis begins at 0. On a logarithmic axis, values that are not positive leave a gap too.
     """
-    entries = [LegendEntry(one.name, index) for index, one in enumerate(series)]
-    dashes = [svg.DASHES[index % len(svg.DASHES)] for index in range(len(references))]
-    entries += [LegendEntry(one.name, len(series) + index, dashes[index]) for index, one in enumerate(references)]
+    entries = [LegendEntry(line.name, index) for index, line in enumerate(series)]
     rows = legend_rows(entries, WIDTH - LEFT - RIGHT)
     top = TOP + ROW * len(rows)
     height = HEIGHT + ROW * len(rows)
-    made = svg.drawing(WIDTH, height, title=title, description=description, kind="lines")
-    heights = [value for one in series for values in (one.ys, one.lows, one.highs) for value in values] + [one.y for one in references]
-    across = scale_of([value for one in series for value in one.xs], LEFT, WIDTH - RIGHT, log=x.log)
+    drawing = svg.drawing(WIDTH, height, title=title, description=description, kind="lines")
+    heights = [value for line in series for values in (line.ys, line.lows, line.highs) for value in values]
+    across = scale_of([value for line in series for value in line.xs], LEFT, WIDTH - RIGHT, log=x.log)
     up = scale_of(heights, height - BOTTOM, top + 8, log=y.log, from_zero=True)
-    draw_axes(made, across, up, x.label, y.label)
-    for index, reference in enumerate(references):
-        if up.drawable(reference.y):
-            number = len(series) + index
-            level = up.at(reference.y)
-            drawn = svg.line(
-                made,
-                across.start,
-                level,
-                across.end,
-                level,
-                f"reference {svg.series_class(number)}",
-                stroke=svg.color_of(number),
-                stroke_dasharray=dashes[index],
-            )
-            svg.hover(drawn, f"{reference.name}: {reference.y:.4g} {y.label}")
-    for index, one in enumerate(series):
-        _draw_band(made, one, index, across, up)
-    for index, one in enumerate(series):
-        _draw_line(made, one, index, across, up, x.label, y.label)
-    draw_legend(made, rows, LEFT, TOP)
-    return svg.text_of(made)
+    draw_axes(drawing, across, up, x.label, y.label)
+    for index, line in enumerate(series):
+        _draw_band(drawing, line, index, across, up)
+    for index, line in enumerate(series):
+        _draw_line(drawing, line, index, across, up, x.label, y.label)
+    draw_legend(drawing, rows, LEFT, TOP)
+    return svg.text_of(drawing)
 
 
-def _draw_band(made: ElementTree.Element, one: ChartSeries, index: int, across: Scale, up: Scale) -> None:
-    if not one.lows:
+def _draw_band(element: ElementTree.Element, chart_series: ChartSeries, index: int, across: Scale, up: Scale) -> None:
+    if not chart_series.lows:
         return
-    values = zip(one.xs, one.lows, one.highs, strict=True)
+    values = zip(chart_series.xs, chart_series.lows, chart_series.highs, strict=True)
     color, kind = svg.color_of(index), svg.series_class(index)
     for run in _runs([(x, low, high) for x, low, high in values], across, up):
         if len(run) == 1:
             x, low, high = (across.at(run[0][0]), up.at(run[0][1]), up.at(run[0][2]))
-            svg.path(made, [_move(x, low), f"V{svg.number(high)}"], f"whisker {kind}", stroke=color, stroke_width="1.5")
+            svg.path(element, [_move(x, low), f"V{svg.number(high)}"], f"whisker {kind}", stroke=color, stroke_width="1.5")
             continue
         lower = [(across.at(x), up.at(low)) for x, low, _ in run]
         upper = [(across.at(x), up.at(high)) for x, _, high in reversed(run)]
-        svg.path(made, [*_polyline([*lower, *upper]), "z"], f"band {kind}", fill=color, fill_opacity="0.15")
+        svg.path(element, [*_polyline([*lower, *upper]), "z"], f"band {kind}", fill=color, fill_opacity="0.15")
 
 
-def _draw_line(made: ElementTree.Element, one: ChartSeries, index: int, across: Scale, up: Scale, x_label: str, y_label: str) -> None:
+def _draw_line(
+    element: ElementTree.Element, chart_series: ChartSeries, index: int, across: Scale, up: Scale, x_label: str, y_label: str
+) -> None:
     color, kind, shape = svg.color_of(index), svg.series_class(index), svg.shape_of(index)
-    for run in _runs(list(zip(one.xs, one.ys, strict=True)), across, up):
+    for run in _runs(list(zip(chart_series.xs, chart_series.ys, strict=True)), across, up):
         points = [(across.at(x), up.at(y)) for x, y in run]
-        svg.path(made, _stairs(points) if one.stepped else _polyline(points), f"line {kind}", stroke=color, stroke_width="1.5")
-    marked = len(one.xs) - one.stepped
-    for place, (x, y) in enumerate(zip(one.xs[:marked], one.ys[:marked], strict=True)):
+        svg.path(element, _stairs(points) if chart_series.stepped else _polyline(points), f"line {kind}", stroke=color, stroke_width="1.5")
+    marked = len(chart_series.xs) - chart_series.stepped
+    for place, (x, y) in enumerate(zip(chart_series.xs[:marked], chart_series.ys[:marked], strict=True)):
         if across.drawable(x) and up.drawable(y):
             at = svg.mark(shape, across.at(x), up.at(y))
-            drawn = svg.path(made, [at], f"point {kind}", stroke=color, stroke_width="1.5", fill="none")
-            interval = f" ({one.lows[place]:.4g} to {one.highs[place]:.4g})" if one.lows else ""
-            svg.hover(drawn, f"{one.name}: {y:.4g}{interval} {y_label} at {x:.6g} {x_label}")
+            drawn = svg.path(element, [at], f"point {kind}", stroke=color, stroke_width="1.5", fill="none")
+            interval = f" ({chart_series.lows[place]:.4g} to {chart_series.highs[place]:.4g})" if chart_series.lows else ""
+            svg.hover(drawn, f"{chart_series.name}: {y:.4g}{interval} {y_label} at {x:.6g} {x_label}")
 
 
 def _runs(values: Sequence[tuple[float, ...]], across: Scale, up: Scale) -> Iterator[list[tuple[float, ...]]]:
     """Neighbours that can be drawn, ascending by x; what can't be drawn separates them."""
     run: list[tuple[float, ...]] = []
-    for value in sorted(values, key=lambda one: one[0]):
+    for value in sorted(values, key=lambda point: point[0]):
         if across.drawable(value[0]) and all(up.drawable(y) for y in value[1:]):
             run.append(value)
         elif run:

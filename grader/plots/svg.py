@@ -15,7 +15,6 @@ LABEL_CHARS = 40  # of one name; its <title> has more of it
 # Okabe and Ito's colours for colour-blind readers, darkened where a thin line on white needs it.
 COLORS = ("#0b5cad", "#b35309", "#6b3fa0", "#00765a", "#a3266e", "#5c5c00")
 MARKS = ("circle", "square", "cross", "triangle", "diamond", "plus")
-DASHES = ("6 4", "2 3", "10 4", "8 3 2 3")
 _MARK_PATHS = {
     "circle": "M{x} {y}m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0",
     "square": "M{x} {y}m-3 -3h6v6h-6z",
@@ -31,10 +30,9 @@ def number(value: float) -> str:
     return f"{value:.1f}".rstrip("0").rstrip(".").replace("-0", "0") if abs(value) < 0.05 else f"{value:.1f}".removesuffix(".0")
 
 
-def drawing(width: float, height: float, *, title: str, description: str, kind: str, has_text: bool = True) -> ElementTree.Element:
-    """An empty picture that is named and described for readers who do not see it. kind: its class. has_text: whether it needs a font."""
-    font = {"font-family": FONT, "font-size": str(TEXT_PX)} if has_text else {}
-    made = ElementTree.Element(
+def drawing(width: float, height: float, *, title: str, description: str, kind: str) -> ElementTree.Element:
+    """An empty picture that is named and described for readers who do not see it. kind: its class."""
+    root = ElementTree.Element(
         "svg",
         {
             "xmlns": NAMESPACE,
@@ -44,17 +42,18 @@ def drawing(width: float, height: float, *, title: str, description: str, kind: 
             "height": number(height),
             "role": "img",
             "fill": "none",
-            **font,
+            "font-family": FONT,
+            "font-size": str(TEXT_PX),
         },
     )
-    ElementTree.SubElement(made, "title").text = one_line(title)
-    ElementTree.SubElement(made, "desc").text = one_line(description, most_chars=2000)
-    return made
+    ElementTree.SubElement(root, "title").text = one_line(title)
+    ElementTree.SubElement(root, "desc").text = one_line(description, most_chars=2000)
+    return root
 
 
-def text_of(made: ElementTree.Element) -> str:
+def text_of(element: ElementTree.Element) -> str:
     """The picture as text, for a page or a file."""
-    return ElementTree.tostring(made, encoding="unicode")
+    return ElementTree.tostring(element, encoding="unicode")
 
 
 def line(parent: ElementTree.Element, x1: float, y1: float, x2: float, y2: float, kind: str, **attributes: str) -> ElementTree.Element:
@@ -78,16 +77,16 @@ def path(parent: ElementTree.Element, commands: Iterable[str], kind: str, **attr
 
 def text(parent: ElementTree.Element, x: float, y: float, words: str, kind: str = "label", **attributes: str) -> ElementTree.Element:
     """A text; anchor and size are attributes."""
-    made = _add(parent, "text", kind, {"x": number(x), "y": number(y), "fill": "currentColor", **attributes})
-    made.text = one_line(words)
-    return made
+    element = _add(parent, "text", kind, {"x": number(x), "y": number(y), "fill": "currentColor", **attributes})
+    element.text = one_line(words)
+    return element
 
 
 def hover(parent: ElementTree.Element, words: str) -> None:
-    """What a browser shows where the pointer rests."""
-    made = ElementTree.Element("title")
-    made.text = one_line(words)
-    parent.insert(0, made)
+    """Add the text that a browser shows where the pointer rests."""
+    element = ElementTree.Element("title")
+    element.text = one_line(words)
+    parent.insert(0, element)
 
 
 def mark(shape: str, x: float, y: float) -> str:

@@ -28,63 +28,66 @@ class CountTable:
     note: str
 
 
-def tables(found: report_pb2.AccessCounts, *, row_limit: int) -> list[CountTable]:
+def tables(access_counts: report_pb2.AccessCounts, *, row_limit: int) -> list[CountTable]:
     """A table of memory accesses, and one of operations, where something was counted."""
-    made = []
-    if found.lines:
-        left_out = ", without some of their accesses, which were too many" if found.partial else ""
-        made.append(
+    count_tables = []
+    if access_counts.lines:
+        left_out = ", without some of their accesses, which were too many" if access_counts.partial else ""
+        count_tables.append(
             CountTable(
                 name="Memory accesses per line",
-                title=f"Memory accesses per line, {_counted_in(found)}{left_out}",
+                title=f"Memory accesses per line, {_counted_in(access_counts)}{left_out}",
                 headings=_COUNTS,
                 text_columns=2,
-                rows=[_count_cells(one) for one in found.lines[:row_limit]],
-                cut_rows=max(0, len(found.lines) - row_limit),
+                rows=[_count_cells(line) for line in access_counts.lines[:row_limit]],
+                cut_rows=max(0, len(access_counts.lines) - row_limit),
                 note=_COUNTS_NOTE,
             )
         )
-    if found.flops:
-        left_out = ", perhaps not all of them" if found.partial else ""
-        made.append(
+    if access_counts.flops:
+        left_out = ", perhaps not all of them" if access_counts.partial else ""
+        count_tables.append(
             CountTable(
                 name="Floating-point operations per line",
-                title=f"Floating-point operations per line, {_counted_in(found)}{left_out}",
+                title=f"Floating-point operations per line, {_counted_in(access_counts)}{left_out}",
                 headings=_FLOPS,
                 text_columns=1,
-                rows=[(f"{one.path}:{one.line}", str(one.flops)) for one in found.flops[:row_limit]],
-                cut_rows=max(0, len(found.flops) - row_limit),
+                rows=[(f"{flop.path}:{flop.line}", str(flop.flops)) for flop in access_counts.flops[:row_limit]],
+                cut_rows=max(0, len(access_counts.flops) - row_limit),
                 note=_FLOPS_NOTE,
             )
         )
-    return made
+    return count_tables
 
 
-def _counted_in(found: report_pb2.AccessCounts) -> str:
-    return f"counted in {found.counted_blocks} of {found.blocks} blocks"
+def _counted_in(access_counts: report_pb2.AccessCounts) -> str:
+    return f"counted in {access_counts.counted_blocks} of {access_counts.blocks} blocks"
 
 
-def _count_cells(one: report_pb2.LineCounts) -> tuple[str, ...]:
+def _count_cells(line_counts: report_pb2.LineCounts) -> tuple[str, ...]:
     return (
-        f"{one.path}:{one.line}",
-        _access(one).replace("_", " "),
-        str(one.requests),
-        _per_request(one),
-        _average(one.active_lanes, one.requests),
-        byte_count(one.requested_bytes),
+        f"{line_counts.path}:{line_counts.line}",
+        _access(line_counts).replace("_", " "),
+        str(line_counts.requests),
+        _per_request(line_counts),
+        _average(line_counts.active_lanes, line_counts.requests),
+        byte_count(line_counts.requested_bytes),
     )
 
 
-def _access(one: report_pb2.LineCounts) -> str:
-    return name_of(report_pb2.MemoryAccess, one.access, "MEMORY_ACCESS_").lower()
+def _access(line_counts: report_pb2.LineCounts) -> str:
+    return name_of(report_pb2.MemoryAccess, line_counts.access, "MEMORY_ACCESS_").lower()
 
 
-def _per_request(one: report_pb2.LineCounts) -> str:
+def _per_request(line_counts: report_pb2.LineCounts) -> str:
     """Such as `32 sectors (least 4)`."""
-    unit, units = ("pass", "passes") if _access(one).startswith("shared") else ("sector", "sectors")
-    made, least = _average(one.transactions, one.requests), _average(one.least_transactions, one.requests)
-    words = f"{made} {unit}" if made == "1" else f"{made} {units}"
-    return words if made == least else f"{words} (least {least})"
+    unit, units = ("pass", "passes") if _access(line_counts).startswith("shared") else ("sector", "sectors")
+    average, least = (
+        _average(line_counts.transactions, line_counts.requests),
+        _average(line_counts.least_transactions, line_counts.requests),
+    )
+    words = f"{average} {unit}" if average == "1" else f"{average} {units}"
+    return words if average == least else f"{words} (least {least})"
 
 
 def _average(total: int, count: int) -> str:

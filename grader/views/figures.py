@@ -1,4 +1,4 @@
-"""What times mean for a device: rates, shares of the ceilings that apply, intensity, and speedups by do_bench.  Pure.
+"""Meaning of times for a device: rates, shares of the ceilings that apply, intensity, and speedups by do_bench.  Pure.
 
 A ceiling is named by the unit of the device that it is of: a kernel on the FP32 units is not compared with the tensor cores alone.
 """
@@ -55,7 +55,7 @@ class Throughput:
 
 
 def throughput(measurement: report_pb2.Measurement, ceilings: Mapping[str, float]) -> Throughput | None:
-    """What the certified time means; None where nothing is declared, or the time was not resolved."""
+    """Rates by the certified time; None where nothing is declared, or the time was not resolved."""
     seconds = seconds_of(measurement.certified.median_duration)
     if not measurement.HasField("declared_work") or seconds <= 0:
         return None
@@ -80,29 +80,97 @@ def throughput(measurement: report_pb2.Measurement, ceilings: Mapping[str, float
 
 def compute_ceilings(ceilings: Mapping[str, float], dtype: str) -> list[tuple[str, float]]:
     """The units that compute in dtype, with their FLOP/s, lowest first. Measurements of one and the same unit are one ceiling."""
-    found: list[tuple[str, float]] = []
+    units: list[tuple[str, float]] = []
     for name in _OF_DTYPE.get(dtype, (dtype,)):
         rate = ceilings.get(FLOPS_PER_S + name, 0.0)
-        if rate > 0 and not (found and rate < found[-1][1] * _SAME):
-            found.append((UNITS.get(name, name), rate))
-    return found
+        if rate > 0 and not (units and rate < units[-1][1] * _SAME):
+            units.append((UNITS.get(name, name), rate))
+    return units
 
 
 def reported_speedup(measurement: report_pb2.Measurement, baseline: str) -> float | None:
     """The speedup that do_bench shows: a claim of the kernel's process, next to the certified one. None where a time is missing."""
     if not measurement.HasField("reported") or baseline not in measurement.reported_baselines:
         return None
-    own, other = (seconds_of(one.median_duration) for one in (measurement.reported, measurement.reported_baselines[baseline]))
-    return other / own if own > 0 and other > 0 else None
+    pair = (measurement.reported, measurement.reported_baselines[baseline])
+    kernel_s, baseline_s = (seconds_of(samples.median_duration) for samples in pair)
+    return baseline_s / kernel_s if kernel_s > 0 and baseline_s > 0 else None
 
 
 def _limit(of_memory: CeilingShare | None, shares: tuple[CeilingShare, ...]) -> str:
     """Memory, or the lowest unit that the kernel does not exceed: what is faster than the FP32 units uses the tensor cores."""
-    unit = next((one for one in shares if one.share <= _EXCEEDED), shares[-1] if shares else None)
-    known = [one for one in (of_memory, unit) if one is not None]
-    return max(known, key=lambda one: one.share).unit if known else ""
+    unit = next((share for share in shares if share.share <= _EXCEEDED), shares[-1] if shares else None)
+    candidates = [ceiling for ceiling in (of_memory, unit) if ceiling is not None]
+    return max(candidates, key=lambda ceiling: ceiling.share).unit if candidates else ""
 
 
 def seconds_of(time: Duration | Timestamp) -> float:
     """A protobuf duration or moment in seconds."""
     return float(time.seconds) + time.nanos / 1e9
+
+
+WARP = 32
+BLOCK_SIZES = (128, 256, 512, 1024)  # what is shown where nobody knows how a kernel is launched
+_REGISTERS = 65_536  # of a multiprocessor, since Maxwell
+_REGISTER_UNIT = 256  # registers are given to a warp in units of this many
+
+
+@dataclass(frozen=True, slots=True)
+class MultiprocessorLimits:
+    """Of one multiprocessor: resident warps and blocks, shared memory in bytes, and what each block takes of it for the system."""
+
+    warps: int
+    blocks: int
+    shared_bytes: int
+    reserved_bytes: int = 1024
+    shared_unit: int = 128
+
+
+_LIMITS = {
+    "sm_70": MultiprocessorLimits(64, 32, 96 << 10, 0, 256),
+    "sm_75": MultiprocessorLimits(32, 16, 64 << 10, 0, 256),
+    "sm_80": MultiprocessorLimits(64, 32, 164 << 10),
+    "sm_86": MultiprocessorLimits(48, 16, 100 << 10),
+    "sm_87": MultiprocessorLimits(48, 16, 164 << 10),
+    "sm_89": MultiprocessorLimits(48, 24, 100 << 10),
+    "sm_90": MultiprocessorLimits(64, 32, 228 << 10),
+    "sm_100": MultiprocessorLimits(64, 32, 228 << 10),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """Of one block size. share: resident warps over the most that fit, 0 where not even one block fits. limit: what stops more."""
+
+    threads: int
+    share: float
+    limit: str
+
+
+def occupancy(architecture: str, registers: int, shared_bytes: int, threads: int) -> Occupancy | None:
+    """The occupancy of blocks of so many threads; None for an architecture that is not in the table, or without a register count.
+
+    shared_bytes: of a block, static and dynamic.
+    """
+    limits = _LIMITS.get(architecture.rstrip("af"))
+    if limits is None or registers <= 0 or threads <= 0:
+        return None
+    warps = -(-threads // WARP)
+    of_warp = -(-registers * WARP // _REGISTER_UNIT) * _REGISTER_UNIT
+    of_block = -(-(shared_bytes + limits.reserved_bytes) // limits.shared_unit) * limits.shared_unit
+    blocks = {
+        "threads": limits.warps // warps,
+        "blocks": limits.blocks,
+        # Each of the four schedulers has a quarter of the registers.
+        "registers": 4 * (_REGISTERS // 4 // of_warp) // warps,
+        "shared memory": limits.shared_bytes // of_block if of_block else limits.blocks,
+    }
+    fewest = min(blocks.values())
+    limit = next(name for name, count in blocks.items() if count == fewest)
+    return Occupancy(threads, fewest * warps / limits.warps, limit)
+
+
+def occupancies(architecture: str, registers: int, shared_bytes: int) -> list[Occupancy]:
+    """For each of BLOCK_SIZES, where it is known."""
+    results = (occupancy(architecture, registers, shared_bytes, threads) for threads in BLOCK_SIZES)
+    return [result for result in results if result is not None]

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from grader.v1 import report_pb2, submission_pb2
 from grader.views import figures
-from grader.views.occupancy import Occupancy
+from grader.views.figures import Occupancy
 from grader.views.sanitize import one_line
 
 PRACTICE = "practice, not official: times are of an emulated device"
@@ -50,15 +51,23 @@ def verdict_or_state(submission: submission_pb2.Submission) -> str:
     return verdict_name(submission.report) if submission.HasField("report") else state_name(submission)
 
 
+def utc(time: Timestamp) -> str:
+    """A moment in UTC, to the second."""
+    try:
+        return time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S")
+    except ValueError:  # sent by a server
+        return "a time of no calendar"
+
+
 def withdrawal(submission: submission_pb2.Submission) -> str:
     """By whom, when and why it was withdrawn; "" where it was not."""
     if not submission.HasField("withdrawal"):
         return ""
-    found = submission.withdrawal
-    who = "its owner" if found.user == submission.user else f"the administrator {one_line(found.user)}"
-    by = f" by {who}" if found.user else ""
-    time = found.create_time.ToDatetime().strftime("%Y-%m-%d %H:%M:%S UTC")
-    return f"withdrawn{by} at {time}" + (f": {one_line(found.reason, most_chars=400)}" if found.reason else "")
+    withdrawn = submission.withdrawal
+    who = "its owner" if withdrawn.user == submission.user else f"the administrator {one_line(withdrawn.user)}"
+    by = f" by {who}" if withdrawn.user else ""
+    time = f"{utc(withdrawn.create_time)} UTC"
+    return f"withdrawn{by} at {time}" + (f": {one_line(withdrawn.reason, most_chars=400)}" if withdrawn.reason else "")
 
 
 def outcome_name(trial: report_pb2.Trial) -> str:
@@ -66,10 +75,10 @@ def outcome_name(trial: report_pb2.Trial) -> str:
     return name_of(report_pb2.TrialOutcome, trial.outcome, "TRIAL_OUTCOME_").lower().replace("_", " ")
 
 
-def wrong_element(found: report_pb2.WrongElement) -> tuple[str, str, str, str]:
+def wrong_element(element: report_pb2.WrongElement) -> tuple[str, str, str, str]:
     """An element's place, such as c[0, 3], what is expected there, what is there, and by how much it may differ."""
-    place = f"{one_line(found.output)}[{', '.join(map(str, found.index))}]" if found.index else one_line(found.output)
-    return place, f"{found.expected:.9g}", f"{found.actual:.9g}", f"{found.allowed_error:.3g}"
+    place = f"{one_line(element.output)}[{', '.join(map(str, element.index))}]" if element.index else one_line(element.output)
+    return place, f"{element.expected:.9g}", f"{element.actual:.9g}", f"{element.allowed_error:.3g}"
 
 
 def flags(names: Sequence[str]) -> list[tuple[str, str]]:
@@ -114,7 +123,7 @@ def spread(samples: report_pb2.Samples) -> str:
 
 
 def ceilings(of: Mapping[str, float]) -> str:
-    """What a device does at most: bandwidth first, then arithmetic by the unit that does it."""
+    """Ceilings of a device: bandwidth first, then arithmetic by the unit that does it."""
     message = [f"memory {bytes_rate(of[figures.BYTES_PER_S])}"] if figures.BYTES_PER_S in of else []
     rates = {name.removeprefix(figures.FLOPS_PER_S): value for name, value in of.items() if name.startswith(figures.FLOPS_PER_S)}
     message += [f"{one_line(figures.UNITS.get(name, name))} {flops_rate(rates[name])}" for name in sorted(rates)]
@@ -137,33 +146,33 @@ def ceiling_share(of: figures.CeilingShare) -> str:
     return f"{percent:.0f} % of {of.unit}" if percent >= 1 else f"{percent:.2g} % of {of.unit}"
 
 
-def throughput(found: figures.Throughput) -> list[str]:
+def throughput(throughput: figures.Throughput) -> list[str]:
     """Rates with their shares, intensity, and the nearest ceiling; a phrase each."""
     message = []
-    if found.bytes_per_s is not None:
-        share = f" ({ceiling_share(found.bandwidth)})" if found.bandwidth else ""
-        message.append(f"{bytes_rate(found.bytes_per_s)}{share}")
-    if found.flops_per_s is not None:
-        shares = f" ({', '.join(map(ceiling_share, found.shares))})" if found.shares else ""
-        message.append(f"{flops_rate(found.flops_per_s)}{shares}")
-    if found.intensity is not None:
-        message.append(f"{found.intensity:.3g} FLOP/byte")
-    if found.limit and found.bandwidth and found.shares:
-        message.append(f"nearest ceiling: {found.limit}")
+    if throughput.bytes_per_s is not None:
+        share = f" ({ceiling_share(throughput.bandwidth)})" if throughput.bandwidth else ""
+        message.append(f"{bytes_rate(throughput.bytes_per_s)}{share}")
+    if throughput.flops_per_s is not None:
+        shares = f" ({', '.join(map(ceiling_share, throughput.shares))})" if throughput.shares else ""
+        message.append(f"{flops_rate(throughput.flops_per_s)}{shares}")
+    if throughput.intensity is not None:
+        message.append(f"{throughput.intensity:.3g} FLOP/byte")
+    if throughput.limit and throughput.bandwidth and throughput.shares:
+        message.append(f"nearest ceiling: {throughput.limit}")
     return message
 
 
-def shares(one: report_pb2.Measurement) -> list[str]:
-    """What a server says that does not send the declared work."""
-    message = [f"{100 * one.bandwidth_share:.0f} % of the memory's bandwidth"] if one.HasField("bandwidth_share") else []
-    return [*message, f"{100 * one.peak_share:.0f} % of the arithmetic's peak"] if one.HasField("peak_share") else message
+def shares(measurement: report_pb2.Measurement) -> list[str]:
+    """Shares of a server that does not send the declared work."""
+    message = [f"{100 * measurement.bandwidth_share:.0f} % of the memory's bandwidth"] if measurement.HasField("bandwidth_share") else []
+    return [*message, f"{100 * measurement.peak_share:.0f} % of the arithmetic's peak"] if measurement.HasField("peak_share") else message
 
 
-def second_figures(one: report_pb2.Measurement) -> list[str]:
-    """What is never scored: the speedup that do_bench shows, and the time of a launch in batches."""
-    claimed = {name: figures.reported_speedup(one, name) for name in sorted(one.reported_baselines)}
+def second_figures(measurement: report_pb2.Measurement) -> list[str]:
+    """Figures that are never scored: the speedup that do_bench shows, and the time of a launch in batches."""
+    claimed = {name: figures.reported_speedup(measurement, name) for name in sorted(measurement.reported_baselines)}
     message = [f"{ratio:.3g}x over {name}" for name, ratio in claimed.items() if ratio is not None]
-    return [*([f"by do_bench {' and '.join(message)}"] if message else []), *batches(one)]
+    return [*([f"by do_bench {' and '.join(message)}"] if message else []), *batches(measurement)]
 
 
 _ENDS = {
@@ -174,45 +183,45 @@ _ENDS = {
 }
 
 
-def turns(one: report_pb2.Measurement) -> str:
+def turns(measurement: report_pb2.Measurement) -> str:
     """How a measurement ended, such as 18 turns, 1 left out, +-0.92 % (as narrow as asked); "" where it is not known."""
-    if not one.turn_count:
+    if not measurement.turn_count:
         return ""
-    message = [f"{one.turn_count} turns"]
-    if one.left_out_turn_count:
-        message.append(f"{one.left_out_turn_count} left out")
-    if one.HasField("half_width"):
-        percent = 100 * one.half_width
+    message = [f"{measurement.turn_count} turns"]
+    if measurement.left_out_turn_count:
+        message.append(f"{measurement.left_out_turn_count} left out")
+    if measurement.HasField("half_width"):
+        percent = 100 * measurement.half_width
         message.append(f"\N{PLUS-MINUS SIGN}{percent:.{0 if percent >= 10 else 1 if percent >= 1 else 2}f} %")
-    return ", ".join(message) + (f" ({_ENDS[one.end]})" if one.end in _ENDS else "")
+    return ", ".join(message) + (f" ({_ENDS[measurement.end]})" if measurement.end in _ENDS else "")
 
 
-def batches(one: report_pb2.Measurement) -> list[str]:
+def batches(measurement: report_pb2.Measurement) -> list[str]:
     """The time of a launch in batches of launches, where there were some."""
-    of = f" of {one.batch_size}" if one.batch_size else ""
-    return [f"{median(one.batch)} a launch in batches{of}"] if one.HasField("batch") else []
+    of = f" of {measurement.batch_size}" if measurement.batch_size else ""
+    return [f"{median(measurement.batch)} a launch in batches{of}"] if measurement.HasField("batch") else []
 
 
-def conditions(found: Mapping[str, str]) -> str:
+def conditions(values: Mapping[str, str]) -> str:
     """Clock, temperature, power, and what held the device back; the rest is for programs."""
     message = []
-    if "sm_clock_mhz" in found:
-        most = f" of {found['sm_clock_max_mhz']}" if "sm_clock_max_mhz" in found else ""
-        message.append(f"clock {found['sm_clock_mhz']}{most} MHz")
-    message += [f"{found[name]} {unit}" for name, unit in (("temperature_c", "C"), ("power_w", "W")) if name in found]
-    reasons = [reason for reason in found.get("throttle_reasons", "").split(",") if reason.strip() not in _AT_REST]
+    if "sm_clock_mhz" in values:
+        maximum = f" of {values['sm_clock_max_mhz']}" if "sm_clock_max_mhz" in values else ""
+        message.append(f"clock {values['sm_clock_mhz']}{maximum} MHz")
+    message += [f"{values[name]} {unit}" for name, unit in (("temperature_c", "C"), ("power_w", "W")) if name in values]
+    reasons = [reason for reason in values.get("throttle_reasons", "").split(",") if reason.strip() not in _AT_REST]
     if reasons:
         message.append(f"held back by {' and '.join(reasons)}")
-    if found.get("ecc_uncorrected", "0") != "0":
-        message.append(f"{found['ecc_uncorrected']} uncorrected memory errors")
+    if values.get("ecc_uncorrected", "0") != "0":
+        message.append(f"{values['ecc_uncorrected']} uncorrected memory errors")
     return ", ".join(message)
 
 
-def occupancies(found: Sequence[Occupancy]) -> str:
+def occupancies(entries: Sequence[Occupancy]) -> str:
     """Theoretical occupancy by block size, such as 100 % at 128 and 256 threads, 50 % at 1024 threads (registers)."""
     message = []
-    for (share_, limit), same in itertools.groupby(found, key=lambda one: (one.share, one.limit)):
-        sizes = " and ".join(str(one.threads) for one in same)
+    for (share_, limit), same in itertools.groupby(entries, key=lambda entry: (entry.share, entry.limit)):
+        sizes = " and ".join(str(entry.threads) for entry in same)
         message.append(f"{100 * share_:.0f} % at {sizes} threads{f' ({limit})' if share_ < 1 else ''}")
     return ", ".join(message)
 
@@ -252,8 +261,8 @@ def score(value: float, low: float, high: float, kind: int) -> str:
 
 def middle_time(measurements: Sequence[report_pb2.Measurement], field: str) -> str:
     """The median over workloads of a field of samples, as one figure for a table."""
-    known = [duration_ns(getattr(one, field).median_duration) for one in measurements if one.HasField(field)]
-    return time(statistics.median(known)) if known else "-"
+    durations_ns = [duration_ns(getattr(measurement, field).median_duration) for measurement in measurements if measurement.HasField(field)]
+    return time(statistics.median(durations_ns)) if durations_ns else "-"
 
 
 def _rate(per_s: float, unit: str) -> str:
@@ -276,25 +285,25 @@ def byte_count(size_bytes: int) -> str:
     return f"{size_bytes} B" if size_bytes < 1000 else f"{value:.3g} {unit}"
 
 
-def sanitizer_severity(found: report_pb2.SanitizerFinding) -> str:
+def sanitizer_severity(finding: report_pb2.SanitizerFinding) -> str:
     """How much a finding weighs, in a word."""
-    return name_of(report_pb2.SanitizerSeverity, found.severity, "SANITIZER_SEVERITY_").lower()
+    return name_of(report_pb2.SanitizerSeverity, finding.severity, "SANITIZER_SEVERITY_").lower()
 
 
-def sanitizer_place(found: report_pb2.SanitizerFinding) -> str:
+def sanitizer_place(finding: report_pb2.SanitizerFinding) -> str:
     """Where a sanitizer saw it: `kernel.cu:31`, and the other line of a race; "" where that is not known."""
-    places = [f"{path}:{line}" for path, line in ((found.path, found.line), (found.other_path, found.other_line)) if path and line]
+    places = [f"{path}:{line}" for path, line in ((finding.path, finding.line), (finding.other_path, finding.other_line)) if path and line]
     return " and ".join(dict.fromkeys(places))
 
 
-def sanitizer_thread(found: report_pb2.SanitizerFinding) -> str:
+def sanitizer_thread(finding: report_pb2.SanitizerFinding) -> str:
     """Which thread was the first: `block (0, 0, 0), thread (3, 0, 0)`; "" where that is not known."""
-    named = [f"{word} ({', '.join(map(str, one))})" for word, one in (("block", found.block), ("thread", found.thread)) if one]
+    named = [f"{word} ({', '.join(map(str, index))})" for word, index in (("block", finding.block), ("thread", finding.thread)) if index]
     return ", ".join(named)
 
 
 def profile_outcome(outcome: report_pb2.ProfileToolOutcome) -> str:
-    """What became of a tool of profile mode, in words."""
+    """Outcome of a tool of profile mode, in words."""
     name = name_of(report_pb2.ProfileToolOutcome, outcome, "PROFILE_TOOL_OUTCOME_").lower()
     return "not available" if name == "unavailable" else name
 

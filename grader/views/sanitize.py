@@ -23,7 +23,7 @@ def one_line(text: str, *, most_chars: int = 300) -> str:
 
 
 def _escaped(line: str) -> str:
-    return "".join(one if unicodedata.category(one) not in _UNSEEN else _escape(one) for one in line)
+    return "".join(character if unicodedata.category(character) not in _UNSEEN else _escape(character) for character in line)
 
 
 def _escape(character: str) -> str:

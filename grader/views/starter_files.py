@@ -40,13 +40,13 @@ class StarterFile:
 
 
 def starter_files(problem: Problem) -> list[StarterFile]:
-    """One for each of the problem's languages, in its order, but for those whose arguments are not known and those of other packages."""
-    found = []
+    """A file for each of the problem's languages, in its order, but for those whose arguments are not known and those of other packages."""
+    files = []
     for language in problem.languages:
         content = starter(problem.spec, language, cuda=cuda_signature(problem.spec), title=problem.title)
         if content:
-            found.append(StarterFile(language=language, name=f"{problem.problem_id}{_ENDINGS[language]}", content=content))
-    return found
+            files.append(StarterFile(language=language, name=f"{problem.problem_id}{_ENDINGS[language]}", content=content))
+    return files
 
 
 def starter(spec: wire.ProblemSpec, language: str, *, cuda: str, title: str) -> str:
@@ -64,38 +64,40 @@ def starter(spec: wire.ProblemSpec, language: str, *, cuda: str, title: str) -> 
 
 
 def _head(spec: wire.ProblemSpec, title: str, mark: str) -> list[str]:
-    tensors = [(role, one) for role, several in (("input", spec.inputs), ("output", spec.outputs)) for one in several]
+    tensors = [(role, tensor) for role, tensors_of_role in (("input", spec.inputs), ("output", spec.outputs)) for tensor in tensors_of_role]
     lines = [f"grader: problem={spec.problem_id}", title]
-    lines += [f"{role} {one.name}: {one.dtype}, {' x '.join(map(str, one.shape)) or 'by value'}" for role, one in tensors]
+    lines += [f"{role} {tensor.name}: {tensor.dtype}, {' x '.join(map(str, tensor.shape)) or 'by value'}" for role, tensor in tensors]
     return [f"{mark} {line}" for line in lines if line]
 
 
 def _cuda(spec: wire.ProblemSpec, signature: str) -> list[str]:
     if not signature:
         return []
-    dtypes = {one.dtype for one in (*spec.inputs, *spec.outputs)}
+    dtypes = {tensor.dtype for tensor in (*spec.inputs, *spec.outputs)}
     headers = ["cstdint", "cuda_runtime.h", *(header for dtype, header in C_HEADERS.items() if dtype in dtypes)]
-    outputs = " and ".join(one.name for one in spec.outputs)
+    outputs = " and ".join(output.name for output in spec.outputs)
     todo = f"    // Launch your kernels on the stream, and write every element of {outputs}."
-    return [*(f"#include <{one}>" for one in headers), "", f"{signature} {{", todo, "}"]
+    return [*(f"#include <{header}>" for header in headers), "", f"{signature} {{", todo, "}"]
 
 
 def _torch_extension(spec: wire.ProblemSpec, signature: str) -> list[str]:
     if not signature:
         return []
-    tensors = [one for one in spec.inputs if one.shape]
+    tensors = [tensor for tensor in spec.inputs if tensor.shape]
     options = f"{tensors[0].name}.options()" if tensors else "torch::TensorOptions().device(torch::kCUDA)"
     lines = []
-    for one in spec.outputs:
-        sizes = [_size(axis, spec.inputs, "{name}.size({place})") for axis in one.shape]
-        if "" in sizes or one.dtype not in TORCH_DTYPES:
-            lines.append(f"torch::Tensor {one.name};  // {_words(one)}")
+    for output in spec.outputs:
+        sizes = [_size(axis, spec.inputs, "{name}.size({place})") for axis in output.shape]
+        if "" in sizes or output.dtype not in TORCH_DTYPES:
+            lines.append(f"torch::Tensor {output.name};  // {_words(output)}")
         else:
-            lines.append(f"auto {one.name} = torch::empty({{{', '.join(sizes)}}}, {options}.dtype(torch::{TORCH_DTYPES[one.dtype]}));")
-    names = [one.name for one in spec.outputs]
+            lines.append(
+                f"auto {output.name} = torch::empty({{{', '.join(sizes)}}}, {options}.dtype(torch::{TORCH_DTYPES[output.dtype]}));"
+            )
+    names = [output.name for output in spec.outputs]
     lines += [f"// {_TODO}", f"return {names[0] if len(names) == 1 else '{' + ', '.join(names) + '}'};"]
     module = 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }'
-    return ["#include <torch/extension.h>", "", f"{signature} {{", *(f"    {one}" for one in lines), "}", "", module]
+    return ["#include <torch/extension.h>", "", f"{signature} {{", *(f"    {line}" for line in lines), "}", "", module]
 
 
 def _python(spec: wire.ProblemSpec) -> list[str]:
@@ -115,37 +117,40 @@ def _python(spec: wire.ProblemSpec) -> list[str]:
 
 def _python_function(name: str, inputs: Sequence[wire.TensorSpec], spec: wire.ProblemSpec, first: str = "") -> list[str]:
     """A function's lines; one whose arguments only the problem's code knows takes them all."""
-    own = [first] if first else []
+    receiver = [first] if first else []
     if spec.convention is wire.Convention.DATA:
         return [f"def {name}(data):", f"    # {_TODO}", "    raise NotImplementedError"]
     if not spec.outputs:
-        return [f"def {name}({', '.join([*own, '*inputs'])}):", f"    # {_TODO}", "    raise NotImplementedError"]
-    taken = [*own, *(f"{one.name}: {'torch.Tensor' if one.shape else _PYTHON_SCALARS.get(one.dtype, 'int')}" for one in inputs)]
+        return [f"def {name}({', '.join([*receiver, '*inputs'])}):", f"    # {_TODO}", "    raise NotImplementedError"]
+    parameters = [
+        *receiver,
+        *(f"{tensor.name}: {'torch.Tensor' if tensor.shape else _PYTHON_SCALARS.get(tensor.dtype, 'int')}" for tensor in inputs),
+    ]
     if spec.convention is wire.Convention.DESTINATION:
-        taken += [f"{one.name}: torch.Tensor" for one in spec.outputs]
-        return [f"def {name}({', '.join(taken)}) -> None:", f"    # {_TODO}", "    pass"]
-    lines, device = [], next((f"{one.name}.device" for one in inputs if one.shape), '"cuda"')
-    for one in spec.outputs:
-        sizes = [_size(axis, inputs, "{name}.shape[{place}]") for axis in one.shape]
+        parameters += [f"{output.name}: torch.Tensor" for output in spec.outputs]
+        return [f"def {name}({', '.join(parameters)}) -> None:", f"    # {_TODO}", "    pass"]
+    lines, device = [], next((f"{tensor.name}.device" for tensor in inputs if tensor.shape), '"cuda"')
+    for output in spec.outputs:
+        sizes = [_size(axis, inputs, "{name}.shape[{place}]") for axis in output.shape]
         if "" in sizes:
-            lines.append(f"{one.name} = None  # {_words(one)}")
+            lines.append(f"{output.name} = None  # {_words(output)}")
         else:
             shape = f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
-            lines.append(f"{one.name} = torch.empty({shape}, dtype=torch.{one.dtype}, device={device})")
+            lines.append(f"{output.name} = torch.empty({shape}, dtype=torch.{output.dtype}, device={device})")
     result = "torch.Tensor" if len(spec.outputs) == 1 else "tuple[torch.Tensor, ...]"
-    lines += [f"# {_TODO}", f"return {', '.join(one.name for one in spec.outputs)}"]
-    return [f"def {name}({', '.join(taken)}) -> {result}:", *(f"    {line}" for line in lines)]
+    lines += [f"# {_TODO}", f"return {', '.join(tensor.name for tensor in spec.outputs)}"]
+    return [f"def {name}({', '.join(parameters)}) -> {result}:", *(f"    {line}" for line in lines)]
 
 
 def _size(axis: str | int, inputs: Sequence[wire.TensorSpec], form: str) -> str:
     """How code gets the size of an axis from the inputs; "" where no input has it."""
     if isinstance(axis, int) or axis.isdecimal():
         return str(axis)
-    for one in inputs:
-        if axis in one.shape:
-            return form.format(name=one.name, place=one.shape.index(axis))
-    return axis if axis in [one.name for one in inputs] else ""
+    for tensor in inputs:
+        if axis in tensor.shape:
+            return form.format(name=tensor.name, place=tensor.shape.index(axis))
+    return axis if axis in [tensor.name for tensor in inputs] else ""
 
 
-def _words(one: wire.TensorSpec) -> str:
-    return f"{one.dtype} of shape ({', '.join(map(str, one.shape))})"
+def _words(tensor_spec: wire.TensorSpec) -> str:
+    return f"{tensor_spec.dtype} of shape ({', '.join(map(str, tensor_spec.shape))})"

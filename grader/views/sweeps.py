@@ -25,7 +25,7 @@ _LEAST_NS = 0.5  # as formatting.time has it
 
 
 class SweepMetric(StrEnum):
-    """What the plot compares."""
+    """Figures that the plot compares."""
 
     BANDWIDTH = "gbps"
     COMPUTE = "tflops"
@@ -39,7 +39,7 @@ class SweepMetric(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPoint:
-    """One provider at one size. certified_ns: the median, with its 95 % interval; None where the provider is not right there, or the time
+    """A provider at a size. certified_ns: the median, with its 95 % interval; None where the provider is not right there, or the time
     is below what the clock resolves. outcome: RIGHT, NOT_RUN, or what is wrong."""
 
     provider: str
@@ -61,12 +61,12 @@ class SweepPoint:
         """The value with the ends of its interval, NaN where there is none."""
         times = (self.certified_ns, self.high_ns, self.low_ns)
         if metric is SweepMetric.TIME:
-            value, high, low = (math.nan if one is None else one / 1e3 for one in times)
+            value, high, low = (math.nan if time is None else time / 1e3 for time in times)
             return value, low, high
         amount = self.moved_bytes if metric is SweepMetric.BANDWIDTH else self.flops
         unit_ns = 1e-9 * (1e9 if metric is SweepMetric.BANDWIDTH else 1e12)
         # A short time is a high rate, so that the ends change places.
-        value, low, high = (math.nan if amount is None or not one or one <= 0 else amount / (one * unit_ns) for one in times)
+        value, low, high = (math.nan if amount is None or not time or time <= 0 else amount / (time * unit_ns) for time in times)
         return value, low, high
 
 
@@ -76,7 +76,7 @@ class SweepTable:
 
     problem: str
     axis: str
-    others: Mapping[str, int]
+    axes: Mapping[str, int]
     device: str
     practice: bool
     points: tuple[SweepPoint, ...]
@@ -84,20 +84,20 @@ class SweepTable:
     @property
     def sizes(self) -> tuple[int, ...]:
         """The sizes of the axis."""
-        return tuple(sorted({one.size for one in self.points}))
+        return tuple(sorted({point.size for point in self.points}))
 
     @property
     def providers(self) -> tuple[str, ...]:
         """Kernels in their order, then baselines."""
-        return tuple(dict.fromkeys(one.provider for one in self.points))
+        return tuple(dict.fromkeys(point.provider for point in self.points))
 
     def of(self, provider: str) -> dict[int, SweepPoint]:
         """A provider's points by size."""
-        return {one.size: one for one in self.points if one.provider == provider}
+        return {point.size: point for point in self.points if point.provider == provider}
 
     def metric(self) -> SweepMetric:
-        """What suits the problem: GB/s, TFLOP/s where there is much arithmetic for each byte, a time where nothing is declared."""
-        largest = max(self.points, key=lambda one: one.size)
+        """Choose what suits the problem: GB/s, TFLOP/s where there is much arithmetic for each byte, a time where nothing is declared."""
+        largest = max(self.points, key=lambda point: point.size)
         if not largest.moved_bytes:
             return SweepMetric.COMPUTE if largest.flops else SweepMetric.TIME
         return SweepMetric.COMPUTE if (largest.flops or 0) > INTENSITY * largest.moved_bytes else SweepMetric.BANDWIDTH
@@ -108,20 +108,21 @@ def collate(kernels: Sequence[tuple[str, submission_pb2.Submission]]) -> SweepTa
 
     Submissions need their samples (the full view). A baseline's samples of one size are those next to all kernels.
     """
-    ended = [(name, one) for name, one in kernels if one.sweep.workloads]
+    ended = [(name, submission) for name, submission in kernels if submission.sweep.workloads]
     if not ended:
         raise ValueError("no submission has the sizes of a sweep")
     first = ended[0][1]
-    environment = next((one.report.environment for _, one in ended if one.report.HasField("environment")), report_pb2.Environment())
+    reports = [submission.report for _, submission in ended]
+    environment = next((report.environment for report in reports if report.HasField("environment")), report_pb2.Environment())
     kinds = ("", environment.device_kind)
-    workloads = [one for one in first.sweep.workloads if one.device_kind in kinds or not environment.device_kind]
-    points = [_kernel_point(name, one, workload, first.sweep.axis) for name, one in ended for workload in workloads]
-    for baseline in formatting.baselines(name for _, one in ended for row in one.report.measurements for name in row.baselines):
+    workloads = [workload for workload in first.sweep.workloads if workload.device_kind in kinds or not environment.device_kind]
+    points = [_kernel_point(name, submission, workload, first.sweep.axis) for name, submission in ended for workload in workloads]
+    for baseline in formatting.baselines(name for report in reports for row in report.measurements for name in row.baselines):
         points += [_baseline_point(baseline, ended, workload, first.sweep.axis) for workload in workloads]
     return SweepTable(
         problem=first.problem,
         axis=first.sweep.axis,
-        others={name: size for name, size in workloads[0].axes.items() if name != first.sweep.axis} if workloads else {},
+        axes={name: size for name, size in workloads[0].axes.items() if name != first.sweep.axis} if workloads else {},
         device=environment.device,
         practice=environment.clock == report_pb2.CLOCK_HOST,
         points=tuple(points),
@@ -130,46 +131,46 @@ def collate(kernels: Sequence[tuple[str, submission_pb2.Submission]]) -> SweepTa
 
 def rows(table: SweepTable) -> list[dict[str, str | int | float | None]]:
     """Every point with everything known of it, by column; times are in nanoseconds, None where there is none. All rows have all columns."""
-    axes = list(dict.fromkeys(name for one in table.points for name in one.axes))
-    baselines = list(dict.fromkeys(name for one in table.points for name in one.speedups))
-    return [_row(table, one, axes, baselines) for one in table.points]
+    axes = list(dict.fromkeys(name for point in table.points for name in point.axes))
+    baselines = list(dict.fromkeys(name for point in table.points for name in point.speedups))
+    return [_row(table, point, axes, baselines) for point in table.points]
 
 
 def to_csv(table: SweepTable) -> str:
     """The rows with a line of headings; numbers in full."""
-    made, out = rows(table), io.StringIO()
-    writer = csv.DictWriter(out, list(made[0]) if made else [], lineterminator="\n")
+    table_rows, out = rows(table), io.StringIO()
+    writer = csv.DictWriter(out, list(table_rows[0]) if table_rows else [], lineterminator="\n")
     writer.writeheader()
-    for row in made:
+    for row in table_rows:
         writer.writerow({name: repr(value) if isinstance(value, float) else value for name, value in row.items()})
     return out.getvalue()
 
 
-def _row(table: SweepTable, one: SweepPoint, axes: Sequence[str], baselines: Sequence[str]) -> dict[str, str | int | float | None]:
+def _row(table: SweepTable, sweep_point: SweepPoint, axes: Sequence[str], baselines: Sequence[str]) -> dict[str, str | int | float | None]:
     row: dict[str, str | int | float | None] = {
         "problem": table.problem,
         "device": table.device,
         "clock": "host" if table.practice else "device",
-        "provider": one.provider,
-        "role": "baseline" if one.baseline else "kernel",
-        "submission": one.submission,
+        "provider": sweep_point.provider,
+        "role": "baseline" if sweep_point.baseline else "kernel",
+        "submission": sweep_point.submission,
         "axis": table.axis,
-        "size": one.size,
-        "outcome": one.outcome,
-        "certified_ns": one.certified_ns,
-        "certified_low_ns": one.low_ns,
-        "certified_high_ns": one.high_ns,
-        "sample_count": one.sample_count,
-        "reported_ns": one.reported_ns,
-        "moved_bytes": one.moved_bytes,
-        "flops": one.flops,
+        "size": sweep_point.size,
+        "outcome": sweep_point.outcome,
+        "certified_ns": sweep_point.certified_ns,
+        "certified_low_ns": sweep_point.low_ns,
+        "certified_high_ns": sweep_point.high_ns,
+        "sample_count": sweep_point.sample_count,
+        "reported_ns": sweep_point.reported_ns,
+        "moved_bytes": sweep_point.moved_bytes,
+        "flops": sweep_point.flops,
     }
     for metric, name in ((SweepMetric.BANDWIDTH, "gb_per_s"), (SweepMetric.COMPUTE, "tflop_per_s")):
-        for end, value in zip(("", "_low", "_high"), one.figure(metric), strict=True):
+        for end, value in zip(("", "_low", "_high"), sweep_point.figure(metric), strict=True):
             row[name + end] = value if math.isfinite(value) else None
-    row |= {f"axis_{name}": one.axes[name] for name in axes}
+    row |= {f"axis_{name}": sweep_point.axes[name] for name in axes}
     for name in baselines:
-        of = one.speedups.get(name)
+        of = sweep_point.speedups.get(name)
         ends = (None, None, None) if of is None else (of.ratio, of.ratio_low, of.ratio_high)
         row |= {f"speedup_over_{name}{end}": value for end, value in zip(("", "_low", "_high"), ends, strict=True)}
     return row
@@ -183,22 +184,23 @@ def median_interval(samples_ns: Sequence[float]) -> tuple[float, float]:
 
 
 def _kernel_point(name: str, submission: submission_pb2.Submission, workload: problem_pb2.Workload, axis: str) -> SweepPoint:
-    measured = next((one for one in submission.report.measurements if one.workload_id == workload.workload_id), None)
-    made = _point(name, submission.name, workload, axis)
+    measured = next((row for row in submission.report.measurements if row.workload_id == workload.workload_id), None)
+    point = _point(name, submission.name, workload, axis)
     if measured is None:
-        return replace(made, outcome=_why_not(submission, workload.workload_id))
+        return replace(point, outcome=_why_not(submission, workload.workload_id))
     reported = formatting.duration_ns(measured.reported.median_duration) if measured.HasField("reported") else None
-    return replace(_timed(made, [measured.certified]), reported_ns=reported, speedups={one.baseline: one for one in measured.speedups})
+    speedups = {speedup.baseline: speedup for speedup in measured.speedups}
+    return replace(_timed(point, [measured.certified]), reported_ns=reported, speedups=speedups)
 
 
 def _baseline_point(
     baseline: str, kernels: Sequence[tuple[str, submission_pb2.Submission]], workload: problem_pb2.Workload, axis: str
 ) -> SweepPoint:
-    rows = [row for _, one in kernels for row in one.report.measurements if row.workload_id == workload.workload_id]
-    made = _point(BASELINES.get(baseline, one_line(baseline)), "", workload, axis)
+    rows = [row for _, submission in kernels for row in submission.report.measurements if row.workload_id == workload.workload_id]
+    point = _point(BASELINES.get(baseline, one_line(baseline)), "", workload, axis)
     if rows and not any(baseline in row.baselines for row in rows):  # it was timed, and seemed to take no longer than the protocol
-        return replace(made, outcome=formatting.NOT_RESOLVED)
-    return _timed(made, [row.baselines[baseline] for row in rows if baseline in row.baselines])
+        return replace(point, outcome=formatting.NOT_RESOLVED)
+    return _timed(point, [row.baselines[baseline] for row in rows if baseline in row.baselines])
 
 
 def _point(provider: str, submission: str, workload: problem_pb2.Workload, axis: str) -> SweepPoint:
@@ -215,7 +217,7 @@ def _point(provider: str, submission: str, workload: problem_pb2.Workload, axis:
 
 
 def _timed(point: SweepPoint, samples: Sequence[report_pb2.Samples]) -> SweepPoint:
-    times = [float(one) for of in samples for one in of.sample_durations_ns]
+    times = [float(duration_ns) for of in samples for duration_ns in of.sample_durations_ns]
     if not times:
         return point
     middle = statistics.median(times)
@@ -230,8 +232,8 @@ def _why_not(submission: submission_pb2.Submission, workload_id: str) -> str:
     if submission.state != submission_pb2.SUBMISSION_STATE_SUCCEEDED:
         failed = submission.state == submission_pb2.SUBMISSION_STATE_FAILED
         return "the grader failed" if failed else formatting.state_name(submission).lower()
-    trials = [one for one in submission.report.trials if one.workload_id == workload_id]
-    wrong = next((one for one in trials if one.outcome != report_pb2.TRIAL_OUTCOME_PASSED), None)
+    trials = [trial for trial in submission.report.trials if trial.workload_id == workload_id]
+    wrong = next((trial for trial in trials if trial.outcome != report_pb2.TRIAL_OUTCOME_PASSED), None)
     if wrong is not None:
         return formatting.outcome_name(wrong)
     void = submission.report.verdict in (report_pb2.VERDICT_COMPILE_ERROR, report_pb2.VERDICT_DISQUALIFIED)

@@ -1,17 +1,18 @@
-"""What trials say of each workload, as one row for the terminal and for pages.  Pure."""
+"""Rows of a report for the terminal and for pages: workloads with their trials, and the steps of its time.  Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from grader.v1 import report_pb2
+from grader.v1 import report_pb2, submission_pb2
 from grader.views import formatting
+from grader.views.figures import seconds_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadRow:
-    """One workload. outcome: of the first trial that failed, whose shares and message are shown too; trial_count: runs on fresh inputs."""
+    """A workload. outcome: of the first trial that failed, whose shares and message are shown too; trial_count: runs on fresh inputs."""
 
     workload_id: str
     hidden: bool
@@ -51,3 +52,35 @@ def _row(workload_id: str, trials: Sequence[report_pb2.Trial]) -> WorkloadRow:
         max_error=formatting.error(max_error(trials)),
         message=failed.message if failed is not None else "",
     )
+
+
+NAMES = {
+    report_pb2.STEP_QUEUED: "queue",
+    report_pb2.STEP_DEVICE: "wait for the device",
+    report_pb2.STEP_BUILDER: "wait for a builder",
+    report_pb2.STEP_BOX: "start boxes",
+    report_pb2.STEP_COMPILE: "compile",
+    report_pb2.STEP_ARTIFACT: "keep the artifact",
+    report_pb2.STEP_LOAD: "load",
+    report_pb2.STEP_BASELINE: "time the baselines",
+    report_pb2.STEP_VERIFY: "verify",
+    report_pb2.STEP_MEASURE: "measure",
+    report_pb2.STEP_PROFILE: "profile",
+    report_pb2.STEP_CLOSE: "end boxes",
+}
+OTHER = "other"  # a step of a newer server
+
+
+def step_times(submission: submission_pb2.Submission) -> dict[str, float]:
+    """The seconds of each step, in the order in which they first began: those of several processes together.
+
+    Only "queue" and "grade" where the report has no timeline: of a competition that is not over, or of an older server.
+    """
+    lengths: dict[str, float] = {}
+    for span in submission.report.timeline:
+        name = NAMES.get(span.step, OTHER)
+        lengths[name] = lengths.get(name, 0.0) + max(seconds_of(span.duration), 0.0)
+    if not lengths and submission.HasField("start_time") and submission.HasField("end_time"):
+        start_s = seconds_of(submission.start_time)
+        lengths = {"queue": start_s - seconds_of(submission.create_time), "grade": seconds_of(submission.end_time) - start_s}
+    return {name: length for name, length in lengths.items() if length > 0}

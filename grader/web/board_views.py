@@ -7,15 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from markupsafe import Markup
-
 from grader.html_report.content import flags, when
 from grader.model import Competition, ScoreKind, TieRule, Visibility
-from grader.plots.bars import interval_bar, interval_positions
 from grader.rules.leaderboard import Board
 from grader.web.views import PagePosition, competition_head
 
-PAR = (1.0, 1.0, 1.0)  # as fast as the baseline
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
 _SHARED = "entries whose intervals overlap with that of the best of their group share its rank"
 _TIES = {TieRule.SHARE: _SHARED, TieRule.EARLIEST: f"{_SHARED}, and the earliest is listed first"}
@@ -39,9 +35,6 @@ def board(
     place = PagePosition(page, len(found.entries))
     scores = [(one.score.value, one.score.low, one.score.high) for one in found.entries]
     shown, figure = found.entries[place.shown], score_column([one[0] for one in scores], found.score_kind)
-    *drawn, even = interval_positions([*scores[place.shown], PAR], among=scores)
-    if found.score_kind is ScoreKind.TIME or not any(one[1] <= 1 for one in scores) or not any(one[2] >= 1 for one in scores):
-        even = None  # no speedup of 1, or none within the scale
     ranks = Counter(one.rank for one in found.entries)
     return {
         "competition": competition_head(competition, now) | terms(competition),
@@ -52,7 +45,6 @@ def board(
         "devices": found.devices,
         "official": found.official,
         "frozen": when(found.before) if found.before else "",
-        "par_shown": even is not None,
         "speedups": found.score_kind is ScoreKind.SPEEDUP,
         "baseline": found.baseline,
         "rule": found.rule,
@@ -66,7 +58,6 @@ def board(
                 "low": figure(one.score.low),
                 "high": figure(one.score.high),
                 "gap": gap(one.score.value, scores[0][0], found.score_kind),
-                "bar": Markup(interval_bar(bar, title=f"the interval of {one.user}", even=even)),
                 "time": when(one.create_time),
                 "submission_id": one.submission_id if linked or (reader and one.user == reader) else "",
                 "submission_count": one.submission_count,
@@ -74,7 +65,7 @@ def board(
                 "problem_count": one.problem_count,
                 "flags": flags(one.flags),
             }
-            for one, bar in zip(shown, drawn, strict=True)
+            for one in shown
         ],
         "place": place,
     }

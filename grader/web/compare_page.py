@@ -1,4 +1,4 @@
-"""The comparison of two submissions: what `grader-cli diff` prints, for those who may see both."""
+"""The page that compares two submissions, for those who may see both."""
 
 from __future__ import annotations
 

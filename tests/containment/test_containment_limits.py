@@ -12,9 +12,9 @@ import time
 import docker
 import pytest
 
-from grader.cli.text import escape_unprintable
 from grader.grading.build import cut
 from grader.isolation.directories import box_output, hold_slot, remove_tree, shared_slot_directory
+from grader.views.sanitize import escape_unprintable
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BoxCause
 from tests.containment.conftest import HANG_S

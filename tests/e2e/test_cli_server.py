@@ -111,13 +111,6 @@ def test_a_server_grades_an_accepted_kernel(cli: Cli, address: str, tmp_path: Pa
     assert not (tmp_path / "state").exists()
 
 
-def test_a_server_grades_a_wrong_kernel(cli: Cli, address: str) -> None:
-    """Exit 1, with the reason in the JSON."""
-    ended = cli("submit", ADD / "off_by_one.cu", "--server", address, "--json")
-    assert ended.code == 1, ended.stderr
-    assert (ended.json["report"]["verdict"], ended.json["report"]["reason"]) == ("VERDICT_WRONG_ANSWER", "UNWRITTEN_OUTPUT")
-
-
 def test_a_submission_can_be_left_and_watched_later(cli: Cli, address: str) -> None:
     """--no-wait returns at once; watch follows to the end, with the exit code of the verdict."""
     left = cli("submit", ADD / "grid_stride.cu", "--server", address, "--no-wait", "--json", "--mode", "test")
@@ -173,28 +166,6 @@ def test_a_signal_ends_the_watching_only(
         assert process.stderr.read() == ""
     gated.open()
     assert cli("watch", name, "--server", address).code == 0
-
-
-def test_an_unknown_problem_is_misuse_with_a_server_too(cli: Cli, address: str) -> None:
-    """The server's refusal has its exit code and its words."""
-    ended = cli("submit", ADD / "grid_stride.cu", "--server", address, "--problem", "no_such")
-    assert ended.code == 2
-    assert "there is no problem 'no_such'" in ended.stderr
-
-
-def test_a_device_that_is_not_there_is_misuse(cli: Cli, address: str) -> None:
-    """The message says which are."""
-    ended = cli("submit", ADD / "grid_stride.cu", "--server", address, "--device", "cuda")
-    assert ended.code == 2
-    assert "emulated" in ended.stderr
-
-
-def test_a_server_that_can_not_be_reached_exits_3(cli: Cli) -> None:
-    """The message names the address."""
-    ended = cli("submit", ADD / "grid_stride.cu", "--server", "127.0.0.1:1")
-    assert ended.code == 3
-    assert "no answer from 127.0.0.1:1" in ended.stderr
-    assert ended.stdout == ""
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from grader.cli.exits import Exit, Misuse
-from grader.cli.leaderboard import LeaderboardOptions, leaderboard
+from grader.cli.competitions import LeaderboardOptions, leaderboard
+from grader.cli.exits import Exit, UsageError
 from grader.cli.session import Target
 from grader.ledger import Ledger
 from tests.board_rows import filled, rows
@@ -87,9 +87,9 @@ async def test_a_device_is_found_by_a_part_of_its_name(board):
     made = [*THREE, row("dan", 4.0, 0.1, 4, device="NVIDIA H100")]
     _, out = await board(made, problem="sum", device="h200")
     assert "on NVIDIA H200" in out and "dan" not in out and "also on: NVIDIA H100" in out
-    with pytest.raises(Misuse, match=r"several devices have 'nvidia'.*NVIDIA H100, NVIDIA H200"):
+    with pytest.raises(UsageError, match=r"several devices have 'nvidia'.*NVIDIA H100, NVIDIA H200"):
         await board(problem="sum", device="nvidia")
-    with pytest.raises(Misuse, match=r"no entries on a device with 'B200'.*NVIDIA H100"):
+    with pytest.raises(UsageError, match=r"no entries on a device with 'B200'.*NVIDIA H100"):
         await board(problem="sum", device="B200")
 
 
@@ -97,7 +97,7 @@ async def test_no_entries_is_no_error(board):
     """Nobody has handed anything in yet."""
     code, out = await board(problem="sum")
     assert code is Exit.DONE and "no entries yet" in out
-    with pytest.raises(Misuse, match="no entries on a device 'H200', nor on any other yet"):
+    with pytest.raises(UsageError, match="no entries on a device 'H200', nor on any other yet"):
         await board(problem="sum", device="H200")
 
 
@@ -126,7 +126,7 @@ async def test_csv_has_every_entry_in_full(board, place):
 
 async def test_a_csv_that_can_not_be_written_says_where(board, place):
     """What was there before stays there."""
-    with pytest.raises(Misuse, match=r"missing/board.csv' can't be written: .*; name another file"):
+    with pytest.raises(UsageError, match=r"missing/board.csv' can't be written: .*; name another file"):
         await board(THREE, problem="sum", csv_path=str(place / "missing" / "board.csv"))
 
 
@@ -135,5 +135,5 @@ async def test_json_is_the_message_in_full(board):
     _, out = await board([row("ann", 1 / 3, 0.01, 1), row("bob", 0.2, 0.01, 2)], problem="sum", json=True)
     read = json.loads(out)
     assert [one["score"] for one in read["entries"]] == [1 / 3, 0.2] and read["entry_count"] == 2 and read["devices"] == ["NVIDIA H200"]
-    with pytest.raises(Misuse, match="both write to stdout"):
+    with pytest.raises(UsageError, match="both write to stdout"):
         await board(problem="sum", json=True, csv_path="-")

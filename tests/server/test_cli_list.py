@@ -5,14 +5,12 @@ import json
 
 import grpc
 import pytest
-import typer
 from rich.console import Console
 
 from grader.api.client import GraderClient
-from grader.cli.exits import Misuse
+from grader.cli.exits import UsageError
 from grader.cli.session import Target
-from grader.cli.short_ids import short_ids, whole_name
-from grader.cli.submission_list import ListOptions, list_, read_verdicts, render
+from grader.cli.submissions import ListOptions, list_submissions, read_verdicts, render_list, short_ids, whole_name
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import grader_service_pb2_grpc, report_pb2, submission_pb2
 
@@ -64,7 +62,7 @@ def lines(text):
 async def test_a_list_says_verdict_mode_and_speedup(served, capsys):
     """A wrong answer reads otherwise than an accepted one. What is timed has its speedup though a list carries no reports."""
     found = (submission("a" * 16, speedups=[EAGER]), submission("b" * 16, "WRONG_ANSWER", "TEST"))
-    await list_(Target(server=await served(OldServer(*found))), ALL, json=False)
+    await list_submissions(Target(server=await served(OldServer(*found))), ALL, json=False)
     first, second = lines(capsys.readouterr().out)[1:]
     assert first.startswith("aaaaaaaa sum cuda benchmark ACCEPTED 1.5x (1.4 to 1.6) over eager")
     assert second.startswith("bbbbbbbb sum cuda test WRONG_ANSWER - ")
@@ -74,21 +72,21 @@ async def test_a_speedup_of_the_emulated_device_is_practice(served, capsys):
     """As in the report."""
     one = submission("a" * 16, speedups=[EAGER])
     one.report.environment.device_kind = "emulated"
-    await list_(Target(server=await served(OldServer(one))), ALL, json=False)
+    await list_submissions(Target(server=await served(OldServer(one))), ALL, json=False)
     assert "1.5x (1.4 to 1.6) over eager (practice)" in capsys.readouterr().out
 
 
 async def test_speedups_of_others_are_not_asked_for(served, capsys):
     """A list by competition may show them, and a stream about one of them would be refused as a whole."""
     found = (submission("a" * 16, speedups=[EAGER], user="bob"), submission("b" * 16, speedups=[EAGER], user="alice"))
-    await list_(Target(server=await served(OldServer(*found))), ListOptions(limit=20, competition="cup"), json=False)
+    await list_submissions(Target(server=await served(OldServer(*found))), ListOptions(limit=20, competition="cup"), json=False)
     first, second = lines(capsys.readouterr().out)[1:]
     assert "ACCEPTED - " in first and "ACCEPTED 1.5x" in second
 
 
 async def test_a_server_that_streams_nothing_is_listed_without_speedups(served, capsys):
     """The list itself is what was asked for."""
-    await list_(Target(server=await served(OldServer(submission("a" * 16, speedups=[EAGER]), watches=False))), ALL, json=False)
+    await list_submissions(Target(server=await served(OldServer(submission("a" * 16, speedups=[EAGER]), watches=False))), ALL, json=False)
     assert "benchmark ACCEPTED - " in lines(capsys.readouterr().out)[1]
 
 
@@ -97,15 +95,15 @@ async def test_a_verdict_that_an_old_server_does_not_know_of_is_still_the_only_o
     server = OldServer(submission("a" * 16, "WRONG_ANSWER"), submission("b" * 16, mode="TEST"))
     wanted = ListOptions(limit=20, verdicts=(report_pb2.VERDICT_ACCEPTED,))
     target = Target(server=await served(server))
-    await list_(target, wanted, json=False)
+    await list_submissions(target, wanted, json=False)
     assert "bbbbbbbb" in (out := capsys.readouterr().out) and "aaaaaaaa" not in out
-    await list_(target, wanted, json=True)
+    await list_submissions(target, wanted, json=True)
     assert [one["name"] for one in json.loads(capsys.readouterr().out)["submissions"]] == ["submissions/" + "b" * 16]
 
 
 def shown(*submissions):
     out = io.StringIO()
-    Console(file=out, width=200, markup=False, emoji=False, highlight=False).print(render(submissions, {}))
+    Console(file=out, width=200, markup=False, emoji=False, highlight=False).print(render_list(submissions, {}))
     return out.getvalue()
 
 
@@ -145,16 +143,6 @@ def test_verdicts_are_read_in_any_case_and_number(texts, verdicts):
     assert list(read_verdicts(texts)) == verdicts
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [("acepted", "Did you mean 'ACCEPTED'?"), ("SUCCEEDED", "take some of ACCEPTED"), ("", "''")]
-)
-def test_what_is_no_verdict_is_named_with_what_was_meant(text, expected):
-    """Before anything is asked of a server."""
-    with pytest.raises(typer.BadParameter, match="is not a verdict") as refused:
-        read_verdicts([text])
-    assert expected in refused.value.message
-
-
 async def test_the_beginning_of_an_id_is_enough_where_no_other_begins_so(client, kernel):
     """With and without its collection, of the server's own ids."""
     made = [(await client.submit(kernel("hang"))).name for _ in range(3)]
@@ -176,7 +164,7 @@ async def test_a_prefix_that_is_not_one_id_is_refused(served, prefix, expected):
     """With the candidates, or the command that shows them. Also by a server that sends every submission, in pages."""
     server = OldServer(*(submission(name) for name in ("x1", "x2", "abc1", "x3", "abc2")))
     async with GraderClient(await served(server)) as client:
-        with pytest.raises(Misuse, match=expected):
+        with pytest.raises(UsageError, match=expected):
             await whole_name(client, prefix)
         assert await whole_name(client, "x3") == "submissions/x3" and await whole_name(client, "abc1") == "submissions/abc1"
         lists = server.lists

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grader.cli import competition_export
-from grader.cli.exits import GraderFailed, Misuse
+from grader.cli.exits import GraderFailed, UsageError
 from grader.cli.session import Target
 from grader.ledger import Ledger, records
 from grader.model import Scope
@@ -88,7 +88,7 @@ async def test_the_same_competition_makes_the_same_bytes(opened, export):
     async with opened(-HOUR) as (running, keys):
         first, second = await export(running, keys["ann"]), await export(running, keys["ann"], "b.zip")
         assert first.read_bytes() == second.read_bytes() and len(submissions(first)) == COUNT
-        with pytest.raises(Misuse, match=r"a\.zip is there already; name another file with --out"):
+        with pytest.raises(UsageError, match=r"a\.zip is there already; name another file with --out"):
             await export(running, keys["ann"])
 
 

@@ -10,7 +10,7 @@ import pytest
 from grader import errors
 from grader.api.client import GraderClient
 from grader.cli import rejudge as command
-from grader.cli.exits import Exit, Misuse
+from grader.cli.exits import Exit, UsageError
 from grader.cli.session import Target
 from grader.ledger import Ledger
 from grader.model import NewSubmission, Scope, SourceFile
@@ -471,7 +471,7 @@ async def test_the_commands_show_list_apply_and_discard(serve, kernel, finished,
         assert "WRONG_ANSWER MISMATCH" in out and "grader-cli rejudge apply rejudges/" in out and "1 by runs" in out
         assert await command.create(target, orders[1], json=False, wait=True, apply=True) is Exit.GRADER_FAILED
         assert "runs them again" in capsys.readouterr().err
-        await command.list_(target, 9, json=False)
+        await command.list_rejudges(target, 9, json=False)
         assert capsys.readouterr().out.count("a bug") == 2
         failed, good = (await client.list_rejudges()).rejudges
         assert await command.end(target, good.name.removeprefix("rejudges/"), json=True, apply=True) is Exit.DONE
@@ -480,5 +480,5 @@ async def test_the_commands_show_list_apply_and_discard(serve, kernel, finished,
         assert "DISCARDED" in capsys.readouterr().out
         assert (await client.get_submission(done[0].name)).report.verdict == report_pb2.VERDICT_WRONG_ANSWER
         assert (await client.get_submission(done[1].name)).state == submission_pb2.SUBMISSION_STATE_SUCCEEDED
-        with pytest.raises(Misuse):
+        with pytest.raises(UsageError):
             await command.create(Target(), orders[0], json=False, wait=False, apply=False)

@@ -1,12 +1,9 @@
-"""`grader-cli report` and `diff` against a server with a fake grade."""
-
-import json
+"""`grader-cli show --html` against a server with a fake grade."""
 
 import pytest
 
 from grader.api.client import GraderClient
-from grader.cli.diff import diff
-from grader.cli.exits import Exit, Misuse
+from grader.cli.exits import Exit, UsageError
 from grader.cli.html_report import report
 from grader.cli.session import Target
 from grader.server.running import serving
@@ -38,19 +35,8 @@ async def test_a_report_is_written_as_a_whole(graded, tmp_path, capsys):
 async def test_what_runs_has_no_report_yet(graded, tmp_path):
     """The message says what to do; no file is left."""
     target, (*_, running) = graded
-    with pytest.raises(Misuse, match="grader-cli watch"):
+    with pytest.raises(UsageError, match="grader-cli watch"):
         await report(target, running, str(tmp_path / "report.html"))
-    with pytest.raises(Misuse, match="can't be written"):
+    with pytest.raises(UsageError, match="can't be written"):
         await report(target, graded[1][0], str(tmp_path / "none" / "report.html"))
     assert not list(tmp_path.glob("report*"))
-
-
-async def test_two_submissions_are_compared(graded, capsys):
-    """One that was not timed can't be compared by time; the sources can."""
-    target, (accepted, wrong, _) = graded
-    assert await diff(target, accepted, wrong, json=False) is Exit.DONE
-    text = capsys.readouterr().out
-    assert "can't tell" in text and "+extern" in text and "grade: wrong" in text
-    await diff(target, accepted, wrong, json=True)
-    found = json.loads(capsys.readouterr().out)
-    assert found["second"]["verdict"] == "WRONG_ANSWER" and found["sources"][0]["diff"][2].startswith("@@")

@@ -17,7 +17,7 @@ def own_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     """A directory that is empty, in place of the user's."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("configuration")))
-        for name in ("GRADER_SERVER", "GRADER_KEY", "GRADER_WEB"):
+        for name in ("GRADER_SERVER", "GRADER_KEY"):
             patched.delenv(name, raising=False)
         yield
 

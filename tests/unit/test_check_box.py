@@ -12,9 +12,9 @@ from grader.admission import problem_check
 from grader.admission.check_box import CheckReport, read_limits, staged_problem
 from grader.admission.problem_check import Admission, AdmissionOutcome
 from grader.cli.check_options import CheckPlace, safe_isolations
-from grader.cli.check_place import usable_isolation
-from grader.cli.exits import GraderFailed, Misuse
+from grader.cli.exits import GraderFailed, UsageError
 from grader.cli.main import app
+from grader.cli.problem_check import usable_isolation
 from grader.errors import JudgeBroken
 from grader.formats import native
 from grader.isolation import BoxExit, BoxSpec, GpuAccess, Purpose
@@ -194,7 +194,7 @@ async def test_without_an_isolation_the_error_says_what_to_do(tmp_path):
 
 
 def test_trusted_and_a_sandbox_contradict_each_other(tmp_path):
-    with pytest.raises(Misuse, match="leave out --sandbox or --trusted"):
+    with pytest.raises(UsageError, match="leave out --sandbox or --trusted"):
         CheckPlace(sandbox="docker", trusted=True)
     problem = fakes.write_problem(Path(tmp_path))
     done = CliRunner().invoke(app, ["problems", "check", str(problem), "--trusted", "--sandbox", "docker"])

@@ -1,12 +1,12 @@
-"""`grader-cli artifacts`: what a server sends is saved into the directory that was named, and nowhere else."""
+"""`grader-cli show --files`: what a server sends is saved into the directory that was named, and nowhere else."""
 
 import hashlib
 import os
 
 import pytest
 
-from grader.cli import artifacts as command
-from grader.cli.exits import GraderFailed, Misuse
+from grader.cli.exits import GraderFailed, UsageError
+from grader.cli.saved_files import save_artifacts
 from grader.v1 import grader_service_pb2
 
 
@@ -23,7 +23,7 @@ class Server:
             yield piece
 
     async def save(self, out):
-        return await command._save_all(self, [self.artifact], out)
+        return await save_artifacts(self, [self.artifact], out)
 
 
 async def test_a_file_is_saved_under_its_name(tmp_path):
@@ -44,17 +44,17 @@ async def test_a_name_that_leads_elsewhere_is_refused(tmp_path, name):
 async def test_nothing_is_overwritten_and_no_link_is_followed(tmp_path):
     """Neither a file of the user's nor what a link there leads to."""
     (tmp_path / "a.ptx").write_text("mine")
-    with pytest.raises(Misuse, match="is there already"):
+    with pytest.raises(UsageError, match="is there already"):
         await Server().save(tmp_path)
     assert (tmp_path / "a.ptx").read_text() == "mine"
     out = tmp_path / "out"
     out.mkdir()
     (out / "a.ptx").symlink_to(tmp_path / "target")
-    with pytest.raises(Misuse, match="is there already"):
+    with pytest.raises(UsageError, match="is there already"):
         await Server().save(out)
     assert not (tmp_path / "target").exists()
     os.mkfifo(out / "b.ptx")
-    with pytest.raises(Misuse, match="is there already"):  # and it does not wait for a writer
+    with pytest.raises(UsageError, match="is there already"):  # and it does not wait for a writer
         await Server("b.ptx").save(out)
 
 

@@ -129,30 +129,6 @@ def test_tags_parent_and_annotations_arrive_and_a_list_is_by_tag(address: str, k
     assert "no such submissions" in run("list", "--server", address, "--tag", "run8").stdout
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (("--annotate", "tile"), "--annotate: 'tile' has no key; write KEY=VALUE"),
-        (("--annotate", "=1"), "--annotate: '=1' has no key; write KEY=VALUE"),
-        (("--annotate", "a=1", "--annotate", "a=2"), "--annotate: the key 'a' is given twice; give each once"),
-        (("--tag", "a b"), "tags[0]: 'a b' is not a tag"),
-        (("--parent", "none"), "no submission of yours whose id begins with 'none'"),
-    ],
-)
-def test_what_is_no_tag_parent_or_annotation_is_misuse(address: str, kernel: Path, words: tuple[str, ...], text: str) -> None:
-    """By the option, or by the field of the server's answer."""
-    ended = run("submit", kernel, "--server", address, "--no-wait", *words)
-    assert ended.exit_code == 2 and text in " ".join(ended.stderr.split())
-
-
-def test_a_device_that_is_nowhere_is_misuse_and_one_that_is_not_here_is_named(address: str, kernel: Path) -> None:
-    """The command knows the forms, and the server what it has."""
-    ended = run("submit", kernel, "--server", address, "--device", "gpu7")
-    assert ended.exit_code == 2 and "cuda:INDEX" in " ".join(ended.stderr.split())
-    ended = run("submit", kernel, "--server", address, "--device", "cuda:H200")
-    assert ended.exit_code == 2 and "take one of: emulated" in " ".join(ended.stderr.split())
-
-
 def test_a_submission_that_was_left_can_be_watched(address: str, kernel: Path) -> None:
     """By its name with and without the collection."""
     name = json.loads(run("submit", kernel, "--server", address, "--no-wait", "--json").stdout)["name"]
@@ -178,36 +154,11 @@ def test_a_running_submission_can_be_cancelled(address: str, tmp_path: Path) -> 
     assert "cancelled before it was graded" in ended.stdout
 
 
-def test_a_finished_submission_can_not_be_cancelled(address: str, kernel: Path) -> None:
-    """Misuse, with the state."""
-    name = json.loads(run("submit", kernel, "--server", address, "--json").stdout)["name"]
-    ended = run("cancel", name, "--server", address)
-    assert ended.exit_code == 2
-    assert "is SUCCEEDED already" in ended.stderr
-
-
-def test_submissions_are_listed(address: str, kernel: Path) -> None:
-    """As a table and as JSON, of one problem where asked."""
-    name = json.loads(run("submit", kernel, "--server", address, "--json").stdout)["name"]
-    assert short(name) in run("list", "--server", address).stdout
-    assert json.loads(run("list", "--server", address, "--json", "--limit", "1").stdout)["submissions"][0]["name"] == name
-    assert short(name) in run("list", "--server", address, "--problem", "sum").stdout
-
-
 def test_the_same_request_id_is_the_same_submission(address: str, kernel: Path) -> None:
     """So that a command that got no answer can be given again."""
     words = ("--no-wait", "--json", "--request-id", "6f9619ff-8b86-4d01-b42d-00cf4fc964ff")
     first, second = (json.loads(run("submit", kernel, "--server", address, *words).stdout)["name"] for _ in range(2))
     assert first == second
-
-
-def test_a_list_is_by_verdict(address: str, tmp_path: Path) -> None:
-    """What was wrong does not read as what was right, and ids are short enough to type, and long enough to be one."""
-    for order in ("accept", "wrong"):
-        run("submit", write(tmp_path, order), "--server", address, "--tag", "verdicts")
-    listed = run("list", "--server", address, "--tag", "verdicts", "--verdict", "wrong_answer").stdout.splitlines()
-    assert len(listed) == 2 and "benchmark" in listed[1] and "WRONG_ANSWER" in listed[1]
-    assert "WRONG_ANSWER" in run("show", listed[1].split()[0], "--server", address).stdout
 
 
 def test_problems_are_listed_and_shown(address: str) -> None:
@@ -216,23 +167,6 @@ def test_problems_are_listed_and_shown(address: str) -> None:
     assert json.loads(run("problems", "list", "--server", address, "--json").stdout)["problems"][0]["name"] == "problems/sum"
     assert "and 1 more that are not shown" in run("problems", "show", "sum", "--server", address).stdout
     assert json.loads(run("problems", "show", "problems/sum", "--server", address, "--json").stdout)["entry"] == "solve"
-
-
-@pytest.mark.parametrize("words", [("show", "nothing"), ("watch", "nothing"), ("cancel", "nothing"), ("problems", "show", "nothing")])
-def test_what_is_not_there_is_misuse(address: str, words: tuple[str, ...]) -> None:
-    """Exit 2, and the message names it."""
-    ended = run(*words, "--server", address)
-    assert ended.exit_code == 2
-    assert "nothing" in ended.stderr
-    assert ended.stdout == ""
-
-
-@pytest.mark.slow
-def test_a_server_that_is_not_there_is_no_misuse(kernel: Path) -> None:
-    """Exit 3, with the address."""
-    ended = run("show", "x", "--server", "unix:/nowhere/grader.sock")
-    assert ended.exit_code == 3
-    assert "no answer from unix:/nowhere/grader.sock" in ended.stderr
 
 
 def test_every_command_has_help() -> None:

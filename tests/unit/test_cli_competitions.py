@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from grader.cli.main import app
 from grader.cli.own_server import log_to
-from grader.cli.progress import Lines
+from grader.cli.progress import PlainLines
 from grader.config import Settings
 from grader.server.embedded import embedded
 from grader.v1 import submission_pb2
@@ -82,12 +82,6 @@ def test_competitions_are_listed_and_shown(address):
     assert "987654" not in listed.stdout + shown.stdout + str(data)
 
 
-def test_a_competition_that_is_not_there_is_misuse(address):
-    """And the answer names those that are."""
-    found = run("competitions", "show", "autumn", "--server", address[1])
-    assert found.exit_code == 2 and "take one of: spring" in found.output
-
-
 def test_submitting_to_a_competition_is_ranked_unless_told_otherwise(address):
     """That is the mode that counts; the third of two a day is refused, and not as misuse."""
     root, at = address
@@ -112,7 +106,7 @@ def test_a_competition_needs_a_server(tmp_path):
 def test_a_place_in_the_queue_is_a_line(ahead, seconds, said):
     """With the estimate where there is one; it ends with the waiting."""
     console = Console(file=io.StringIO(), width=100)
-    lines = Lines(console)
+    lines = PlainLines(console)
     position = submission_pb2.QueuePosition(ahead_count=ahead, estimated_duration=None if seconds is None else Duration(seconds=seconds))
     lines.feed(submission_pb2.SubmissionEvent(sequence=1, queue_position=position))
     assert console.file.getvalue() == said

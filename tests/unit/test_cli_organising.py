@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from grader.cli.organising import changed
+from grader.cli.organizer_commands import describe_changes
 from grader.v1 import competition_pb2
 from tests.unit.test_cli_competitions import address, run  # noqa: F401  # the fixture
 
@@ -57,12 +57,12 @@ def test_bans_are_made_listed_and_lifted(at):
     """A name that has submitted nothing may be a slip, so it is said."""
     made = run("competitions", "ban", "spring", "mallory", "--reason", "copied a kernel", *at).stdout
     assert "mallory is banned from competitions/spring, and has submitted nothing there; check the name" in made
-    listed = run("competitions", "bans", "spring", *at).stdout
+    listed = run("competitions", "ban", "spring", *at).stdout
     assert "mallory" in listed and "copied a kernel" in listed
-    assert json.loads(run("competitions", "bans", "competitions/spring", "--json", *at).stdout)["bans"][0]["user"] == "mallory"
-    assert "may take part in competitions/spring again" in run("competitions", "unban", "spring", "mallory", *at).stdout
-    assert "is not banned from" in run("competitions", "unban", "spring", "mallory", *at).stdout
-    assert run("competitions", "bans", "spring", *at).stdout == "no user is banned from it\n"
+    assert json.loads(run("competitions", "ban", "competitions/spring", "--json", *at).stdout)["bans"][0]["user"] == "mallory"
+    assert "may take part in competitions/spring again" in run("competitions", "ban", "spring", "mallory", "--lift", *at).stdout
+    assert "is not banned from" in run("competitions", "ban", "spring", "mallory", "--lift", *at).stdout
+    assert run("competitions", "ban", "spring", *at).stdout == "no user is banned from it\n"
     assert run("competitions", "ban", "spring", "mallory", *at).exit_code == 2  # without a reason
 
 
@@ -82,5 +82,7 @@ def test_reload_prints_what_has_changed(at, address):  # noqa: F811
 
 def test_changes_of_secrets_and_removals_are_named_without_values():
     keys = [competition_pb2.CompetitionKeyChange(key="secret_seed")]
-    found = changed([CHANGE(competition="competitions/a", kind=CHANGED, keys=keys), CHANGE(competition="competitions/b", kind=REMOVED)])
+    found = describe_changes(
+        [CHANGE(competition="competitions/a", kind=CHANGED, keys=keys), CHANGE(competition="competitions/b", kind=REMOVED)]
+    )
     assert found == ["competitions/a: changed", "  secret_seed: changed", "competitions/b: removed"]

@@ -1,8 +1,6 @@
 """The words of `grader-cli rejudge` and `final`, and which commands mean the same rejudge."""
 
-import asyncio
 import io
-import os
 from dataclasses import replace
 
 import pytest
@@ -10,7 +8,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from grader.cli.main import app
-from grader.cli.rejudge import RejudgeOptions, ask, render
+from grader.cli.rejudge import RejudgeOptions, render
 from grader.v1 import rejudge_pb2, report_pb2
 
 ORDER = RejudgeOptions(cause="a bug", competition="spring", top_count=3, device_kind="emulated", run=True)
@@ -66,32 +64,3 @@ def test_a_change_is_a_line_with_both_ranks_and_both_judgements():
     line = next(one for one in out.splitlines() if "submissions/s" in one)
     assert line.split()[:2] == ["-", "1"] and "ACCEPTED 2x (1.9..2.1)" in line and "WRONG_ANSWER MISMATCH" in line and "[red]" in line
     assert "\x1b" not in out and "grader-cli rejudge apply rejudges/r" in out
-
-
-@pytest.fixture
-def keyboard(monkeypatch):
-    """The other end of a terminal that is stdin."""
-    ours, theirs = os.openpty()
-    with os.fdopen(theirs, "r") as stdin:
-        monkeypatch.setattr("sys.stdin", stdin)
-        yield ours
-        monkeypatch.undo()
-    os.close(ours)
-
-
-def test_an_answer_is_a_line(keyboard, capsys):
-    """As it was typed, after the question."""
-    os.write(keyboard, b"yes\n")
-    assert asyncio.run(ask("apply it? ")) == "yes\n"
-    assert capsys.readouterr().out == "apply it? "
-
-
-def test_a_question_does_not_keep_a_command_that_is_cancelled(keyboard):
-    """A thread that reads would: asyncio waits for it on its way out."""
-
-    async def cancelled():
-        async with asyncio.timeout(0):
-            await ask("apply it? ")
-
-    with pytest.raises(TimeoutError):
-        asyncio.run(cancelled())

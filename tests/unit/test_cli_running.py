@@ -15,7 +15,7 @@ import typer
 
 from grader.cli import running
 from grader.cli.exits import Exit
-from grader.cli.progress import stdout_console
+from grader.cli.output import stdout_console
 
 DEADLINE_S = 300.0
 # What a user's Ctrl-C does where it meets `module` being imported: the command line begins like the installed script does.

@@ -98,28 +98,6 @@ def test_help_shows_the_option_where_there_is_a_server_only(store):
     assert "--local" in run("use", "--help").stdout and "--local" not in run("other", "--help").stdout
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("use", "--mode", "benhmark"), "Did you mean 'benchmark'?"),
-        (("use", "--sandbox", "proces"), "Did you mean 'process'?"),
-        (("usee",), "Did you mean 'use'?"),
-        (("use", "--sever", "a:1"), "--server"),
-    ],
-)
-def test_a_slip_is_answered_with_what_was_meant(store, words, told):
-    """Of commands, options and the values that an option can have."""
-    ended = run(*words)
-    assert ended.exit_code == 2 and told in " ".join(ended.stderr.replace("│", " ").split())
-    assert "Value error" not in ended.stderr
-
-
-def test_what_is_not_close_to_anything_is_only_refused(store):
-    """With the values there are."""
-    ended = run("use", "--mode", "zzz")
-    assert ended.exit_code == 2 and "Did you mean" not in ended.stderr and "'ranked'" in ended.stderr
-
-
 def test_a_terminal_shows_when_the_default_server_is_used(store):
     """On stderr, so that what is printed for programs stays as it is. Neither for --local nor for a server that is named."""
     store.put("unix:/nowhere/s", Credential(), default=True)

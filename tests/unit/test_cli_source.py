@@ -1,4 +1,4 @@
-"""`grader-cli submit -`, `source`, `open`, `quota` and `completion`."""
+"""`grader-cli submit -`, `show --source`, `show --log`, quotas and completion."""
 
 import json
 import os
@@ -8,13 +8,11 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from grader.cli import completion
-from grader.cli.exits import GraderFailed, Misuse
+from grader.cli.exits import GraderFailed, UsageError
+from grader.cli.login import quota_table
 from grader.cli.main import app
-from grader.cli.quota import render
-from grader.cli.source_command import save
-from grader.cli.standard_input import file_name
-from grader.cli.web_page import check_web
+from grader.cli.saved_files import save_sources
+from grader.cli.sources import file_name
 from grader.v1 import grader_service_pb2, submission_pb2
 from tests import fakes
 from tests.unit.test_cli_commands import address, run, write  # noqa: F401  # address is a fixture
@@ -71,7 +69,7 @@ def test_the_language_of_standard_input_is_found_in_it(content, language, name):
 @pytest.mark.parametrize("how", ["pipe", "file"])
 def test_a_process_reads_pipes_and_files(tmp_path, how):
     """`grader-cli submit - < FILE` and `cat FILE | grader-cli submit -`, more than a pipe holds at a time."""
-    program = "import asyncio; from grader.cli.standard_input import read_stdin; print(asyncio.run(read_stdin()), end='')"
+    program = "import asyncio; from grader.cli.sources import stdin_text; print(asyncio.run(stdin_text()), end='')"
     path = tmp_path / "kernel.cu"
     path.write_text("// " + "x" * 200_000 + "\n")
     with path.open("rb") as file:
@@ -84,23 +82,39 @@ def test_the_source_of_a_submission_comes_back_as_it_was(address, tmp_path):  # 
     """Printed, or saved; by the beginning of its id. Several files are expected apart."""
     one = write(tmp_path, "accept")
     name = submitted(address, one).removeprefix("submissions/")
-    assert run("source", name[:12], "--server", address).stdout == one.read_text()
+    assert run("show", name[:12], "--source", "--server", address).stdout == one.read_text()
     (tmp_path / "deep").mkdir()
     other = tmp_path / "deep" / "a.cuh"
     other.write_text("// no line end")
     name = submitted(address, one, other)
-    assert run("source", name, "--server", address).stdout == f"==> accept.cu <==\n{one.read_text()}==> deep/a.cuh <==\n// no line end\n"
-    assert run("source", name, "--server", address, "--out", tmp_path / "out").exit_code == 0
+    assert (
+        run("show", name, "--source", "--server", address).stdout
+        == f"==> accept.cu <==\n{one.read_text()}==> deep/a.cuh <==\n// no line end\n"
+    )
+    assert run("show", name, "--source", "--server", address, "--out", tmp_path / "out").exit_code == 0
     assert (tmp_path / "out" / "deep" / "a.cuh").read_text() == "// no line end"
-    again = run("source", name, "--server", address, "--out", tmp_path / "out")
+    (tmp_path / "out" / "deep" / "a.cuh").write_text("mine")
+    again = run("show", name, "--source", "--server", address, "--out", tmp_path / "out")
     assert again.exit_code == 2 and "is there already" in again.stderr
+
+
+def test_logs_are_printed_apart(address, tmp_path):  # noqa: F811
+    """A submission that is not graded yet has none, and options that exclude each other are misuse."""
+    name = json.loads(run("submit", write(tmp_path, "wrong"), "--server", address, "--json").stdout)["name"]
+    ended = run("show", name, "--log", "--server", address)
+    assert ended.stdout.startswith("==> ") or "printed nothing" in ended.stderr
+    waiting = submitted(address, write(tmp_path, "hang"))
+    ended = run("show", waiting, "--log", "--server", address)
+    assert ended.exit_code == 2 and "`grader-cli watch" in ended.stderr
+    for words in (("--log", "--source"), ("--json", "--log"), ("--out", tmp_path)):
+        assert run("show", name, *words, "--server", address).exit_code == 2
 
 
 @pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "", ".", "a\nb"])
 def test_a_server_can_not_choose_where_a_file_is_saved(tmp_path, path):
     """Only below the directory that was named."""
     with pytest.raises(GraderFailed, match="not a path below a directory"):
-        save([source_file(path)], tmp_path / "out")
+        save_sources([source_file(path)], tmp_path / "out")
     assert [one.name for one in tmp_path.iterdir()] == ["out"]
 
 
@@ -111,42 +125,18 @@ def test_no_link_is_followed_when_a_file_is_saved(tmp_path):
     (tmp_path / "out" / "a").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "out" / "b").symlink_to(tmp_path / "elsewhere" / "b")
     for path in ("a/x", "b"):
-        with pytest.raises(Misuse):
-            save([source_file(path)], tmp_path / "out")
+        with pytest.raises(UsageError):
+            save_sources([source_file(path)], tmp_path / "out")
     assert not list((tmp_path / "elsewhere").iterdir())
-
-
-def test_the_page_of_a_submission_is_below_the_address_of_the_pages(address, tmp_path):  # noqa: F811
-    """By an option, the environment, or what login stored; without any the other ways are named."""
-    name = submitted(address, write(tmp_path, "accept"))
-    words = ("open", name[:24], "--server", address)
-    assert run(*words, "--web", "https://grader.example/").stdout == f"https://grader.example/{name}\n"
-    ended = run(*words)
-    assert ended.exit_code == 2 and "grader-cli login --web URL" in ended.stderr and "grader-cli report ID --html FILE" in ended.stderr
-
-
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "javascript:x", "grader.example", "https://", "https://a/\n", "https://a/?b", "-x"])
-def test_only_addresses_of_web_servers_are_opened(url):
-    """A browser takes others too."""
-    with pytest.raises(Misuse, match="not the URL of a web server"):
-        check_web(url)
 
 
 def test_quotas_are_shown_with_what_is_left(address):  # noqa: F811
     """This server has none."""
-    assert "no quotas" in run("quota", "--server", address).stdout
-    assert json.loads(run("quota", "--server", address, "--json").stdout) is not None
+    assert "no quotas" in run("whoami", "--server", address).stdout
+    assert json.loads(run("whoami", "--server", address, "--json").stdout) is not None
     one = grader_service_pb2.QuotaUse(competition="competitions/cup", limit=3, used_count=5)
     one.window.seconds = 86_400
-    assert [next(iter(column.cells)) for column in render([one]).columns][1:] == ["a day", "0", "3", "-"]
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_there_is_a_completion_script_for_each_shell(shell):
-    """It asks this program, with the variable that this program looks at."""
-    ended = run("completion", shell)
-    assert ended.exit_code == 0 and completion.VARIABLE in ended.stdout and "grader-cli" in ended.stdout
-    assert "bsh" in (refused := run("completion", "bsh")).stderr and refused.exit_code == 2
+    assert [str(next(iter(column.cells))) for column in quota_table([one]).columns][1:] == ["a day", "0", "3", "-"]
 
 
 @pytest.mark.parametrize(("typed", "found"), [("grader-cli can", "cancel"), ("grader-cli submit --mode pro", "profile")])
@@ -154,7 +144,7 @@ def test_a_shell_is_told_commands_and_values(typed, found, tmp_path):
     """As bash asks. Nothing that `login` stored is in the way."""
     (tmp_path / "grader").mkdir()
     (tmp_path / "grader" / "credentials.json").write_text("damaged")
-    asked = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), completion.VARIABLE: "complete_bash"}
+    asked = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "_GRADER_CLI_COMPLETE": "complete_bash"}
     program = "import sys; sys.argv = ['grader-cli']; from grader.cli.main import main; main()"
     environment = {**os.environ, **asked, "XDG_CONFIG_HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False)

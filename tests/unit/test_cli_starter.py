@@ -5,8 +5,8 @@ import ast
 import pytest
 
 from grader.api.messages import problem_to_proto
-from grader.cli.exits import Misuse
-from grader.cli.starter import languages, starter
+from grader.cli.exits import UsageError
+from grader.cli.problems import starter, starter_languages
 from grader.v1 import problem_pb2
 from grader.views.starter_files import starter_files
 from tests import fakes
@@ -71,10 +71,10 @@ def test_a_server_writes_no_code_into_the_file():
 
 def test_a_language_without_a_starter_is_refused_with_those_there_are():
     """Such as one that the problem does not take, or whose signature only the problem's code knows."""
-    assert languages(problem(cuda_signature="")) == ["python"]
-    with pytest.raises(Misuse, match="take one of: python"):
+    assert starter_languages(problem(cuda_signature="")) == ["python"]
+    with pytest.raises(UsageError, match="take one of: python"):
         starter(problem(languages=["python", "cuda"], cuda_signature=""), "cuda")
-    with pytest.raises(Misuse, match="Did you mean 'python'"):
+    with pytest.raises(UsageError, match="Did you mean 'python'"):
         starter(problem(), "pyton")
 
 

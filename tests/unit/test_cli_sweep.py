@@ -67,16 +67,3 @@ def test_kernels_of_several_problems_are_not_swept_together(address, kernels, tm
     other.write_text(kernels[0].read_text().replace("problem=sum", "problem=other"))
     ended = run("sweep", kernels[0], other, *RANGE, "--server", address)
     assert ended.exit_code == 2 and "several problems (sum, other)" in ended.stderr
-
-
-def test_without_the_extra_the_note_says_what_to_install(address, kernels, tmp_path, monkeypatch):  # noqa: F811
-    """SVG and CSV are written all the same; the control: with it, the PNG is there."""
-    pytest.importorskip("resvg_py")
-    for name, there in (("with", True), ("without", False)):
-        if not there:
-            monkeypatch.setattr("grader.cli.extras.find_spec", lambda _: None)
-        ended = run("sweep", kernels[0], *RANGE, "--server", address, "--out", tmp_path / name)
-        assert ended.exit_code == 0, ended.output
-        assert ("pip install '.[png]'" in ended.stderr) is not there
-        written = {path.suffix for path in (tmp_path / name).iterdir()}
-        assert written == {".svg", ".csv", ".png"} if there else written == {".svg", ".csv"}

@@ -5,7 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from grader.cli.text import escape_unprintable, one_line, plain
+from grader.cli.output import plain
+from grader.views.sanitize import escape_unprintable, one_line
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from grader.v1 import report_pb2
 from grader.verdict.median_interval import FEWEST, median_interval, ratio_of_medians
 from grader.views import figures, formatting
-from grader.views.occupancy import occupancies, occupancy
+from grader.views.figures import occupancies, occupancy
 
 H200 = {
     "bytes_per_s": 4e12,

@@ -15,11 +15,11 @@ from google.protobuf.duration_pb2 import Duration
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grader.html_report import content, raw_data
+from grader.html_report import content
+from grader.html_report import report_file as report_module
 from grader.html_report.charts import ChartBudget
-from grader.html_report.diagnostics import REMARKS, REMARKS_OF_LINE, remarks_by_line
 from grader.html_report.report_file import report_file
-from grader.html_report.source_lines import SHOWN_CHARS, SHOWN_FILES, shown_sources
+from grader.html_report.source_lines import REMARKS, REMARKS_OF_LINE, SHOWN_CHARS, SHOWN_FILES, remarks_by_line, shown_sources
 from grader.v1 import report_pb2, submission_pb2
 from sandbox.protocol.source_tokens import grammar_of, tokens
 
@@ -94,7 +94,7 @@ class Elements(html.parser.HTMLParser):
 
 
 def test_a_report_holds_all_that_a_reader_asks_for():
-    """Verdict, why, numbers with intervals, rates by unit, roofline, samples, timeline, source with remarks, environment, raw data."""
+    """Verdict, why, numbers with intervals, rates by unit, samples, timeline, source with remarks, environment, raw data."""
     found = graded()
     for step, begin_s, seconds in ((report_pb2.STEP_QUEUED, 0, 1), (report_pb2.STEP_COMPILE, 1, 6), (report_pb2.STEP_VERIFY, 7, 4)):
         found.report.timeline.add(step=step, begin=Duration(seconds=begin_s), duration=Duration(seconds=seconds))
@@ -104,13 +104,15 @@ def test_a_report_holds_all_that_a_reader_asks_for():
     for shown in (
         "ACCEPTED", "plain", "2x (1.9 to 2.1)", "1.01 ms", "1.00 ms to 1.02 ms", "396 GB/s", "10 % of memory bandwidth",
         "79 % of FP32 units, 10 % of TF32 tensor cores", "FP32 units", "warning #1: plain", "sm_90", "docker",
-        "75 % at 128 and 256 and 512 threads (registers)", "compile 6",
+        "75 % at 128 and 256 and 512 threads (registers)", "compile6",
     ):  # fmt: skip
         assert shown in words, shown
     charts = [attributes["class"] for tag, attributes in page.found if tag == "svg"]
-    assert {"chart timeline", "chart samples", "chart roofline", "chart bar"} <= set(charts)
+    assert "chart samples" in charts
     assert all(attributes.get("role") == "img" for tag, attributes in page.found if tag == "svg")
-    order = [words.index(heading) for heading in ("Timeline How", "Workloads Workload", "Times Medians", "Build Built", "Raw data All")]
+    order = [
+        words.index(heading) for heading in ("Timeline StepSeconds", "Workloads Workload", "Times Medians", "Build Built", "Raw data All")
+    ]
     assert order == sorted(order)
 
 
@@ -171,7 +173,7 @@ def test_the_raw_data_is_the_submission():
     data, table = (base64.b64decode(link.partition("base64,")[2]).decode() for link in links)
     assert json.loads(data)["report"]["environment"]["device"] == "=1+1"
     rows = list(csv.reader(io.StringIO(table)))
-    assert rows[0] == list(raw_data.COLUMNS) and rows[1] == ["'=1+1", "kernel", "certified", "1", "1000000"] and len(rows) == 9
+    assert rows[0] == list(report_module.COLUMNS) and rows[1] == ["'=1+1", "kernel", "certified", "1", "1000000"] and len(rows) == 9
 
 
 def test_a_file_is_named_by_nothing_that_a_stranger_chose():
@@ -278,7 +280,7 @@ def test_colouring_changes_no_text(text, path):
 
 
 def test_hidden_workloads_are_a_count():
-    """Neither their names nor their times are in the page; the roofline and the rates are of public ones."""
+    """Neither their names nor their times are in the page; the rates are of public ones."""
     submission = graded()
     hidden = submission.report.measurements.add(workload_id="hidden-1", hidden=True, certified=samples(7_654_321))
     hidden.declared_work.moved_bytes = 987_654_321

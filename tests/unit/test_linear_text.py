@@ -18,8 +18,7 @@ from grader.api.comparison import source_changes
 from grader.errors import InvalidSubmission
 from grader.formats.flashinfer import with_calling_convention
 from grader.grading.build import cut
-from grader.html_report.diagnostics import remarks_by_line
-from grader.html_report.source_lines import HIGHLIGHTED_CHARS, shown_sources
+from grader.html_report.source_lines import HIGHLIGHTED_CHARS, remarks_by_line, shown_sources
 from grader.intake import gate, languages
 from grader.intake.labels import check_labels
 from grader.model import NewSubmission, SourceFile

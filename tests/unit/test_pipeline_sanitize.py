@@ -11,11 +11,11 @@ import pytest
 from rich.console import Console
 
 from grader.api.conversion import to_message
-from grader.cli.profiles import render
+from grader.cli.report import render_profile
 from grader.dispatch.local_fleet import LocalFleet
 from grader.grading.attempt import RunResult
 from grader.grading.sanitize import sanitizer_follows
-from grader.html_report.profiles import profile as html_profile
+from grader.html_report.content import profile_view as html_profile
 from grader.isolation import Box, BoxExit, BoxSpec, Purpose
 from grader.model import Lease, Verdict
 from grader.v1 import report_pb2
@@ -326,7 +326,7 @@ async def test_counts_reach_the_report(make, boxes) -> None:
     assert counts.rows == [("kernel.cu:12", "global load", "8", "32 sectors (least 4)", "32", "1.02 kB")]
     assert flops.title == "Floating-point operations per line, counted in 4 of 16 blocks" and flops.rows == [("kernel.cu:14", "512")]
     console = Console(width=160, record=True, file=io.StringIO())
-    console.print(*render(message, "s1"))
+    console.print(*render_profile(message, "s1"))
     printed = console.export_text()
     assert "kernel.cu:12" in printed and "32 sectors (least 4)" in printed and "counted in 4 of 16 blocks" in printed
     assert html_profile(message)["counts"] == [counts, flops]

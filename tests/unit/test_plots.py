@@ -5,12 +5,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from grader.plots.bars import BAR_WIDTH, TimelineSegment, interval_bar, interval_positions, timeline
-from grader.plots.frames import LEFT, WIDTH, ChartAxis
-from grader.plots.lines import ChartSeries, ReferenceLine, line_chart
-from grader.plots.roofline import RooflineCeiling, RooflinePoint, roofline
+from grader.plots.frames import LEFT, WIDTH, ChartAxis, Scale, label_of, scale_of
+from grader.plots.lines import ChartSeries, line_chart
 from grader.plots.samples import samples_chart
-from grader.plots.scales import Scale, label_of, scale_of
 from grader.plots.svg import repeated
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -31,19 +28,15 @@ def chart(name="kernel", *, title="Rates", **changes):
         ChartSeries(name=name, xs=SIZES, ys=[1.0, 2.0, 3.0, 4.0], lows=[0.9, 1.9, 2.9, 3.9], highs=[1.1, 2.1, 3.1, 4.1]),
         ChartSeries(name="eager", xs=SIZES, ys=[1.0, 1.0, 1.0, 1.0]),
     ]
-    wanted = {"x": ChartAxis(label="N", log=True), "y": ChartAxis(label="GB/s"), "references": [ReferenceLine(name, 5.0)]}
+    wanted = {"x": ChartAxis(label="N", log=True), "y": ChartAxis(label="GB/s")}
     return line_chart(series, title=title, description=title, **(wanted | changes))
 
 
 def every_kind(name):
     """One of each picture, with name wherever a text of others can be."""
-    point = RooflinePoint(name=name, intensity=2.0, rate=1e12, rate_low=9e11, rate_high=1.1e12)
     return {
         "lines": chart(name, title=name),
         "samples": samples_chart({name: [1.0, 2.0], "eager": [3.0]}, title=name, label=name, value_text=lambda value: f"{value} {name}"),
-        "roofline": roofline([point], [RooflineCeiling(name, 6e13)], 3e12, title=name),
-        "timeline": timeline([TimelineSegment(name, 1.0), TimelineSegment("build", 2.0)], title=name),
-        "bar": interval_bar(interval_positions([(2.0, 1.9, 2.1)])[0], title=name),
     }
 
 
@@ -76,7 +69,7 @@ def test_series_differ_by_shape_as_well_as_by_colour():
 
 
 def test_a_line_has_a_band_and_a_mark_for_each_value():
-    """The mark is between the ends of its interval; a reference is drawn across the chart above all of them."""
+    """The mark is between the ends of its interval."""
     root = parsed(chart())
     marks = [one for one in of_class(root, "point") if one.find(f"{SVG}title") is not None and "mark-0" in one.get("class")]
     assert marks[0].find(f"{SVG}title").text == "kernel: 1 (0.9 to 1.1) GB/s at 256 N"
@@ -85,8 +78,6 @@ def test_a_line_has_a_band_and_a_mark_for_each_value():
     places = [tuple(map(float, re.match(r"M([\d.]+) ([\d.]+)", one.get("d")).groups())) for one in marks]
     for (x, y), low, high in zip(places, ends[:4], reversed(ends[4:]), strict=True):
         assert x == low[0] == high[0] and high[1] < y < low[1] and LEFT <= x <= WIDTH
-    [line] = [one for one in of_class(root, "reference") if one.find(f"{SVG}title") is not None]
-    assert float(line.get("y1")) < min(y for _, y in places)
 
 
 def test_a_value_that_is_not_there_leaves_a_gap():
@@ -185,39 +176,3 @@ def test_samples_are_drawn_in_their_order():
     assert draw({"kernel": [], "eager": []}) == "" and draw({}) == ""
     assert "<svg" in draw({"kernel": [0.0]}) and "<svg" in draw({"kernel": [7.0]})
     assert "2 took no longer than an empty call" in draw({"kernel": [0.0, -5.0, 1000.0, 2000.0]})
-
-
-def test_bars_are_to_one_scale():
-    """Intervals overlap on the page exactly where they do in the figures, whatever the widest of them is."""
-    first, second, third = interval_positions([(2.0, 1.9, 2.1), (1.95, 1.85, 2.05), (1.0, 0.9, 1.1)])
-    assert first.low < second.high and third.high < second.low
-    [alone] = interval_positions([(2.0, 2.0, 2.0)])
-    assert 0 <= alone.low == alone.value == alone.high <= BAR_WIDTH
-    wide, narrow = interval_positions([(2.0, 1e-300, float("inf")), (1.0, 0.99, 1.01)])
-    assert 0 <= wide.low < narrow.low < narrow.high < wide.high <= BAR_WIDTH
-    assert interval_positions([(0.0, 0.0, 0.0), (float("nan"), 1.0, 2.0)]) == [None, None]
-
-
-def test_a_roofline_has_a_slope_that_ends_at_the_highest_ceiling():
-    """Flat ceilings begin on the slope; a point under the slope is drawn under it; without a ceiling there is no picture."""
-    point = RooflinePoint(name="n", intensity=1.0, rate=5e11, rate_low=4e11, rate_high=6e11)
-    ceilings = [RooflineCeiling("FP32 units", 6e13), RooflineCeiling("TF32 tensor cores", 4e14)]
-    root = parsed(roofline([point], ceilings, 1e12, title="r"))
-    [slope] = of_class(root, "slope")
-    low, high = [one for one in of_class(root, "ceiling") if one is not slope]
-    assert (high.get("x1"), high.get("y1")) == (slope.get("x2"), slope.get("y2")) and float(low.get("y1")) > float(high.get("y1"))
-    [mark] = [one for one in of_class(root, "point") if one.find(f"{SVG}title") is not None]
-    x, y = map(float, re.match(r"M([\d.]+) ([\d.]+)", mark.get("d")).groups())
-    part = (x - float(slope.get("x1"))) / (float(slope.get("x2")) - float(slope.get("x1")))
-    assert y > float(slope.get("y1")) + part * (float(slope.get("y2")) - float(slope.get("y1")))
-    assert (
-        roofline([point], [], 1e12, title="r") == roofline([], ceilings, 1e12, title="r") == roofline([point], ceilings, 0, title="r") == ""
-    )
-
-
-def test_a_timeline_is_as_long_as_its_stages():
-    """To one scale, in their order; stages that took nothing are left out."""
-    root = parsed(timeline([TimelineSegment("queue", 1.0), TimelineSegment("load", 0.0), TimelineSegment("build", 3.0)], title="t"))
-    first, second = of_class(root, "segment")
-    assert float(second.get("width")) == 3 * float(first.get("width")) and float(second.get("x")) == float(first.get("width"))
-    assert "build: 3 s, 75 %" in "".join(second.itertext()) and timeline([], title="t") == ""

@@ -10,8 +10,8 @@ import pytest
 
 from grader.api.messages import event_to_proto
 from grader.cli import submit
-from grader.cli.exits import Misuse
-from grader.cli.sources import Handed
+from grader.cli.exits import UsageError
+from grader.cli.sources import SubmittedFiles
 from grader.dispatch.local_fleet import PROFILES, read_profile
 from grader.errors import InvalidSubmission
 from grader.grading.ports import MeasurementSettings
@@ -105,14 +105,14 @@ def test_a_box_lives_as_long_as_it_is_measured() -> None:
 
 def test_the_command_line_asks_in_percent_and_seconds() -> None:
     """--precision 0.5 --measure-s 3; nothing is sent where neither is given."""
-    handed = Handed(problem_id="p", language="cuda", sources=())
+    handed = SubmittedFiles(problem_id="p", language="cuda", sources=())
     order = submit.SubmitOptions(files=(Path("k.cu"),), problem=None, language="", entry="", device_kind="", mode="benchmark")
     asked = submit.build_submission(handed, replace(order, precision_percent=0.5, measure_s=3.0))
     assert asked.precision == pytest.approx(0.005) and asked.measure_duration.ToSeconds() == 3
     bare = submit.build_submission(handed, order)
     assert not bare.HasField("precision") and not bare.HasField("measure_duration")
     for wrong in (float("nan"), float("inf"), 1e12):
-        with pytest.raises(Misuse, match="--measure-s"):
+        with pytest.raises(UsageError, match="--measure-s"):
             submit.build_submission(handed, replace(order, measure_s=wrong))
 
 

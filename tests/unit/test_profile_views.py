@@ -8,8 +8,8 @@ from rich.console import Console
 
 from grader.api import messages
 from grader.api.conversion import to_message
-from grader.cli import profiles, submit
-from grader.cli.exits import Misuse
+from grader.cli import report, submit
+from grader.cli.exits import UsageError
 from grader.cli.session import Target
 from grader.html_report import content
 from grader.rules.disclosure import Redactor
@@ -40,7 +40,7 @@ PROFILE = wire.KernelProfile(
 def shown() -> str:
     out = io.StringIO()
     console = Console(file=out, width=200, markup=False, emoji=False, highlight=False)
-    for part in profiles.render(to_message(report_pb2.Profile, PROFILE), "s1"):
+    for part in report.render_profile(to_message(report_pb2.Profile, PROFILE), "s1"):
         console.print(part)
     return out.getvalue()
 
@@ -63,7 +63,7 @@ def test_the_terminal_shows_tools_resources_and_launches() -> None:
         "4 x 5 x 6",
     ):
         assert part in text, part
-    assert "grader-cli artifacts s1 --out DIR" in text
+    assert "grader-cli show s1 --files --out DIR" in text
 
 
 def test_no_text_of_a_profile_moves_the_cursor_or_is_markup() -> None:
@@ -92,7 +92,7 @@ async def test_an_out_that_is_no_directory_is_named_before_anything_is_submitted
     """Else it would be found when all the work is done."""
     (tmp_path / "out").write_text("a file")
     order = submit.SubmitOptions(files=(), problem=None, language="", entry="", device_kind="", mode="profile", out=tmp_path / "out")
-    with pytest.raises(Misuse, match="not a directory"):
+    with pytest.raises(UsageError, match="not a directory"):
         await submit.submit(Target(server="nowhere:1"), order, json=False, wait=True)
 
 
@@ -100,6 +100,6 @@ async def test_an_out_that_is_no_directory_is_named_before_anything_is_submitted
 async def test_only_a_profile_that_is_waited_for_is_saved(tmp_path, mode, wait) -> None:
     """Nothing is submitted for a directory that would stay empty."""
     order = submit.SubmitOptions(files=(), problem=None, language="", entry="", device_kind="", mode=mode, out=tmp_path / "out")
-    with pytest.raises(Misuse, match="only a profile leaves files"):
+    with pytest.raises(UsageError, match="only a profile leaves files"):
         await submit.submit(Target(server="nowhere:1"), order, json=False, wait=wait)
     assert not (tmp_path / "out").exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grader.cli import sources as cli_sources
-from grader.cli.exits import Misuse
+from grader.cli.exits import UsageError
 from grader.errors import InvalidSubmission
 from grader.formats import native
 from grader.intake import gate, languages
@@ -34,7 +34,7 @@ def test_a_py_file_is_python_and_says_its_problem_in_a_comment(tmp_path):
     handed = cli_sources.read([path], None)
     assert (handed.problem_id, languages.detect(handed.sources)) == ("row_softmax", "python")
     path.write_text(PLAIN)
-    with pytest.raises(Misuse, match="write '# grader: problem=NAME'"):
+    with pytest.raises(UsageError, match="write '# grader: problem=NAME'"):
         cli_sources.read([path], None)
 
 

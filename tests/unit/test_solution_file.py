@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from grader.cli import solution_file, sources
-from grader.cli.exits import Misuse
+from grader.cli.exits import UsageError
 from grader.cli.submit import SubmitOptions, build_submission
 from grader.formats import flashinfer
 from grader.model import SOURCE_LIMIT_BYTES, NewSubmission, SourceFile
@@ -152,7 +152,7 @@ def test_the_language_is_read_from_both_schemas(spec: dict[str, Any], files: dic
     ],
 )
 def test_a_wrong_solution_names_file_and_key(table: object, expected: str) -> None:
-    with pytest.raises(Misuse) as caught:
+    with pytest.raises(UsageError) as caught:
         parsed(table)
     assert str(caught.value).startswith("solution: s.json") and expected in str(caught.value)
 
@@ -160,27 +160,27 @@ def test_a_wrong_solution_names_file_and_key(table: object, expected: str) -> No
 def test_tvm_ffi_is_seen_in_the_sources() -> None:
     """Where the binding is left out, as it is their default."""
     table = changed("sources", 2, "content", value="#include <tvm/ffi/function.h>\n", base=changed("spec", "binding"))
-    with pytest.raises(Misuse, match="TVM-FFI is not available here"):
+    with pytest.raises(UsageError, match="TVM-FFI is not available here"):
         parsed(table)
 
 
 def test_what_is_no_json_names_its_line(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     path.write_text('{\n "definition": x\n}')
-    with pytest.raises(Misuse, match=r"s\.json:2 is not JSON from column 16 on; fix the line"):
+    with pytest.raises(UsageError, match=r"s\.json:2 is not JSON from column 16 on; fix the line"):
         sources.read([path], None)
     path.write_text("[" * 100_000)
-    with pytest.raises(Misuse, match="not JSON that can be read"):
+    with pytest.raises(UsageError, match="not JSON that can be read"):
         sources.read([path], None)
 
 
 def test_a_solution_is_submitted_by_itself(tmp_path: Path) -> None:
     """And its sources have the size of any submission's."""
-    with pytest.raises(Misuse, match=r"clipped_sum_cuda\.json is taken for a solution file, which holds all its sources"):
+    with pytest.raises(UsageError, match=r"clipped_sum_cuda\.json is taken for a solution file, which holds all its sources"):
         sources.read([CUDA, PYTHON], None)
     path = tmp_path / "s.json"
     path.write_text(json.dumps(changed("sources", 1, "content", value="x" * SOURCE_LIMIT_BYTES)))
-    with pytest.raises(Misuse, match="bytes in all, over the 1,048,576 allowed"):
+    with pytest.raises(UsageError, match="bytes in all, over the 1,048,576 allowed"):
         sources.read([path], None)
 
 

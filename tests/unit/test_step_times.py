@@ -10,14 +10,14 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from grader.api.messages import submission_to_proto
-from grader.cli.step_bar import WIDTH, step_bar
+from grader.cli.report import STEP_BAR_WIDTH, step_bar
 from grader.grading import attempt
 from grader.grading.attempt import StepClock
 from grader.model import Submission, SubmissionState
 from grader.rules.disclosure import Redactor
 from grader.v1 import report_pb2, submission_pb2
 from grader.verdict.fold import fold
-from grader.views.step_times import NAMES, OTHER, step_times
+from grader.views.workload_rows import NAMES, OTHER, step_times
 from sandbox.protocol import wire
 from sandbox.protocol.wire import Stage, Step
 from tests import fakes
@@ -132,9 +132,5 @@ def test_the_steps_of_several_processes_are_added_up() -> None:
 @pytest.mark.parametrize("lengths", [{"a": 1.0}, {"a": 0.001, "b": 5.0, "c": 0.001}, {str(number): 1.0 for number in range(7)}])
 def test_a_bar_is_as_wide_as_all_steps_together(lengths: dict[str, float]) -> None:
     bar, words = step_bar(lengths).plain.split("\n")
-    assert bar.count("\u2588") == WIDTH and words.startswith(f"{sum(lengths.values()):.2f} s = ")
+    assert bar.count("\u2588") == STEP_BAR_WIDTH and words.startswith(f"{sum(lengths.values()):.2f} s = ")
     assert all(f"{name} {length:.2f}" in words for name, length in lengths.items())
-
-
-def test_nothing_is_drawn_of_no_time() -> None:
-    assert not step_bar({})

@@ -1,0 +1,122 @@
+"""Output of commands: text for people, JSON for programs.
+
+Everything that a kernel, a compiler or a server wrote is untrusted: it goes through `plain` before it reaches a terminal.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+from google.protobuf import json_format
+from google.protobuf.message import Message
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from grader.api import stable_json
+from grader.cli.exits import GraderFailed
+from grader.views.sanitize import escape_unprintable, one_line
+
+PIPE_WIDTH = 200
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command, which may have something to cancel; rich exits here, with the code of another verdict."""
+        raise BrokenPipeError
+
+
+def stdout_console() -> Console:
+    """Open the console for results: markup, emoji codes and highlighting are off, since most text is untrusted."""
+    return _console(stderr=False)
+
+
+def stderr_console() -> Console:
+    """Open the console for progress next to JSON, and for errors."""
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else PIPE_WIDTH
+    return _Console(stderr=stderr, markup=False, emoji=False, highlight=False, width=width)
+
+
+def plain(text: str, style: str = "") -> Text:
+    """Untrusted text for rich: no control characters, no markup, no emoji codes."""
+    return Text(escape_unprintable(text), style=style)
+
+
+def print_line(text: str, style: str = "") -> None:
+    """Print untrusted text on stdout, without wrapping."""
+    stdout_console().print(plain(text, style), soft_wrap=True)
+
+
+def print_note(text: str, style: str = "") -> None:
+    """Print untrusted text on stderr, without wrapping."""
+    stderr_console().print(plain(text, style), soft_wrap=True)
+
+
+def print_untrusted(text: str) -> None:
+    """Print untrusted text as whole lines. A pipe gets it as it is; on a terminal, which would obey control characters, it is escaped."""
+    escaped = escape_unprintable(text) if sys.stdout.isatty() else text
+    print(escaped, end="" if escaped.endswith("\n") else "\n")
+
+
+def print_parts(parts: Iterable[RenderableType], console: Console | None = None) -> None:
+    """Print the parts of a description; text is not wrapped."""
+    console = console or stdout_console()
+    for part in parts:
+        console.print(part, soft_wrap=isinstance(part, Text))
+
+
+def print_message(message: Message, parts: Iterable[RenderableType], *, json: bool) -> None:
+    """Print a message of the API: as JSON, or as parts."""
+    if json:
+        print_json(message)
+    else:
+        print_parts(parts)
+
+
+def print_list(message: Message, parts: Sequence[RenderableType], empty: str, *, json: bool) -> None:
+    """Print a list: as JSON, as parts, or the sentence for an empty one."""
+    if json:
+        print_json(message)
+    elif parts:
+        print_parts(parts)
+    else:
+        print(empty)
+
+
+def text_table(
+    headings: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right: Sequence[str] = (), title: str | None = None
+) -> Table:
+    """Arrange untrusted texts below headings. right: headings whose cells are aligned to the right."""
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left")
+    for heading in headings:
+        table.add_column(plain(heading), justify="right" if heading in right else "left")
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else plain(one_line(cell)) for cell in row))
+    return table
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """Suggest names that are spelled alike, such as " Did you mean 'ACCEPTED'?"; "" where none is close."""
+    by_spelling = {name.casefold(): name for name in names}
+    matches = get_close_matches(word.casefold(), by_spelling, n=3)
+    return f" Did you mean {' or '.join(repr(by_spelling[match]) for match in matches)}?" if matches else ""
+
+
+def print_json(message: Message) -> None:
+    """Print message as protobuf JSON with proto field names, and nothing else, on stdout."""
+    print(json_text(message))
+
+
+def json_text(message: Message) -> str:
+    """The JSON of a message; control characters come out as JSON escapes. Raises GraderFailed."""
+    try:
+        return stable_json.to_text(stable_json.to_data(message), indent=2)
+    except (TypeError, json_format.SerializeToJsonError) as error:  # a detail of a type that is not known here, a time of no calendar
+        raise GraderFailed(f"the server sent what can't be written as JSON: {error}; use a grader-cli of its version") from None
