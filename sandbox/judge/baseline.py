@@ -4,7 +4,7 @@ A process of its own next to the judge, kept from job to job: the subject must n
 `torch.compile` makes of a problem is made once. For each job it receives the problem on its standard input, and link and memory as every
 runner does. Its times alone are kept where nothing slowed them, for some minutes, and for the same problem, workload and conditions: a
 wrong kernel does not wait for them. A measurement that they do not fit is done again by a fresh process, with new ones
-(docs/decisions/0061).
+(docs/decisions/0057).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A Python profile function does not see a ufunc of NumPy, and `a * b` is no call at all. So the entry of each function is replaced in place
 while the launch takes place: the `vectorcall` of ufuncs and of NumPy's dispatched functions, and the `ml_meth` of methods of arrays and
 ufuncs and of the C functions behind those. All operators of an array go through these, whatever thread uses them and whether Python or C
-calls. docs/decisions/0031 has the rule.
+calls. docs/decisions/0015 has the rule.
 """
 
 from __future__ import annotations
