@@ -63,4 +63,4 @@ def test_the_distribution_has_one_name() -> None:
     extras = PROJECT_TABLE["optional-dependencies"]
     own = [one for listed in extras.values() for one in listed if one.partition("[")[2].rstrip("]") in extras]
     assert metadata.version(DISTRIBUTION) == PROJECT_TABLE["version"] == installed_version()
-    assert len(own) >= 6 and all(one.startswith(f"{DISTRIBUTION}[") for one in own)
+    assert len(own) >= 5 and all(one.startswith(f"{DISTRIBUTION}[") for one in own)
