@@ -14,9 +14,8 @@ from grader.errors import ShuttingDown, SubmissionNotFound
 from grader.model import Caller
 from grader.peers import PeerCount, PeerLimits, network_of
 from grader.v1 import submission_pb2
-from grader.web import live_views
-from grader.web.policy import HEADERS
-from grader.web.site import Site, whole_number
+from grader.web import views
+from grader.web.site import HEADERS, Site, whole_number
 
 HEARTBEAT_S = 15.0  # below what proxies wait for; it also finds out who has left
 RECONNECT_MS = 3000
@@ -95,7 +94,7 @@ class LiveSubmissions:
                     await response.write(b"event: end\ndata: {}\n\n")
                     return
                 following = asyncio.ensure_future(_next(events))
-                if text := live_views.message(event):
+                if text := views.message(event):
                     await response.write(text)
         finally:
             following.cancel()

@@ -24,7 +24,7 @@ from grader.html_report import content
 from grader.html_report.charts import PAGE_CHARTS
 from grader.html_report.templating import STYLE, environment
 from grader.ledger import Ledger
-from grader.model import Competition, Submission
+from grader.model import Competition, Phase, Submission
 from grader.peers import PeerLimits
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
@@ -33,17 +33,14 @@ from grader.rules.disclosure import Redactor
 from grader.rules.identities import CALLBACK, IdentityProvider
 from grader.rules.leaderboard import Board, Standing
 from grader.v1 import submission_pb2
-from grader.web import board_views, live_views, views
-from grader.web.artifacts import ArtifactSource, NoArtifacts, attachment, rows
-from grader.web.board_progress import SHOWN_USERS, progress_chart
-from grader.web.compare_page import ComparePage
-from grader.web.home import HomePage
+from grader.web import board_views, views
+from grader.web.board_views import SHOWN_USERS, progress_chart
 from grader.web.live import STREAM_LIMITS, LiveSubmissions, SubmissionEvents
-from grader.web.own_submissions import OwnSubmissions
-from grader.web.problem_pages import ProblemPages
+from grader.web.problem_pages import ProblemPages, problem_row
 from grader.web.sessions import KeyGate, Sessions
 from grader.web.sign_in import BEGIN, SIGN_IN_LIMITS, SignInPages
-from grader.web.site import STANDINGS_S, Answer, PageAbsent, Site, page_number
+from grader.web.site import STANDINGS_S, Answer, ArtifactSource, NoArtifacts, PageAbsent, Site, artifact_rows, attachment, page_number
+from grader.web.submission_pages import ComparePage, OwnSubmissions
 from grader.web.submit_page import SubmitPage, Submitter
 from grader.web.views import PagePosition
 
@@ -140,8 +137,8 @@ def _provider_routes(
     site: Site, sessions: Sessions, provider: IdentityProvider, signing: SignInPages, limits: PeerLimits
 ) -> list[web.RouteDef]:
     """Of signing in with an identity provider; its library is imported only where there is one."""
-    openid_connect, provider_sign_in = (import_module(f"grader.web.{name}") for name in ("openid_connect", "provider_sign_in"))
-    pages = provider_sign_in.ProviderSignIn(site, sessions, openid_connect.OpenIdProvider(provider, site.now), limits)
+    sign_in = import_module("grader.web.provider_sign_in")
+    pages = sign_in.ProviderSignIn(site, sessions, sign_in.OpenIdProvider(provider, site.now), limits)
     return [
         web.get(BEGIN, site.answered(pages.begin), allow_head=False),
         web.get(CALLBACK, site.answered(pages.callback), allow_head=False),
@@ -218,9 +215,9 @@ class Pages:
         shown = await asyncio.to_thread(context)
         live = None
         if self._live is not None and not submission.state.final:
-            live = live_views.so_far(await self._live.so_far(caller, submission.submission_id))
+            live = views.so_far(await self._live.so_far(caller, submission.submission_id))
         more = {
-            "artifacts": rows(files, self._artifacts),
+            "artifacts": artifact_rows(files, self._artifacts),
             "problem_known": self._site.knows_problem(submission.new.problem_id),
             "running": not submission.state.final,
             "live": live,
@@ -247,3 +244,53 @@ class Pages:
         """As the API shows it to its owner: there, and nowhere else, is taken out what submitters must not see."""
         redactor = Redactor.of(await self._site.ledger.problem(submission.problem_digest))
         return messages.submission_to_proto(submission, redactor, full=True)
+
+
+# The first page: competitions that run or are to come, the queue, and problems.
+
+PROBLEMS = 8
+_RUNNING = (Phase.OPEN, Phase.FROZEN)
+
+
+class HomePage:
+    """Answers GET requests."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def home(self, request: web.Request) -> web.Response:
+        """The page."""
+        site, now = self._site, self._site.now()
+        found = site.competitions.all()
+        running = sorted((one for one in found if one.phase(now) in _RUNNING), key=lambda one: (one.end_time, one.competition_id))
+        upcoming = sorted((one for one in found if one.phase(now) is Phase.UPCOMING), key=lambda one: (one.start_time, one.competition_id))
+        shown = {
+            "running": [views.competition_head(one, now) for one in running[: views.PAGE_SIZE]],
+            "upcoming": [views.competition_head(one, now) for one in upcoming[: views.PAGE_SIZE]],
+            "competition_count": len(found),
+            "queue": await self._queue(request),
+            "problems": await asyncio.to_thread(self._problems, found, now),
+        }
+        return await site.page(request, "home.html", shown, scripted=True)
+
+    async def _queue(self, request: web.Request) -> dict[str, int] | None:
+        """How many wait and run; None for those whom the API does not show everybody's submissions."""
+        if not self._site.viewer(request).admin:
+            return None
+        demands = await self._site.recent(("queue",), self._site.ledger.device_demands)
+        return {"waiting": sum(one.queued_count for one in demands), "running": sum(one.running_count for one in demands)}
+
+    def _problems(self, competitions: tuple[Competition, ...], now: datetime) -> list[dict[str, Any]]:
+        """Those of the competitions that began last first, and then others by name."""
+        begun = sorted((one for one in competitions if one.start_time <= now), key=lambda one: one.start_time, reverse=True)
+        names = dict.fromkeys(name for one in begun for name in one.problem_ids)
+        names |= dict.fromkeys(one.problem_id for one in self._site.problems.all())
+        found: list[dict[str, Any]] = []
+        for name in names:
+            if len(found) == PROBLEMS:
+                break
+            try:
+                found.append(problem_row(messages.problem_to_proto(self._site.problems.get(name))))
+            except ProblemNotFound:
+                continue
+        return found

@@ -14,9 +14,8 @@ from grader.errors import Unauthenticated
 from grader.html_report.content import when
 from grader.peers import PeerCount, PeerLimits, network_of
 from grader.web.forms import PLAIN, TOKEN_FIELD, FormTokens, check_origin, check_private, read_fields
-from grader.web.sessions import COOKIE, LASTS, Session, Sessions, delete_cookie, session_token, set_cookie
+from grader.web.sessions import COOKIE, LASTS, Session, Sessions, Transport, delete_cookie, session_token, set_cookie, transport
 from grader.web.site import PageAbsent, SignInNeeded, Site, sentence
-from grader.web.visibility import Transport, transport
 
 log = structlog.get_logger()
 

@@ -7,10 +7,10 @@ import hashlib
 import re
 import shlex
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import quote
 
 import jinja2
@@ -29,17 +29,41 @@ from grader.errors import (
     SubmissionNotFound,
 )
 from grader.ledger import Ledger
-from grader.model import Caller, Scope
+from grader.model import Caller, Scope, SubmissionArtifact
 from grader.peers import loopback
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
-from grader.web.artifacts import HEADERS as ARTIFACT_HEADERS
-from grader.web.policy import FORM_HEADERS, HEADERS, SCRIPTED_HEADERS
-from grader.web.problem_views import UNKNOWN_ADDRESS
-from grader.web.sessions import RECHECK_S, Session, Sessions, session_token
-from grader.web.visibility import asked_from_here, viewer
+from grader.views import formatting
+from grader.web.sessions import RECHECK_S, Session, Sessions, asked_from_here, session_token, viewer
+
+# Headers of every answer of the web port that is not for programs: they limit what a browser may do with our pages.
+
+_PLAIN = "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'"
+_POLICY = f"{_PLAIN}; form-action 'none'"
+# On pages with our one script: it may fetch from here, and neither it nor anything else may make markup or code from text.
+_SCRIPTED = f"{_POLICY}; script-src 'self'; connect-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Server": "grader",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",  # kept, and asked for again with its ETag
+}
+SCRIPTED_HEADERS: Mapping[str, str] = {**HEADERS, "Content-Security-Policy": _SCRIPTED}
+# On pages with a form: it may be sent here. A referrer for this site only: without one a browser sends no origin with a form.
+FORM_HEADERS: Mapping[str, str] = {
+    **HEADERS,
+    "Content-Security-Policy": f"{_PLAIN}; form-action 'self'",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
 
 log = structlog.get_logger()
+
+UNKNOWN_ADDRESS = "HOST:PORT"  # of the API
 
 PAGE_LIMIT = 100_000
 STANDINGS_S = 2.0  # so long what a board is made from is good: anybody may ask, as often as they like
@@ -253,3 +277,50 @@ def page_number(request: web.Request) -> int:
 def whole_number(text: str) -> int | None:
     """A number that is not negative and fits in 63 bits; None for any other text."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
+
+
+# Files of submissions came from a kernel's process: a browser must save them and never show them.
+# These replace the headers of pages: no type that a browser renders, and if one did, in no origin and without scripts.
+ARTIFACT_HEADERS = {"Content-Security-Policy": "sandbox; default-src 'none'; frame-ancestors 'none'", "Cache-Control": "private, no-store"}
+
+
+class ArtifactSource(Protocol):
+    """The files of submissions, for callers who own them; else SubmissionNotFound."""
+
+    async def of(self, caller: Caller, submission_id: str) -> list[SubmissionArtifact]:
+        """The files, by name."""
+
+    def holds(self, artifact: SubmissionArtifact) -> bool:
+        """Whether its bytes are here."""
+
+    async def read(self, caller: Caller, submission_id: str, name: str) -> bytes:
+        """A file's bytes; ArtifactNotFound where there are none."""
+
+
+class NoArtifacts:
+    """A server that keeps none."""
+
+    async def of(self, caller: Caller, submission_id: str) -> list[SubmissionArtifact]:
+        """None."""
+        return []
+
+    def holds(self, artifact: SubmissionArtifact) -> bool:
+        """It does not."""
+        return False
+
+    async def read(self, caller: Caller, submission_id: str, name: str) -> bytes:
+        """There is none."""
+        raise ArtifactNotFound(submission_id, name)
+
+
+def artifact_rows(found: Sequence[SubmissionArtifact], source: ArtifactSource) -> list[dict[str, Any]]:
+    """Return the rows of a page's list."""
+    return [
+        {"name": one.name, "tool": one.tool, "size": formatting.byte_count(one.size_bytes), "available": source.holds(one)} for one in found
+    ]
+
+
+def attachment(name: str, content: bytes) -> web.Response:
+    """A file to save. name: a plain file name, as the ledger has it."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return web.Response(body=content, content_type="application/octet-stream", headers=headers)

@@ -14,9 +14,8 @@ from grader.errors import Unauthenticated
 from grader.model import Caller, Scope
 from grader.observability import log
 from grader.peers import PeerLimits
-from grader.web.sessions import COOKIE, LASTS, Sessions
+from grader.web.sessions import COOKIE, LASTS, Sessions, Transport, transport
 from grader.web.sign_in import local_path
-from grader.web.visibility import Transport, transport
 from tests.server.signed_in import SAME_SITE, hidden, key_of, reader
 from tests.server.site import START, site
 
