@@ -17,7 +17,7 @@ from grader.cli.text import one_line, plain
 from grader.config import Settings
 from grader.observability import log as log_setup
 from grader.server.checkup import CheckupStatus, ledger, space
-from grader.server.host_findings import HostFinding, can_grade, compilers, devices, gpus, isolations, own_kernel
+from grader.server.commands.doctor import HostFinding, can_grade, compilers, devices, gpus, isolations, own_kernel
 
 
 async def doctor(*, json: bool) -> Exit:

@@ -19,7 +19,7 @@ from grader.config import Settings, state_directory
 from grader.isolation import IsolationBroken
 from grader.observability.log import TRACEBACKS
 from grader.problems.store import Problems
-from grader.server.embedded import embedded
+from grader.server.running import embedded
 
 LOG_NAME = "grader-cli.log"
 _LOG_LIMIT_BYTES = 4 * 1024 * 1024

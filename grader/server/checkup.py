@@ -27,10 +27,9 @@ from grader.ledger.tables import keys, submissions
 from grader.observability.tracing import missing_packages
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
+from grader.server.auth import identity_provider, server_credentials, usable_until
 from grader.server.commands.check import reading
-from grader.server.identity_provider import identity_provider
-from grader.server.lock import lock_holder
-from grader.server.tls import server_credentials, usable_until
+from grader.server.server_state import lock_holder
 
 DISK_WARNING_BYTES, DISK_LEAST_BYTES = 5 * 1024**3, 200 * 1024**2
 TLS_SOON = timedelta(days=21)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import stat
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from grader.artifacts.files import SubmissionFiles
-from grader.config import Settings, web_address
+from grader.config import SOCKET_NAME, Settings, web_address
 from grader.dispatch.dispatcher import Dispatcher
 from grader.errors import CallRefused, SettingsInvalid
 from grader.ledger import Ledger
@@ -32,20 +33,16 @@ from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules.identities import IdentityProvider
 from grader.rules.quotas import of_server
-from grader.server.artifacts import OwnedArtifacts
-from grader.server.auth import Authenticator, Security, security_for
-from grader.server.calls import CallsInterceptor
+from grader.server.auth import Authenticator, Security, identity_provider, security_for
 from grader.server.connections import grpc_options, health_limits, stream_limits
 from grader.server.grading import Grading, Wiring
-from grader.server.identity_provider import identity_provider
 from grader.server.installed_version import installed_version
-from grader.server.interceptors import ErrorInterceptor
-from grader.server.lock import state_lock, worker_prefix
-from grader.server.open_calls import KnownHealth, OpenCalls
+from grader.server.interceptors import CallsInterceptor, ErrorInterceptor, KnownHealth, OpenCalls
 from grader.server.operation import ServerTelemetry
-from grader.server.page_submissions import PageSubmissions
-from grader.server.service import GraderServicer
+from grader.server.server_state import state_lock, worker_prefix
+from grader.server.service import GraderServicer, OwnedArtifacts, PageSubmissions
 from grader.server.submission_watch import SubmissionWatch
+from grader.server.wiring import wired
 from grader.v1 import grader_service_pb2, grader_service_pb2_grpc
 
 log = structlog.get_logger()
@@ -260,3 +257,34 @@ def _remove_stale(path: Path) -> None:
     """A socket that a killed server left. Only the lock's holder, or the maker of a directory for it, gets here."""
     if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
         path.unlink()
+
+
+# A server inside another program, such as `grader-cli`: same code, a socket that only this user can open.
+
+_wired = partial(wired, proving=False)  # its one user reads at once what is wrong, and does not wait for a kernel that is not theirs
+
+
+@asynccontextmanager
+async def embedded(
+    settings: Settings, *, reader: bool = False, waiting: Callable[[str], None] | None = None, wiring: Wiring = _wired
+) -> AsyncIterator[str]:
+    """The address of a server that lives as long as the context.
+
+    reader: shows what is there, takes no lock, grades nothing. Otherwise the state directory's lock is needed. Where another
+    process has it, `waiting` is called and the lock is waited for; without `waiting`, StateDirectoryInUse.
+    """
+    # Not in the state directory: two programs may read at once.
+    with tempfile.TemporaryDirectory(prefix="grader-") as directory:
+        # By a descriptor: a unix socket's path has at most 107 bytes, and $TMPDIR may lie deep. Only this process listens and connects.
+        descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+        try:
+            # A copy of the toolchain takes seconds to make, and here nobody grades secrets for others.
+            changes = {
+                "listen": f"unix:/proc/self/fd/{descriptor}/{SOCKET_NAME}",
+                "resident_toolchain": settings.resident_toolchain or False,
+            }
+            here = settings.model_copy(update=changes)
+            async with reading(here) if reader else serving(here, wiring, waiting=waiting) as running:
+                yield running.address
+        finally:
+            os.close(descriptor)

@@ -15,8 +15,8 @@ from grader.config import Settings
 from grader.errors import GraderError, ProblemInvalid, SettingsInvalid
 from grader.isolation import IsolationBroken
 from grader.observability import log as log_setup
+from grader.server.connections import bound_arenas, raise_descriptor_limit
 from grader.server.grading import Wiring
-from grader.server.resources import bound_arenas, raise_descriptor_limit
 from grader.server.running import serving
 from grader.server.settings_given import FAILED, MISUSED, settings_given
 from grader.server.wiring import wired

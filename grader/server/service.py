@@ -2,38 +2,70 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import grpc
+import structlog
 
 from grader import access
 from grader.api import messages
 from grader.api.competitions import change_to_proto, position_to_proto
 from grader.api.profiles import artifact_to_proto
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, check_prefix, parse, parse_artifact
-from grader.artifacts.files import chunks
+from grader.artifacts.files import SubmissionFiles, chunks
 from grader.dispatch import Worker
 from grader.errors import ArtifactNotFound, FieldViolation, InvalidRequest, ReadOnly, ShuttingDown
 from grader.ledger import Ledger
-from grader.model import Submission, SubmissionState, Verdict
+from grader.model import Caller, Submission, SubmissionArtifact, SubmissionState, Verdict
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules.quotas import Quota
-from grader.server import boards, caller, paging
-from grader.server.artifacts import OwnedArtifacts
-from grader.server.interceptors import status_for
-from grader.server.organising import Organising
+from grader.server import boards, interceptors, paging
+from grader.server.competition_service import CompetitionService
+from grader.server.interceptors import enter_call, status_for
 from grader.server.queue_position import PATIENCE_S
-from grader.server.rejudging import Rejudging
+from grader.server.rejudge_service import RejudgeService
 from grader.server.submission_admission import SubmissionAdmission
-from grader.server.submission_updates import SubmissionUpdates
-from grader.server.submission_watch import WATCH_POLL_S, SubmissionWatch
-from grader.server.submitting import Submitting
+from grader.server.submission_service import SubmissionService
+from grader.server.submission_watch import WATCH_POLL_S, SubmissionUpdates, SubmissionWatch
 from grader.v1 import competition_pb2, grader_service_pb2_grpc, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
 from grader.v1 import grader_service_pb2 as api
+
+# The files of submissions, for their owners: listed, and handed out.  The API and the pages ask here.
+
+
+class OwnedArtifacts:
+    """Answers a submission's owner and administrators. For everybody else there is no such submission, whatever else of it they may see.
+
+    retention: how long after it was made a file is there; None: for ever.
+    """
+
+    def __init__(self, ledger: Ledger, files: SubmissionFiles, retention: timedelta | None) -> None:
+        self._ledger, self._files, self.retention = ledger, files, retention
+
+    async def of(self, caller: Caller, submission_id: str) -> list[SubmissionArtifact]:
+        """The files, by name. Raises SubmissionNotFound."""
+        access.check_owned(caller, await self._ledger.get(submission_id))
+        oldest = None if self.retention is None else self._ledger.now() - self.retention
+        return await self._ledger.artifacts.of(submission_id, made_after=oldest)
+
+    def holds(self, artifact: SubmissionArtifact) -> bool:
+        """Whether this server has the bytes."""
+        return self._files.holds(artifact.digest)
+
+    async def read(self, caller: Caller, submission_id: str, name: str) -> bytes:
+        """A file. Raises SubmissionNotFound, and ArtifactNotFound where there is no such file, or its bytes are not here."""
+        found = next((one for one in await self.of(caller, submission_id) if one.name == name), None)
+        content = None if found is None else await asyncio.to_thread(self._files.read, found.digest)
+        if content is None:
+            raise ArtifactNotFound(submission_id, name)
+        return content
+
 
 Context = grpc.aio.ServicerContext[Any, Any]
 READER_POLL_S = 1.0  # a server that only reads hears nothing from the one that writes
@@ -59,15 +91,15 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         self._ledger, self._problems, self._worker = ledger, problems, worker
         self._competitions = competitions or Competitions()
         self._admission = SubmissionAdmission(problems=problems, competitions=self._competitions, quotas=quotas)
-        self._submitting = Submitting(
+        self._submitting = SubmissionService(
             ledger=ledger,
             admission=self._admission,
             device_kinds=device_kinds,
             queue_limit=queue_limit,
             user_queue_limit=user_queue_limit,
         )
-        self.rejudging = Rejudging(ledger, problems, self._competitions, device_kinds=device_kinds, worker=worker)
-        self.organising = Organising(ledger, self._competitions)
+        self.rejudging = RejudgeService(ledger, problems, self._competitions, device_kinds=device_kinds, worker=worker)
+        self.organising = CompetitionService(ledger, self._competitions)
         self._artifacts = artifacts
         self._watch = watch or SubmissionWatch(ledger, self._competitions, poll_s=READER_POLL_S if worker is None else WATCH_POLL_S)
         self._accepting = True
@@ -104,7 +136,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def GetSubmission(self, request: api.GetSubmissionRequest, context: Context) -> submission_pb2.Submission:
         """Read one."""
         submission = await self._ledger.get(parse(SUBMISSIONS, request.name))
-        access.check_seen(caller.current(), submission, self._competitions.all(), self._ledger.now())
+        access.check_seen(interceptors.current_caller(), submission, self._competitions.all(), self._ledger.now())
         full = request.view == report_pb2.REPORT_VIEW_FULL
         if full:
             submission = replace(submission, judgements=tuple(await self._ledger.judgements(submission.submission_id)))
@@ -116,7 +148,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         problem_id, states = parse(PROBLEMS, request.problem, "problem") if request.problem else "", _states(request.states)
         competition_id = parse(COMPETITIONS, request.competition, "competition") if request.competition else ""
         competitions, now = self._competitions.all(), self._ledger.now()
-        which = access.which(caller.current(), request.user, competition_id, competitions, now, tag=request.tag)
+        which = access.which(interceptors.current_caller(), request.user, competition_id, competitions, now, tag=request.tag)
         which = replace(which, verdicts=_verdicts(request.verdicts), id_prefix=check_prefix(SUBMISSIONS, request.id_prefix, "id_prefix"))
         more = (which.verdicts, which.id_prefix)
         asked = (problem_id, states, competition_id, request.user, *([request.tag] if request.tag else []), *([more] if any(more) else []))
@@ -130,7 +162,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         """Cancel what waits at once; what runs is stopped soon after."""
         worker = self._writable()
         submission = await self._ledger.get(parse(SUBMISSIONS, request.name))
-        access.check_owned(caller.current(), submission)
+        access.check_owned(interceptors.current_caller(), submission)
         submission = await self._ledger.cancel(submission.submission_id)
         worker.check(submission.submission_id)
         return await self._shown(submission)
@@ -140,13 +172,13 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         submission_id, after = parse(SUBMISSIONS, request.name), request.after_sequence
         if after < 0:
             raise InvalidRequest([FieldViolation("after_sequence", f"{after} is negative; send the last sequence seen, or 0")])
-        async with aclosing(self._watch.stream(caller.current(), submission_id, after)) as events:
+        async with aclosing(self._watch.stream(interceptors.current_caller(), submission_id, after)) as events:
             async for event in events:
                 yield event
 
     async def WatchSubmissions(self, request: api.WatchSubmissionsRequest, context: Context) -> AsyncIterator[api.SubmissionUpdate]:
         """Follow many."""
-        async with aclosing(self._updates.stream(request, caller.current())) as updates:
+        async with aclosing(self._updates.stream(request, interceptors.current_caller())) as updates:
             async for update in updates:
                 yield update
 
@@ -155,7 +187,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         submission_id, owned = parse(SUBMISSIONS, request.parent, "parent"), self._artifacts
         if owned is None:
             return api.ListArtifactsResponse()
-        found = await owned.of(caller.current(), submission_id)
+        found = await owned.of(interceptors.current_caller(), submission_id)
         shown = (artifact_to_proto(submission_id, one, retention=owned.retention, available=owned.holds(one)) for one in found)
         return api.ListArtifactsResponse(artifacts=shown)
 
@@ -164,7 +196,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         submission_id, name = parse_artifact(request.name)
         if self._artifacts is None:
             raise ArtifactNotFound(submission_id, name)
-        for piece in chunks(await self._artifacts.read(caller.current(), submission_id, name)):
+        for piece in chunks(await self._artifacts.read(interceptors.current_caller(), submission_id, name)):
             yield api.DownloadArtifactResponse(data=piece)
 
     async def GetCompetition(self, request: api.GetCompetitionRequest, context: Context) -> competition_pb2.Competition:
@@ -177,7 +209,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def GetLeaderboard(self, request: api.GetLeaderboardRequest, context: Context) -> competition_pb2.Leaderboard:
         """Read a page of a board."""
-        return await boards.page(request, self._ledger, self._competitions, admin=caller.current().admin)
+        return await boards.page(request, self._ledger, self._competitions, admin=interceptors.current_caller().admin)
 
     async def GetProblem(self, request: api.GetProblemRequest, context: Context) -> problem_pb2.Problem:
         """Read one."""
@@ -195,7 +227,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def GetCaller(self, request: api.GetCallerRequest, context: Context) -> api.Caller:
         """Say who the key is of."""
-        who = caller.current()
+        who = interceptors.current_caller()
         quotas = self._admission.quotas_at(self._ledger.now()) if request.with_quotas else ()
         return messages.caller_to_proto(who, await self._ledger.quota_uses(who.user, quotas) if quotas else ())
 
@@ -269,7 +301,10 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         return self._worker
 
     async def _shown(self, submission: Submission, *, full: bool = False) -> submission_pb2.Submission:
-        redactor, owned = await self._watch.redactors.of(submission.problem_digest), caller.current().may_see(submission.new.user)
+        redactor, owned = (
+            await self._watch.redactors.of(submission.problem_digest),
+            interceptors.current_caller().may_see(submission.new.user),
+        )
         return messages.submission_to_proto(submission, redactor, full=full, owned=owned)
 
     async def _result(self, result: Submission | Exception) -> api.SubmitResult:
@@ -303,3 +338,26 @@ def _verdicts(verdicts: Sequence[report_pb2.Verdict]) -> tuple[Verdict, ...]:
     except ValueError:
         names = ", ".join(f"VERDICT_{one.name}" for one in Verdict)
         raise InvalidRequest([FieldViolation("verdicts", f"one of them is not known here; take some of: {names}")]) from None
+
+
+# Takes submissions that come from pages into the same queue as the API's Submit, by the same code and as the same caller.
+
+
+class PageSubmissions:
+    """service: None until the server has one: the web port is open before it."""
+
+    def __init__(self, device_kinds: Callable[[], tuple[str, ...]]) -> None:
+        self.device_kinds = device_kinds
+        self.service: GraderServicer | None = None
+
+    async def submit(self, caller: Caller, request: api.SubmitRequest) -> str:
+        """The id of the submission, which is on disk; CallRefused, as Submit refuses it. Whether the caller may submit was asked before."""
+        # A task of its own: who calls is kept for each task, and one task of the web port serves every request of a connection.
+        return (await asyncio.create_task(self._take(caller, request))).submission_id
+
+    async def _take(self, caller: Caller, request: api.SubmitRequest) -> Submission:
+        if self.service is None:
+            raise ShuttingDown()
+        enter_call(caller)
+        structlog.contextvars.bind_contextvars(user=caller.user, key=caller.key_id)
+        return await self.service.take(request)

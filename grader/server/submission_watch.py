@@ -4,20 +4,104 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Callable
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from grader import access
 from grader.api import messages
 from grader.api.competitions import placed_event
-from grader.errors import ShuttingDown
+from grader.api.resource_names import SUBMISSIONS, parse
+from grader.errors import FieldViolation, InvalidRequest, ShuttingDown, SubmissionNotFound, TooManyWatches
+from grader.intake.labels import check_tag
 from grader.ledger import Ledger
-from grader.model import Caller, SubmissionState
+from grader.ledger.changes import ManyChanges
+from grader.model import Caller, Event, Submission, SubmissionState
 from grader.problems.competition_store import Competitions
-from grader.server.event_redaction import RedactedEvents
+from grader.rules.disclosure import Redactor
 from grader.server.queue_position import PositionNotifier, Positions
-from grader.server.redactors import Redactors
-from grader.server.waiting import first_of
+from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
+
+# Waiting for the first of several events.
+
+
+async def first_of(*events: asyncio.Event, timeout_s: float) -> None:
+    """Wait until one of them is set, or for timeout_s."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s), asyncio.TaskGroup() as group:
+            waits = [group.create_task(event.wait()) for event in events]
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
+
+
+# Reads events for a watcher, and holds back those of secret workloads: when each of them came would tell how long it took.
+
+BATCH = 256
+
+
+class RedactedEvents:
+    """The events of one submission to one watcher.
+
+    Of a run of events that are kept secret the first is sent at once, so that it is seen what is being done, and the others when something
+    else has happened: so only their total time is sent.
+    """
+
+    def __init__(self, ledger: Ledger, submission_id: str, redactor: Redactor) -> None:
+        self._ledger, self._submission_id, self._redactor = ledger, submission_id, redactor
+        self._inside = False  # a run of which the first was sent
+
+    async def begin(self, after: int) -> None:
+        """Go on behind an event, which is taken for one of such a run where it is not there yet."""
+        if after and self._redactor.secret:
+            before = await self._ledger.events(self._submission_id, after=after - 1, limit=1)
+            self._inside = not before or self._redactor.keeps_secret(before[0])
+
+    async def after(self, sequence: int) -> list[Event]:
+        """What may be sent now."""
+        events = await self._ledger.events(self._submission_id, after=sequence, limit=BATCH)
+        if not self._redactor.secret:
+            return events
+        while events and len(events) % BATCH == 0 and self._redactor.keeps_secret(events[-1]):
+            more = await self._ledger.events(self._submission_id, after=events[-1].sequence, limit=BATCH)
+            if not more:
+                break
+            events += more
+        return self._showable(events)
+
+    def _showable(self, events: list[Event]) -> list[Event]:
+        end = next((index + 1 for index in reversed(range(len(events))) if not self._redactor.keeps_secret(events[index])), 0)
+        if end < len(events) and (end > 0 or not self._inside):
+            end += 1
+        if end:
+            self._inside = self._redactor.keeps_secret(events[end - 1])
+        return events[:end]
+
+
+# The redactor of each submission, by the problem that it was made to.
+
+
+class Redactors:
+    """Reads each problem once."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._known: dict[str, Redactor] = {}
+
+    async def of(self, digest: str) -> Redactor:
+        """Of the problem as it was when the submission was made."""
+        if digest not in self._known:
+            self._known[digest] = Redactor.of(await self._ledger.problem(digest))
+        return self._known[digest]
+
+    async def of_events(self, submission: Submission) -> Redactor:
+        """Events stay those of the problem that it was first judged by, whatever it was judged by again."""
+        redactor = await self.of(submission.problem_digest)
+        for judgement in await self._ledger.judgements(submission.submission_id) if submission.judgement_count > 1 else ():
+            redactor = redactor.merged_with(await self.of(judgement.problem_digest))
+        return redactor
+
 
 WATCH_POLL_S = 30.0  # news wakes a watch at once, also from another server that grades; this is for what was missed
 
@@ -79,3 +163,126 @@ class SubmissionWatch:
         if submission.state is SubmissionState.QUEUED and (position := await self.positions.cached(submission_id)) is not None:
             found.append(placed_event(position, found[-1].sequence if found else 0, submission, self._ledger.now()))
         return found
+
+
+# Streams the states of many submissions: what changed is collected, and read together, however many events there were.
+
+NAME_LIMIT = 1000  # names in a request, and submissions with a tag that are there when a watch begins
+WATCH_LIMIT = 32  # streams that a user may have open on one server
+PAUSE_S = 0.1  # between two looks of a stream into the ledger
+REPORTS_AT_ONCE = 20  # that are in memory; one may be large
+
+Show = Callable[[Submission], Awaitable[submission_pb2.Submission]]
+
+
+class SubmissionUpdates:
+    """Answers WatchSubmissions. show: a submission as its owner sees it. leaving: set when streams are to end."""
+
+    def __init__(self, ledger: Ledger, show: Show, leaving: asyncio.Event, poll_s: float, *, tag_limit: int = NAME_LIMIT) -> None:
+        self._ledger, self._show, self._leaving, self._poll_s, self._tag_limit = ledger, show, leaving, poll_s, tag_limit
+        self._open: Counter[str] = Counter()
+
+    async def stream(self, request: api.WatchSubmissionsRequest, caller: Caller) -> AsyncGenerator[api.SubmissionUpdate, None]:
+        """What each is now, and each change."""
+        names, seen = _checked(request)
+        tag = "" if names else request.tag  # whether new ones belong to it is asked only where there are no names
+        with self._counted(caller.user), self._ledger.changes.of_many(caller.user, tag) as many:
+            many.follow(await self._named(names, request.tag, caller))
+            last_number, loop = 0, asyncio.get_running_loop()
+            while True:
+                many.news.clear()
+                leaving, looked_s = self._leaving.is_set(), loop.time()
+                if many.maybe_new:
+                    last_number = await self._find_new(many, caller.user, tag, last_number)
+                async for submission in self._look(many, seen):
+                    yield await self._update(submission)
+                if not many.pending:
+                    if request.until_idle and not many.followed:
+                        return
+                    if leaving:
+                        raise ShuttingDown()
+                    # Not all at once: watches that were opened together would all look in the same second, every time.
+                    await first_of(many.news, self._leaving, timeout_s=random.uniform(0.5, 1.5) * self._poll_s)
+                    if not many.news.is_set():
+                        many.hear_all()
+                await asyncio.sleep(max(looked_s + PAUSE_S - loop.time(), 0.0))
+
+    async def _named(self, ids: Sequence[str], tag: str, caller: Caller) -> list[str]:
+        """Those that have the tag, where one is asked for; SubmissionNotFound where one is not the caller's."""
+        found = {one.submission_id: one for one in await self._ledger.heads(ids)} if ids else {}
+        for submission_id in ids:
+            if submission_id not in found:
+                raise SubmissionNotFound(submission_id)
+            access.check_owned(caller, found[submission_id])
+        return [one for one in ids if not tag or tag in found[one].new.tags]
+
+    async def _find_new(self, many: ManyChanges, user: str, tag: str, last_number: int) -> int:
+        many.maybe_new = False
+        found = await self._ledger.tagged(user, tag, after_number=last_number, limit=self._tag_limit)
+        many.follow([submission_id for _, submission_id in found])
+        if last_number and len(found) == self._tag_limit:
+            many.maybe_new = True
+        return found[-1][0] if found else last_number
+
+    async def _look(self, many: ManyChanges, seen: dict[str, int]) -> AsyncIterator[Submission]:
+        """Those of what changed that are in another state than was seen; reports are read where they are sent only."""
+        ids, finished = many.take(NAME_LIMIT), list[str]()
+        for submission in await self._ledger.heads(ids) if ids else ():
+            submission_id, number, final = submission.submission_id, revision(submission), submission.state.final
+            before = seen.pop(submission_id, 0)
+            if final:
+                many.finish(submission_id)  # what was heard of it meanwhile is this
+            else:
+                seen[submission_id] = max(number, before)
+            if number > before and final:
+                finished.append(submission_id)
+            elif number > before:
+                yield submission
+        for start in range(0, len(finished), REPORTS_AT_ONCE):
+            for submission in await self._ledger.with_reports(finished[start : start + REPORTS_AT_ONCE]):
+                yield submission
+
+    async def _update(self, submission: Submission) -> api.SubmissionUpdate:
+        message = await self._show(submission)
+        for field in ("parent", "annotations"):
+            message.ClearField(field)
+        return api.SubmissionUpdate(submission=message, revision=revision(submission))
+
+    @contextmanager
+    def _counted(self, user: str) -> Iterator[None]:
+        """Among the streams of this user; TooManyWatches where there are as many as may be."""
+        if self._open[user] >= WATCH_LIMIT:
+            raise TooManyWatches(WATCH_LIMIT)
+        self._open[user] += 1
+        try:
+            yield
+        finally:
+            self._open[user] -= 1
+            if not self._open[user]:
+                del self._open[user]
+
+
+def revision(submission: Submission) -> int:
+    """Grows with each change of state: 1 while it waits first, 2 while it runs first, and so on; the same on every server."""
+    match submission.state:
+        case SubmissionState.RUNNING:
+            return 2 * submission.attempt_count
+        case SubmissionState.QUEUED:
+            return 2 * submission.attempt_count + 1
+    return 2 * submission.attempt_count + 2
+
+
+def _checked(request: api.WatchSubmissionsRequest) -> tuple[list[str], dict[str, int]]:
+    """The ids of the names, each once, and what was seen by id; InvalidRequest."""
+    wrong = [] if not request.tag else check_tag(request.tag, "tag")
+    if not request.tag and not request.names:
+        wrong.append(FieldViolation("tag", "neither a tag nor names are set; say which submissions to watch"))
+    for field, count in (("names", len(request.names)), ("seen_revisions", len(request.seen_revisions))):
+        if count > NAME_LIMIT:
+            wrong.append(FieldViolation(field, f"there are {count}; send at most {NAME_LIMIT}"))
+    if any(number < 0 for number in request.seen_revisions.values()):
+        wrong.append(FieldViolation("seen_revisions", "one is negative; send the last revision seen"))
+    if wrong:
+        raise InvalidRequest(wrong)
+    names = dict.fromkeys(parse(SUBMISSIONS, name, f"names[{index}]") for index, name in enumerate(request.names))
+    return list(names), {parse(SUBMISSIONS, name, "seen_revisions"): number for name, number in request.seen_revisions.items()}

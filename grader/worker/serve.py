@@ -21,13 +21,12 @@ from grader.errors import FleetRefused, GraderError, HostUnfit, SettingsInvalid
 from grader.fleet.v1 import fleet_pb2_grpc
 from grader.isolation import IsolationBroken
 from grader.observability import log as log_setup
-from grader.server import host_findings
-from grader.server.fleet_certificates import SERVER_NAME
-from grader.server.fleet_port import OPTIONS, UNIX
+from grader.server.commands import doctor
+from grader.server.commands.doctor import HostFinding
+from grader.server.connections import raise_descriptor_limit
+from grader.server.fleet_port import OPTIONS, SERVER_NAME, UNIX
 from grader.server.grading import Grading, Wiring
-from grader.server.host_findings import HostFinding
-from grader.server.lock import state_lock
-from grader.server.resources import raise_descriptor_limit
+from grader.server.server_state import state_lock
 from grader.server.settings_given import FAILED, MISUSED, settings_given
 from grader.server.wiring import chosen_gpus, local
 from grader.state_dir import writable_directory
@@ -54,15 +53,15 @@ Examine = Callable[[Settings, Joining], Awaitable[None]]
 
 async def examine(settings: Settings, joining: Joining) -> None:
     """Look at this host as `grader-cli doctor` does, and log what is found. HostUnfit where it can't do what it would join for."""
-    isolations = await host_findings.isolations()
-    found = [*await host_findings.compilers(), *host_findings.devices(), *isolations]
+    isolations = await doctor.isolations()
+    found = [*await doctor.compilers(), *doctor.devices(), *isolations]
     chosen = chosen_gpus(settings.device)
-    gpus = await host_findings.gpus(isolations, lambda: chosen) if chosen else []  # others may be in use
+    gpus = await doctor.gpus(isolations, lambda: chosen) if chosen else []  # others may be in use
     _log_findings([*found, *gpus])
     missing = [one for one in found if one.required and not one.usable]
     if gpus and settings.device != "auto" and not any(one.usable for one in gpus):
         missing += gpus
-    if missing or not host_findings.can_grade([*found, *gpus]):
+    if missing or not doctor.can_grade([*found, *gpus]):
         missing = missing or [one for one in found if not one.usable]
         raise HostUnfit(f"this host can't grade: {'. '.join(f'{one.name}: {one.detail}; {one.remedy}' for one in missing)}")
 

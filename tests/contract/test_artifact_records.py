@@ -6,7 +6,7 @@ import pytest
 
 from grader.artifacts.files import SubmissionFiles
 from grader.model import Failure
-from grader.server.retention import Periods, Removed, remove_due
+from grader.server.operation import Periods, Removed, remove_due
 from sandbox.protocol import wire
 from tests import fakes
 from tests.clock import Clock

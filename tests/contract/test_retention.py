@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from grader.ledger.tables import rejudge_items, rejudges, submissions
 from grader.model import Competition, Failure
-from grader.server.retention import Periods, Removed, remove_due, retain
+from grader.server.operation import Periods, Removed, remove_due, retain
 from tests import fakes
 from tests.clock import Clock
 

@@ -12,8 +12,8 @@ from grader.config import Settings
 from grader.errors import ArtifactNotFound, InvalidRequest, PermissionDenied, SubmissionNotFound
 from grader.ledger import Ledger
 from grader.model import Caller, Scope
-from grader.server.artifacts import OwnedArtifacts
-from grader.server.embedded import embedded
+from grader.server.running import embedded
+from grader.server.service import OwnedArtifacts
 from sandbox.protocol import wire
 from tests import fakes
 from tests.server.keyed import keyed_server

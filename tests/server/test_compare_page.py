@@ -9,9 +9,9 @@ from aiohttp.test_utils import make_mocked_request
 
 from grader.model import Scope, SourceFile
 from grader.peers import PeerLimits
-from grader.web.compare_page import ComparePage
 from grader.web.pages import site_templates
 from grader.web.site import Site
+from grader.web.submission_pages import ComparePage
 from tests.server.signed_in import key_of, reader
 from tests.server.site import END, site, timed
 

@@ -8,7 +8,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from grader.peers import PeerCount, PeerLimits, address_of_peer, network_of
-from grader.server.open_calls import NAME_LIMIT_BYTES, READERS, KnownHealth, OpenCalls
+from grader.server.interceptors import NAME_LIMIT_BYTES, READERS, KnownHealth, OpenCalls
 from tests.server.keyed import keyed_server
 
 SERVING = health_pb2.HealthCheckResponse.SERVING

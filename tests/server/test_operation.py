@@ -18,7 +18,7 @@ from grader.cli.submissions import show
 from grader.ledger import Ledger
 from grader.observability.observer import LaneNow, LaneState
 from grader.server import operation
-from grader.server.retention import Periods, Removed, remove_due
+from grader.server.operation import Periods, Removed, remove_due
 from grader.server.running import SERVICES, Serving, serving
 from grader.server.wiring import joined
 from grader.v1 import report_pb2

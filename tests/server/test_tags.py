@@ -6,7 +6,7 @@ import pytest
 from grader import errors
 from grader.api import messages, stable_json
 from grader.rules.disclosure import Redactor
-from grader.server import caller
+from grader.server import interceptors
 from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
 from tests.server.keyed import keyed_server
@@ -126,7 +126,7 @@ async def ended(tmp_path):
 async def answers(here, viewer):
     """All that the API says to this viewer about the submission."""
     service = GraderServicer(here.ledger, here.problems, worker=None, competitions=here.competitions)
-    caller.enter(viewer)
+    interceptors.enter_call(viewer)
     name, competition = f"submissions/{here.made}", "competitions/spring"
     events = service.WatchSubmission(api.WatchSubmissionRequest(name=name), None)
     return [
@@ -158,7 +158,7 @@ async def test_others_do_not_learn_a_tag_by_asking_for_it(ended):
     service = GraderServicer(ended.ledger, ended.problems, worker=None, competitions=ended.competitions)
     found = {}
     for name, viewer in VIEWERS.items():
-        caller.enter(viewer)
+        interceptors.enter_call(viewer)
         for user in ("", "ann"):
             request = api.ListSubmissionsRequest(tag="tag4711", competition="competitions/spring", user=user)
             found[name, user] = len((await service.ListSubmissions(request, None)).submissions)

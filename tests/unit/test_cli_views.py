@@ -17,7 +17,7 @@ from grader.cli.starter import starter_text
 from grader.cli.submit import exit_of
 from grader.cli.timeline import Timeline
 from grader.model import Failure
-from grader.server.host_findings import HostFinding, can_grade
+from grader.server.commands.doctor import HostFinding, can_grade
 from grader.v1 import problem_pb2, report_pb2, submission_pb2
 from grader.views import formatting
 

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from grader.config import Settings, state_directory
 from grader.server.commands.ledger_options import state_dir_option
 from grader.server.commands.text_table import aligned
-from grader.server.cordons import NAME, Cordons
-from grader.server.server_snapshot import running_server
+from grader.server.server_state import NAME, Cordons, running_server
 from grader.server.settings_given import misused, say
 
 PROGRAM = "grader-server admin lanes"

@@ -18,7 +18,7 @@ from grader.ledger import Ledger
 from grader.ledger.queue import QueueEntry
 from grader.server.commands.ledger_options import add_ledger_options, ledger_settings
 from grader.server.commands.text_table import aligned
-from grader.server.cordons import EVERY_LANE, Cordons
+from grader.server.server_state import EVERY_LANE, Cordons
 from grader.server.settings_given import misused, say
 
 PROGRAM = "grader-server admin queue"

@@ -16,7 +16,7 @@ from grader.ledger.servers import ServerConnection, connected_servers
 from grader.server.commands.check import reading
 from grader.server.commands.ledger_options import add_ledger_options, ledger_settings
 from grader.server.commands.text_table import aligned
-from grader.server.server_snapshot import running_server
+from grader.server.server_state import running_server
 from grader.server.settings_given import misused, say
 
 PROGRAM = "grader-server admin servers"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from grader.config import Settings, state_directory
 from grader.server.commands.ledger_options import state_dir_option
-from grader.server.fleet_certificates import NODE, VALID, FleetCertificates
+from grader.server.fleet_port import NODE, VALID, FleetCertificates
 from grader.server.settings_given import misused, say
 
 PROGRAM = "grader-server admin workers"

@@ -26,7 +26,7 @@ from grader.problems.competition_store import Competitions, problem_for
 from grader.problems.store import Problems
 from grader.rules.leaderboard import board
 from grader.rules.rejudge import Change, Rejudge, RejudgeMethod, RejudgeOrder, RejudgeState, meant, rule
-from grader.server import caller, paging
+from grader.server import interceptors, paging
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import rejudge_pb2
 from sandbox.protocol import wire
@@ -41,7 +41,7 @@ NAMED_LIMIT = 10_000  # submissions that one request may name; by problem or com
 TOP_LIMIT = 100_000
 
 
-class Rejudging:
+class RejudgeService:
     """Makes, shows and ends rejudges. worker None: a server that only reads, which asks for no more than `get` and `page`."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Rejudging:
 
     async def create(self, request: api.CreateRejudgeRequest) -> rejudge_pb2.Rejudge:
         """Choose submissions and decide by facts what facts decide. A request that came before goes on with what it made."""
-        order, user = _order_from_proto(request.rejudge), caller.current().user
+        order, user = _order_from_proto(request.rejudge), interceptors.current_caller().user
         if violations := submission_check.check_request_id(request.request_id):
             raise InvalidRequest(violations)
         before = await self._ledger.rejudges.by_request(user, request.request_id, order) if request.request_id else None

@@ -17,14 +17,14 @@ from grader.problems.competition_store import Competitions
 from grader.rules.competition_changes import CompetitionChange, changes, check_fair
 from grader.rules.keys import check_user
 from grader.rules.organising import checked_reason, needs_reason
-from grader.server import caller, paging
+from grader.server import interceptors, paging
 from grader.v1 import competition_pb2
 from grader.v1 import grader_service_pb2 as api
 
 log = structlog.get_logger()
 
 
-class Organising:
+class CompetitionService:
     """Every change is in the ledger's record of actions and in the log."""
 
     def __init__(self, ledger: Ledger, competitions: Competitions) -> None:
@@ -34,7 +34,7 @@ class Organising:
 
     async def withdraw(self, request: api.WithdrawSubmissionRequest) -> Submission:
         """Take it off the boards of its competition."""
-        who, found = caller.current(), await self._ledger.get(parse(SUBMISSIONS, request.name))
+        who, found = interceptors.current_caller(), await self._ledger.get(parse(SUBMISSIONS, request.name))
         access.check_owned(who, found)
         reason = checked_reason(request.reason, required=needs_reason(who, found))
         competition = self._competitions.get(found.new.competition_id) if found.new.competition_id else None
@@ -45,7 +45,7 @@ class Organising:
     async def restore(self, request: api.RestoreSubmissionRequest) -> Submission:
         """Put it back."""
         submission_id, reason = parse(SUBMISSIONS, request.name), checked_reason(request.reason, required=False)
-        restored = await self._actions.restore(submission_id, caller.current().user, reason)
+        restored = await self._actions.restore(submission_id, interceptors.current_caller().user, reason)
         log.info("submission_restored", submission=submission_id, reason=reason)
         return restored
 
@@ -53,7 +53,7 @@ class Organising:
         """Let a user take no part any more."""
         competition_id, user = self._competition_id(request.competition), _user(request.user)
         reason = checked_reason(request.reason, required=True)
-        made = await self._actions.ban(competition_id, user, caller.current().user, reason)
+        made = await self._actions.ban(competition_id, user, interceptors.current_caller().user, reason)
         log.info("user_banned", competition=competition_id, banned_user=user, reason=reason)
         return ban_to_proto(made)
 
@@ -61,7 +61,7 @@ class Organising:
         """Let a user take part again."""
         competition_id, user = self._competition_id(request.competition), _user(request.user)
         reason = checked_reason(request.reason, required=False)
-        lifted = await self._actions.lift_ban(competition_id, user, caller.current().user, reason)
+        lifted = await self._actions.lift_ban(competition_id, user, interceptors.current_caller().user, reason)
         log.info("ban_lifted", competition=competition_id, banned_user=user, lifted=lifted)
         return api.LiftBanResponse(lifted=lifted)
 
@@ -97,7 +97,7 @@ class Organising:
 
     async def _take(self, fresh: Competitions, differences: dict[str, str]) -> None:
         """Record a reading, and then have all calls see it."""
-        await self._actions.record_reload(caller.current().user, differences)
+        await self._actions.record_reload(interceptors.current_caller().user, differences)
         self._competitions.replace(fresh)
         log.info("competitions_reloaded", changes=differences)
 

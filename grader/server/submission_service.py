@@ -12,7 +12,7 @@ from grader.intake.submission_check import Accepted
 from grader.ledger import Ledger
 from grader.model import Submission
 from grader.rules.quotas import Terms
-from grader.server import caller
+from grader.server import interceptors
 from grader.server.request_limits import check_fields
 from grader.server.submission_admission import SubmissionAdmission
 from grader.v1 import grader_service_pb2 as api
@@ -25,7 +25,7 @@ Checked = tuple[Accepted, Terms]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submitting:
+class SubmissionService:
     """What is taken, from whom, and how much of it."""
 
     ledger: Ledger
@@ -54,7 +54,7 @@ class Submitting:
     async def _keep(self, checked: Checked) -> Submission:
         accepted, terms = checked
         submission = await self.ledger.submit(
-            replace(accepted.new, user=caller.current().user),
+            replace(accepted.new, user=interceptors.current_caller().user),
             accepted.problem,
             request_id=accepted.request_id,
             queue_limit=self.queue_limit,
