@@ -1,4 +1,4 @@
-"""Who calls, and whether it may: the key that comes with a call, and the scope that each method needs.  Fails closed."""
+"""Authentication: API keys and scopes, TLS, and the identity provider, all from settings.  Fails closed."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Authenticator:
         self._reading = asyncio.Lock()
 
     async def admit(self, method: str, metadata: Iterable[tuple[str, Any]]) -> Caller:
-        """Who calls; Unauthenticated, or PermissionDenied."""
+        """Return who calls; Unauthenticated, or PermissionDenied."""
         caller = await self._caller_of(*_sent(metadata))
         if method != REFLECTION:
             name = method.removeprefix(PREFIX)
@@ -86,10 +86,10 @@ class Authenticator:
 
     async def open_with(self, text: str) -> Caller:
         """Whose key this text is; Unauthenticated. For pages: what a caller may do is asked with `check_scope` then."""
-        found = split(text.strip())
-        if found is None:
+        key_parts = split(text.strip())
+        if key_parts is None:
             raise Unauthenticated("what was entered is not a key")
-        return await self._caller_of(*found)
+        return await self._caller_of(*key_parts)
 
     def check_scope(self, caller: Caller, method: str) -> None:
         """PermissionDenied where the caller's key lacks the scope for this method of the API."""
@@ -145,7 +145,7 @@ class Authenticator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """What a server asks of those who come. gate None: no keys; credentials None: no TLS."""
+    """Requirements of a server on callers. gate None: no keys; credentials None: no TLS."""
 
     gate: Authenticator | None
     credentials: grpc.ServerCredentials | None
@@ -179,17 +179,17 @@ def _sent(metadata: Iterable[tuple[str, Any]]) -> tuple[str, str]:
     if not sent:
         raise Unauthenticated("no API key was sent; this server requires one")
     scheme, _, text = str(sent[0]).partition(" ")
-    found = split(text.strip()) if len(sent) == 1 and scheme.lower() == "bearer" else None
-    if found is None:
+    key_parts = split(text.strip()) if len(sent) == 1 and scheme.lower() == "bearer" else None
+    if key_parts is None:
         raise Unauthenticated("what was sent is not a grader key; a key begins with 'grader_', and is sent as 'Bearer KEY'")
-    return found
+    return key_parts
 
 
 def _now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-# TLS of the server: the certificate's files are tried before anybody connects, on a handshake in memory, and read again when renewed.
+# TLS: certificate files are tried at the start with a handshake in memory, and read again when renewed.
 
 log = structlog.get_logger()
 
@@ -232,7 +232,7 @@ class _Files:
         return self._read()[0]
 
     def renewed(self) -> grpc.ServerCertificateConfiguration | None:
-        """What to serve with from now on; None: as before. Asked by a thread of gRPC's at every new connection, one at a time."""
+        """Return what to serve with from now on; None: as before. Asked by a thread of gRPC's at every new connection, one at a time."""
         stamp = self._stamp()
         if stamp == self._looked_at:
             return None
@@ -250,15 +250,15 @@ class _Files:
 
     def _stamp(self) -> _Stamp:
         """Differs when a file was written, replaced, or a link to it moved."""
-        found: list[tuple[int, ...] | None] = []
+        stamps: list[tuple[int, ...] | None] = []
         for path in (self._certificate, self._key):
             try:
                 status = path.stat()
             except OSError:
-                found.append(None)
+                stamps.append(None)
             else:
-                found.append((status.st_mtime_ns, status.st_size, status.st_dev, status.st_ino))
-        return tuple(found)
+                stamps.append((status.st_mtime_ns, status.st_size, status.st_dev, status.st_ino))
+        return tuple(stamps)
 
     def _read(self) -> tuple[grpc.ServerCertificateConfiguration, datetime]:
         """Both, tried; and until when they may be used."""
@@ -307,9 +307,9 @@ def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> str:
             end.do_handshake()
         except ssl.SSLWantReadError:
             continue
-    found = ends[1].getpeercert()
-    assert found is not None
-    return str(found["notAfter"])
+    certificate = ends[1].getpeercert()
+    assert certificate is not None
+    return str(certificate["notAfter"])
 
 
 def _no_password() -> str:
@@ -320,7 +320,7 @@ def _tls_reason(error: Exception) -> str:
     return str(getattr(error, "verify_message", "") or getattr(error, "reason", "") or error)
 
 
-# Sign-in with OpenID Connect, from settings: what is missing, contradictory or unsafe stops the server at its start.
+# OpenID Connect: missing, contradictory or unsafe settings stop the server at its start.
 
 _NAME_CHARS = 40
 _SECRET_BYTES = 4096

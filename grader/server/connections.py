@@ -1,4 +1,4 @@
-"""How many connections and open calls a server has, and with what options gRPC serves them."""
+"""Limits of connections, open calls, file descriptors and memory, and the options of the gRPC server."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import structlog
 from grader.config import Settings
 from grader.errors import SettingsInvalid
 from grader.peers import PeerLimits
-
-# What the process takes of the host: file descriptors, and memory that comes back once it is free.
 
 log = structlog.get_logger()
 
@@ -27,9 +25,9 @@ _TRIM_BYTES = 1 << 20
 def raise_descriptor_limit(wanted: int = DESCRIPTORS) -> None:
     """Have as many descriptors as the system allows, up to wanted. What is started inherits the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def descriptor_limit() -> int:
@@ -38,20 +36,20 @@ def descriptor_limit() -> int:
     return DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
-def connections_within(descriptors: int, *asked: int) -> tuple[int, ...]:
+def connections_within(descriptors: int, *limits: int) -> tuple[int, ...]:
     """How many connections of each kind there may be: as asked, or fewer, so that RESERVED
     descriptors are left, or more than half; SettingsInvalid where there are too few to serve."""
     room = max(descriptors - RESERVED, (descriptors - LEAST_RESERVED) // 2)
-    if room < 2 * len(asked):
+    if room < 2 * len(limits):
         text = f"this process may open {descriptors} files, which leaves none for callers; raise that limit: ulimit -n 65536"
         raise SettingsInvalid("connection_limit", text)
-    if sum(asked) <= room:
-        return asked
-    given = tuple(max(1, one * room // sum(asked)) for one in asked)
+    if sum(limits) <= room:
+        return limits
+    reduced = tuple(max(1, limit * room // sum(limits)) for limit in limits)
     log.warning(
-        "connections_limited", descriptors=descriptors, asked=asked, given=given, remedy="raise the limit of open files (ulimit -n)"
+        "connections_limited", descriptors=descriptors, asked=limits, given=reduced, remedy="raise the limit of open files (ulimit -n)"
     )
-    return given
+    return reduced
 
 
 def trim_memory() -> None:
@@ -91,14 +89,14 @@ _OPTIONS = (
 
 def grpc_options(settings: Settings) -> tuple[tuple[str, int], ...]:
     """The options of the API's server."""
-    most, _ = _connections(settings)
-    return (*_OPTIONS, ("grpc.max_allowed_incoming_connections", most))
+    limit, _ = _connections(settings)
+    return (*_OPTIONS, ("grpc.max_allowed_incoming_connections", limit))
 
 
 def web_limits(settings: Settings) -> PeerLimits:
     """Of connections to the web port."""
-    _, most = _connections(settings)
-    return PeerLimits(total=most, per_address=settings.web_address_limit)
+    _, limit = _connections(settings)
+    return PeerLimits(total=limit, per_address=settings.web_address_limit)
 
 
 def stream_limits(settings: Settings) -> PeerLimits:
@@ -114,5 +112,5 @@ def health_limits(settings: Settings) -> PeerLimits:
 
 def _connections(settings: Settings) -> tuple[int, int]:
     """To the API and to the web port: fewer than asked for where descriptors would run out."""
-    most, web = connections_within(descriptor_limit(), settings.connection_limit, settings.web_connection_limit)
-    return most, web
+    api, web = connections_within(descriptor_limit(), settings.connection_limit, settings.web_connection_limit)
+    return api, web

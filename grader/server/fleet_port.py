@@ -52,8 +52,8 @@ log = structlog.get_logger()
 
 
 class FleetServicer(fleet_pb2_grpc.FleetServiceServicer):
-    """Lets workers in. certificates: None on a unix socket, which only this user can open. safe_only: refuse those whose isolation keeps
-    nobody in."""
+    """Lets workers in. certificates: None on a unix socket, which only this user can open. safe_only: refuse those whose isolation confines
+    nothing."""
 
     def __init__(self, fleet: RemoteFleet, certificates: FleetCertificates | None, *, safe_only: bool) -> None:
         self._fleet, self._certificates, self._safe_only = fleet, certificates, safe_only
@@ -100,8 +100,8 @@ class FleetServicer(fleet_pb2_grpc.FleetServiceServicer):
 
     @staticmethod
     def _certified(certificates: FleetCertificates, context: Context) -> str | None:
-        given = list(context.auth_context().get("x509_pem_cert", ()))
-        return certificates.node_of(given[0]) if given else None
+        certificate_chain = list(context.auth_context().get("x509_pem_cert", ()))
+        return certificates.node_of(certificate_chain[0]) if certificate_chain else None
 
     async def _node(self, context: Context) -> str:
         if self._certificates is None:
@@ -156,7 +156,7 @@ async def fleet_port(settings: Settings, fleet: RemoteFleet) -> AsyncIterator[st
     address, unix = settings.fleet_listen, settings.fleet_listen.startswith(UNIX)
     certificates = None if unix else FleetCertificates(settings.fleet_path)
     server = grpc.aio.server(options=OPTIONS)
-    # Where strangers hand in kernels, no worker may be one that keeps nobody in.
+    # Kernels of strangers need workers with an isolation that confines them.
     servicer = FleetServicer(fleet, certificates, safe_only=settings.sandbox != "process")
     fleet_pb2_grpc.add_FleetServiceServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
     try:
@@ -216,9 +216,9 @@ class FleetCertificates:
 
     def remove(self, node: str) -> bool:
         """Let this worker in no more; whether it was one."""
-        found = (self._workers / node).is_file()
+        was_there = (self._workers / node).is_file()
         (self._workers / node).unlink(missing_ok=True)
-        return found
+        return was_there
 
     def nodes(self) -> list[str]:
         """The workers that may join."""
@@ -243,13 +243,13 @@ class FleetCertificates:
         if not (self.directory / _CA).is_file():
             key = ec.generate_private_key(ec.SECP256R1())
             name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "grader fleet authority")])
-            made = (
+            authority_certificate = (
                 _builder(name, name, key)
                 .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
                 .sign(key, hashes.SHA256())
             )
             write_whole(self.directory / _CA_KEY, _key_pem(key))
-            write_whole(self.directory / _CA, _pem(made))
+            write_whole(self.directory / _CA, _pem(authority_certificate))
         if not (self.directory / _CERTIFICATE).is_file():
             key, certificate = self._signed(SERVER_NAME, ExtendedKeyUsageOID.SERVER_AUTH)
             write_whole(self.directory / _KEY, _key_pem(key))

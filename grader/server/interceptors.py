@@ -1,4 +1,4 @@
-"""Asks for the caller's key, where the server wants one, and turns our exceptions into gRPC statuses, for every method of the API.
+"""Interceptors of the API: the caller's key, limits of health calls, gRPC statuses of our exceptions, and metrics of calls.
 
 The only place where exceptions and statuses meet on the server.
 """
@@ -45,10 +45,9 @@ def enter_call(caller: Caller) -> None:
     _current.set(caller)
 
 
-# Health for callers without a key: how many such calls may be open, and how much of a request is read.
-#
-# gRPC limits the size of a message for all methods together, and a submission may be large. So a health request is read only when its call
-# is within the limits, few are read at a time, one of each address, and no name of a service is kept that this server does not have.
+# Health calls need no key. gRPC limits the size of a message for all methods together, and a submission may be large. So a health request
+# is read only when its call is within the limits, few are read at a time, one of each address, and no name of a service is kept that this
+# server does not have.
 
 HEALTH_PREFIX = "/grpc.health.v1.Health/"
 NAME_LIMIT_BYTES = 256
@@ -128,7 +127,7 @@ class OpenCalls:
 
     @asynccontextmanager
     async def _turn(self, address: str) -> AsyncIterator[None]:
-        """One at a time of each address, so that one that sends slowly delays its own calls only."""
+        """Let each address have one request read at a time, so that one that sends slowly delays its own calls only."""
         lock, count = self._turns.get(address, (asyncio.Lock(), 0))
         self._turns[address] = (lock, count + 1)
         try:
@@ -304,7 +303,7 @@ async def _abort(context: Any, method: str, error: Exception) -> NoReturn:
     raise AssertionError("abort_with_status always raises")
 
 
-# Tells an observer of the API's calls: method, status and duration.  The outermost interceptor, so that it sees what others refuse.
+# CallsInterceptor is the outermost interceptor, so that it sees what others refuse.
 
 _SERVICE = grader_service_pb2.DESCRIPTOR.services_by_name["GraderService"]
 _METHODS = {f"/{_SERVICE.full_name}/{method.name}": method.name for method in _SERVICE.methods}

@@ -1,4 +1,4 @@
-"""What a server shows to those who run it: metrics, traces, readiness, and the health of each lane.
+"""Telemetry of a server for its operators: metrics, traces, readiness, and the health of each lane.
 
 Health of the lane cuda:0 is asked for as the service `grader.v1.lane/cuda:0`.
 """
@@ -53,7 +53,7 @@ class ServerTelemetry:
         self._tracing = tracing(settings.trace)
         # Nobody could read metrics without the port; prometheus-client is imported only with it.
         self._metrics = import_module("grader.observability.metrics").Metrics(version=installed_version()) if settings.web else None
-        self.observer: Observer = Observers([one for one in (self._metrics, self._tracing) if one is not None])
+        self.observer: Observer = Observers([observer for observer in (self._metrics, self._tracing) if observer is not None])
         self.web_address = ""
         self._not_serving = STARTING
         self._health: Any = None
@@ -92,9 +92,9 @@ class ServerTelemetry:
                 self.web_address = await stack.enter_async_context(
                     web.web_serving(self._settings.web, app, limits=web_limits(self._settings))
                 )
-            kept = self._settings
-            days = (kept.retain_sources_days, kept.retain_events_days, kept.retain_artifacts_days)
-            files = SubmissionFiles(kept.submission_files_path, kept.submission_files_bytes)
+            settings = self._settings
+            days = (settings.retain_sources_days, settings.retain_events_days, settings.retain_artifacts_days)
+            files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
             for work in (self._look(), retain(ledger, Periods.of_days(*days), competitions, files=files)):
                 stack.push_async_callback(_ended, asyncio.create_task(work))
             yield
@@ -108,7 +108,7 @@ class ServerTelemetry:
 
     @property
     def paused(self) -> bool:
-        """Whether an administrator lets the queue stand still: what runs ends, and nothing begins."""
+        """Return whether an administrator lets the queue stand still: what runs ends, and nothing begins."""
         return EVERY_LANE in self._cordons.names
 
     def leaves(self) -> None:
@@ -160,12 +160,12 @@ class ServerTelemetry:
         return exposed
 
     async def _queue(self) -> _Queue:
-        """One question at a time, and its answer for all who asked meanwhile: a slow ledger is not asked the more."""
+        """Share one read of the queue among all who ask meanwhile: a slow ledger gets no more reads."""
         async with asyncio.timeout(LEDGER_S), self._asking:
             if self._waits is None or time.monotonic() - self._waits[0] > WAITS_S:
                 ledger = self._ledger
-                found = await ledger.depths(), await ledger.device_demands()
-                self._waits = (time.monotonic(), found)
+                depths = await ledger.depths(), await ledger.device_demands()
+                self._waits = (time.monotonic(), depths)
             return self._waits[1]
 
     async def _look(self) -> None:
@@ -208,9 +208,7 @@ async def _ended(task: asyncio.Task[None]) -> None:
         log.error("background_work_broke", exc_info=ended)
 
 
-# Removes, once a day, what a server keeps for a time only; see `grader/ledger/retention.py` for what stays.
-#
-# Several servers on one ledger may all do it: what one has removed the next finds gone.
+# Retention, once a day; `grader/ledger/retention.py` says what stays. Several servers on one ledger may all run it.
 
 FIRST_S = 60.0  # after the start, when whatever waited is under way
 EVERY_S = 24 * 3600.0
@@ -219,7 +217,7 @@ PAUSE_S = 0.05  # between batches, for others that want to write
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Periods:
-    """How long what is kept; None: for ever."""
+    """Retention periods; None: for ever."""
 
     sources: timedelta | None = None
     events: timedelta | None = None
@@ -227,15 +225,15 @@ class Periods:
 
     @classmethod
     def of_days(cls, sources_days: int, events_days: int, artifacts_days: int = 0) -> Periods:
-        """From settings, where 0 is for ever."""
+        """Return the periods of settings, where 0 is for ever."""
         days = (sources_days, events_days, artifacts_days)
         sources, events, artifacts = (timedelta(days=count) if count else None for count in days)
         return cls(sources=sources, events=events, artifacts=artifacts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Removed:
-    """Of how many submissions sources, and facts, were removed, and how many files that submissions left."""
+class RemovedCounts:
+    """Counts of what retention removed."""
 
     sources: int = 0
     events: int = 0
@@ -270,7 +268,7 @@ async def retain(
 
 async def remove_due(
     ledger: Ledger, periods: Periods, competitions: Iterable[Competition], files: SubmissionFiles | None = None
-) -> Removed:
+) -> RemovedCounts:
     """Remove what is due now."""
     now, all_competitions = ledger.now(), tuple(competitions)
     counts = []
@@ -285,7 +283,7 @@ async def remove_due(
     artifacts = await _remove_artifacts(ledger, now - periods.artifacts) if periods.artifacts is not None else 0
     if files is not None:
         await files.remove_unknown(ledger.artifacts.unknown)
-    return Removed(sources=counts[0], events=counts[1], artifacts=artifacts)
+    return RemovedCounts(sources=counts[0], events=counts[1], artifacts=artifacts)
 
 
 async def _remove_artifacts(ledger: Ledger, before: datetime) -> int:

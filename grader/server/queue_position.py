@@ -77,7 +77,7 @@ class PositionNotifier:
         return WATCH_S if self._reported else FIRST_S
 
     async def news(self) -> Position | None:
-        """What there is to tell."""
+        """Return what there is to tell."""
         now_s = asyncio.get_running_loop().time()
         if now_s - self._reported_s < PAUSE_S:
             return None
@@ -89,7 +89,7 @@ class PositionNotifier:
 
 
 def differs(position: Position, before: Position | None) -> bool:
-    """Whether the position differs enough from the last one that was sent."""
+    """Return whether the position differs enough from the last one that was sent."""
     if before is None or position.ahead_count != before.ahead_count:
         return True
     if position.estimated_s is None or before.estimated_s is None:

@@ -76,11 +76,11 @@ class Serving:
         await self.server.stop(STOP_GRACE_S)
         log.info("stopped")
 
-    async def reload_at(self, asked: asyncio.Event) -> NoReturn:
+    async def reload_at(self, event: asyncio.Event) -> NoReturn:
         """Read the files of competitions again whenever this is asked; what is wrong with them is logged."""
         while True:
-            await asked.wait()
-            asked.clear()
+            await event.wait()
+            event.clear()
             try:
                 await self.service.organising.reload()
             except CallRefused as error:
@@ -88,7 +88,7 @@ class Serving:
             except Exception:  # ours; the server goes on with what it has
                 log.error("competitions_not_reloaded", exc_info=True)
 
-    def hurry(self) -> None:
+    def abort_running(self) -> None:
         """Give back to the queue what still runs, now."""
         if self.dispatcher is not None:
             self.dispatcher.abandon()
@@ -185,7 +185,7 @@ def _pages(
     from_pages: PageSubmissions,
     provider: IdentityProvider | None,
 ) -> Iterable[Any]:
-    """What the web port shows; imported only where there is one."""
+    """Return what the web port shows; imported only where there is one."""
     host, _ = web_address(settings.web or "")
     open_server = not settings.asks_keys and loopback(f"{host}:0")
     routes: Iterable[Any] = import_module("grader.web.pages").routes(
@@ -259,7 +259,7 @@ def _remove_stale(path: Path) -> None:
         path.unlink()
 
 
-# A server inside another program, such as `grader-cli`: same code, a socket that only this user can open.
+# A server inside another program, such as `grader-cli`: the same code on a socket that only this user can open.
 
 _wired = partial(wired, proving=False)  # its one user reads at once what is wrong, and does not wait for a kernel that is not theirs
 

@@ -64,7 +64,7 @@ async def _serve(settings: Settings, wiring: Wiring) -> None:
             await signalled.wait()
             reloading.cancel()
         for number in (signal.SIGTERM, signal.SIGINT):  # a second one: no more patience
-            loop.add_signal_handler(number, running.hurry)
+            loop.add_signal_handler(number, running.abort_running)
 
 
 def takes_hang_up() -> bool:

@@ -58,7 +58,7 @@ async def state_lock(path: Path, waiting: Callable[[str], None] | None = None) -
 
 
 def worker_prefix(state_dir: Path) -> str:
-    """What the ids of all workers of this state directory begin with, those of earlier servers too. The host is part of it: two may
+    """Return what the ids of all workers of this state directory begin with, those of earlier servers too. The host is part of it: two may
     have a directory of the same name."""
     return hashlib.sha256(f"{socket.gethostname()}\0{state_dir.resolve()}".encode()).hexdigest()[:16] + "-"
 
@@ -115,17 +115,17 @@ class Cordons:
     def look(self) -> bool:
         """Read the file if it is another one than before; whether the names have changed. One that makes no sense changes nothing."""
         try:
-            known = self._path.stat()
-            seen = (known.st_ino, known.st_mtime_ns)
-            if seen == self._seen:
+            status = self._path.stat()
+            stamp = (status.st_ino, status.st_mtime_ns)
+            if stamp == self._seen:
                 return False
-            self._seen, found = seen, _names(self._path)
+            self._seen, names = stamp, _names(self._path)
         except FileNotFoundError:
-            self._seen, found = None, frozenset[str]()
+            self._seen, names = None, frozenset[str]()
         except (OSError, ValueError) as error:
             log.error("cordons_not_read", file=str(self._path), error=str(error))
             return False
-        changed, self.names = found != self.names, found
+        changed, self.names = names != self.names, names
         return changed
 
     def add(self, name: str) -> None:
@@ -134,10 +134,10 @@ class Cordons:
 
     def remove(self, name: str) -> bool:
         """Let it work again; whether it was cordoned."""
-        found = _present(self._path)
-        if name not in found:
+        names = _present(self._path)
+        if name not in names:
             return False
-        self._write(found - {name})
+        self._write(names - {name})
         return True
 
     def _write(self, names: frozenset[str]) -> None:
@@ -155,10 +155,10 @@ def _present(path: Path) -> frozenset[str]:
 def _names(path: Path) -> frozenset[str]:
     if path.stat().st_size > _LIMIT_BYTES:
         raise ValueError("it is too large")
-    found = json.loads(path.read_bytes())
-    if not isinstance(found, list) or not all(isinstance(name, str) and NAME.fullmatch(name) for name in found):
+    names = json.loads(path.read_bytes())
+    if not isinstance(names, list) or not all(isinstance(name, str) and NAME.fullmatch(name) for name in names):
         raise ValueError("it is not a list of names")
-    return frozenset(found)
+    return frozenset(names)
 
 
 # The snapshot: written by a running server, read by commands of its host.
@@ -182,19 +182,19 @@ class ServerSnapshot:
 
     @classmethod
     def read(cls, path: Path) -> ServerSnapshot | None:
-        """What the file says; None without one, or where it makes no sense."""
+        """Return what the file says; None without one, or where it makes no sense."""
         try:
-            found = json.loads(path.read_bytes())
-            lanes = tuple(LaneNow(name=str(one["name"]), state=LaneState(one["state"])) for one in found["lanes"])
+            fields = json.loads(path.read_bytes())
+            lanes = tuple(LaneNow(name=str(lane["name"]), state=LaneState(lane["state"])) for lane in fields["lanes"])
             return cls(
-                host=str(found["host"]),
-                process_id=int(found["process_id"]),
-                version=str(found["version"]),
-                address=str(found["address"]),
-                web_address=str(found["web_address"]),
-                start_time=datetime.fromisoformat(found["start_time"]),
-                write_time=datetime.fromisoformat(found["write_time"]),
-                leaving=bool(found["leaving"]),
+                host=str(fields["host"]),
+                process_id=int(fields["process_id"]),
+                version=str(fields["version"]),
+                address=str(fields["address"]),
+                web_address=str(fields["web_address"]),
+                start_time=datetime.fromisoformat(fields["start_time"]),
+                write_time=datetime.fromisoformat(fields["write_time"]),
+                leaving=bool(fields["leaving"]),
                 lanes=lanes,
             )
         except (OSError, ValueError, KeyError, TypeError):
@@ -202,7 +202,7 @@ class ServerSnapshot:
 
     def write(self, path: Path) -> None:
         """Replace the file. OSError where it can't be written."""
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "host": self.host,
             "process_id": self.process_id,
             "version": self.version,
@@ -211,15 +211,15 @@ class ServerSnapshot:
             "start_time": self.start_time.isoformat(),
             "write_time": self.write_time.isoformat(),
             "leaving": self.leaving,
-            "lanes": [{"name": one.name, "state": one.state.value} for one in self.lanes],
+            "lanes": [{"name": lane.name, "state": lane.state.value} for lane in self.lanes],
         }
-        write_whole(path, json.dumps(found).encode())
+        write_whole(path, json.dumps(fields).encode())
 
 
 def running_server(settings: Settings) -> ServerSnapshot | None:
-    """What the server that has the state directory says; None where none has it, or where it has said nothing yet."""
-    holder, found = lock_holder(settings.lock_path), ServerSnapshot.read(settings.snapshot_path)
-    return found if found is not None and holder == found.process_id else None
+    """Return what the server that has the state directory says; None where none has it, or where it has said nothing yet."""
+    holder, snapshot = lock_holder(settings.lock_path), ServerSnapshot.read(settings.snapshot_path)
+    return snapshot if snapshot is not None and holder == snapshot.process_id else None
 
 
 class SnapshotWriter:

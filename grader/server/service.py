@@ -36,8 +36,6 @@ from grader.server.submission_watch import WATCH_POLL_S, SubmissionUpdates, Subm
 from grader.v1 import competition_pb2, grader_service_pb2_grpc, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
 from grader.v1 import grader_service_pb2 as api
 
-# The files of submissions, for their owners: listed, and handed out.  The API and the pages ask here.
-
 
 class OwnedArtifacts:
     """Answers a submission's owner and administrators. For everybody else there is no such submission, whatever else of it they may see.
@@ -55,13 +53,13 @@ class OwnedArtifacts:
         return await self._ledger.artifacts.of(submission_id, made_after=oldest)
 
     def holds(self, artifact: SubmissionArtifact) -> bool:
-        """Whether this server has the bytes."""
+        """Return whether this server has the bytes."""
         return self._files.holds(artifact.digest)
 
     async def read(self, caller: Caller, submission_id: str, name: str) -> bytes:
         """A file. Raises SubmissionNotFound, and ArtifactNotFound where there is no such file, or its bytes are not here."""
-        found = next((one for one in await self.of(caller, submission_id) if one.name == name), None)
-        content = None if found is None else await asyncio.to_thread(self._files.read, found.digest)
+        artifact = next((artifact for artifact in await self.of(caller, submission_id) if artifact.name == name), None)
+        content = None if artifact is None else await asyncio.to_thread(self._files.read, artifact.digest)
         if content is None:
             raise ArtifactNotFound(submission_id, name)
         return content
@@ -118,7 +116,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         return await self._placed(await self.take(request))
 
     async def take(self, request: api.SubmitRequest) -> Submission:
-        """The same for pages."""
+        """Put a submission into the queue, for the API and for pages."""
         worker = self._taking()
         submission = await self._submitting.take(request)
         worker.wake()
@@ -131,10 +129,10 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
             raise InvalidRequest([FieldViolation("requests", "there are none; send at least one")])
         results = await self._submitting.take_batch(request.requests)
         worker.wake()
-        return api.BatchSubmitResponse(results=[await self._result(one) for one in results])
+        return api.BatchSubmitResponse(results=[await self._result(result) for result in results])
 
     async def GetSubmission(self, request: api.GetSubmissionRequest, context: Context) -> submission_pb2.Submission:
-        """Read one."""
+        """Return a submission."""
         submission = await self._ledger.get(parse(SUBMISSIONS, request.name))
         access.check_seen(interceptors.current_caller(), submission, self._competitions.all(), self._ledger.now())
         full = request.view == report_pb2.REPORT_VIEW_FULL
@@ -143,19 +141,30 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         return await self._placed(submission, full=full, patience_s=PATIENCE_S)
 
     async def ListSubmissions(self, request: api.ListSubmissionsRequest, context: Context) -> api.ListSubmissionsResponse:
-        """Read a page, newest first."""
+        """Return a page of submissions, newest first."""
         size = paging.page_size(request.page_size)
         problem_id, states = parse(PROBLEMS, request.problem, "problem") if request.problem else "", _states(request.states)
         competition_id = parse(COMPETITIONS, request.competition, "competition") if request.competition else ""
         competitions, now = self._competitions.all(), self._ledger.now()
-        which = access.which(interceptors.current_caller(), request.user, competition_id, competitions, now, tag=request.tag)
-        which = replace(which, verdicts=_verdicts(request.verdicts), id_prefix=check_prefix(SUBMISSIONS, request.id_prefix, "id_prefix"))
-        more = (which.verdicts, which.id_prefix)
-        asked = (problem_id, states, competition_id, request.user, *([request.tag] if request.tag else []), *([more] if any(more) else []))
-        before = paging.decode(request.page_token, int, *asked)
-        found, following = await self._ledger.page(size=size, before=before, problem_id=problem_id, states=states, submission_filter=which)
+        submission_filter = access.which(interceptors.current_caller(), request.user, competition_id, competitions, now, tag=request.tag)
+        submission_filter = replace(
+            submission_filter, verdicts=_verdicts(request.verdicts), id_prefix=check_prefix(SUBMISSIONS, request.id_prefix, "id_prefix")
+        )
+        later_filters = (submission_filter.verdicts, submission_filter.id_prefix)
+        scope = (
+            problem_id,
+            states,
+            competition_id,
+            request.user,
+            *([request.tag] if request.tag else []),
+            *([later_filters] if any(later_filters) else []),
+        )
+        before = paging.decode(request.page_token, int, *scope)
+        submissions, following = await self._ledger.page(
+            size=size, before=before, problem_id=problem_id, states=states, submission_filter=submission_filter
+        )
         return api.ListSubmissionsResponse(
-            submissions=[await self._shown(one) for one in found], next_page_token=paging.encode(following, *asked)
+            submissions=[await self._shown(submission) for submission in submissions], next_page_token=paging.encode(following, *scope)
         )
 
     async def CancelSubmission(self, request: api.CancelSubmissionRequest, context: Context) -> submission_pb2.Submission:
@@ -177,22 +186,24 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
                 yield event
 
     async def WatchSubmissions(self, request: api.WatchSubmissionsRequest, context: Context) -> AsyncIterator[api.SubmissionUpdate]:
-        """Follow many."""
+        """Stream states of many submissions."""
         async with aclosing(self._updates.stream(request, interceptors.current_caller())) as updates:
             async for update in updates:
                 yield update
 
     async def ListArtifacts(self, request: api.ListArtifactsRequest, context: Context) -> api.ListArtifactsResponse:
-        """Read what a submission left."""
+        """List the files of a submission."""
         submission_id, owned = parse(SUBMISSIONS, request.parent, "parent"), self._artifacts
         if owned is None:
             return api.ListArtifactsResponse()
-        found = await owned.of(interceptors.current_caller(), submission_id)
-        shown = (artifact_to_proto(submission_id, one, retention=owned.retention, available=owned.holds(one)) for one in found)
+        artifacts = await owned.of(interceptors.current_caller(), submission_id)
+        shown = (
+            artifact_to_proto(submission_id, artifact, retention=owned.retention, available=owned.holds(artifact)) for artifact in artifacts
+        )
         return api.ListArtifactsResponse(artifacts=shown)
 
     async def DownloadArtifact(self, request: api.DownloadArtifactRequest, context: Context) -> AsyncIterator[api.DownloadArtifactResponse]:
-        """Stream one of these files."""
+        """Stream a file of a submission."""
         submission_id, name = parse_artifact(request.name)
         if self._artifacts is None:
             raise ArtifactNotFound(submission_id, name)
@@ -200,94 +211,95 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
             yield api.DownloadArtifactResponse(data=piece)
 
     async def GetCompetition(self, request: api.GetCompetitionRequest, context: Context) -> competition_pb2.Competition:
-        """Read one."""
+        """Return a competition."""
         return await self._admission.get(request, self._ledger)
 
     async def ListCompetitions(self, request: api.ListCompetitionsRequest, context: Context) -> api.ListCompetitionsResponse:
-        """Read a page, by name."""
+        """Return a page of competitions, by name."""
         return await self._admission.page(request, self._ledger)
 
     async def GetLeaderboard(self, request: api.GetLeaderboardRequest, context: Context) -> competition_pb2.Leaderboard:
-        """Read a page of a board."""
+        """Return a page of a board."""
         return await boards.page(request, self._ledger, self._competitions, admin=interceptors.current_caller().admin)
 
     async def GetProblem(self, request: api.GetProblemRequest, context: Context) -> problem_pb2.Problem:
-        """Read one."""
+        """Return a problem."""
         return messages.problem_to_proto(self._problems.get(parse(PROBLEMS, request.name)))
 
     async def ListProblems(self, request: api.ListProblemsRequest, context: Context) -> api.ListProblemsResponse:
-        """Read a page, by name."""
+        """Return a page of problems, by name."""
         size = paging.page_size(request.page_size)
         after = paging.decode(request.page_token, str, "problems") or ""
-        left = [problem for problem in self._problems.all() if problem.problem_id > after]
-        following = left[size - 1].problem_id if len(left) > size else None
+        problems = [problem for problem in self._problems.all() if problem.problem_id > after]
+        following = problems[size - 1].problem_id if len(problems) > size else None
         return api.ListProblemsResponse(
-            problems=[messages.problem_to_proto(problem) for problem in left[:size]], next_page_token=paging.encode(following, "problems")
+            problems=[messages.problem_to_proto(problem) for problem in problems[:size]],
+            next_page_token=paging.encode(following, "problems"),
         )
 
     async def GetCaller(self, request: api.GetCallerRequest, context: Context) -> api.Caller:
-        """Say who the key is of."""
-        who = interceptors.current_caller()
+        """Return the user and scopes of the key."""
+        caller = interceptors.current_caller()
         quotas = self._admission.quotas_at(self._ledger.now()) if request.with_quotas else ()
-        return messages.caller_to_proto(who, await self._ledger.quota_uses(who.user, quotas) if quotas else ())
+        return messages.caller_to_proto(caller, await self._ledger.quota_uses(caller.user, quotas) if quotas else ())
 
     async def CreateRejudge(self, request: api.CreateRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
-        """Judge again, without changing anything."""
+        """Judge submissions again, without changing results."""
         self._writable()
         return await self.rejudging.create(request)
 
     async def GetRejudge(self, request: api.GetRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
-        """Read one, with what it changes."""
+        """Return a rejudge with what it changes."""
         return await self.rejudging.get(request)
 
     async def ListRejudges(self, request: api.ListRejudgesRequest, context: Context) -> api.ListRejudgesResponse:
-        """Read a page, newest first."""
+        """Return a page of rejudges, newest first."""
         return await self.rejudging.page(request)
 
     async def ApplyRejudge(self, request: api.ApplyRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
-        """Let it count."""
+        """Apply a rejudge."""
         self._writable()
         return await self.rejudging.apply(request)
 
     async def DiscardRejudge(self, request: api.DiscardRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
-        """Drop it."""
+        """Discard a rejudge."""
         self._writable()
         return await self.rejudging.discard(request)
 
     async def WithdrawSubmission(self, request: api.WithdrawSubmissionRequest, context: Context) -> submission_pb2.Submission:
-        """Take it off the boards."""
+        """Withdraw a submission from the boards."""
         self._writable()
         return await self._shown(await self.organising.withdraw(request))
 
     async def RestoreSubmission(self, request: api.RestoreSubmissionRequest, context: Context) -> submission_pb2.Submission:
-        """Put it back."""
+        """Restore a withdrawn submission."""
         self._writable()
         return await self._shown(await self.organising.restore(request))
 
     async def BanUser(self, request: api.BanUserRequest, context: Context) -> competition_pb2.Ban:
-        """Let a user take no part."""
+        """Ban a user from a competition."""
         self._writable()
         return await self.organising.ban(request)
 
     async def LiftBan(self, request: api.LiftBanRequest, context: Context) -> api.LiftBanResponse:
-        """Let a user take part again."""
+        """Lift the ban of a user."""
         self._writable()
         return await self.organising.lift_ban(request)
 
     async def ListBans(self, request: api.ListBansRequest, context: Context) -> api.ListBansResponse:
-        """Read who is banned."""
+        """List the bans of a competition."""
         return await self.organising.bans(request)
 
     async def ListCompetitionActions(
         self, request: api.ListCompetitionActionsRequest, context: Context
     ) -> api.ListCompetitionActionsResponse:
-        """Read what was done."""
+        """List organisers' actions, newest first."""
         return await self.organising.actions(request)
 
     async def ReloadCompetitions(self, request: api.ReloadCompetitionsRequest, context: Context) -> api.ReloadCompetitionsResponse:
-        """Read their files again."""
+        """Read the files of competitions again."""
         self._writable()
-        return api.ReloadCompetitionsResponse(changes=[change_to_proto(one) for one in await self.organising.reload()])
+        return api.ReloadCompetitionsResponse(changes=[change_to_proto(change) for change in await self.organising.reload()])
 
     def _taking(self) -> Worker:
         worker = self._writable()
@@ -328,7 +340,7 @@ def _states(states: Sequence[submission_pb2.SubmissionState]) -> tuple[Submissio
     try:
         return tuple(messages.state_from_proto(state) for state in states)
     except ValueError:
-        names = ", ".join(f"SUBMISSION_STATE_{one.name}" for one in SubmissionState)
+        names = ", ".join(f"SUBMISSION_STATE_{state.name}" for state in SubmissionState)
         raise InvalidRequest([FieldViolation("states", f"one of them is not known here; take some of: {names}")]) from None
 
 
@@ -336,15 +348,12 @@ def _verdicts(verdicts: Sequence[report_pb2.Verdict]) -> tuple[Verdict, ...]:
     try:
         return tuple(sorted({messages.verdict_from_proto(verdict) for verdict in verdicts}))
     except ValueError:
-        names = ", ".join(f"VERDICT_{one.name}" for one in Verdict)
+        names = ", ".join(f"VERDICT_{verdict.name}" for verdict in Verdict)
         raise InvalidRequest([FieldViolation("verdicts", f"one of them is not known here; take some of: {names}")]) from None
 
 
-# Takes submissions that come from pages into the same queue as the API's Submit, by the same code and as the same caller.
-
-
 class PageSubmissions:
-    """service: None until the server has one: the web port is open before it."""
+    """Submits from pages as the API's Submit does. service: None until the server has one: the web port is open before it."""
 
     def __init__(self, device_kinds: Callable[[], tuple[str, ...]]) -> None:
         self.device_kinds = device_kinds

@@ -26,7 +26,7 @@ Checked = tuple[Accepted, Terms]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionService:
-    """What is taken, from whom, and how much of it."""
+    """Puts submissions into the queue."""
 
     ledger: Ledger
     admission: SubmissionAdmission
@@ -42,9 +42,9 @@ class SubmissionService:
 
     async def take_batch(self, requests: Sequence[api.SubmitRequest]) -> list[Submission | Exception]:
         """Each by itself, in their order: the submission, or what `take` would have raised."""
-        checked = await asyncio.to_thread(lambda: [self._checked(one) for one in requests])
+        checked = await asyncio.to_thread(lambda: [self._checked(request) for request in requests])
         async with asyncio.TaskGroup() as group:  # all wait at once, so that they share a commit
-            tasks = [group.create_task(self._kept(one)) for one in checked]
+            tasks = [group.create_task(self._kept(result)) for result in checked]
         return [task.result() for task in tasks]
 
     def _check(self, request: api.SubmitRequest) -> Checked:

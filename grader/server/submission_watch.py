@@ -1,4 +1,4 @@
-"""Streams the events of one submission, for the API's WatchSubmission and for its page: one rule of who sees what, and when."""
+"""Streams the events of one submission and the states of many, for the API and for pages: one rule of who sees what, and when."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from grader.server.queue_position import PositionNotifier, Positions
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
 
-# Waiting for the first of several events.
-
 
 async def first_of(*events: asyncio.Event, timeout_s: float) -> None:
     """Wait until one of them is set, or for timeout_s."""
@@ -36,7 +34,7 @@ async def first_of(*events: asyncio.Event, timeout_s: float) -> None:
                 wait.cancel()
 
 
-# Reads events for a watcher, and holds back those of secret workloads: when each of them came would tell how long it took.
+# Events of secret workloads are held back: when each of them came would tell how long it took.
 
 BATCH = 256
 
@@ -59,15 +57,15 @@ class RedactedEvents:
             self._inside = not before or self._redactor.keeps_secret(before[0])
 
     async def after(self, sequence: int) -> list[Event]:
-        """What may be sent now."""
+        """Return what may be sent now."""
         events = await self._ledger.events(self._submission_id, after=sequence, limit=BATCH)
         if not self._redactor.secret:
             return events
         while events and len(events) % BATCH == 0 and self._redactor.keeps_secret(events[-1]):
-            more = await self._ledger.events(self._submission_id, after=events[-1].sequence, limit=BATCH)
-            if not more:
+            later = await self._ledger.events(self._submission_id, after=events[-1].sequence, limit=BATCH)
+            if not later:
                 break
-            events += more
+            events += later
         return self._showable(events)
 
     def _showable(self, events: list[Event]) -> list[Event]:
@@ -77,9 +75,6 @@ class RedactedEvents:
         if end:
             self._inside = self._redactor.keeps_secret(events[end - 1])
         return events[:end]
-
-
-# The redactor of each submission, by the problem that it was made to.
 
 
 class Redactors:
@@ -151,21 +146,21 @@ class SubmissionWatch:
                         yield placed_event(position, after, submission, self._ledger.now())
 
     async def so_far(self, caller: Caller, submission_id: str) -> list[submission_pb2.SubmissionEvent]:
-        """What a stream from the beginning would send at once. SubmissionNotFound."""
+        """Return what a stream from the beginning would send at once. SubmissionNotFound."""
         submission = await self._ledger.get(submission_id)
         access.check_seen(caller, submission, self._competitions.all(), self._ledger.now())
         redactor = await self.redactors.of_events(submission)
         redacted = RedactedEvents(self._ledger, submission_id, redactor)
         await redacted.begin(0)
-        found: list[submission_pb2.SubmissionEvent] = []
-        while events := await redacted.after(found[-1].sequence if found else 0):
-            found += [messages.event_to_proto(event, submission, redactor) for event in events]
+        stream_events: list[submission_pb2.SubmissionEvent] = []
+        while events := await redacted.after(stream_events[-1].sequence if stream_events else 0):
+            stream_events += [messages.event_to_proto(event, submission, redactor) for event in events]
         if submission.state is SubmissionState.QUEUED and (position := await self.positions.cached(submission_id)) is not None:
-            found.append(placed_event(position, found[-1].sequence if found else 0, submission, self._ledger.now()))
-        return found
+            stream_events.append(placed_event(position, stream_events[-1].sequence if stream_events else 0, submission, self._ledger.now()))
+        return stream_events
 
 
-# Streams the states of many submissions: what changed is collected, and read together, however many events there were.
+# States of many submissions: changes are collected and read together, however many events there were.
 
 NAME_LIMIT = 1000  # names in a request, and submissions with a tag that are there when a watch begins
 WATCH_LIMIT = 32  # streams that a user may have open on one server
@@ -183,8 +178,8 @@ class SubmissionUpdates:
         self._open: Counter[str] = Counter()
 
     async def stream(self, request: api.WatchSubmissionsRequest, caller: Caller) -> AsyncGenerator[api.SubmissionUpdate, None]:
-        """What each is now, and each change."""
-        names, seen = _checked(request)
+        """Yield what each is now, and each change."""
+        names, revisions = _checked(request)
         tag = "" if names else request.tag  # whether new ones belong to it is asked only where there are no names
         with self._counted(caller.user), self._ledger.changes.of_many(caller.user, tag) as many:
             many.follow(await self._named(names, request.tag, caller))
@@ -194,7 +189,7 @@ class SubmissionUpdates:
                 leaving, looked_s = self._leaving.is_set(), loop.time()
                 if many.maybe_new:
                     last_number = await self._find_new(many, caller.user, tag, last_number)
-                async for submission in self._look(many, seen):
+                async for submission in self._look(many, revisions):
                     yield await self._update(submission)
                 if not many.pending:
                     if request.until_idle and not many.followed:
@@ -209,31 +204,31 @@ class SubmissionUpdates:
 
     async def _named(self, ids: Sequence[str], tag: str, caller: Caller) -> list[str]:
         """Those that have the tag, where one is asked for; SubmissionNotFound where one is not the caller's."""
-        found = {one.submission_id: one for one in await self._ledger.heads(ids)} if ids else {}
+        heads = {head.submission_id: head for head in await self._ledger.heads(ids)} if ids else {}
         for submission_id in ids:
-            if submission_id not in found:
+            if submission_id not in heads:
                 raise SubmissionNotFound(submission_id)
-            access.check_owned(caller, found[submission_id])
-        return [one for one in ids if not tag or tag in found[one].new.tags]
+            access.check_owned(caller, heads[submission_id])
+        return [name_id for name_id in ids if not tag or tag in heads[name_id].new.tags]
 
     async def _find_new(self, many: ManyChanges, user: str, tag: str, last_number: int) -> int:
         many.maybe_new = False
-        found = await self._ledger.tagged(user, tag, after_number=last_number, limit=self._tag_limit)
-        many.follow([submission_id for _, submission_id in found])
-        if last_number and len(found) == self._tag_limit:
+        tagged = await self._ledger.tagged(user, tag, after_number=last_number, limit=self._tag_limit)
+        many.follow([submission_id for _, submission_id in tagged])
+        if last_number and len(tagged) == self._tag_limit:
             many.maybe_new = True
-        return found[-1][0] if found else last_number
+        return tagged[-1][0] if tagged else last_number
 
-    async def _look(self, many: ManyChanges, seen: dict[str, int]) -> AsyncIterator[Submission]:
+    async def _look(self, many: ManyChanges, revisions: dict[str, int]) -> AsyncIterator[Submission]:
         """Those of what changed that are in another state than was seen; reports are read where they are sent only."""
         ids, finished = many.take(NAME_LIMIT), list[str]()
         for submission in await self._ledger.heads(ids) if ids else ():
             submission_id, number, final = submission.submission_id, revision(submission), submission.state.final
-            before = seen.pop(submission_id, 0)
+            before = revisions.pop(submission_id, 0)
             if final:
                 many.finish(submission_id)  # what was heard of it meanwhile is this
             else:
-                seen[submission_id] = max(number, before)
+                revisions[submission_id] = max(number, before)
             if number > before and final:
                 finished.append(submission_id)
             elif number > before:

@@ -41,7 +41,7 @@ log = structlog.get_logger()
 
 @asynccontextmanager
 async def wired(settings: Settings, *, proving: bool = True) -> AsyncIterator[Grading]:
-    """What grades, as the settings ask: workers that join, or this host's isolation and devices.
+    """Yield what grades, as the settings ask: workers that join, or this host's isolation and devices.
     proving: see `local`."""
     async with joined(settings) if settings.fleet == "remote" else local(settings, proving=proving) as grading:
         yield grading
@@ -89,10 +89,10 @@ async def local(settings: Settings, *, proving: bool = True) -> AsyncIterator[Gr
 @asynccontextmanager
 async def _wired(settings: Settings, boxes: BoxSettings, *, proving: bool) -> AsyncIterator[Grading]:
     cache = ArtifactCache(settings.cache_path, settings.cache_bytes) if settings.cache_bytes else None
-    isolation, found = await choose(settings.sandbox, boxes)
+    isolation, availability = await choose(settings.sandbox, boxes)
     observed = ObservedIsolation(isolation)
     try:
-        log.info("isolation_chosen", isolation=isolation.NAME, detail=found.detail, warnings=found.warnings)
+        log.info("isolation_chosen", isolation=isolation.NAME, detail=availability.detail, warnings=availability.warnings)
         if boxes.resident_dir is not None:
             await isolation.fingerprint()  # of what has just been copied
         gpus = chosen_gpus(settings.device)
@@ -130,7 +130,7 @@ async def _wired(settings: Settings, boxes: BoxSettings, *, proving: bool) -> As
 
 
 def host_breaker(fleet: LocalFleet, *, proving: bool) -> HostBreaker:
-    """What stops a host's fleet from taking submissions while it can't grade."""
+    """Return what stops a host's fleet from taking submissions while it can't grade."""
 
     async def check() -> str:
         availability = await fleet.isolation.check()
@@ -147,11 +147,11 @@ def _builders(settings: Settings, gpu_count: int) -> int:
     return count
 
 
-def _warm_count(asked: int | None, lane_count: int, gpu_count: int) -> int:
+def _warm_count(wanted: int | None, lane_count: int, gpu_count: int) -> int:
     """How many run boxes wait for a job: as many as were asked for, else two more than there are lanes; none without a lane."""
     if lane_count + gpu_count == 0:
         return 0
-    return lane_count + gpu_count + WARM_MORE if asked is None else asked
+    return lane_count + gpu_count + WARM_MORE if wanted is None else wanted
 
 
 def box_settings(settings: Settings) -> BoxSettings:
@@ -179,23 +179,23 @@ def chosen_gpus(
     """The GPUs that a server with this `device` setting grades on; SettingsInvalid where it asks for one and there is none."""
     if choice == devices.EMULATED:
         return ()
-    found = find()
-    reason = why_not() if found else None
+    gpus = find()
+    reason = why_not() if gpus else None
     if choice == "auto":
         if reason is not None:
-            log.warning("gpus_not_used", count=len(found), reason=reason)
-        return () if reason is not None else found
+            log.warning("gpus_not_used", count=len(gpus), reason=reason)
+        return () if reason is not None else gpus
     if reason is not None:
         raise SettingsInvalid("device", f"{choice!r} can't be used: {reason}")
-    fitting = tuple(gpu for gpu in found if devices.fits(choice, gpu.index, gpu.name))
+    fitting = tuple(gpu for gpu in gpus if devices.fits(choice, gpu.index, gpu.name))
     if not fitting:
-        here = ", ".join(devices.offered((gpu.index, gpu.name) for gpu in found))
-        hint = "" if found else " (no GPU was found: the NVIDIA driver or the package nvidia-ml-py may be missing)"
+        here = ", ".join(devices.offered((gpu.index, gpu.name) for gpu in gpus))
+        hint = "" if gpus else " (no GPU was found: the NVIDIA driver or the package nvidia-ml-py may be missing)"
         raise SettingsInvalid("device", f"{choice!r} is not here{hint}; take one of: auto, {here}")
     return fitting
 
 
-# How many builds a host does at once, where `--builders` does not say it.
+# The number of builds that a host does at once, where `--builders` does not set it.
 
 CGROUPS = Path("/sys/fs/cgroup")
 GPU_LANE_CORES = 2  # the judge's and the kernel's, each of which has a core of its own while something is timed
@@ -206,7 +206,7 @@ BUILD_BYTES = 4 << 30  # half of what a build box may take: few builds take more
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildResources:
-    """What this process may use of its host."""
+    """Cores and memory of its host that this process may use."""
 
     cores: int
     memory_bytes: int
@@ -240,7 +240,7 @@ def _cgroup_directories(proc: Path, cgroups: Path) -> Iterator[Path]:
         _, controllers, path = line.split(":", 2)
         top = cgroups / controllers if controllers else cgroups
         directory = top / path.lstrip("/")
-        yield from (one for one in (directory, *directory.parents) if one.is_relative_to(top) and ".." not in one.parts)
+        yield from (ancestor for ancestor in (directory, *directory.parents) if ancestor.is_relative_to(top) and ".." not in ancestor.parts)
 
 
 def _text(path: Path) -> str:

@@ -42,9 +42,9 @@ class FormTokens:
         """The token for a page, and the cookie that goes with it; None: it has that already."""
         if (session := self._site.session(request)) is not None:
             return session.form_token, None
-        known = read_cookie(request, FORM_COOKIE)
-        value = known or secrets.token_urlsafe(32)
-        return _of_cookie(value), None if known else value
+        cookie = read_cookie(request, FORM_COOKIE)
+        value = cookie or secrets.token_urlsafe(32)
+        return _of_cookie(value), None if cookie else value
 
     def keep(self, request: web.Request, response: web.Response, cookie: str | None) -> web.Response:
         """The page, with this cookie."""
@@ -54,8 +54,8 @@ class FormTokens:
 
     def check(self, request: web.Request, sent: str) -> None:
         """FormRefused unless this is the token of a page that this browser was shown."""
-        session, known = self._site.session(request), read_cookie(request, FORM_COOKIE)
-        wanted = session.form_token if session is not None else _of_cookie(known) if known else ""
+        session, cookie = self._site.session(request), read_cookie(request, FORM_COOKIE)
+        wanted = session.form_token if session is not None else _of_cookie(cookie) if cookie else ""
         if not wanted or not hmac.compare_digest(wanted.encode(), sent.encode(errors="replace")):
             raise FormRefused(f"The form is of an earlier session, or cookies are off. {_AGAIN}")
 
@@ -93,7 +93,7 @@ def _of_cookie(value: str) -> str:
     return sha256(f"form {value}".encode(errors="replace")).hexdigest()
 
 
-# Reads a form with files within a bound, part by part: fields in memory, and nothing on disk.
+# Forms with files are read within a bound, part by part: fields in memory, and nothing on disk.
 
 PART_LIMIT = 256
 _CHUNK_BYTES = 64 * 1024
@@ -105,18 +105,18 @@ class FormTooLarge(Exception):
 
 @dataclass(slots=True)
 class SentForm:
-    """What a browser sent, in its order. files: the names and bytes of those that were chosen."""
+    """Fields of a form in the browser's order. files: the names and bytes of those that were chosen."""
 
     fields: list[tuple[str, str]] = field(default_factory=list)
     files: list[tuple[str, bytes]] = field(default_factory=list)
 
     def one(self, name: str) -> str:
         """The first field of this name; ""."""
-        return next((value for found, value in self.fields if found == name), "")
+        return next((value for field_name, value in self.fields if field_name == name), "")
 
     def all(self, name: str) -> list[str]:
         """Every field of this name."""
-        return [value for found, value in self.fields if found == name]
+        return [value for field_name, value in self.fields if field_name == name]
 
 
 async def read_form(request: web.Request, limit_bytes: int) -> SentForm:
@@ -125,7 +125,7 @@ async def read_form(request: web.Request, limit_bytes: int) -> SentForm:
         raise InvalidRequest([FieldViolation("form", "is not multipart/form-data; send it from the page")])
     if (request.content_length or 0) > limit_bytes:
         raise FormTooLarge
-    found, left = SentForm(), limit_bytes
+    form, remaining_bytes = SentForm(), limit_bytes
     try:
         reader, count = await request.multipart(), 0
         while (part := await reader.next()) is not None:
@@ -134,14 +134,14 @@ async def read_form(request: web.Request, limit_bytes: int) -> SentForm:
                 raise ValueError("too many parts, or parts in parts")
             content = bytearray()
             while chunk := await part.read_chunk(_CHUNK_BYTES):
-                left -= len(chunk)
-                if left < 0:
+                remaining_bytes -= len(chunk)
+                if remaining_bytes < 0:
                     raise FormTooLarge
                 content += chunk
             if part.filename is None:
-                found.fields.append((part.name or "", content.decode()))
+                form.fields.append((part.name or "", content.decode()))
             elif part.filename:  # "": nothing was chosen
-                found.files.append((part.filename.replace("\\", "/").rpartition("/")[2], bytes(content)))
+                form.files.append((part.filename.replace("\\", "/").rpartition("/")[2], bytes(content)))
     except (ValueError, AssertionError, web.HTTPException) as error:
         raise InvalidRequest([FieldViolation("form", "can't be read; send it from the page, in UTF-8")]) from error
-    return found
+    return form

@@ -74,7 +74,7 @@ def routes(
     submitter: Submitter | None = None,
     provider: IdentityProvider | None = None,
 ) -> list[web.RouteDef]:
-    """What `grader/web/serving.py` serves next to its own. open_server: no keys are asked for, and only this host gets here.
+    """Return what `grader/web/serving.py` serves next to its own. open_server: no keys are asked for, and only this host gets here.
 
     events: of submissions, as the API sends them; None: pages are not live. api_address: where the API listens, for the commands shown.
     gate: knows keys; None: nobody can sign in. submitter: takes submissions as the API does; None: there is no page to submit with.
@@ -94,7 +94,7 @@ def routes(
     )
     live = LiveSubmissions(site, events, stream_limits) if events is not None else None
     pages, of_problems = Pages(site, artifacts or NoArtifacts(), live), ProblemPages(site)
-    found: list[tuple[str, Answer]] = [
+    answers: list[tuple[str, Answer]] = [
         ("/", HomePage(site).home),
         ("/competitions", pages.competitions),
         (f"/competitions/{_COMPETITION}", pages.board),
@@ -109,27 +109,27 @@ def routes(
         ("/static/style.css", _static(STYLE, "text/css")),
         ("/static/site.js", _static(SCRIPT, "text/javascript")),
     ]
-    made = [web.get(path, site.answered(answer)) for path, answer in found]
+    definitions = [web.get(path, site.answered(answer)) for path, answer in answers]
     if live is not None:  # a HEAD request would never end
-        made.append(web.get(f"/submissions/{_SUBMISSION}/events", site.answered(live.events), allow_head=False))
+        definitions.append(web.get(f"/submissions/{_SUBMISSION}/events", site.answered(live.events), allow_head=False))
     if site.sessions is not None:
         signing = SignInPages(site, site.sessions, sign_in_limits, "" if provider is None else provider.name)
-        made += [web.get("/sign-in", site.answered(signing.form)), web.post("/sign-in", site.answered(signing.sign_in))]
-        made += [web.get("/account", site.answered(signing.account)), web.post("/sign-out", site.answered(signing.sign_out))]
+        definitions += [web.get("/sign-in", site.answered(signing.form)), web.post("/sign-in", site.answered(signing.sign_in))]
+        definitions += [web.get("/account", site.answered(signing.account)), web.post("/sign-out", site.answered(signing.sign_out))]
         if provider is not None:
-            made += _provider_routes(site, site.sessions, provider, signing, sign_in_limits)
+            definitions += _provider_routes(site, site.sessions, provider, signing, sign_in_limits)
     if submitter is not None:
         submitting = SubmitPage(site, submitter)
-        made += [web.get("/submit", site.answered(submitting.form)), web.post("/submit", site.answered(submitting.submit))]
-    return [*made, web.get("/{rest:.*}", site.answered(_absent))]
+        definitions += [web.get("/submit", site.answered(submitting.form)), web.post("/submit", site.answered(submitting.submit))]
+    return [*definitions, web.get("/{rest:.*}", site.answered(_absent))]
 
 
-def _progress(competition: Competition, found: Board, standings: Sequence[Standing], now: datetime) -> Markup:
+def _progress(competition: Competition, board: Board, standings: Sequence[Standing], now: datetime) -> Markup:
     """How the first of a board of one problem came to their scores; "" over several problems."""
-    if not found.problem_id:
+    if not board.problem_id:
         return Markup("")
-    users = [one.user for one in found.entries[:SHOWN_USERS]]
-    steps = leaderboard.progress(competition, found, standings, users)
+    users = [entry.user for entry in board.entries[:SHOWN_USERS]]
+    steps = leaderboard.progress(competition, board, standings, users)
     return progress_chart(competition, steps, competition.end_time if now >= competition.end_time else None)
 
 
@@ -183,22 +183,26 @@ class Pages:
         standings = await self._site.recent(
             (competition.competition_id, problem_id), lambda: self._site.ledger.boards.standings(competition, problem_id=problem_id)
         )
-        found = await asyncio.to_thread(leaderboard.board, competition, standings, problem_id=problem_id, device=device, before=before)
-        titles = {one: self._site.title(one) for one in competition.problem_ids}
+        shown_board = await asyncio.to_thread(
+            leaderboard.board, competition, standings, problem_id=problem_id, device=device, before=before
+        )
+        titles = {board_problem: self._site.title(board_problem) for board_problem in competition.problem_ids}
         linked, page = self._site.sees_competition(request, competition.competition_id), page_number(request)
-        if shown := [one.submission_id for one in found.entries[PagePosition(page, len(found.entries)).shown] if one.submission_id]:
+        if shown := [
+            entry.submission_id for entry in shown_board.entries[PagePosition(page, len(shown_board.entries)).shown] if entry.submission_id
+        ]:
             languages = await self._site.recent(
-                (competition.competition_id, found.problem_id, found.device, before, page),
+                (competition.competition_id, shown_board.problem_id, shown_board.device, before, page),
                 lambda: self._site.ledger.boards.languages(shown),
             )
-            found = leaderboard.with_languages(found, languages)
+            shown_board = leaderboard.with_languages(shown_board, languages)
         context = await asyncio.to_thread(
-            board_views.board, competition, found, now, titles, page=page, linked=linked, reader=self._site.viewer(request).user
+            board_views.board, competition, shown_board, now, titles, page=page, linked=linked, reader=self._site.viewer(request).user
         )
         if page == 1:
-            context["progress"] = await asyncio.to_thread(_progress, competition, found, standings, now)
-        more = {"may_unfreeze": admin and context["frozen"], "unfrozen": admin and "unfrozen" in request.query}
-        return await self._site.page(request, "competition.html", {**context, **more})
+            context["progress"] = await asyncio.to_thread(_progress, competition, shown_board, standings, now)
+        admin_context = {"may_unfreeze": admin and context["frozen"], "unfrozen": admin and "unfrozen" in request.query}
+        return await self._site.page(request, "competition.html", {**context, **admin_context})
 
     async def submission(self, request: web.Request) -> web.Response:
         """A submission's report; while it is graded, what happens."""
@@ -216,13 +220,13 @@ class Pages:
         live = None
         if self._live is not None and not submission.state.final:
             live = views.so_far(await self._live.so_far(caller, submission.submission_id))
-        more = {
+        site_context = {
             "artifacts": artifact_rows(files, self._artifacts),
             "problem_known": self._site.knows_problem(submission.new.problem_id),
             "running": not submission.state.final,
             "live": live,
         }
-        return await self._site.page(request, "submission.html", {**shown, **more}, scripted=live is not None)
+        return await self._site.page(request, "submission.html", {**shown, **site_context}, scripted=live is not None)
 
     async def artifact(self, request: web.Request) -> web.Response:
         """A file that a submission left, for its owner to save."""
@@ -261,15 +265,21 @@ class HomePage:
     async def home(self, request: web.Request) -> web.Response:
         """The page."""
         site, now = self._site, self._site.now()
-        found = site.competitions.all()
-        running = sorted((one for one in found if one.phase(now) in _RUNNING), key=lambda one: (one.end_time, one.competition_id))
-        upcoming = sorted((one for one in found if one.phase(now) is Phase.UPCOMING), key=lambda one: (one.start_time, one.competition_id))
+        competitions = site.competitions.all()
+        running = sorted(
+            (competition for competition in competitions if competition.phase(now) in _RUNNING),
+            key=lambda competition: (competition.end_time, competition.competition_id),
+        )
+        upcoming = sorted(
+            (competition for competition in competitions if competition.phase(now) is Phase.UPCOMING),
+            key=lambda competition: (competition.start_time, competition.competition_id),
+        )
         shown = {
-            "running": [views.competition_head(one, now) for one in running[: views.PAGE_SIZE]],
-            "upcoming": [views.competition_head(one, now) for one in upcoming[: views.PAGE_SIZE]],
-            "competition_count": len(found),
+            "running": [views.competition_head(competition, now) for competition in running[: views.PAGE_SIZE]],
+            "upcoming": [views.competition_head(competition, now) for competition in upcoming[: views.PAGE_SIZE]],
+            "competition_count": len(competitions),
             "queue": await self._queue(request),
-            "problems": await asyncio.to_thread(self._problems, found, now),
+            "problems": await asyncio.to_thread(self._problems, competitions, now),
         }
         return await site.page(request, "home.html", shown, scripted=True)
 
@@ -278,19 +288,23 @@ class HomePage:
         if not self._site.viewer(request).admin:
             return None
         demands = await self._site.recent(("queue",), self._site.ledger.device_demands)
-        return {"waiting": sum(one.queued_count for one in demands), "running": sum(one.running_count for one in demands)}
+        return {"waiting": sum(demand.queued_count for demand in demands), "running": sum(demand.running_count for demand in demands)}
 
     def _problems(self, competitions: tuple[Competition, ...], now: datetime) -> list[dict[str, Any]]:
         """Those of the competitions that began last first, and then others by name."""
-        begun = sorted((one for one in competitions if one.start_time <= now), key=lambda one: one.start_time, reverse=True)
-        names = dict.fromkeys(name for one in begun for name in one.problem_ids)
-        names |= dict.fromkeys(one.problem_id for one in self._site.problems.all())
-        found: list[dict[str, Any]] = []
+        begun = sorted(
+            (competition for competition in competitions if competition.start_time <= now),
+            key=lambda competition: competition.start_time,
+            reverse=True,
+        )
+        names = dict.fromkeys(name for competition in begun for name in competition.problem_ids)
+        names |= dict.fromkeys(problem.problem_id for problem in self._site.problems.all())
+        rows: list[dict[str, Any]] = []
         for name in names:
-            if len(found) == PROBLEMS:
+            if len(rows) == PROBLEMS:
                 break
             try:
-                found.append(problem_row(messages.problem_to_proto(self._site.problems.get(name))))
+                rows.append(problem_row(messages.problem_to_proto(self._site.problems.get(name))))
             except ProblemNotFound:
                 continue
-        return found
+        return rows

@@ -39,8 +39,7 @@ from grader.web.sessions import COOKIE, LASTS, Sessions, delete_cookie, read_coo
 from grader.web.sign_in import local_path
 from grader.web.site import Site
 
-# The provider's side of OpenID Connect: discovery, the authorization URL, and a code exchanged for verified claims.
-#
+# The provider's side: discovery, the authorization URL, and a code exchanged for verified claims.
 # Authlib makes the requests and knows the rules of claims, joserfc verifies signatures; what is sent goes through aiohttp's client.
 
 SCOPES = "openid email profile"

@@ -17,7 +17,7 @@ from grader.config import web_address
 from grader.errors import SettingsInvalid
 from grader.peers import PeerCount, PeerLimits, network_of
 
-# How many connections the web port has: in all, and from one address.  What is over a limit is closed at once, unread.
+# A connection over a limit is closed at once, unread.
 
 HEADER_S = 10.0  # from the connection, or the answer before, to the end of a request's header
 
@@ -43,8 +43,8 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Count it, or close it."""
-        found = transport.get_extra_info("peername")
-        self._address = network_of(found[0]) if isinstance(found, tuple) else "unix"
+        peer = transport.get_extra_info("peername")
+        self._address = network_of(peer[0]) if isinstance(peer, tuple) else "unix"
         if not self._count.enter(self._address):
             cast(asyncio.Transport, transport).abort()
             return
@@ -107,9 +107,9 @@ def application(*, scrape: Scrape, unready: Unready, routes: Iterable[web.Abstra
         reasons = await unready()
         return _text("\n".join(reasons), 503) if reasons else _text("ok", 200)
 
-    made = web.Application(client_max_size=64 * 1024)
-    made.add_routes([web.get("/metrics", metrics), web.get("/healthz", alive), web.get("/readyz", ready), *routes])
-    return made
+    app = web.Application(client_max_size=64 * 1024)
+    app.add_routes([web.get("/metrics", metrics), web.get("/healthz", alive), web.get("/readyz", ready), *routes])
+    return app
 
 
 @asynccontextmanager

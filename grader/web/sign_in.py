@@ -60,7 +60,7 @@ class SignInPages:
         return answer
 
     async def account(self, request: web.Request) -> web.Response:
-        """Who has signed in, with what, and until when; with the button to sign out."""
+        """Return who has signed in, with what, and until when; with the button to sign out."""
         session = self._site.session(request)
         if session is None:
             return web.Response(status=303, headers={"Location": "/sign-in"})
@@ -100,14 +100,16 @@ class SignInPages:
 
     async def _account(self, request: web.Request, session: Session, made_key: str = "") -> web.Response:
         identity = await self._site.ledger.identities.of_session_key(session.caller.key_id)
-        own = (
+        own_account = (
             identity.api_key if identity is not None and identity.api_key is not None and identity.api_key.valid(self._site.now()) else None
         )
         shown = {
             "token": session.form_token,
             "subject": "" if identity is None else identity.subject,
             "issuer": "" if identity is None else identity.issuer,
-            "own_key": None if own is None or own.expire_time is None else {"key_id": own.key_id, "expires": when(own.expire_time)},
+            "own_key": None
+            if own_account is None or own_account.expire_time is None
+            else {"key_id": own_account.key_id, "expires": when(own_account.expire_time)},
             "made_key": made_key,
             "key_days": API_KEY_LASTS.days,
             "server": self._site.server_address(request),

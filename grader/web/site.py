@@ -1,4 +1,4 @@
-"""What all pages share: where they read, who asks, and how a template becomes an answer."""
+"""Parts that all pages share: ledger and problems, the viewer, headers, and how a template becomes an answer."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Site:
         return self.ledger.now()
 
     def viewer(self, request: web.Request) -> Caller:
-        """Who asks. A key without the scope for reading shows no more than everybody sees, as in the API."""
+        """Return who asks. A key without the scope for reading shows no more than everybody sees, as in the API."""
         session = self.session(request)
         if session is not None:
             return session.caller if Scope.READ in session.caller.scopes else ANYBODY
@@ -122,15 +122,15 @@ class Site:
         return request.get(_SESSION)
 
     def user_of(self, request: web.Request, method: str) -> Caller:
-        """Who may call this method of the API with this request: SignInNeeded, or PermissionDenied."""
+        """Return who may call this method of the API with this request: SignInNeeded, or PermissionDenied."""
         session = self.session(request)
         if session is not None and self.sessions is not None:
             self.sessions.check_scope(session, method)
             return session.caller
-        found = viewer(request.host, request.headers, open_server=self.open_server)
-        if found == ANYBODY:
+        caller = viewer(request.host, request.headers, open_server=self.open_server)
+        if caller == ANYBODY:
             raise SignInNeeded
-        return found
+        return caller
 
     async def hold(self, request: web.Request) -> None:
         """Return once the session of this request is over; never where it has none."""
@@ -138,7 +138,7 @@ class Site:
             await asyncio.sleep(RECHECK_S)
 
     def sees_competition(self, request: web.Request, competition_id: str) -> bool:
-        """Whether all submissions to this competition are shown to the caller of this request."""
+        """Return whether all submissions to this competition are shown to the caller of this request."""
         return access.sees_competition(self.viewer(request), competition_id, self.competitions.all(), self.now())
 
     def server_address(self, request: web.Request) -> str:
@@ -153,15 +153,15 @@ class Site:
         return f"{host}:{port}" if _HOST.fullmatch(host) else UNKNOWN_ADDRESS
 
     async def recent(self, key: tuple[object, ...], read: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What was read for this key, read again at most once in a while, and once for all who ask meanwhile."""
+        """Return what was read for this key, read again at most once in a while, and once for all who ask meanwhile."""
         now = asyncio.get_running_loop().time()
-        known = self.reads.get(key)
-        if known is None or known[0] <= now:
-            self.reads[key] = known = (now + self.standings_s, asyncio.ensure_future(read()))
-        return await asyncio.shield(cast("asyncio.Task[T]", known[1]))
+        cached = self.reads.get(key)
+        if cached is None or cached[0] <= now:
+            self.reads[key] = cached = (now + self.standings_s, asyncio.ensure_future(read()))
+        return await asyncio.shield(cast("asyncio.Task[T]", cached[1]))
 
     def knows_problem(self, problem_id: str) -> bool:
-        """Whether there is a page of it."""
+        """Return whether there is a page of it."""
         try:
             self.problems.get(problem_id)
         except ProblemNotFound:
@@ -189,14 +189,14 @@ class Site:
         return web.Response(text=text, status=status, content_type="text/html", charset="utf-8", headers=headers)
 
     def _reader(self, request: web.Request) -> dict[str, Any]:
-        """What every page says of who reads it."""
+        """Return what every page says of who reads it."""
         session = self.session(request)  # what a key may not do has no link
-        known = session is not None or self.viewer(request) != ANYBODY
+        identified = session is not None or self.viewer(request) != ANYBODY
         return {
             "user": "" if session is None else session.caller.user,
             "can_sign_in": self.sessions is not None,
-            "has_submissions": known and (session is None or Scope.READ in session.caller.scopes),
-            "can_submit": self.takes_submissions and known and (session is None or Scope.SUBMIT in session.caller.scopes),
+            "has_submissions": identified and (session is None or Scope.READ in session.caller.scopes),
+            "can_submit": self.takes_submissions and identified and (session is None or Scope.SUBMIT in session.caller.scopes),
         }
 
     async def error(self, request: web.Request, status: int, title: str, text: str) -> web.Response:
@@ -209,21 +209,25 @@ class Site:
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
                 await self._enter(request)
-                found = await answer(request)
+                response = await answer(request)
             except Exception as error:  # noqa: BLE001  # every one is answered, and logged where it is ours
-                found = await self._failed(request, error)
-            if found.prepared or not isinstance(found, web.Response):
-                return found
+                response = await self._failed(request, error)
+            if response.prepared or not isinstance(response, web.Response):
+                return response
             for name, value in HEADERS.items():
-                found.headers.setdefault(name, value)
-            if "Content-Disposition" in found.headers:
-                found.headers.update(ARTIFACT_HEADERS)
-            return _short(request, found) if found.status == 200 and found.headers["Cache-Control"] == HEADERS["Cache-Control"] else found
+                response.headers.setdefault(name, value)
+            if "Content-Disposition" in response.headers:
+                response.headers.update(ARTIFACT_HEADERS)
+            return (
+                _short(request, response)
+                if response.status == 200 and response.headers["Cache-Control"] == HEADERS["Cache-Control"]
+                else response
+            )
 
         return handle
 
     async def _failed(self, request: web.Request, error: Exception) -> web.Response:
-        """What is answered in place of the page."""
+        """Return what is answered in place of the page."""
         whom = "everybody" if self.session(request) is None else "you"
         absent = f"There is no such page, or it is not shown to {whom}."
         match error:
@@ -258,15 +262,15 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _short(request: web.Request, found: web.Response) -> web.Response:
+def _short(request: web.Request, response: web.Response) -> web.Response:
     """304 where the reader has these very bytes. A browser takes its headers for those of the page."""
-    assert isinstance(found.body, bytes)
-    etag = f'"{hashlib.sha256(found.body).hexdigest()[:32]}"'
-    known = [one.strip().removeprefix("W/") for one in request.headers.get("If-None-Match", "").split(",")]
-    if etag in known:
-        return web.Response(status=304, headers={**{name: found.headers[name] for name in HEADERS}, "ETag": etag})
-    found.headers["ETag"] = etag
-    return found
+    assert isinstance(response.body, bytes)
+    etag = f'"{hashlib.sha256(response.body).hexdigest()[:32]}"'
+    etags = [tag.strip().removeprefix("W/") for tag in request.headers.get("If-None-Match", "").split(",")]
+    if etag in etags:
+        return web.Response(status=304, headers={**{name: response.headers[name] for name in HEADERS}, "ETag": etag})
+    response.headers["ETag"] = etag
+    return response
 
 
 def page_number(request: web.Request) -> int:
@@ -291,7 +295,7 @@ class ArtifactSource(Protocol):
         """The files, by name."""
 
     def holds(self, artifact: SubmissionArtifact) -> bool:
-        """Whether its bytes are here."""
+        """Return whether its bytes are here."""
 
     async def read(self, caller: Caller, submission_id: str, name: str) -> bytes:
         """A file's bytes; ArtifactNotFound where there are none."""
@@ -301,22 +305,28 @@ class NoArtifacts:
     """A server that keeps none."""
 
     async def of(self, caller: Caller, submission_id: str) -> list[SubmissionArtifact]:
-        """None."""
+        """Return no files."""
         return []
 
     def holds(self, artifact: SubmissionArtifact) -> bool:
-        """It does not."""
+        """Return False."""
         return False
 
     async def read(self, caller: Caller, submission_id: str, name: str) -> bytes:
-        """There is none."""
+        """Raise ArtifactNotFound."""
         raise ArtifactNotFound(submission_id, name)
 
 
-def artifact_rows(found: Sequence[SubmissionArtifact], source: ArtifactSource) -> list[dict[str, Any]]:
+def artifact_rows(artifacts: Sequence[SubmissionArtifact], source: ArtifactSource) -> list[dict[str, Any]]:
     """Return the rows of a page's list."""
     return [
-        {"name": one.name, "tool": one.tool, "size": formatting.byte_count(one.size_bytes), "available": source.holds(one)} for one in found
+        {
+            "name": artifact.name,
+            "tool": artifact.tool,
+            "size": formatting.byte_count(artifact.size_bytes),
+            "available": source.holds(artifact),
+        }
+        for artifact in artifacts
     ]
 
 

@@ -1,4 +1,4 @@
-"""The comparison of two submissions: what `grader-cli diff` prints, for those who may see both."""
+"""Pages of submissions: the list of one's own, and the comparison of two for those who may see both."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from grader.views import formatting
 from grader.web.site import PageAbsent, Site, sentence, whole_number
 from grader.web.views import PAGE_SIZE
 
-# The list of one's own submissions: what ListSubmissions answers to the same caller.
+# The list shows what ListSubmissions answers to the same caller.
 
-VERDICTS = tuple(sorted(one.name for one in Verdict))
+VERDICTS = tuple(sorted(verdict.name for verdict in Verdict))
 
 
 class OwnSubmissions:
@@ -41,52 +41,60 @@ class OwnSubmissions:
         caller = site.user_of(request, "ListSubmissions")
         everybody = caller.admin and (not caller.user or query.get("users") == "all")
         problem_id, verdict = query.get("problem", "")[:200], query.get("verdict", "")
-        which = access.which(caller, "" if everybody else caller.user, "", site.competitions.all(), site.now())
+        submission_filter = access.which(caller, "" if everybody else caller.user, "", site.competitions.all(), site.now())
         if verdict in VERDICTS:
-            which = replace(which, verdicts=(Verdict[verdict],))
+            submission_filter = replace(submission_filter, verdicts=(Verdict[verdict],))
         before = whole_number(query.get("before", ""))
-        found, following = await site.ledger.page(size=PAGE_SIZE, before=before, problem_id=problem_id, submission_filter=which)
-        rows = await self._rows(found)
+        page_submissions, following = await site.ledger.page(
+            size=PAGE_SIZE, before=before, problem_id=problem_id, submission_filter=submission_filter
+        )
+        rows = await self._rows(page_submissions)
         chosen = {
             "problem": problem_id,
             "verdict": verdict if verdict in VERDICTS else "",
             "users": "all" if everybody and caller.user else "",
         }
-        kept = {name: value for name, value in chosen.items() if value}
+        set_filters = {name: value for name, value in chosen.items() if value}
         shown = {
             "rows": rows,
             "everybody": everybody,
             "may_see_all": caller.admin and bool(caller.user),
             "chosen": chosen,
-            "problems": sorted({one.problem_id for one in site.problems.all()} | ({problem_id} if problem_id else set())),
+            "problems": sorted({problem.problem_id for problem in site.problems.all()} | ({problem_id} if problem_id else set())),
             "verdicts": VERDICTS,
-            "newest": "?" + urlencode(kept) if before is not None else "",
-            "older": "?" + urlencode({**kept, "before": following}) if following is not None else "",
+            "newest": "?" + urlencode(set_filters) if before is not None else "",
+            "older": "?" + urlencode({**set_filters, "before": following}) if following is not None else "",
         }
         return await site.page(request, "submissions.html", shown, form=True)
 
-    async def _rows(self, found: list[Submission]) -> list[dict[str, Any]]:
+    async def _rows(self, page_submissions: list[Submission]) -> list[dict[str, Any]]:
         ledger = self._site.ledger
-        redactors = {digest: Redactor.of(await ledger.problem(digest)) for digest in {one.problem_digest for one in found}}
-        return await asyncio.to_thread(lambda: [row(messages.submission_to_proto(one, redactors[one.problem_digest])) for one in found])
+        redactors = {
+            digest: Redactor.of(await ledger.problem(digest)) for digest in {submission.problem_digest for submission in page_submissions}
+        }
+        return await asyncio.to_thread(
+            lambda: [row(messages.submission_to_proto(submission, redactors[submission.problem_digest])) for submission in page_submissions]
+        )
 
 
-def row(one: submission_pb2.Submission) -> dict[str, Any]:
+def row(submission: submission_pb2.Submission) -> dict[str, Any]:
     """A submission as a line of a list."""
-    over = f" over {one.score_baseline}" if one.score_baseline else ""
+    over = f" over {submission.score_baseline}" if submission.score_baseline else ""
     return {
-        "id": one.name.rpartition("/")[2],
-        "user": one.user,
-        "problem": one.problem.rpartition("/")[2],
-        "competition": one.competition.rpartition("/")[2],
-        "verdict": formatting.verdict_or_state(one),
-        "accepted": one.report.verdict == report_pb2.VERDICT_ACCEPTED,
-        "score": formatting.score(one.score, one.score_low, one.score_high, one.score_kind) + over if one.HasField("score") else "",
-        "withdrawn": formatting.withdrawal(one),
-        "mode": formatting.name_of(submission_pb2.Mode, one.mode, "MODE_").lower(),
-        "language": one.language,
-        "device": one.device_kind,
-        "time": when(one.create_time.ToDatetime(tzinfo=UTC)),
+        "id": submission.name.rpartition("/")[2],
+        "user": submission.user,
+        "problem": submission.problem.rpartition("/")[2],
+        "competition": submission.competition.rpartition("/")[2],
+        "verdict": formatting.verdict_or_state(submission),
+        "accepted": submission.report.verdict == report_pb2.VERDICT_ACCEPTED,
+        "score": formatting.score(submission.score, submission.score_low, submission.score_high, submission.score_kind) + over
+        if submission.HasField("score")
+        else "",
+        "withdrawn": formatting.withdrawal(submission),
+        "mode": formatting.name_of(submission_pb2.Mode, submission.mode, "MODE_").lower(),
+        "language": submission.language,
+        "device": submission.device_kind,
+        "time": when(submission.create_time.ToDatetime(tzinfo=UTC)),
     }
 
 
@@ -133,7 +141,7 @@ class ComparePage:
         """As its own page shows it: of hidden workloads there are no times."""
         redactor = Redactor.of(await self._site.ledger.problem(submission.problem_digest))
         message = messages.submission_to_proto(replace(submission, judgements=()), redactor, full=True)
-        shown = [one for one in message.report.measurements if not one.hidden]
+        shown = [measurement for measurement in message.report.measurements if not measurement.hidden]
         if message.HasField("report"):
             del message.report.measurements[:]
             message.report.measurements.extend(shown)
@@ -141,41 +149,41 @@ class ComparePage:
 
 
 def context(first: submission_pb2.Submission, second: submission_pb2.Submission) -> dict[str, Any]:
-    """What the page shows."""
+    """Return what the page shows."""
     removed = first.sources_removed or second.sources_removed
     sources = () if removed else tuple(source_changes(first, second, line_limit=SOURCE_LINES))
-    practice = any(one.report.environment.clock == report_pb2.CLOCK_HOST for one in (first, second))
+    practice = any(submission.report.environment.clock == report_pb2.CLOCK_HOST for submission in (first, second))
     return {
         "first": row(first),
         "second": row(second),
         "problem_id": first.problem.rpartition("/")[2],
-        "changes": [_change(one) for one in workload_changes(first, second)],
+        "changes": [_change(change) for change in workload_changes(first, second)],
         "practice": sentence(formatting.PRACTICE) if practice else "",
         "sources_removed": removed,
         "sources": _sources(sources),
     }
 
 
-def _change(one: WorkloadChange) -> dict[str, str]:
+def _change(change: WorkloadChange) -> dict[str, str]:
     return {
-        "workload_id": one.workload_id,
-        "change": str(one.change),
-        "color": _COLORS[one.change],
-        "ratio": _shown(one.ratio),
-        "against": f"{_shown(one.against)} over {one.baseline}" if one.against else "-",
-        "reason": one.reason,
+        "workload_id": change.workload_id,
+        "change": str(change.change),
+        "color": _COLORS[change.change],
+        "ratio": _shown(change.ratio),
+        "against": f"{_shown(change.against)} over {change.baseline}" if change.against else "-",
+        "reason": change.reason,
     }
 
 
 def _sources(sources: tuple[SourceChange, ...]) -> list[dict[str, Any]]:
     """The lines of each diff, so many in all; the first two of each name its files."""
-    left, found = SHOWN_LINES, list[dict[str, Any]]()
-    for one in sources:
-        lines = one.lines[:left]
-        left -= len(lines)
+    remaining_lines, shown_sources = SHOWN_LINES, list[dict[str, Any]]()
+    for source in sources:
+        lines = source.lines[:remaining_lines]
+        remaining_lines -= len(lines)
         shown = [{"mark": _MARKS.get(line[:1], ""), "text": line[:LINE_CHARS]} for line in lines]
-        found.append({"path": one.path, "lines": shown, "more_count": len(one.lines) - len(lines)})
-    return found
+        shown_sources.append({"path": source.path, "lines": shown, "more_count": len(source.lines) - len(lines)})
+    return shown_sources
 
 
 def _shown(interval: MedianInterval | None) -> str:

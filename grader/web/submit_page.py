@@ -53,7 +53,7 @@ class Submitter(Protocol):
         """The id of the submission, which is on disk; CallRefused."""
 
     def device_kinds(self) -> tuple[str, ...]:
-        """What can be asked for."""
+        """Return what can be asked for."""
 
 
 class SubmitPage:
@@ -94,7 +94,7 @@ class SubmitPage:
         if caller is None or refused:
             return await self._page(request, form, {"form": [refused]}, 403)
         try:
-            made = await self._submitter.submit(caller, to_request(form))
+            submission_id = await self._submitter.submit(caller, to_request(form))
         except CallRefused as error:
             if isinstance(error, RequestIdReused):  # the form was changed after it was sent
                 form = replace(form, request_id=str(uuid.uuid4()))
@@ -102,7 +102,7 @@ class SubmitPage:
             if error.retry_s is not None:
                 answer.headers["Retry-After"] = f"{max(error.retry_s, 1):.0f}"
             return answer
-        return web.Response(status=303, headers={"Location": f"/submissions/{made}"})
+        return web.Response(status=303, headers={"Location": f"/submissions/{submission_id}"})
 
     async def _read(self, request: web.Request, count: PeerCount) -> SentForm:
         with count.entered(network_of(request.remote or "unix")) as inside:
@@ -114,15 +114,17 @@ class SubmitPage:
             except TimeoutError:
                 raise FormRefused(f"The form did not come within {READ_S:.0f} s.") from None
 
-    async def _page(self, request: web.Request, form: SubmitForm, found: Mapping[str, Sequence[str]], status: int = 200) -> web.Response:
+    async def _page(
+        self, request: web.Request, form: SubmitForm, field_refusals: Mapping[str, Sequence[str]], status: int = 200
+    ) -> web.Response:
         site = self._site
         token, cookie = self._tokens.of(request)
-        shown = context(form, found, site.problems.all(), site.competitions.all(), self._submitter.device_kinds(), site.now())
+        shown = context(form, field_refusals, site.problems.all(), site.competitions.all(), self._submitter.device_kinds(), site.now())
         page = await site.page(request, "submit.html", {**shown, "token": token}, status, form=True)
         return self._tokens.keep(request, page, cookie)
 
 
-# The submit form: from what a browser sent to the API's request, and from the API's refusals to the fields that they are about.  Pure.
+# The form: from a browser's fields to the API's request, and from the API's refusals to the fields that they are about.  Pure.
 
 _SOURCE = re.compile(r"sources\[(\d+)\]\.(path|content)")
 _LABELS = {
@@ -151,7 +153,7 @@ _FIELD_OF: Mapping[type[CallRefused], str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitForm:
-    """What somebody has filled in. sources: path and content of each. unreadable: what is wrong with files that are no text."""
+    """A form as it was filled in. sources: path and content of each. unreadable: what is wrong with files that are no text."""
 
     problem: str = ""
     language: str = ""
@@ -185,7 +187,7 @@ def from_sent(sent: SentForm) -> SubmitForm:
 
 
 def to_request(form: SubmitForm) -> api.SubmitRequest:
-    """What the API is asked; InvalidSubmission where a file is no text."""
+    """Return what the API is asked; InvalidSubmission where a file is no text."""
     if form.unreadable:
         raise InvalidSubmission(form.unreadable)
     name = f"MODE_{form.mode.upper()}"
@@ -205,15 +207,15 @@ def refusals(error: CallRefused) -> dict[str, list[str]]:
     """The sentences of a refusal, by the field that each is about; "form": about none of them."""
     if not isinstance(error, InvalidRequest):
         return {_FIELD_OF.get(type(error), "form"): [sentence(str(error))]}
-    found = dict[str, list[str]]()
-    for one in error.violations:
-        source = _SOURCE.fullmatch(one.field)
+    texts = dict[str, list[str]]()
+    for violation in error.violations:
+        source = _SOURCE.fullmatch(violation.field)
         if source is not None:
             name, label = f"{source[2]}-{source[1]}", _LABELS[source[2]]
         else:
-            name, label = (one.field if one.field in _LABELS else "form"), _LABELS.get(one.field, one.field)
-        found.setdefault(name, []).append(f"{label}: {one.description}.")
-    return found
+            name, label = (violation.field if violation.field in _LABELS else "form"), _LABELS.get(violation.field, violation.field)
+        texts.setdefault(name, []).append(f"{label}: {violation.description}.")
+    return texts
 
 
 def status(error: CallRefused) -> int:
@@ -223,28 +225,32 @@ def status(error: CallRefused) -> int:
 
 def context(
     form: SubmitForm,
-    found: Mapping[str, Sequence[str]],
+    field_refusals: Mapping[str, Sequence[str]],
     problems: Sequence[Problem],
     competitions: Sequence[Competition],
     device_kinds: Sequence[str],
     now: datetime,
 ) -> dict[str, Any]:
-    """What the page shows. What was typed is shown as it is, for it is the reader's own: an escape in its place would be sent back."""
-    taking = {one.competition_id: one.title or one.competition_id for one in competitions if one.phase(now) in (Phase.OPEN, Phase.FROZEN)}
+    """Return what the page shows. The reader's own text is shown unescaped by us: an escape in its place would be sent back."""
+    taking = {
+        competition.competition_id: competition.title or competition.competition_id
+        for competition in competitions
+        if competition.phase(now) in (Phase.OPEN, Phase.FROZEN)
+    }
     sources = form.sources or (("", ""),)
     return {
         "form": form,
-        "problems": _with_chosen({one.problem_id: one.title or one.problem_id for one in problems}, form.problem),
+        "problems": _with_chosen({problem.problem_id: problem.title or problem.problem_id for problem in problems}, form.problem),
         "competitions": _with_chosen(taking, form.competition),
-        "languages": _with_chosen({one: one for problem in problems for one in problem.languages}, form.language),
+        "languages": _with_chosen({language: language for problem in problems for language in problem.languages}, form.language),
         "modes": _with_chosen({mode.value: f"{mode.value}: {text}" for mode, text in _MODES.items()}, form.mode),
         "device_kinds": device_kinds,
         "sources": [{"path": path, "content": escape(content)} for path, content in sources],
-        "errors": found,
+        "errors": field_refusals,
     }
 
 
 def _with_chosen(options: Mapping[str, str], chosen: str) -> list[tuple[str, str]]:
     """Options with what was chosen, even where it is none of them: what was sent is not changed silently."""
-    known = list(options.items())
-    return known if not chosen or chosen in options else [*known, (chosen, chosen)]
+    choices = list(options.items())
+    return choices if not chosen or chosen in options else [*choices, (chosen, chosen)]

@@ -47,26 +47,29 @@ class PagePosition:
         return slice(self.first, self.first + PAGE_SIZE)
 
 
-def competitions(found: Sequence[Competition], now: datetime, *, page: int = 1) -> dict[str, Any]:
+def competitions(all_competitions: Sequence[Competition], now: datetime, *, page: int = 1) -> dict[str, Any]:
     """The list of competitions: those that go on first, then those to come, then the ended, latest first."""
     order = {Phase.OPEN: 0, Phase.FROZEN: 0, Phase.UPCOMING: 1, Phase.ENDED: 2}
-    listed = sorted(found, key=lambda one: (order[one.phase(now)], -one.end_time.timestamp(), one.competition_id))
+    listed = sorted(
+        all_competitions,
+        key=lambda competition: (order[competition.phase(now)], -competition.end_time.timestamp(), competition.competition_id),
+    )
     place = PagePosition(page, len(listed))
-    return {"competitions": [competition_head(one, now) for one in listed[place.shown]], "place": place}
+    return {"competitions": [competition_head(competition, now) for competition in listed[place.shown]], "place": place}
 
 
-def competition_head(one: Competition, now: datetime) -> dict[str, Any]:
-    """What every page shows of a competition: its name and its times."""
+def competition_head(competition: Competition, now: datetime) -> dict[str, Any]:
+    """Return what every page shows of a competition: its name and its times."""
     return {
-        "id": one.competition_id,
-        "title": one.title or one.competition_id,
-        "phase": one.phase(now).value,
-        "phase_words": _PHASES[one.phase(now)],
-        "start": when(one.start_time),
-        "end": when(one.end_time),
-        "before": remaining(one.start_time - now),
-        "left": remaining(one.end_time - now),
-        "problem_count": len(one.problem_ids),
+        "id": competition.competition_id,
+        "title": competition.title or competition.competition_id,
+        "phase": competition.phase(now).value,
+        "phase_words": _PHASES[competition.phase(now)],
+        "start": when(competition.start_time),
+        "end": when(competition.end_time),
+        "before": remaining(competition.start_time - now),
+        "left": remaining(competition.end_time - now),
+        "problem_count": len(competition.problem_ids),
     }
 
 
@@ -79,12 +82,12 @@ def remaining(time: timedelta) -> str:
     return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
 
 
-def sources(found: submission_pb2.Submission) -> dict[str, Any]:
+def sources(submission: submission_pb2.Submission) -> dict[str, Any]:
     """The sources, in their order, line by line."""
-    return {"id": found.name.rpartition("/")[2], "files": shown_sources(found.sources, {})}
+    return {"id": submission.name.rpartition("/")[2], "files": shown_sources(submission.sources, {})}
 
 
-# What the page of a running submission shows of each event, in a line.  Pure.  Events come as the API sends them, with untrusted text.
+# Lines of a running submission's page, one an event. Events come as the API sends them, with untrusted text.
 
 LINES = 50  # of what happened so far
 _STAGES = {
@@ -125,16 +128,16 @@ def line(event: submission_pb2.SubmissionEvent) -> dict[str, str]:
 
 
 def so_far(events: Iterable[submission_pb2.SubmissionEvent]) -> dict[str, Any]:
-    """What has happened until now, for the page before its stream begins, which goes on after the event `after`."""
-    found: list[str] = []
+    """Return what has happened until now, for the page before its stream begins, which goes on after the event `after`."""
+    lines: list[str] = []
     after, now = 0, {"stage": "", "text": ""}
     for event in events:
         after, shown = max(after, event.sequence), line(event)
         for name in now:
             now[name] = shown[name] or now[name]
-            if shown[name] and found[-1:] != [shown[name]]:  # every trial of a workload says the same
-                found.append(shown[name])
-    return {"after": after, "lines": found[-LINES:], **now}
+            if shown[name] and lines[-1:] != [shown[name]]:  # every trial of a workload says the same
+                lines.append(shown[name])
+    return {"after": after, "lines": lines[-LINES:], **now}
 
 
 def message(event: submission_pb2.SubmissionEvent) -> bytes:

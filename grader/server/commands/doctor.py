@@ -35,46 +35,46 @@ _MARKS = {CheckupStatus.OK: "ok   ", CheckupStatus.WARNING: "soon ", CheckupStat
 
 def main(arguments: Sequence[str]) -> int:
     """0 where a server would start, 1 where something is in its way, 2 where the options themselves are wrong."""
-    given = {name: value for name, value in vars(parser().parse_args(arguments)).items() if value is not None}
-    as_json = given.pop("json")
-    settings = settings_given("grader-server doctor", given)
+    options = {name: value for name, value in vars(parser().parse_args(arguments)).items() if value is not None}
+    as_json = options.pop("json")
+    settings = settings_given("grader-server doctor", options)
     if settings is None:
         return MISUSED
     findings = list(look(settings))
-    well = all(one.standing is not CheckupStatus.WRONG for one in findings)
+    well = all(finding.standing is not CheckupStatus.WRONG for finding in findings)
     if as_json:
-        sys.stdout.write(json.dumps({"ok": well, "findings": [asdict(one) for one in findings]}, indent=2) + "\n")
+        sys.stdout.write(json.dumps({"ok": well, "findings": [asdict(finding) for finding in findings]}, indent=2) + "\n")
     else:
-        sys.stdout.writelines(f"{line(one)}\n" for one in findings)
+        sys.stdout.writelines(f"{line(finding)}\n" for finding in findings)
     return WELL if well else UNWELL
 
 
 def parser() -> argparse.ArgumentParser:
     """The server's own options, and --json."""
-    made = argparse.ArgumentParser(
+    command_parser = argparse.ArgumentParser(
         prog="grader-server doctor",
         description="Says, a line each, what a server with these options would find here and what to do about it; changes nothing. "
         "Boxes and devices: grader-cli doctor. The exit code is 0: it would start, 1: something is in its way, 2: an option is wrong.",
         parents=[server_parser()],
         conflict_handler="resolve",  # --help is this command's
     )
-    made.add_argument("--json", action="store_true", help="print one JSON object")
-    return made
+    command_parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return command_parser
 
 
-def line(one: CheckupFinding) -> str:
+def line(finding: CheckupFinding) -> str:
     """A finding for people."""
-    return f"{_MARKS[one.standing]} {one.name}: {one.detail}" + (f"; do: {one.remedy}" if one.remedy else "")
+    return f"{_MARKS[finding.standing]} {finding.name}: {finding.detail}" + (f"; do: {finding.remedy}" if finding.remedy else "")
 
 
-# What a host has for grading: compilers, devices and isolations; for what does not work, why not and what to do.  Installs nothing.
+# Compilers, devices and isolations of this host. What does not work comes with the reason and a remedy. Installs nothing.
 
 _VERSION_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFinding:
-    """One thing that was looked for. remedy: what to do where it is not usable; "" where there is nothing to do."""
+    """A compiler, device or isolation that was looked for. remedy: what to do where it is not usable; "" where there is nothing to do."""
 
     kind: str  # device, isolation, compiler, grading, cache or state
     name: str
@@ -86,13 +86,13 @@ class HostFinding:
 
 
 def can_grade(findings: list[HostFinding]) -> bool:
-    """Whether there is a device, an isolation, and every compiler that must be."""
-    usable = {one.kind for one in findings if one.usable}
-    return {"device", "isolation"} <= usable and all(one.usable for one in findings if one.required)
+    """Return whether there is a device, an isolation, and every compiler that must be."""
+    usable = {finding.kind for finding in findings if finding.usable}
+    return {"device", "isolation"} <= usable and all(finding.usable for finding in findings if finding.required)
 
 
 async def compilers() -> list[HostFinding]:
-    """What kernels are built with."""
+    """Return what kernels are built with."""
     gxx, nvcc = await asyncio.gather(_version("g++", "--version"), _version("nvcc", "--version"))
     headers = Path(sysconfig.get_path("include")) / "Python.h"
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -131,7 +131,7 @@ async def compilers() -> list[HostFinding]:
 
 
 def devices() -> list[HostFinding]:
-    """What kernels are run on."""
+    """Return what kernels are run on."""
     missing = [name for name in ("torch", "tree_sitter", "tree_sitter_cuda") if importlib.util.find_spec(name) is None]
     return [
         HostFinding(
@@ -146,11 +146,11 @@ def devices() -> list[HostFinding]:
 
 async def gpus(isolations: list[HostFinding], find: Callable[[], Sequence[Gpu]] = discover) -> list[HostFinding]:
     """The GPUs of this host; each is tried in a box of the strongest isolation that works."""
-    found = find()
-    if not found:
+    gpus_here = find()
+    if not gpus_here:
         return [_no_gpu(driver.kernel_version())]
-    isolation = next((one.name for one in isolations if one.usable), None)
-    return [await _gpu(gpu, isolation) for gpu in found]
+    isolation = next((finding.name for finding in isolations if finding.usable), None)
+    return [await _gpu(gpu, isolation) for gpu in gpus_here]
 
 
 def _no_gpu(kernel_version: str | None) -> HostFinding:
@@ -186,12 +186,12 @@ async def _tried(gpu: Gpu, isolation: str) -> str | None:
         Path(runtime).chmod(0o711)
         triton_dir = Path(runtime) / "triton"
         triton_dir.mkdir()
-        made = make(isolation, BoxSettings(state_id="doctor", runtime_dir=Path(runtime)))
+        box_isolation = make(isolation, BoxSettings(state_id="doctor", runtime_dir=Path(runtime)))
         try:
             access = GpuAccess(index=gpu.index, uuid=gpu.uuid, name=gpu.name, minor=gpu.minor, triton_dir=triton_dir)
-            return await probe.gpu_failure(made, access)
+            return await probe.gpu_failure(box_isolation, access)
         finally:
-            await made.close()
+            await box_isolation.close()
 
 
 def _torch_without_cuda() -> str | None:
@@ -204,11 +204,11 @@ def _torch_without_cuda() -> str | None:
 
 
 async def isolations() -> list[HostFinding]:
-    """What keeps kernels in; each is tried with a trivial box."""
+    """Return what keeps kernels in; each is tried with a trivial box."""
     with tempfile.TemporaryDirectory(prefix="grader-doctor-") as runtime:
         Path(runtime).chmod(0o711)  # a box's own uid must get here
-        found = await survey(BoxSettings(state_id="doctor", runtime_dir=Path(runtime)))
-    return [_isolation(name, availability) for name, availability in found.items()]
+        availabilities = await survey(BoxSettings(state_id="doctor", runtime_dir=Path(runtime)))
+    return [_isolation(name, availability) for name, availability in availabilities.items()]
 
 
 def _isolation(name: str, availability: Availability) -> HostFinding:
@@ -231,7 +231,7 @@ def _isolation_remedy(name: str) -> str:
 
 
 async def own_kernel(wiring: Wiring = local) -> HostFinding:
-    """Whether every device of this host grades a kernel of the grader's own, as a server tries
+    """Return whether every device of this host grades a kernel of the grader's own, as a server tries
     before it takes submissions."""
     with tempfile.TemporaryDirectory(prefix="grader-doctor-") as state_dir:
         try:

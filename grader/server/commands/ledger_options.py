@@ -20,13 +20,13 @@ def add_ledger_options(parser: argparse.ArgumentParser) -> None:
 def state_dir_option(*, again: bool = False) -> argparse.ArgumentParser:
     """A parent parser for a command that needs no ledger. again: of a word of that command, so that the option may stand before or behind
     the word."""
-    made = argparse.ArgumentParser(add_help=False)
+    command_parser = argparse.ArgumentParser(add_help=False)
     text = "the server's ($GRADER_STATE_DIR, or the user's state directory)"
-    made.add_argument("--state-dir", type=Path, metavar="DIR", default=argparse.SUPPRESS if again else None, help=text)
-    return made
+    command_parser.add_argument("--state-dir", type=Path, metavar="DIR", default=argparse.SUPPRESS if again else None, help=text)
+    return command_parser
 
 
-def ledger_settings(given: argparse.Namespace) -> Settings | None:
+def ledger_settings(options: argparse.Namespace) -> Settings | None:
     """Settings that name the ledger; None where they are wrong, which is said."""
-    named = {name: value for name in ("state_dir", "database") if (value := getattr(given, name)) is not None}
+    named = {name: value for name in ("state_dir", "database") if (value := getattr(options, name)) is not None}
     return settings_given("grader-server", named)
