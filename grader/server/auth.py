@@ -331,7 +331,9 @@ def identity_provider(settings: Settings) -> IdentityProvider | None:
     """The provider that users may sign in with; None where the settings name none. SettingsInvalid."""
     issuer = settings.oidc_issuer
     if not issuer:
-        _check_unused(settings)
+        for setting in ("oidc_client_id", "oidc_client_secret_file", "oidc_name", "oidc_allow", "public_url"):
+            if getattr(settings, setting):
+                raise SettingsInvalid(setting, "is of no use without an identity provider; add --oidc-issuer URL, or leave it out")
         return None
     if settings.web is None:
         raise SettingsInvalid("oidc_issuer", "users sign in on pages, and this server has none; add --web PORT")
@@ -362,12 +364,6 @@ def identity_provider(settings: Settings) -> IdentityProvider | None:
         public_url=settings.public_url.rstrip("/"),
         rules=rules,
     )
-
-
-def _check_unused(settings: Settings) -> None:
-    for setting in ("oidc_client_id", "oidc_client_secret_file", "oidc_name", "oidc_allow", "public_url"):
-        if getattr(settings, setting):
-            raise SettingsInvalid(setting, "is of no use without an identity provider; add --oidc-issuer URL, or leave it out")
 
 
 def _check_url(setting: str, url: str, example: str) -> None:

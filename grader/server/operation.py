@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from importlib import import_module
 from typing import Any, Protocol
@@ -280,18 +280,13 @@ async def remove_due(
         # As long after a competition's end as after a submission's own: its final may run them again. One that is not known may go on.
         over = tuple(competition.competition_id for competition in all_competitions if competition.end_time < before)
         counts.append(await _in_batches(partial(remove, before, over)))
-    artifacts = await _remove_artifacts(ledger, now - periods.artifacts) if periods.artifacts is not None else 0
+    artifacts = 0
+    while periods.artifacts is not None and (count := await ledger.artifacts.remove_made_before(now - periods.artifacts)):
+        artifacts += count
+        await asyncio.sleep(PAUSE_S)
     if files is not None:
         await files.remove_unknown(ledger.artifacts.unknown)
     return RemovedCounts(sources=counts[0], events=counts[1], artifacts=artifacts)
-
-
-async def _remove_artifacts(ledger: Ledger, before: datetime) -> int:
-    total = 0
-    while count := await ledger.artifacts.remove_made_before(before):
-        total += count
-        await asyncio.sleep(PAUSE_S)
-    return total
 
 
 class _Remove(Protocol):

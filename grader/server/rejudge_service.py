@@ -68,7 +68,25 @@ class RejudgeService:
             if order.device_kind and not devices.is_offered(order.device_kind, self._device_kinds()):
                 raise NoSuchDevice(order.device_kind, self._device_kinds())
             drawn_for = await self._drawn_for(order, rejudge_id := new_id())
-            numbers, problems = self._judged_by(await self._chosen(order), drawn_for)
+            if order.problem_id:
+                self._problems.get(order.problem_id)
+            if order.competition_id:
+                self._competitions.get(order.competition_id)
+            named = await self._top(order) if order.top_count else order.submission_ids or None
+            candidates = await self._ledger.rejudges.candidates(order, named)
+            for candidate in candidates if order.submission_ids else ():
+                if not candidate.graded:
+                    text = f"{candidate.submission_id!r} was not graded, so there is nothing to judge again; leave it out"
+                elif order.problem_id not in ("", candidate.problem_id) or order.competition_id not in ("", candidate.competition_id):
+                    text = f"{candidate.submission_id!r} is not to the problem and competition that are named; leave it, or those, out"
+                else:
+                    continue
+                raise InvalidRequest([FieldViolation(f"submissions[{order.submission_ids.index(candidate.submission_id)}]", text)])
+            if not candidates:
+                raise InvalidRequest(
+                    [FieldViolation("rejudge", "means no submission that was graded; ask for less, or see `grader-cli list`")]
+                )
+            numbers, problems = self._judged_by(candidates, drawn_for)
             before = await self._ledger.rejudges.create(order, user, request.request_id, numbers, problems, rejudge_id=rejudge_id)
             log.info("rejudge_created", rejudge=before.rejudge_id, submission_count=before.submission_count)
         elif before.failed_count and before.state is RejudgeState.RUNNING:
@@ -164,26 +182,6 @@ class RejudgeService:
 
     async def _shown(self, rejudge_id: str) -> rejudge_pb2.Rejudge:
         return _rejudge_to_proto(*await self._ledger.rejudges.changes(rejudge_id, self._competitions.all()))
-
-    async def _chosen(self, order: RejudgeOrder) -> list[Candidate]:
-        """The submissions that are meant; InvalidRequest where there are none, or where one that is named can't be."""
-        if order.problem_id:
-            self._problems.get(order.problem_id)
-        if order.competition_id:
-            self._competitions.get(order.competition_id)
-        named = await self._top(order) if order.top_count else order.submission_ids or None
-        candidates = await self._ledger.rejudges.candidates(order, named)
-        for candidate in candidates if order.submission_ids else ():
-            if not candidate.graded:
-                text = f"{candidate.submission_id!r} was not graded, so there is nothing to judge again; leave it out"
-            elif order.problem_id not in ("", candidate.problem_id) or order.competition_id not in ("", candidate.competition_id):
-                text = f"{candidate.submission_id!r} is not to the problem and competition that are named; leave it, or those, out"
-            else:
-                continue
-            raise InvalidRequest([FieldViolation(f"submissions[{order.submission_ids.index(candidate.submission_id)}]", text)])
-        if not candidates:
-            raise InvalidRequest([FieldViolation("rejudge", "means no submission that was graded; ask for less, or see `grader-cli list`")])
-        return candidates
 
     async def _top(self, order: RejudgeOrder) -> list[str]:
         """The best of each problem's boards: of the devices that the runs are to be on, or of all where nobody has been on those.

@@ -230,27 +230,26 @@ async def _start(
     healthy = KnownHealth()
     health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
     reflection.enable_server_reflection((SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
-    address = _bind(server, settings.listen, door.credentials)
+    if settings.listen.startswith("unix:"):
+        path = settings.listen.removeprefix("unix:")
+        if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
+            raise SettingsInvalid("listen", f"a socket's path has at most {SOCKET_PATH_BYTES} bytes, {path!r} more; take a shorter one")
+        _remove_stale(Path(path))
+    try:
+        port = (
+            server.add_insecure_port(settings.listen)
+            if door.credentials is None
+            else server.add_secure_port(settings.listen, door.credentials)
+        )
+    except RuntimeError as error:
+        sentence = str(error).split(";")[0]  # then gRPC tells how to have it print more
+        raise SettingsInvalid("listen", f"can't listen on {settings.listen!r}: {sentence}; is another program there?") from None
+    address = settings.listen if settings.listen.startswith("unix:") else f"{settings.listen.rsplit(':', 1)[0]}:{port}"
     await server.start()
     status = health_pb2.HealthCheckResponse.SERVING if dispatcher is None else health_pb2.HealthCheckResponse.NOT_SERVING
     for name in SERVICES:  # one that grades becomes ready later
         await healthy.set(name, status)
     return Serving(address, dispatcher, service, healthy, server)
-
-
-def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredentials | None) -> str:
-    """Bind, and say where: port 0 becomes the port that the system chose."""
-    if listen.startswith("unix:"):
-        path = listen.removeprefix("unix:")
-        if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
-            raise SettingsInvalid("listen", f"a socket's path has at most {SOCKET_PATH_BYTES} bytes, {path!r} more; take a shorter one")
-        _remove_stale(Path(path))
-    try:
-        port = server.add_insecure_port(listen) if credentials is None else server.add_secure_port(listen, credentials)
-    except RuntimeError as error:
-        sentence = str(error).split(";")[0]  # then gRPC tells how to have it print more
-        raise SettingsInvalid("listen", f"can't listen on {listen!r}: {sentence}; is another program there?") from None
-    return listen if listen.startswith("unix:") else f"{listen.rsplit(':', 1)[0]}:{port}"
 
 
 def _remove_stale(path: Path) -> None:

@@ -44,7 +44,8 @@ async def state_lock(path: Path, waiting: Callable[[str], None] | None = None) -
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         while not _try_lock(descriptor):
-            busy = StateDirectoryInUse(str(path.parent), _holder(path))
+            text = path.read_text().strip()
+            busy = StateDirectoryInUse(str(path.parent), int(text) if text.isdigit() else None)
             if waiting is None:
                 raise busy
             waiting(str(busy))
@@ -85,11 +86,6 @@ def _try_lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _holder(path: Path) -> int | None:
-    text = path.read_text().strip()
-    return int(text) if text.isdigit() else None
 
 
 def _silent(_: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from grader import access
@@ -66,9 +66,6 @@ class RedactedEvents:
             if not later:
                 break
             events += later
-        return self._showable(events)
-
-    def _showable(self, events: list[Event]) -> list[Event]:
         end = next((index + 1 for index in reversed(range(len(events))) if not self._redactor.keeps_secret(events[index])), 0)
         if end < len(events) and (end > 0 or not self._inside):
             end += 1
@@ -182,15 +179,28 @@ class SubmissionUpdates:
         names, revisions = _checked(request)
         tag = "" if names else request.tag  # whether new ones belong to it is asked only where there are no names
         with self._counted(caller.user), self._ledger.changes.of_many(caller.user, tag) as many:
-            many.follow(await self._named(names, request.tag, caller))
+            heads = {head.submission_id: head for head in await self._ledger.heads(names)} if names else {}
+            for submission_id in names:
+                if submission_id not in heads:
+                    raise SubmissionNotFound(submission_id)
+                access.check_owned(caller, heads[submission_id])
+            many.follow([name for name in names if not request.tag or request.tag in heads[name].new.tags])
             last_number, loop = 0, asyncio.get_running_loop()
             while True:
                 many.news.clear()
                 leaving, looked_s = self._leaving.is_set(), loop.time()
                 if many.maybe_new:
-                    last_number = await self._find_new(many, caller.user, tag, last_number)
+                    many.maybe_new = False
+                    tagged = await self._ledger.tagged(caller.user, tag, after_number=last_number, limit=self._tag_limit)
+                    many.follow([submission_id for _, submission_id in tagged])
+                    if last_number and len(tagged) == self._tag_limit:
+                        many.maybe_new = True
+                    last_number = tagged[-1][0] if tagged else last_number
                 async for submission in self._look(many, revisions):
-                    yield await self._update(submission)
+                    message = await self._show(submission)
+                    for field in ("parent", "annotations"):
+                        message.ClearField(field)
+                    yield api.SubmissionUpdate(submission=message, revision=revision(submission))
                 if not many.pending:
                     if request.until_idle and not many.followed:
                         return
@@ -201,23 +211,6 @@ class SubmissionUpdates:
                     if not many.news.is_set():
                         many.hear_all()
                 await asyncio.sleep(max(looked_s + PAUSE_S - loop.time(), 0.0))
-
-    async def _named(self, ids: Sequence[str], tag: str, caller: Caller) -> list[str]:
-        """Those that have the tag, where one is asked for; SubmissionNotFound where one is not the caller's."""
-        heads = {head.submission_id: head for head in await self._ledger.heads(ids)} if ids else {}
-        for submission_id in ids:
-            if submission_id not in heads:
-                raise SubmissionNotFound(submission_id)
-            access.check_owned(caller, heads[submission_id])
-        return [name_id for name_id in ids if not tag or tag in heads[name_id].new.tags]
-
-    async def _find_new(self, many: ManyChanges, user: str, tag: str, last_number: int) -> int:
-        many.maybe_new = False
-        tagged = await self._ledger.tagged(user, tag, after_number=last_number, limit=self._tag_limit)
-        many.follow([submission_id for _, submission_id in tagged])
-        if last_number and len(tagged) == self._tag_limit:
-            many.maybe_new = True
-        return tagged[-1][0] if tagged else last_number
 
     async def _look(self, many: ManyChanges, revisions: dict[str, int]) -> AsyncIterator[Submission]:
         """Those of what changed that are in another state than was seen; reports are read where they are sent only."""
@@ -236,12 +229,6 @@ class SubmissionUpdates:
         for start in range(0, len(finished), REPORTS_AT_ONCE):
             for submission in await self._ledger.with_reports(finished[start : start + REPORTS_AT_ONCE]):
                 yield submission
-
-    async def _update(self, submission: Submission) -> api.SubmissionUpdate:
-        message = await self._show(submission)
-        for field in ("parent", "annotations"):
-            message.ClearField(field)
-        return api.SubmissionUpdate(submission=message, revision=revision(submission))
 
     @contextmanager
     def _counted(self, user: str) -> Iterator[None]:

@@ -97,13 +97,18 @@ async def _wired(settings: Settings, boxes: BoxSettings, *, proving: bool) -> As
             await isolation.fingerprint()  # of what has just been copied
         gpus = chosen_gpus(settings.device)
         log.info("devices_found", gpus=[f"{gpu.index}: {gpu.name}" for gpu in gpus], emulated_count=settings.lanes)
+        resources = build_resources()
+        count = settings.builders or builder_count(resources, gpu_count=len(gpus), emulated_count=settings.lanes)
+        log.info(
+            "builders_chosen", count=count, computed=settings.builders is None, cores=resources.cores, memory_bytes=resources.memory_bytes
+        )
         fleet = LocalFleet(
             isolation=observed,
             settings=boxes,
             gpus=gpus,
             default=None if settings.device == "auto" else settings.device,
             lane_count=settings.lanes,
-            builder_count=_builders(settings, len(gpus)),
+            builder_count=count,
             warm_count=_warm_count(settings.warm_boxes, settings.lanes, len(gpus)),
             cache=cache,
             files=SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes),
@@ -137,14 +142,6 @@ def host_breaker(fleet: LocalFleet, *, proving: bool) -> HostBreaker:
         return "" if availability.usable else f"boxes do not work: {availability.detail}"
 
     return HostBreaker(fleet.grade, check, partial(grade_own, fleet) if proving else None)
-
-
-def _builders(settings: Settings, gpu_count: int) -> int:
-    """How many builds are done at once, as asked for, or as this host can."""
-    resources = build_resources()
-    count = settings.builders or builder_count(resources, gpu_count=gpu_count, emulated_count=settings.lanes)
-    log.info("builders_chosen", count=count, computed=settings.builders is None, cores=resources.cores, memory_bytes=resources.memory_bytes)
-    return count
 
 
 def _warm_count(wanted: int | None, lane_count: int, gpu_count: int) -> int:

@@ -32,7 +32,6 @@ from grader.rules import leaderboard
 from grader.rules.disclosure import Redactor
 from grader.rules.identities import CALLBACK, IdentityProvider
 from grader.rules.leaderboard import Board, Standing
-from grader.v1 import submission_pb2
 from grader.web import board_views, views
 from grader.web.board_views import SHOWN_USERS, progress_chart
 from grader.web.live import STREAM_LIMITS, LiveSubmissions, SubmissionEvents
@@ -236,18 +235,16 @@ class Pages:
     async def sources(self, request: web.Request) -> web.Response:
         """A submission's sources."""
         submission = await self._seen(request)
-        return await self._site.page(request, "sources.html", views.sources(await self._message(submission)), scripted=True)
+        redactor = Redactor.of(await self._site.ledger.problem(submission.problem_digest))
+        return await self._site.page(
+            request, "sources.html", views.sources(messages.submission_to_proto(submission, redactor, full=True)), scripted=True
+        )
 
     async def _seen(self, request: web.Request) -> Submission:
         """A submission that this request may see."""
         submission = await self._site.ledger.get(request.match_info["id"])
         access.check_seen(self._site.viewer(request), submission, self._site.competitions.all(), self._site.now())
         return submission
-
-    async def _message(self, submission: Submission) -> submission_pb2.Submission:
-        """As the API shows it to its owner: there, and nowhere else, is taken out what submitters must not see."""
-        redactor = Redactor.of(await self._site.ledger.problem(submission.problem_digest))
-        return messages.submission_to_proto(submission, redactor, full=True)
 
 
 # The first page: competitions that run or are to come, the queue, and problems.

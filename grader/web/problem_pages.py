@@ -44,7 +44,8 @@ class ProblemPages:
         site, stored_problem = self._site, self._site.problems.get(request.match_info["id"])
         caller = site.viewer(request)
         rows = await site.recent(
-            ("baselines", stored_problem.digest, *self._sight(caller)), lambda: self._baselines(caller, stored_problem)
+            ("baselines", stored_problem.digest, caller.admin, access.opened(self._site.competitions.all(), self._site.now())),
+            lambda: self._baselines(caller, stored_problem),
         )
         shown = problem(
             messages.problem_to_proto(stored_problem),
@@ -64,10 +65,6 @@ class ProblemPages:
             if starter_file.name == request.match_info["name"]:
                 return attachment(starter_file.name, starter_file.content.encode())
         raise PageAbsent
-
-    def _sight(self, caller: Caller) -> tuple[object, ...]:
-        """Return what decides which submissions this caller sees."""
-        return caller.admin, access.opened(self._site.competitions.all(), self._site.now())
 
     async def _baselines(self, caller: Caller, problem: Problem) -> list[dict[str, Any]]:
         """PyTorch's times, by the newest submissions that this caller may see."""
@@ -151,14 +148,29 @@ def problem(
     used = [competition for competition in competitions if row["id"] in competition.problem_ids]
     running = [competition for competition in used if competition.phase(now) in (Phase.OPEN, Phase.FROZEN)]
     submit = f"grader-cli submit {starters[0].name if starters else 'FILE'} --problem {row['id']}"
+    budget = (
+        f"; over all, at most {message.tolerance.budget_factor:g} times PyTorch's own error against float64"
+        if message.tolerance.HasField("budget_factor")
+        else ""
+    )
     return row | {
         "statement": message.statement.strip(),
         "entry": message.entry,
         "signature": message.cuda_signature,
         "tensors": [_tensor("input", tensor) for tensor in message.inputs] + [_tensor("output", tensor) for tensor in message.outputs],
-        "tolerance": _tolerance(message.tolerance),
+        "tolerance": f"{message.tolerance.atol:g} + {message.tolerance.rtol:g} * |reference| for each element, integers exactly{budget}",
         "axes": list(message.axes),
-        "workloads": [_workload(workload, message.axes) for workload in message.workloads],
+        "workloads": [
+            {
+                "id": workload.workload_id,
+                "sizes": [f"{workload.axes[axis]:,}" for axis in message.axes],
+                "device": workload.device_kind or "any",
+                "tolerance": f"{workload.tolerance.atol:g} + {workload.tolerance.rtol:g} * |reference|"
+                if workload.HasField("tolerance")
+                else "as above",
+            }
+            for workload in message.workloads
+        ],
         "by_device": any(workload.device_kind for workload in message.workloads),
         "own_tolerances": any(workload.HasField("tolerance") for workload in message.workloads),
         "baselines": list(baselines),
@@ -203,19 +215,3 @@ def baseline_rows(message: problem_pb2.Problem, submissions: Iterable[submission
 
 def _tensor(role: str, tensor: problem_pb2.Tensor) -> dict[str, str]:
     return {"role": role, "name": tensor.name, "dtype": tensor.dtype, "shape": ", ".join(tensor.shape) if tensor.shape else "by value"}
-
-
-def _tolerance(of: problem_pb2.Tolerance) -> str:
-    budget = f"; over all, at most {of.budget_factor:g} times PyTorch's own error against float64" if of.HasField("budget_factor") else ""
-    return f"{of.atol:g} + {of.rtol:g} * |reference| for each element, integers exactly{budget}"
-
-
-def _workload(workload: problem_pb2.Workload, axes: Iterable[str]) -> dict[str, Any]:
-    return {
-        "id": workload.workload_id,
-        "sizes": [f"{workload.axes[axis]:,}" for axis in axes],
-        "device": workload.device_kind or "any",
-        "tolerance": f"{workload.tolerance.atol:g} + {workload.tolerance.rtol:g} * |reference|"
-        if workload.HasField("tolerance")
-        else "as above",
-    }

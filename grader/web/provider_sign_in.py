@@ -272,7 +272,9 @@ class ProviderSignIn:
         after = base64.urlsafe_b64encode(local_path(request.query.get("next", "")).encode()).decode().rstrip("=")
         cookie = f"{secrets.token_urlsafe(32)}.{int(self._site.now().timestamp())}.{after}"
         try:
-            self._check_link(request)
+            # Another site's link must not change who this browser is signed in as.
+            if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
+                raise SignInRefused(f"The link was on another site. Begin at {self._provider.settings.public_url}/sign-in.")
             with self._counted(request):
                 to = await self._provider.authorization_url(
                     state=self._derive(cookie, "state"), nonce=self._derive(cookie, "nonce"), verifier=self._derive(cookie, "verifier")
@@ -282,11 +284,6 @@ class ProviderSignIn:
         answer = web.Response(status=303, headers={"Location": to, "Cache-Control": "no-store"})
         set_cookie(request, answer, SIGN_IN_COOKIE, cookie, SIGN_IN_LASTS, from_other_sites=True)
         return answer
-
-    def _check_link(self, request: web.Request) -> None:
-        """SignInRefused where another site's link would change who this browser is signed in as."""
-        if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
-            raise SignInRefused(f"The link was on another site. Begin at {self._provider.settings.public_url}/sign-in.")
 
     async def callback(self, request: web.Request) -> web.Response:
         """Begin a session of the user that the provider names. A page goes on from here: a redirect would be of the provider's request,
@@ -300,7 +297,10 @@ class ProviderSignIn:
             answer = await self._refused(request, error)
         else:
             self._sessions.end(session_token(request))  # the one before, where a provider of the same site lets its cookie through
-            answer = await self._site.page(request, "signed_in.html", {"after": _after(cookie)})
+            text = cookie.rpartition(".")[2]
+            answer = await self._site.page(
+                request, "signed_in.html", {"after": base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()}
+            )
             answer.headers["Cache-Control"] = "no-store"
             set_cookie(request, answer, COOKIE, token, LASTS)
         delete_cookie(request, answer, SIGN_IN_COOKIE)
@@ -368,9 +368,3 @@ class ProviderSignIn:
         answer = await self._site.error(request, status, "Not signed in", text)
         answer.headers["Cache-Control"] = "no-store"
         return answer
-
-
-def _after(cookie: str) -> str:
-    """Where to go on to, out of a cookie whose state was checked."""
-    text = cookie.rpartition(".")[2]
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()

@@ -179,7 +179,18 @@ class Site:
         self, request: web.Request, name: str, context: Mapping[str, Any], status: int = 200, *, scripted: bool = False, form: bool = False
     ) -> web.Response:
         """A template as an answer. scripted: the page has our script; form: it has a form."""
-        shown = {**context, "scripted": scripted, "reader": self._reader(request)}
+        session = self.session(request)  # what a key may not do has no link
+        identified = session is not None or self.viewer(request) != ANYBODY
+        shown = {
+            **context,
+            "scripted": scripted,
+            "reader": {
+                "user": "" if session is None else session.caller.user,
+                "can_sign_in": self.sessions is not None,
+                "has_submissions": identified and (session is None or Scope.READ in session.caller.scopes),
+                "can_submit": self.takes_submissions and identified and (session is None or Scope.SUBMIT in session.caller.scopes),
+            },
+        }
         text = await asyncio.to_thread(self.templates.get_template(name).render, shown)  # a log of 64 KiB takes a while
         headers = dict(SCRIPTED_HEADERS if scripted else FORM_HEADERS if form else HEADERS)
         if self.session(request) is not None:
@@ -187,17 +198,6 @@ class Site:
         if self.sessions is not None:
             headers["Vary"] = "Cookie"
         return web.Response(text=text, status=status, content_type="text/html", charset="utf-8", headers=headers)
-
-    def _reader(self, request: web.Request) -> dict[str, Any]:
-        """Return what every page says of who reads it."""
-        session = self.session(request)  # what a key may not do has no link
-        identified = session is not None or self.viewer(request) != ANYBODY
-        return {
-            "user": "" if session is None else session.caller.user,
-            "can_sign_in": self.sessions is not None,
-            "has_submissions": identified and (session is None or Scope.READ in session.caller.scopes),
-            "can_submit": self.takes_submissions and identified and (session is None or Scope.SUBMIT in session.caller.scopes),
-        }
 
     async def error(self, request: web.Request, status: int, title: str, text: str) -> web.Response:
         """A page that says what went wrong."""
@@ -208,7 +208,11 @@ class Site:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
-                await self._enter(request)
+                if self.sessions is not None and (session := await self.sessions.find(session_token(request))) is not None:
+                    request[_SESSION] = session
+                    structlog.contextvars.bind_contextvars(user=session.caller.user, key=session.caller.key_id)
+                else:
+                    structlog.contextvars.unbind_contextvars("user", "key")  # a connection serves one request after the other
                 response = await answer(request)
             except Exception as error:  # noqa: BLE001  # every one is answered, and logged where it is ours
                 response = await self._failed(request, error)
@@ -247,14 +251,6 @@ class Site:
                 request_id = uuid.uuid4().hex
                 log.error("page_failed", path=request.path, request_id=request_id, exc_info=error)
                 return await self.error(request, 500, "Our fault", f"The server's log has the reason under request {request_id}.")
-
-    async def _enter(self, request: web.Request) -> None:
-        """From here on the request is its session's, if it has one that still opens something."""
-        if self.sessions is not None and (session := await self.sessions.find(session_token(request))) is not None:
-            request[_SESSION] = session
-            structlog.contextvars.bind_contextvars(user=session.caller.user, key=session.caller.key_id)
-        else:
-            structlog.contextvars.unbind_contextvars("user", "key")  # a connection serves one request after the other
 
 
 def sentence(text: str) -> str:

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from grader import access
 from grader.api import messages
-from grader.api.comparison import SourceChange, SpeedChange, WorkloadChange, source_changes, workload_changes
+from grader.api.comparison import SourceChange, SpeedChange, source_changes, workload_changes
 from grader.errors import FieldViolation, InvalidRequest
 from grader.html_report.content import when
 from grader.model import Submission, Verdict
@@ -48,7 +48,13 @@ class OwnSubmissions:
         page_submissions, following = await site.ledger.page(
             size=PAGE_SIZE, before=before, problem_id=problem_id, submission_filter=submission_filter
         )
-        rows = await self._rows(page_submissions)
+        ledger = self._site.ledger
+        redactors = {
+            digest: Redactor.of(await ledger.problem(digest)) for digest in {submission.problem_digest for submission in page_submissions}
+        }
+        rows = await asyncio.to_thread(
+            lambda: [row(messages.submission_to_proto(submission, redactors[submission.problem_digest])) for submission in page_submissions]
+        )
         chosen = {
             "problem": problem_id,
             "verdict": verdict if verdict in VERDICTS else "",
@@ -66,15 +72,6 @@ class OwnSubmissions:
             "older": "?" + urlencode({**set_filters, "before": following}) if following is not None else "",
         }
         return await site.page(request, "submissions.html", shown, form=True)
-
-    async def _rows(self, page_submissions: list[Submission]) -> list[dict[str, Any]]:
-        ledger = self._site.ledger
-        redactors = {
-            digest: Redactor.of(await ledger.problem(digest)) for digest in {submission.problem_digest for submission in page_submissions}
-        }
-        return await asyncio.to_thread(
-            lambda: [row(messages.submission_to_proto(submission, redactors[submission.problem_digest])) for submission in page_submissions]
-        )
 
 
 def row(submission: submission_pb2.Submission) -> dict[str, Any]:
@@ -157,21 +154,20 @@ def context(first: submission_pb2.Submission, second: submission_pb2.Submission)
         "first": row(first),
         "second": row(second),
         "problem_id": first.problem.rpartition("/")[2],
-        "changes": [_change(change) for change in workload_changes(first, second)],
+        "changes": [
+            {
+                "workload_id": change.workload_id,
+                "change": str(change.change),
+                "color": _COLORS[change.change],
+                "ratio": _shown(change.ratio),
+                "against": f"{_shown(change.against)} over {change.baseline}" if change.against else "-",
+                "reason": change.reason,
+            }
+            for change in workload_changes(first, second)
+        ],
         "practice": sentence(formatting.PRACTICE) if practice else "",
         "sources_removed": removed,
         "sources": _sources(sources),
-    }
-
-
-def _change(change: WorkloadChange) -> dict[str, str]:
-    return {
-        "workload_id": change.workload_id,
-        "change": str(change.change),
-        "color": _COLORS[change.change],
-        "ratio": _shown(change.ratio),
-        "against": f"{_shown(change.against)} over {change.baseline}" if change.against else "-",
-        "reason": change.reason,
     }
 
 

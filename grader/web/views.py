@@ -111,7 +111,8 @@ def line(event: submission_pb2.SubmissionEvent) -> dict[str, str]:
         case "queue_position":
             stage = _place(event.queue_position)
         case "progress":
-            stage = _progress(event.progress)
+            process = f"process {event.progress.process} of {event.progress.process_count}: " if event.progress.process_count > 1 else ""
+            stage = f"{process}{_STAGES.get(event.progress.stage, 'working')} {event.progress.workload_id}".strip()
         case "build":
             text = f"build: {formatting.name_of(report_pb2.BuildOutcome, event.build.outcome, 'BUILD_OUTCOME_').lower().replace('_', ' ')}"
         case "load":
@@ -153,8 +154,3 @@ def _place(position: submission_pb2.QueuePosition) -> str:
     if not position.HasField("estimated_duration"):
         return ahead
     return f"{ahead}, about {position.estimated_duration.seconds} s"
-
-
-def _progress(progress: submission_pb2.Progress) -> str:
-    process = f"process {progress.process} of {progress.process_count}: " if progress.process_count > 1 else ""
-    return f"{process}{_STAGES.get(progress.stage, 'working')} {progress.workload_id}".strip()

@@ -7,7 +7,6 @@ import asyncio
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -34,7 +33,15 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     try:
         if options.action in ("pause", "resume"):
-            return _pause(settings, paused=options.action == "pause")
+            cordons = Cordons(settings.cordons_path)
+            if options.action == "pause":
+                cordons.add(EVERY_LANE)
+                say("paused: what runs ends, and what comes waits. Go on with: grader-server admin queue resume")
+            elif cordons.remove(EVERY_LANE):
+                say("the queue goes on")
+            else:
+                return misused(PROGRAM, "the queue of this server is not paused; with several servers, name its --state-dir")
+            return 0
         return asyncio.run(_in_ledger(settings, options))
     except CallRefused as error:
         return misused(PROGRAM, str(error))
@@ -59,18 +66,6 @@ def parser() -> argparse.ArgumentParser:
     return command_parser
 
 
-def _pause(settings: Settings, *, paused: bool) -> int:
-    cordons = Cordons(settings.cordons_path)
-    if paused:
-        cordons.add(EVERY_LANE)
-        say("paused: what runs ends, and what comes waits. Go on with: grader-server admin queue resume")
-    elif cordons.remove(EVERY_LANE):
-        say("the queue goes on")
-    else:
-        return misused(PROGRAM, "the queue of this server is not paused; with several servers, name its --state-dir")
-    return 0
-
-
 async def _in_ledger(settings: Settings, options: argparse.Namespace) -> int:
     async with Ledger.open(settings.ledger) as ledger:
         if options.action == "first":
@@ -83,25 +78,25 @@ async def _in_ledger(settings: Settings, options: argparse.Namespace) -> int:
     cordons.look()
     paused = EVERY_LANE in cordons.names
     if options.json:
-        say(json.dumps({"paused": paused, "submissions": [_data(entry) for entry in entries]}, indent=2))
+        submissions = [
+            {
+                "submission": entry.submission_id,
+                "state": entry.state,
+                "user": entry.user,
+                "mode": entry.mode,
+                "device": entry.device_kind,
+                "competition": entry.competition_id,
+                "since": entry.since.isoformat(),
+                "worker": entry.worker_id,
+            }
+            for entry in entries
+        ]
+        say(json.dumps({"paused": paused, "submissions": submissions}, indent=2))
         return 0
     if paused:
         say("paused: `grader-server admin queue resume` lets it go on")
     say(_table(entries, now) if entries else "nothing waits, and nothing runs")
     return 0
-
-
-def _data(entry: QueueEntry) -> dict[str, Any]:
-    return {
-        "submission": entry.submission_id,
-        "state": entry.state,
-        "user": entry.user,
-        "mode": entry.mode,
-        "device": entry.device_kind,
-        "competition": entry.competition_id,
-        "since": entry.since.isoformat(),
-        "worker": entry.worker_id,
-    }
 
 
 def _table(entries: Sequence[QueueEntry], now: datetime) -> str:

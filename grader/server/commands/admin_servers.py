@@ -6,7 +6,6 @@ import argparse
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -36,7 +35,18 @@ def main(arguments: Sequence[str]) -> int:
         misused(PROGRAM, str(error))
         return FAILED
     if options.json:
-        say(json.dumps({"servers": [_data(connection) for connection in connections]}, indent=2))
+        servers = [
+            {
+                "host": connection.host,
+                "address": connection.address,
+                "version": connection.version,
+                "client": connection.client,
+                "since": connection.start_time.isoformat(),
+                "last_sign_of_life": connection.seen_time.isoformat(),
+            }
+            for connection in connections
+        ]
+        say(json.dumps({"servers": servers}, indent=2))
     elif connections:
         say(aligned([HEADINGS, *map(_row, connections)]))
     else:
@@ -77,17 +87,6 @@ def _of_state_dir(settings: Settings) -> list[ServerConnection]:
             seen_time=snapshot.write_time,
         )
     ]
-
-
-def _data(connection: ServerConnection) -> dict[str, Any]:
-    return {
-        "host": connection.host,
-        "address": connection.address,
-        "version": connection.version,
-        "client": connection.client,
-        "since": connection.start_time.isoformat(),
-        "last_sign_of_life": connection.seen_time.isoformat(),
-    }
 
 
 def _row(connection: ServerConnection) -> tuple[str, ...]:
