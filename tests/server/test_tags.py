@@ -46,16 +46,6 @@ async def test_they_come_back_from_every_call(client, kernel):
     assert not (await client.list_submissions(tag="a")).submissions
 
 
-async def test_pages_by_tag_follow_each_other(client, kernel):
-    """A token is good with the same tag only."""
-    made = [(await client.submit(labelled(kernel, tags=["t"]))).name for _ in range(3)]
-    first = await client.list_submissions(tag="t", page_size=2)
-    second = await client.list_submissions(tag="t", page_size=2, page_token=first.next_page_token)
-    assert [one.name for one in (*first.submissions, *second.submissions)] == made[::-1]
-    with pytest.raises(errors.InvalidRequest, match="page_token"):
-        await client.list_submissions(tag="u", page_token=first.next_page_token)
-
-
 @pytest.mark.parametrize(
     ("fields", "field", "said"),
     [
