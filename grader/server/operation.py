@@ -210,9 +210,9 @@ async def _ended(task: asyncio.Task[None]) -> None:
 
 # Retention, once a day; `grader/ledger/retention.py` says what stays. Several servers on one ledger may all run it.
 
-FIRST_S = 60.0  # after the start, when whatever waited is under way
-EVERY_S = 24 * 3600.0
-PAUSE_S = 0.05  # between batches, for others that want to write
+RETENTION_DELAY_S = 60.0  # after the start, when whatever waited is under way
+RETENTION_INTERVAL_S = 24 * 3600.0
+BATCH_PAUSE_S = 0.05  # between batches, for others that want to write
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +245,7 @@ async def retain(
     periods: Periods,
     competitions: Callable[[], Iterable[Competition]],
     *,
-    first_s: float = FIRST_S,
+    first_s: float = RETENTION_DELAY_S,
     files: SubmissionFiles | None = None,
 ) -> None:
     """Remove what is due every day, until cancelled; returns at once where nothing ever is. files: where those of submissions lie."""
@@ -263,7 +263,7 @@ async def retain(
             )
         except GraderFault as error:  # a busy ledger; what is left is removed the next time
             log.warning("retention_failed", reason=error.reason, detail=error.detail)
-        await asyncio.sleep(EVERY_S)
+        await asyncio.sleep(RETENTION_INTERVAL_S)
 
 
 async def remove_due(
@@ -283,7 +283,7 @@ async def remove_due(
     artifacts = 0
     while periods.artifacts is not None and (count := await ledger.artifacts.remove_made_before(now - periods.artifacts)):
         artifacts += count
-        await asyncio.sleep(PAUSE_S)
+        await asyncio.sleep(BATCH_PAUSE_S)
     if files is not None:
         await files.remove_unknown(ledger.artifacts.unknown)
     return RemovedCounts(sources=counts[0], events=counts[1], artifacts=artifacts)
@@ -302,5 +302,5 @@ async def _in_batches(remove: _Remove) -> int:
         after = last
         last, count = await remove(after=after)
         total += count
-        await asyncio.sleep(PAUSE_S if last > after else 0)
+        await asyncio.sleep(BATCH_PAUSE_S if last > after else 0)
     return total

@@ -28,11 +28,10 @@ from grader.rules.quotas import Quota
 from grader.server import boards, interceptors, paging
 from grader.server.competition_service import CompetitionService
 from grader.server.interceptors import enter_call, status_for
-from grader.server.queue_position import PATIENCE_S
 from grader.server.rejudge_service import RejudgeService
 from grader.server.submission_admission import SubmissionAdmission
 from grader.server.submission_service import SubmissionService
-from grader.server.submission_watch import WATCH_POLL_S, SubmissionUpdates, SubmissionWatch
+from grader.server.submission_watch import PATIENCE_S, WATCH_POLL_S, SubmissionUpdates, SubmissionWatch
 from grader.v1 import competition_pb2, grader_service_pb2_grpc, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
 from grader.v1 import grader_service_pb2 as api
 

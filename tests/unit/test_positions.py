@@ -4,7 +4,7 @@ import asyncio
 
 from grader.ledger.queue import QueuedSubmission, Snapshot
 from grader.model import Position
-from grader.server.queue_position import REST_MOST_S, PositionNotifier, Positions, differs
+from grader.server.submission_watch import REST_MOST_S, PositionNotifier, Positions, differs
 
 
 class Queue:
