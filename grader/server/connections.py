@@ -30,15 +30,8 @@ def raise_descriptor_limit(wanted: int = DESCRIPTORS) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
-def descriptor_limit() -> int:
-    """How many descriptors this process may have."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
-
-
 def connections_within(descriptors: int, *limits: int) -> tuple[int, ...]:
-    """How many connections of each kind there may be: as asked, or fewer, so that RESERVED
-    descriptors are left, or more than half; SettingsInvalid where there are too few to serve."""
+    """Return limits of connections, reduced where fewer than RESERVED descriptors, or half, would be left. SettingsInvalid."""
     room = max(descriptors - RESERVED, (descriptors - LEAST_RESERVED) // 2)
     if room < 2 * len(limits):
         text = f"this process may open {descriptors} files, which leaves none for callers; raise that limit: ulimit -n 65536"
@@ -112,5 +105,7 @@ def health_limits(settings: Settings) -> PeerLimits:
 
 def _connections(settings: Settings) -> tuple[int, int]:
     """To the API and to the web port: fewer than asked for where descriptors would run out."""
-    api, web = connections_within(descriptor_limit(), settings.connection_limit, settings.web_connection_limit)
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    descriptors = DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+    api, web = connections_within(descriptors, settings.connection_limit, settings.web_connection_limit)
     return api, web

@@ -11,9 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 from grpc_health.v1 import health_pb2
@@ -164,8 +163,8 @@ class ServerTelemetry:
         async with asyncio.timeout(LEDGER_S), self._asking:
             if self._waits is None or time.monotonic() - self._waits[0] > WAITS_S:
                 ledger = self._ledger
-                depths = await ledger.depths(), await ledger.device_demands()
-                self._waits = (time.monotonic(), depths)
+                queue = await ledger.depths(), await ledger.device_demands()
+                self._waits = (time.monotonic(), queue)
             return self._waits[1]
 
     async def _look(self) -> None:
@@ -279,7 +278,13 @@ async def remove_due(
         before = now - period
         # As long after a competition's end as after a submission's own: its final may run them again. One that is not known may go on.
         over = tuple(competition.competition_id for competition in all_competitions if competition.end_time < before)
-        counts.append(await _in_batches(partial(remove, before, over)))
+        total, after, last = 0, -1, 0
+        while last > after:
+            after = last
+            last, count = await remove(before, over, after=after)
+            total += count
+            await asyncio.sleep(BATCH_PAUSE_S if last > after else 0)
+        counts.append(total)
     artifacts = 0
     while periods.artifacts is not None and (count := await ledger.artifacts.remove_made_before(now - periods.artifacts)):
         artifacts += count
@@ -287,20 +292,3 @@ async def remove_due(
     if files is not None:
         await files.remove_unknown(ledger.artifacts.unknown)
     return RemovedCounts(sources=counts[0], events=counts[1], artifacts=artifacts)
-
-
-class _Remove(Protocol):
-    """Removes one batch; see `Retention`."""
-
-    async def __call__(self, *, after: int) -> tuple[int, int]:
-        """The last number of it, and how many submissions were changed."""
-
-
-async def _in_batches(remove: _Remove) -> int:
-    total, after, last = 0, -1, 0
-    while last > after:
-        after = last
-        last, count = await remove(after=after)
-        total += count
-        await asyncio.sleep(BATCH_PAUSE_S if last > after else 0)
-    return total

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import stat
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -234,7 +233,8 @@ async def _start(
         path = settings.listen.removeprefix("unix:")
         if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
             raise SettingsInvalid("listen", f"a socket's path has at most {SOCKET_PATH_BYTES} bytes, {path!r} more; take a shorter one")
-        _remove_stale(Path(path))
+        if Path(path).is_socket():  # of a killed server: only the lock's holder, or the maker of a directory for it, gets here
+            Path(path).unlink()
     try:
         port = (
             server.add_insecure_port(settings.listen)
@@ -250,12 +250,6 @@ async def _start(
     for name in SERVICES:  # one that grades becomes ready later
         await healthy.set(name, status)
     return Serving(address, dispatcher, service, healthy, server)
-
-
-def _remove_stale(path: Path) -> None:
-    """A socket that a killed server left. Only the lock's holder, or the maker of a directory for it, gets here."""
-    if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
-        path.unlink()
 
 
 # A server inside another program, such as `grader-cli`: the same code on a socket that only this user can open.

@@ -102,6 +102,8 @@ async def _wired(settings: Settings, boxes: BoxSettings, *, proving: bool) -> As
         log.info(
             "builders_chosen", count=count, computed=settings.builders is None, cores=resources.cores, memory_bytes=resources.memory_bytes
         )
+        lane_count = settings.lanes + len(gpus)
+        warm_count = lane_count + WARM_MORE if settings.warm_boxes is None else settings.warm_boxes
         fleet = LocalFleet(
             isolation=observed,
             settings=boxes,
@@ -109,7 +111,7 @@ async def _wired(settings: Settings, boxes: BoxSettings, *, proving: bool) -> As
             default=None if settings.device == "auto" else settings.device,
             lane_count=settings.lanes,
             builder_count=count,
-            warm_count=_warm_count(settings.warm_boxes, settings.lanes, len(gpus)),
+            warm_count=warm_count if lane_count else 0,
             cache=cache,
             files=SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes),
         )
@@ -142,13 +144,6 @@ def host_breaker(fleet: LocalFleet, *, proving: bool) -> HostBreaker:
         return "" if availability.usable else f"boxes do not work: {availability.detail}"
 
     return HostBreaker(fleet.grade, check, partial(grade_own, fleet) if proving else None)
-
-
-def _warm_count(wanted: int | None, lane_count: int, gpu_count: int) -> int:
-    """How many run boxes wait for a job: as many as were asked for, else two more than there are lanes; none without a lane."""
-    if lane_count + gpu_count == 0:
-        return 0
-    return lane_count + gpu_count + WARM_MORE if wanted is None else wanted
 
 
 def box_settings(settings: Settings) -> BoxSettings:

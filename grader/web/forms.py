@@ -110,7 +110,7 @@ class SentForm:
     fields: list[tuple[str, str]] = field(default_factory=list)
     files: list[tuple[str, bytes]] = field(default_factory=list)
 
-    def one(self, name: str) -> str:
+    def first(self, name: str) -> str:
         """The first field of this name; ""."""
         return next((value for field_name, value in self.fields if field_name == name), "")
 

@@ -41,10 +41,11 @@ from grader.web.sign_in import BEGIN, SIGN_IN_LIMITS, SignInPages
 from grader.web.site import STANDINGS_S, Answer, ArtifactSource, NoArtifacts, PageAbsent, Site, artifact_rows, attachment, page_number
 from grader.web.submission_pages import ComparePage, OwnSubmissions
 from grader.web.submit_page import SubmitPage, Submitter
-from grader.web.views import PagePosition
+from grader.web.views import PAGE_SIZE, PagePosition
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "static" / "site.js"
+HOME_PROBLEMS = 8  # on the first page
 _COMPETITION, _SUBMISSION = r"{id:[A-Za-z0-9._-]{1,64}}", r"{id:[A-Za-z0-9_-]{1,64}}"
 _PROBLEM, _ARTIFACT = r"{id:[a-z0-9_]{1,200}}", r"{name:[A-Za-z0-9][A-Za-z0-9._-]{0,99}}"
 _STARTER = r"{name:[a-z0-9_]{1,210}\.(?:cu|py)}"
@@ -94,7 +95,7 @@ def routes(
     live = LiveSubmissions(site, events, stream_limits) if events is not None else None
     pages, of_problems = Pages(site, artifacts or NoArtifacts(), live), ProblemPages(site)
     answers: list[tuple[str, Answer]] = [
-        ("/", HomePage(site).home),
+        ("/", pages.home),
         ("/competitions", pages.competitions),
         (f"/competitions/{_COMPETITION}", pages.board),
         ("/problems", of_problems.problems),
@@ -246,25 +247,12 @@ class Pages:
         access.check_seen(self._site.viewer(request), submission, self._site.competitions.all(), self._site.now())
         return submission
 
-
-# The first page: competitions that run or are to come, the queue, and problems.
-
-PROBLEMS = 8
-_RUNNING = (Phase.OPEN, Phase.FROZEN)
-
-
-class HomePage:
-    """Answers GET requests."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-
     async def home(self, request: web.Request) -> web.Response:
-        """The page."""
+        """The first page: competitions that run or are to come, the queue, and problems."""
         site, now = self._site, self._site.now()
         competitions = site.competitions.all()
         running = sorted(
-            (competition for competition in competitions if competition.phase(now) in _RUNNING),
+            (competition for competition in competitions if competition.phase(now) in (Phase.OPEN, Phase.FROZEN)),
             key=lambda competition: (competition.end_time, competition.competition_id),
         )
         upcoming = sorted(
@@ -272,8 +260,8 @@ class HomePage:
             key=lambda competition: (competition.start_time, competition.competition_id),
         )
         shown = {
-            "running": [views.competition_head(competition, now) for competition in running[: views.PAGE_SIZE]],
-            "upcoming": [views.competition_head(competition, now) for competition in upcoming[: views.PAGE_SIZE]],
+            "running": [views.competition_head(competition, now) for competition in running[:PAGE_SIZE]],
+            "upcoming": [views.competition_head(competition, now) for competition in upcoming[:PAGE_SIZE]],
             "competition_count": len(competitions),
             "queue": await self._queue(request),
             "problems": await asyncio.to_thread(self._problems, competitions, now),
@@ -298,7 +286,7 @@ class HomePage:
         names |= dict.fromkeys(problem.problem_id for problem in self._site.problems.all())
         rows: list[dict[str, Any]] = []
         for name in names:
-            if len(rows) == PROBLEMS:
+            if len(rows) == HOME_PROBLEMS:
                 break
             try:
                 rows.append(problem_row(messages.problem_to_proto(self._site.problems.get(name))))

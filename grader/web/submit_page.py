@@ -88,7 +88,7 @@ class SubmitPage:
             return await self._site.error(request, 413, "Too large", text)
         form = from_sent(sent)
         try:
-            self._tokens.check(request, sent.one(TOKEN_FIELD))
+            self._tokens.check(request, sent.first(TOKEN_FIELD))
         except FormRefused:  # it is of this site, as its origin says: only the session has changed
             refused = refused or _OTHER_SESSION
         if caller is None or refused:
@@ -182,7 +182,7 @@ def from_sent(sent: SentForm) -> SubmitForm:
         except InvalidSubmission as error:
             unreadable += error.violations
             sources.append((name, ""))
-    chosen = {name: sent.one(name).strip() for name in (*_CHOICES, "request_id")}
+    chosen = {name: sent.first(name).strip() for name in (*_CHOICES, "request_id")}
     return SubmitForm(**chosen, sources=tuple(sources), unreadable=tuple(unreadable))
 
 
