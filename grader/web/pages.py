@@ -39,7 +39,7 @@ from grader.web.problem_pages import ProblemPages, problem_row
 from grader.web.sessions import KeyGate, Sessions
 from grader.web.sign_in import BEGIN, SIGN_IN_LIMITS, SignInPages
 from grader.web.site import STANDINGS_S, Answer, ArtifactSource, NoArtifacts, PageAbsent, Site, artifact_rows, attachment, page_number
-from grader.web.submission_pages import ComparePage, OwnSubmissions
+from grader.web.submission_pages import SubmissionPages
 from grader.web.submit_page import SubmitPage, Submitter
 from grader.web.views import PAGE_SIZE, PagePosition
 
@@ -93,7 +93,7 @@ def routes(
         takes_submissions=submitter is not None,
     )
     live = LiveSubmissions(site, events, stream_limits) if events is not None else None
-    pages, of_problems = Pages(site, artifacts or NoArtifacts(), live), ProblemPages(site)
+    pages, of_problems, of_submissions = Pages(site, artifacts or NoArtifacts(), live), ProblemPages(site), SubmissionPages(site)
     answers: list[tuple[str, Answer]] = [
         ("/", pages.home),
         ("/competitions", pages.competitions),
@@ -101,8 +101,8 @@ def routes(
         ("/problems", of_problems.problems),
         (f"/problems/{_PROBLEM}", of_problems.problem),
         (f"/problems/{_PROBLEM}/{_STARTER}", of_problems.starter),
-        ("/submissions", OwnSubmissions(site).submissions),
-        ("/compare", ComparePage(site).compare),
+        ("/submissions", of_submissions.submissions),
+        ("/compare", of_submissions.compare),
         (f"/submissions/{_SUBMISSION}", pages.submission),
         (f"/submissions/{_SUBMISSION}/sources", pages.sources),
         (f"/submissions/{_SUBMISSION}/artifacts/{_ARTIFACT}", pages.artifact),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Any
 from urllib.parse import quote
 
 import structlog
@@ -100,32 +99,27 @@ class SignInPages:
 
     async def _account(self, request: web.Request, session: Session, made_key: str = "") -> web.Response:
         identity = await self._site.ledger.identities.of_session_key(session.caller.key_id)
-        own_account = (
-            identity.api_key if identity is not None and identity.api_key is not None and identity.api_key.valid(self._site.now()) else None
-        )
+        api_key = None if identity is None else identity.api_key
+        if api_key is not None and not api_key.valid(self._site.now()):
+            api_key = None
+        caller = session.caller
         shown = {
             "token": session.form_token,
             "subject": "" if identity is None else identity.subject,
             "issuer": "" if identity is None else identity.issuer,
             "own_key": None
-            if own_account is None or own_account.expire_time is None
-            else {"key_id": own_account.key_id, "expires": when(own_account.expire_time)},
+            if api_key is None or api_key.expire_time is None
+            else {"key_id": api_key.key_id, "expires": when(api_key.expire_time)},
             "made_key": made_key,
             "key_days": API_KEY_LASTS.days,
             "server": self._site.server_address(request),
+            "user": caller.user,
+            "key_id": caller.key_id,
+            "scopes": ", ".join(sorted(caller.scopes)),
+            "end": when(session.end_time),
+            "expires": when(caller.expire_time) if caller.expire_time is not None else None,
         }
-        return await self._site.page(request, "account.html", {**shown, **_session(session)}, form=True)
-
-
-def _session(session: Session) -> dict[str, Any]:
-    caller = session.caller
-    return {
-        "user": caller.user,
-        "key_id": caller.key_id,
-        "scopes": ", ".join(sorted(caller.scopes)),
-        "end": when(session.end_time),
-        "expires": when(caller.expire_time) if caller.expire_time is not None else None,
-    }
+        return await self._site.page(request, "account.html", shown, form=True)
 
 
 def local_path(path: str) -> str:

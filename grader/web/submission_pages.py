@@ -29,11 +29,40 @@ from grader.web.views import PAGE_SIZE
 VERDICTS = tuple(sorted(verdict.name for verdict in Verdict))
 
 
-class OwnSubmissions:
-    """Answers GET requests."""
+def row(submission: submission_pb2.Submission) -> dict[str, Any]:
+    """A submission as a line of a list."""
+    over = f" over {submission.score_baseline}" if submission.score_baseline else ""
+    return {
+        "id": submission.name.rpartition("/")[2],
+        "user": submission.user,
+        "problem": submission.problem.rpartition("/")[2],
+        "competition": submission.competition.rpartition("/")[2],
+        "verdict": formatting.verdict_or_state(submission),
+        "accepted": submission.report.verdict == report_pb2.VERDICT_ACCEPTED,
+        "score": formatting.score(submission.score, submission.score_low, submission.score_high, submission.score_kind) + over
+        if submission.HasField("score")
+        else "",
+        "withdrawn": formatting.withdrawal(submission),
+        "mode": formatting.name_of(submission_pb2.Mode, submission.mode, "MODE_").lower(),
+        "language": submission.language,
+        "device": submission.device_kind,
+        "time": when(submission.create_time.ToDatetime(tzinfo=UTC)),
+    }
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+
+COMPARE_LIMITS = PeerLimits(total=8, per_address=2)  # comparisons that wait or are made; one is made at a time
+SOURCE_LINES, SHOWN_LINES, LINE_CHARS = 2_000, 2_000, 2_000
+ID_CHARS = 64
+_MARKS = {"+": "added", "-": "removed"}
+_COLORS = {SpeedChange.FASTER: "good", SpeedChange.SLOWER: "bad", SpeedChange.UNKNOWN: ""}
+
+
+class SubmissionPages:
+    """Answers GET requests. limits: of comparisons at a time."""
+
+    def __init__(self, site: Site, limits: PeerLimits = COMPARE_LIMITS) -> None:
+        self._site, self._turn = site, asyncio.Lock()
+        self.count = PeerCount(limits)
 
     async def submissions(self, request: web.Request) -> web.Response:
         """A page of the list, newest first. Administrators may ask for everybody's; on a server without keys there is nothing else."""
@@ -72,42 +101,6 @@ class OwnSubmissions:
             "older": "?" + urlencode({**set_filters, "before": following}) if following is not None else "",
         }
         return await site.page(request, "submissions.html", shown, form=True)
-
-
-def row(submission: submission_pb2.Submission) -> dict[str, Any]:
-    """A submission as a line of a list."""
-    over = f" over {submission.score_baseline}" if submission.score_baseline else ""
-    return {
-        "id": submission.name.rpartition("/")[2],
-        "user": submission.user,
-        "problem": submission.problem.rpartition("/")[2],
-        "competition": submission.competition.rpartition("/")[2],
-        "verdict": formatting.verdict_or_state(submission),
-        "accepted": submission.report.verdict == report_pb2.VERDICT_ACCEPTED,
-        "score": formatting.score(submission.score, submission.score_low, submission.score_high, submission.score_kind) + over
-        if submission.HasField("score")
-        else "",
-        "withdrawn": formatting.withdrawal(submission),
-        "mode": formatting.name_of(submission_pb2.Mode, submission.mode, "MODE_").lower(),
-        "language": submission.language,
-        "device": submission.device_kind,
-        "time": when(submission.create_time.ToDatetime(tzinfo=UTC)),
-    }
-
-
-COMPARE_LIMITS = PeerLimits(total=8, per_address=2)  # comparisons that wait or are made; one is made at a time
-SOURCE_LINES, SHOWN_LINES, LINE_CHARS = 2_000, 2_000, 2_000
-ID_CHARS = 64
-_MARKS = {"+": "added", "-": "removed"}
-_COLORS = {SpeedChange.FASTER: "good", SpeedChange.SLOWER: "bad", SpeedChange.UNKNOWN: ""}
-
-
-class ComparePage:
-    """Answers GET requests."""
-
-    def __init__(self, site: Site, limits: PeerLimits = COMPARE_LIMITS) -> None:
-        self._site, self._turn = site, asyncio.Lock()
-        self.count = PeerCount(limits)
 
     async def compare(self, request: web.Request) -> web.Response:
         """The page."""

@@ -11,7 +11,7 @@ from grader.model import Scope, SourceFile
 from grader.peers import PeerLimits
 from grader.web.pages import site_templates
 from grader.web.site import Site
-from grader.web.submission_pages import ComparePage
+from grader.web.submission_pages import SubmissionPages
 from tests.server.signed_in import key_of, reader
 from tests.server.site import END, site, timed
 
@@ -107,6 +107,6 @@ async def test_comparisons_are_limited(open_site):
             ledger=here.ledger, problems=here.problems, competitions=here.competitions, open_server=True, templates=site_templates()
         )
         for total, status in ((0, 503), (1, 200)):
-            page = ComparePage(served, PeerLimits(total=total, per_address=1))
+            page = SubmissionPages(served, PeerLimits(total=total, per_address=1))
             request = make_mocked_request("GET", f"/compare?a={made[0]}&b={made[1]}", headers={"Host": "localhost"})
             assert (await page.compare(request)).status == status and page.count.total == 0
