@@ -163,7 +163,7 @@ async def fleet_port(settings: Settings, fleet: RemoteFleet) -> AsyncIterator[st
         if certificates is None:
             port = server.add_insecure_port(address)
         else:
-            credentials = grpc.ssl_server_credentials([certificates.of_server()], certificates.authority(), require_client_auth=True)
+            credentials = grpc.ssl_server_credentials([certificates.server_key_pair()], certificates.authority(), require_client_auth=True)
             port = server.add_secure_port(address, credentials)
     except RuntimeError as error:
         raise SettingsInvalid("fleet_listen", f"can't listen at {address!r}: {error}") from error
@@ -202,7 +202,7 @@ class FleetCertificates:
         self._prepare()
         return (self.directory / _CA).read_bytes()
 
-    def of_server(self) -> tuple[bytes, bytes]:
+    def server_key_pair(self) -> tuple[bytes, bytes]:
         """Key and certificate of the fleet port, in PEM."""
         self._prepare()
         return (self.directory / _KEY).read_bytes(), (self.directory / _CERTIFICATE).read_bytes()

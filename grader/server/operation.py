@@ -94,7 +94,7 @@ class ServerTelemetry:
             settings = self._settings
             days = (settings.retain_sources_days, settings.retain_events_days, settings.retain_artifacts_days)
             files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
-            for work in (self._look(), retain(ledger, Periods.of_days(*days), competitions, files=files)):
+            for work in (self._look(), retain(ledger, Periods.from_days(*days), competitions, files=files)):
                 stack.push_async_callback(_ended, asyncio.create_task(work))
             yield
 
@@ -223,7 +223,7 @@ class Periods:
     artifacts: timedelta | None = None
 
     @classmethod
-    def of_days(cls, sources_days: int, events_days: int, artifacts_days: int = 0) -> Periods:
+    def from_days(cls, sources_days: int, events_days: int, artifacts_days: int = 0) -> Periods:
         """Return the periods of settings, where 0 is for ever."""
         days = (sources_days, events_days, artifacts_days)
         sources, events, artifacts = (timedelta(days=count) if count else None for count in days)

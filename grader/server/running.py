@@ -81,7 +81,7 @@ class Serving:
             await event.wait()
             event.clear()
             try:
-                await self.service.organising.reload()
+                await self.service.competitions.reload()
             except CallRefused as error:
                 log.error("competitions_not_reloaded", error=str(error))
             except Exception:  # ours; the server goes on with what it has
@@ -147,7 +147,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         raised: Exception | None = None
         async with asyncio.TaskGroup() as group:
             dispatching = group.create_task(dispatcher.run())
-            rejudging = group.create_task(service.rejudging.run())
+            rejudging = group.create_task(service.rejudges.run())
             try:
                 yield running
             except Exception as error:  # noqa: BLE001  # the caller's own; out of the group, so that it comes back as it was

@@ -45,7 +45,7 @@ class OwnedArtifacts:
     def __init__(self, ledger: Ledger, files: SubmissionFiles, retention: timedelta | None) -> None:
         self._ledger, self._files, self.retention = ledger, files, retention
 
-    async def of(self, caller: Caller, submission_id: str) -> list[SubmissionArtifact]:
+    async def list_for(self, caller: Caller, submission_id: str) -> list[SubmissionArtifact]:
         """The files, by name. Raises SubmissionNotFound."""
         access.check_owned(caller, await self._ledger.get(submission_id))
         oldest = None if self.retention is None else self._ledger.now() - self.retention
@@ -57,7 +57,7 @@ class OwnedArtifacts:
 
     async def read(self, caller: Caller, submission_id: str, name: str) -> bytes:
         """A file. Raises SubmissionNotFound, and ArtifactNotFound where there is no such file, or its bytes are not here."""
-        artifact = next((artifact for artifact in await self.of(caller, submission_id) if artifact.name == name), None)
+        artifact = next((artifact for artifact in await self.list_for(caller, submission_id) if artifact.name == name), None)
         content = None if artifact is None else await asyncio.to_thread(self._files.read, artifact.digest)
         if content is None:
             raise ArtifactNotFound(submission_id, name)
@@ -88,15 +88,15 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         self._ledger, self._problems, self._worker = ledger, problems, worker
         self._competitions = competitions or Competitions()
         self._admission = SubmissionAdmission(problems=problems, competitions=self._competitions, quotas=quotas)
-        self._submitting = SubmissionService(
+        self._submissions = SubmissionService(
             ledger=ledger,
             admission=self._admission,
             device_kinds=device_kinds,
             queue_limit=queue_limit,
             user_queue_limit=user_queue_limit,
         )
-        self.rejudging = RejudgeService(ledger, problems, self._competitions, device_kinds=device_kinds, worker=worker)
-        self.organising = CompetitionService(ledger, self._competitions)
+        self.rejudges = RejudgeService(ledger, problems, self._competitions, device_kinds=device_kinds, worker=worker)
+        self.competitions = CompetitionService(ledger, self._competitions)
         self._artifacts = artifacts
         self._watch = watch or SubmissionWatch(ledger, self._competitions, poll_s=READER_POLL_S if worker is None else WATCH_POLL_S)
         self._accepting = True
@@ -117,7 +117,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def take(self, request: api.SubmitRequest) -> Submission:
         """Put a submission into the queue, for the API and for pages."""
         worker = self._taking()
-        submission = await self._submitting.take(request)
+        submission = await self._submissions.take(request)
         worker.wake()
         return submission
 
@@ -126,7 +126,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         worker = self._taking()
         if not request.requests:
             raise InvalidRequest([FieldViolation("requests", "there are none; send at least one")])
-        results = await self._submitting.take_batch(request.requests)
+        results = await self._submissions.take_batch(request.requests)
         worker.wake()
         return api.BatchSubmitResponse(results=[await self._result(result) for result in results])
 
@@ -195,7 +195,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         submission_id, owned = parse(SUBMISSIONS, request.parent, "parent"), self._artifacts
         if owned is None:
             return api.ListArtifactsResponse()
-        artifacts = await owned.of(interceptors.current_caller(), submission_id)
+        artifacts = await owned.list_for(interceptors.current_caller(), submission_id)
         shown = (
             artifact_to_proto(submission_id, artifact, retention=owned.retention, available=owned.holds(artifact)) for artifact in artifacts
         )
@@ -245,60 +245,60 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def CreateRejudge(self, request: api.CreateRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
         """Judge submissions again, without changing results."""
         self._writable()
-        return await self.rejudging.create(request)
+        return await self.rejudges.create(request)
 
     async def GetRejudge(self, request: api.GetRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
         """Return a rejudge with what it changes."""
-        return await self.rejudging.get(request)
+        return await self.rejudges.get(request)
 
     async def ListRejudges(self, request: api.ListRejudgesRequest, context: Context) -> api.ListRejudgesResponse:
         """Return a page of rejudges, newest first."""
-        return await self.rejudging.page(request)
+        return await self.rejudges.page(request)
 
     async def ApplyRejudge(self, request: api.ApplyRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
         """Apply a rejudge."""
         self._writable()
-        return await self.rejudging.apply(request)
+        return await self.rejudges.apply(request)
 
     async def DiscardRejudge(self, request: api.DiscardRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
         """Discard a rejudge."""
         self._writable()
-        return await self.rejudging.discard(request)
+        return await self.rejudges.discard(request)
 
     async def WithdrawSubmission(self, request: api.WithdrawSubmissionRequest, context: Context) -> submission_pb2.Submission:
         """Withdraw a submission from the boards."""
         self._writable()
-        return await self._shown(await self.organising.withdraw(request))
+        return await self._shown(await self.competitions.withdraw(request))
 
     async def RestoreSubmission(self, request: api.RestoreSubmissionRequest, context: Context) -> submission_pb2.Submission:
         """Restore a withdrawn submission."""
         self._writable()
-        return await self._shown(await self.organising.restore(request))
+        return await self._shown(await self.competitions.restore(request))
 
     async def BanUser(self, request: api.BanUserRequest, context: Context) -> competition_pb2.Ban:
         """Ban a user from a competition."""
         self._writable()
-        return await self.organising.ban(request)
+        return await self.competitions.ban(request)
 
     async def LiftBan(self, request: api.LiftBanRequest, context: Context) -> api.LiftBanResponse:
         """Lift the ban of a user."""
         self._writable()
-        return await self.organising.lift_ban(request)
+        return await self.competitions.lift_ban(request)
 
     async def ListBans(self, request: api.ListBansRequest, context: Context) -> api.ListBansResponse:
         """List the bans of a competition."""
-        return await self.organising.bans(request)
+        return await self.competitions.bans(request)
 
     async def ListCompetitionActions(
         self, request: api.ListCompetitionActionsRequest, context: Context
     ) -> api.ListCompetitionActionsResponse:
         """List organisers' actions, newest first."""
-        return await self.organising.actions(request)
+        return await self.competitions.actions(request)
 
     async def ReloadCompetitions(self, request: api.ReloadCompetitionsRequest, context: Context) -> api.ReloadCompetitionsResponse:
         """Read the files of competitions again."""
         self._writable()
-        return api.ReloadCompetitionsResponse(changes=[change_to_proto(change) for change in await self.organising.reload()])
+        return api.ReloadCompetitionsResponse(changes=[change_to_proto(change) for change in await self.competitions.reload()])
 
     def _taking(self) -> Worker:
         worker = self._writable()
@@ -313,7 +313,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def _shown(self, submission: Submission, *, full: bool = False) -> submission_pb2.Submission:
         redactor, owned = (
-            await self._watch.redactors.of(submission.problem_digest),
+            await self._watch.redactors.for_problem(submission.problem_digest),
             interceptors.current_caller().may_see(submission.new.user),
         )
         return messages.submission_to_proto(submission, redactor, full=full, owned=owned)
@@ -329,7 +329,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         """Shown with its place in the queue."""
         message = await self._shown(submission, full=full)
         if submission.state is SubmissionState.QUEUED:
-            position = await self._watch.positions.of(submission.submission_id, patience_s=patience_s)
+            position = await self._watch.positions.position(submission.submission_id, patience_s=patience_s)
             if position is not None:
                 message.queue_position.CopyFrom(position_to_proto(position))
         return message

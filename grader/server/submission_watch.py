@@ -42,7 +42,7 @@ class Positions:
         self._read_s, self._took_s = -1e9, 0.0
         self._reading = asyncio.Lock()
 
-    async def of(self, submission_id: str, *, patience_s: float = 0.0) -> Position | None:
+    async def position(self, submission_id: str, *, patience_s: float = 0.0) -> Position | None:
         """Where it is; None where it does not wait, or where it came after the queue was read and that is not so long ago that it may be
         read again within patience_s."""
         loop = asyncio.get_running_loop()
@@ -81,8 +81,8 @@ class Positions:
 class PositionNotifier:
     """Tells one watcher: when its submission's position has changed, and not too often."""
 
-    def __init__(self, of: Positions, submission_id: str) -> None:
-        self._of, self._submission_id = of, submission_id
+    def __init__(self, queue: Positions, submission_id: str) -> None:
+        self._queue, self._submission_id = queue, submission_id
         self._reported: Position | None = None
         self._reported_s = -1e9
 
@@ -96,7 +96,7 @@ class PositionNotifier:
         now_s = asyncio.get_running_loop().time()
         if now_s - self._reported_s < POSITION_PAUSE_S:
             return None
-        position = await self._of.cached(self._submission_id)
+        position = await self._queue.cached(self._submission_id)
         if position is None or not differs(position, self._reported):
             return None
         self._reported, self._reported_s = position, now_s
@@ -169,17 +169,17 @@ class Redactors:
         self._ledger = ledger
         self._known: dict[str, Redactor] = {}
 
-    async def of(self, digest: str) -> Redactor:
+    async def for_problem(self, digest: str) -> Redactor:
         """Of the problem as it was when the submission was made."""
         if digest not in self._known:
             self._known[digest] = Redactor.of(await self._ledger.problem(digest))
         return self._known[digest]
 
-    async def of_events(self, submission: Submission) -> Redactor:
+    async def for_events(self, submission: Submission) -> Redactor:
         """Events stay those of the problem that it was first judged by, whatever it was judged by again."""
-        redactor = await self.of(submission.problem_digest)
+        redactor = await self.for_problem(submission.problem_digest)
         for judgement in await self._ledger.judgements(submission.submission_id) if submission.judgement_count > 1 else ():
-            redactor = redactor.merged_with(await self.of(judgement.problem_digest))
+            redactor = redactor.merged_with(await self.for_problem(judgement.problem_digest))
         return redactor
 
 
@@ -204,7 +204,7 @@ class SubmissionWatch:
         with self._ledger.changes.of(submission_id) as changed:
             submission = await self._ledger.get(submission_id)
             access.check_seen(caller, submission, self._competitions.all(), self._ledger.now())
-            redactor = await self.redactors.of_events(submission)
+            redactor = await self.redactors.for_events(submission)
             redacted = RedactedEvents(self._ledger, submission_id, redactor)
             await redacted.begin(after)
             while True:
@@ -234,7 +234,7 @@ class SubmissionWatch:
         """Return what a stream from the beginning would send at once. SubmissionNotFound."""
         submission = await self._ledger.get(submission_id)
         access.check_seen(caller, submission, self._competitions.all(), self._ledger.now())
-        redactor = await self.redactors.of_events(submission)
+        redactor = await self.redactors.for_events(submission)
         redacted = RedactedEvents(self._ledger, submission_id, redactor)
         await redacted.begin(0)
         stream_events: list[submission_pb2.SubmissionEvent] = []

@@ -38,7 +38,7 @@ class FormTokens:
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    def of(self, request: web.Request) -> tuple[str, str | None]:
+    def for_page(self, request: web.Request) -> tuple[str, str | None]:
         """The token for a page, and the cookie that goes with it; None: it has that already."""
         if (session := self._site.session(request)) is not None:
             return session.form_token, None

@@ -215,7 +215,7 @@ class Pages:
             return {**content.submission(message, PAGE_CHARTS), "site": True}
 
         caller = self._site.viewer(request)
-        files = await self._artifacts.of(caller, submission.submission_id) if caller.may_see(submission.new.user) else []
+        files = await self._artifacts.list_for(caller, submission.submission_id) if caller.may_see(submission.new.user) else []
         shown = await asyncio.to_thread(context)
         live = None
         if self._live is not None and not submission.state.final:

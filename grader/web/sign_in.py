@@ -92,7 +92,7 @@ class SignInPages:
 
     async def _form(self, request: web.Request, after: str, error: str = "", status: int = 200) -> web.Response:
         plain = transport(request) is Transport.PLAIN
-        token, cookie = ("", None) if plain else self._tokens.of(request)
+        token, cookie = ("", None) if plain else self._tokens.for_page(request)
         shown = {"refused": PLAIN if plain else "", "token": token, "error": error, "next": local_path(after)}
         shown |= {"provider": self._provider_name, "provider_path": f"{BEGIN}?next={quote(shown['next'], safe='/')}"}
         return self._tokens.keep(request, await self._site.page(request, "sign_in.html", shown, status, form=True), cookie)

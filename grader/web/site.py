@@ -287,7 +287,7 @@ ARTIFACT_HEADERS = {"Content-Security-Policy": "sandbox; default-src 'none'; fra
 class ArtifactSource(Protocol):
     """The files of submissions, for callers who own them; else SubmissionNotFound."""
 
-    async def of(self, caller: Caller, submission_id: str) -> list[SubmissionArtifact]:
+    async def list_for(self, caller: Caller, submission_id: str) -> list[SubmissionArtifact]:
         """The files, by name."""
 
     def holds(self, artifact: SubmissionArtifact) -> bool:
@@ -300,7 +300,7 @@ class ArtifactSource(Protocol):
 class NoArtifacts:
     """A server that keeps none."""
 
-    async def of(self, caller: Caller, submission_id: str) -> list[SubmissionArtifact]:
+    async def list_for(self, caller: Caller, submission_id: str) -> list[SubmissionArtifact]:
         """Return no files."""
         return []
 

@@ -118,7 +118,7 @@ class SubmitPage:
         self, request: web.Request, form: SubmitForm, field_refusals: Mapping[str, Sequence[str]], status: int = 200
     ) -> web.Response:
         site = self._site
-        token, cookie = self._tokens.of(request)
+        token, cookie = self._tokens.for_page(request)
         shown = context(form, field_refusals, site.problems.all(), site.competitions.all(), self._submitter.device_kinds(), site.now())
         page = await site.page(request, "submit.html", {**shown, "token": token}, status, form=True)
         return self._tokens.keep(request, page, cookie)

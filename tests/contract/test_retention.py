@@ -93,7 +93,7 @@ async def test_nothing_is_removed_where_nothing_is_asked_for(ledger, clock):
     """For ever is the default."""
     submission_id = await graded(ledger, spoiled=1)
     clock.now += timedelta(days=10_000)
-    assert await remove_due(ledger, Periods.of_days(0, 0), []) == RemovedCounts()
+    assert await remove_due(ledger, Periods.from_days(0, 0), []) == RemovedCounts()
     assert await has_sources(ledger, submission_id)
 
 
@@ -102,11 +102,11 @@ async def test_facts_of_attempts_that_do_not_count_go_alone(ledger, clock):
     submission_id = await graded(ledger, spoiled=2)
     before = await ledger.events(submission_id)
     clock.now += timedelta(days=31)
-    assert await remove_due(ledger, Periods.of_days(0, 30), []) == RemovedCounts(events=1)
+    assert await remove_due(ledger, Periods.from_days(0, 30), []) == RemovedCounts(events=1)
     after = await ledger.events(submission_id)
     assert after == [event for event in before if event.state or event.attempt == 3]
     assert await ledger.events(submission_id, after=after[2].sequence, limit=2) == after[3:5]
-    assert await remove_due(ledger, Periods.of_days(0, 30), []) == RemovedCounts()
+    assert await remove_due(ledger, Periods.from_days(0, 30), []) == RemovedCounts()
     assert await has_sources(ledger, submission_id)
 
 

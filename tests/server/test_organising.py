@@ -333,7 +333,7 @@ async def test_a_hang_up_signal_has_files_read_again(organised):
         asked.set()
         while asked.is_set():
             await asyncio.sleep(0)
-        async with organised.running.service.organising._reloading:
+        async with organised.running.service.competitions._reloading:
             return [one.title for one in (await root.list_competitions()).competitions]
 
     organised.file.write_text("name = ")

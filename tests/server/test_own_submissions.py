@@ -117,7 +117,7 @@ class Files:
     def __init__(self):
         self.asked = []
 
-    async def of(self, caller, submission_id):
+    async def list_for(self, caller, submission_id):
         return []
 
     async def read(self, caller, submission_id, name):
