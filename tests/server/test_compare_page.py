@@ -1,8 +1,8 @@
 """The comparison of two submissions: what `grader-cli diff` says of them, to those who may see both."""
 
-import contextlib
 import html
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from aiohttp.test_utils import make_mocked_request
@@ -13,19 +13,14 @@ from grader.web.pages import site_templates
 from grader.web.site import Site
 from grader.web.submission_pages import SubmissionPages
 from tests.server.signed_in import key_of, reader
-from tests.server.site import END, site, timed
+from tests.server.site import END, signed_site, timed
 
 EVIL = "<script>x</script>\n</td>\u202e\n"
 
 
 @pytest.fixture
 def open_site(tmp_path):
-    @contextlib.asynccontextmanager
-    async def start(**options):
-        async with site(tmp_path, **options) as here, reader(here.url()) as ann:
-            yield here, ann
-
-    return start
+    return partial(signed_site, tmp_path)
 
 
 def source(content):

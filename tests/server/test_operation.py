@@ -24,6 +24,7 @@ from grader.server.wiring import joined
 from grader.v1 import report_pb2
 from tests import fakes
 from tests.server.fleet_workers import inside
+from tests.server.processes import until_built
 
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 TOKEN = "planted-b1946ac92492d234"
@@ -96,12 +97,6 @@ async def until(look, wanted):
         while (seen := await look()) != wanted:
             await asyncio.sleep(0.02)
     return seen
-
-
-async def until_built(client, submission):
-    async for event in client.watch(submission.name):
-        if event.HasField("build"):
-            return
 
 
 def sample(text, line):
