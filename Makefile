@@ -38,7 +38,7 @@ demo: setup ## Set up, then grade the six kernels of the triangular matmul story
 	@$(BIN)/grader-cli demo $(DEMO_ARGS)
 
 # pytest ends with 5 where it has no tests: TESTS may leave one of the two runs without.
-PYTEST = $(BIN)/python -m pytest --durations=20 --durations-min=5 $(PYTEST_ARGS) $(TESTS)
+PYTEST = $(BIN)/python -m pytest --durations=20 --durations-min=5 $(PYTEST_ARGS)
 
 test: ## Set up, then run the tests (of the slow ones a part, another one with each commit; those that need Docker or bubblewrap skip where it is absent)
 	@$(MAKE) --no-print-directory --keep-going test-alone test-parallel
@@ -46,11 +46,13 @@ test: ## Set up, then run the tests (of the slow ones a part, another one with e
 test-all: ## Run every test except those of `make gpu`: what `make test` leaves out, too
 	@$(MAKE) --no-print-directory --keep-going test-alone test-parallel PYTEST_ARGS="--all-cases $(PYTEST_ARGS)"
 
+# Collects only the files that have such a test.
 test-alone: setup-dev
-	@$(PYTEST) -n 0 -m 'timing and not gpu' || [ $$? = 5 ]
+	@files=$$(grep -rlE '^(@|pytestmark .*)pytest[.]mark[.]timing' --include='test_*.py' $(or $(TESTS),tests)); \
+	[ -z "$$files" ] || $(PYTEST) $$files -n 0 -m 'timing and not gpu' || [ $$? = 5 ]
 
 test-parallel: setup-dev
-	@$(PYTEST) -n $(PYTEST_WORKERS) --dist $(PYTEST_DIST) -m 'not gpu and not timing' || [ $$? = 5 ]
+	@$(PYTEST) $(TESTS) -n $(PYTEST_WORKERS) --dist $(PYTEST_DIST) -m 'not gpu and not timing' || [ $$? = 5 ]
 
 check: lint ## Lint, types, architecture and fast tests, without the folders whose tests start servers or compile kernels; about two minutes
 	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist $(PYTEST_DIST) -m '$(FAST)' -k 'not postgresql' $(UNCHECKED:%=--ignore=tests/%)

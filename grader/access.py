@@ -1,4 +1,4 @@
-"""Who may see whose submissions, decided here for the API and for the pages.  What may not be seen is not there: SubmissionNotFound."""
+"""Access to submissions, decided here for the API and for the pages.  What may not be seen is not there: SubmissionNotFound."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_seen(caller: Caller, submission: Submission, competitions: Iterable[Co
 
 
 def sees_competition(caller: Caller, competition_id: str, competitions: Iterable[Competition], now: datetime) -> bool:
-    """Whether all submissions to this competition ("": to none) are shown to the caller, for every user."""
+    """Return whether all submissions to this competition ("": to none) are shown to the caller, for every user."""
     return caller.admin or competition_id in opened(competitions, now)
 
 
@@ -34,15 +34,15 @@ def check_owned(caller: Caller, submission: Submission) -> None:
 
 
 def _check_no_run(caller: Caller, submission: Submission) -> None:
-    """What a rejudge runs is nobody's but the administrators'."""
+    """Hide what a rejudge runs from all but administrators."""
     if submission.rejudge_id and not caller.admin:
         raise SubmissionNotFound(submission.submission_id)
 
 
-def which(
+def submission_filter(
     caller: Caller, user: str, competition_id: str, competitions: Iterable[Competition], now: datetime, *, tag: str = ""
 ) -> SubmissionFilter:
-    """What a list shows that asks for this user's ("": anybody's) submissions to this competition ("": any or none), with this tag."""
+    """Filter a list that asks for this user's ("": anybody's) submissions to this competition ("": any or none), with this tag."""
     if user:
         try:
             check_user(user)
@@ -59,4 +59,5 @@ def which(
 
 def opened(competitions: Iterable[Competition], now: datetime) -> frozenset[str]:
     """The competitions whose submissions everybody may see by now."""
-    return frozenset(one.competition_id for one in competitions if one.visibility is Visibility.AFTER_END and one.phase(now) is Phase.ENDED)
+    ended = (competition for competition in competitions if competition.phase(now) is Phase.ENDED)
+    return frozenset(competition.competition_id for competition in ended if competition.visibility is Visibility.AFTER_END)

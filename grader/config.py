@@ -23,8 +23,8 @@ SNAPSHOT_NAME = "server.json"
 
 def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
     """Where a user's state lies by default: $GRADER_STATE_DIR, $XDG_STATE_HOME/grader, ~/.local/state/grader."""
-    if own := environment.get("GRADER_STATE_DIR"):
-        return Path(own)
+    if path := environment.get("GRADER_STATE_DIR"):
+        return Path(path)
     if xdg := environment.get("XDG_STATE_HOME"):
         return Path(xdg) / "grader"
     return Path(environment.get("HOME") or Path.home()) / ".local" / "state" / "grader"
@@ -32,11 +32,11 @@ def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path | None:
     """Where built artifacts lie by default: $GRADER_CACHE_DIR; None is the state directory."""
-    return Path(own) if (own := environment.get("GRADER_CACHE_DIR")) else None
+    return Path(path) if (path := environment.get("GRADER_CACHE_DIR")) else None
 
 
 def resident_toolchain(environment: Mapping[str, str] = os.environ) -> bool | None:
-    """Whether boxes see a copy of the toolchain in memory by default: $GRADER_RESIDENT_TOOLCHAIN is 1, 0 or auto (None)."""
+    """Return whether boxes see a copy of the toolchain in memory by default: $GRADER_RESIDENT_TOOLCHAIN is 1, 0 or auto (None)."""
     return {"1": True, "0": False}.get(environment.get("GRADER_RESIDENT_TOOLCHAIN", ""))
 
 
@@ -161,7 +161,7 @@ class Settings(BaseModel):
 
     @property
     def ledger(self) -> Path | str:
-        """What `Ledger.open` takes."""
+        """Return what `Ledger.open` takes."""
         return self.database or self.ledger_path
 
     @property
@@ -181,7 +181,7 @@ class Settings(BaseModel):
 
     @property
     def snapshot_path(self) -> Path:
-        """What the server that has the state directory says of itself and its lanes."""
+        """Return the file in which the server that has the state directory describes itself and its lanes."""
         return self.state_dir / SNAPSHOT_NAME
 
     @property
@@ -201,7 +201,7 @@ class Settings(BaseModel):
 
     @property
     def loopback(self) -> bool:
-        """Whether only this host can connect."""
+        """Return whether only this host can connect."""
         return loopback(self.listen)
 
     @property
@@ -211,5 +211,5 @@ class Settings(BaseModel):
 
     @property
     def asks_keys(self) -> bool:
-        """Whether callers need a key."""
+        """Return whether callers need a key."""
         return self.auth == "keys" or (self.auth == "auto" and not self.loopback)

@@ -1,4 +1,4 @@
-"""What may be said of the device to grade on, and which of a host's GPUs it means.  Pure.
+"""Choices of the device to grade on, and which of a host's GPUs they mean.  Pure.
 
 "emulated"; "cuda": any GPU; "cuda:H200": one whose model has that in its name; "cuda:0": the first in PCI order.
 """
@@ -16,20 +16,20 @@ FORMS = "emulated, cuda, cuda:NAME (a part of the GPU's name) or cuda:INDEX (as 
 
 
 def well_formed(choice: str) -> bool:
-    """Whether this could choose a device on some host."""
+    """Return whether this could choose a device on some host."""
     return choice in (EMULATED, CUDA) or (choice.startswith(_PREFIX) and len(choice) > len(_PREFIX))
 
 
 def offered(gpus: Iterable[tuple[int, str]]) -> tuple[str, ...]:
-    """What may be chosen where these GPUs are, by index and name, next to the emulated device."""
-    found = list(gpus)
-    names = dict.fromkeys(name for _, name in found)
-    return (EMULATED, *([CUDA] if found else ()), *(f"{_PREFIX}{index}" for index, _ in found), *(f"{_PREFIX}{name}" for name in names))
+    """Return what may be chosen where these GPUs are, by index and name, next to the emulated device."""
+    pairs = list(gpus)
+    names = dict.fromkeys(name for _, name in pairs)
+    return (EMULATED, *([CUDA] if pairs else ()), *(f"{_PREFIX}{index}" for index, _ in pairs), *(f"{_PREFIX}{name}" for name in names))
 
 
 def is_offered(choice: str, offers: Sequence[str]) -> bool:
-    """Whether something of what is offered fits."""
-    return choice in offers or any(_names(choice, one.removeprefix(_PREFIX)) for one in offers if one.startswith(_PREFIX))
+    """Return whether something of what is offered fits."""
+    return choice in offers or any(_names(choice, offer.removeprefix(_PREFIX)) for offer in offers if offer.startswith(_PREFIX))
 
 
 def counted_as(choice: str, offers: Sequence[str]) -> str:
@@ -39,11 +39,11 @@ def counted_as(choice: str, offers: Sequence[str]) -> str:
     part = choice.removeprefix(_PREFIX)
     if choice in (EMULATED, CUDA) or part.isdecimal():
         return CUDA if part.isdecimal() else choice
-    return next((one for one in offers if one.startswith(_PREFIX) and _names(choice, one.removeprefix(_PREFIX))), OTHER)
+    return next((offer for offer in offers if offer.startswith(_PREFIX) and _names(choice, offer.removeprefix(_PREFIX))), OTHER)
 
 
 def fits(choice: str, index: int, name: str) -> bool:
-    """Whether this GPU is meant."""
+    """Return whether this GPU is meant."""
     return choice in (CUDA, f"{_PREFIX}{index}") or _names(choice, name)
 
 

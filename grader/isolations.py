@@ -15,7 +15,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsolationInfo:
-    """What an isolation is.
+    """Description of an isolation.
 
     implementation: "module:Class", a `grader.isolation.Isolation` that is made of its settings. description: one line for reports. safe: it
     keeps hostile code in; `auto` and the checks of problems try these first, in the order of the registry. program, package: what it
@@ -65,23 +65,23 @@ BUILT_IN = (
 @lru_cache(maxsize=1)
 def isolations() -> Mapping[str, IsolationInfo]:
     """All isolations by name, strongest first: the built-in ones, then those of installed packages; an unsafe one is last."""
-    found = {one.name: one for one in BUILT_IN}
+    by_name = {info.name: info for info in BUILT_IN}
     for point in entry_points(group=GROUP):
         info = point.load()
         if not isinstance(info, IsolationInfo):
             raise ValueError(f"the entry point {point.value!r} of {GROUP} is a {type(info).__name__}; let it name an IsolationInfo")
-        if info.name in found or info.name == AUTO:
+        if info.name in by_name or info.name == AUTO:
             raise ValueError(f"the entry point {point.value!r} of {GROUP} is named {info.name!r}, as another isolation is; rename it")
-        found[info.name] = info
-    return dict(sorted(found.items(), key=lambda item: not item[1].safe))
+        by_name[info.name] = info
+    return dict(sorted(by_name.items(), key=lambda item: not item[1].safe))
 
 
 def choices() -> tuple[str, ...]:
-    """What an option `--sandbox` takes."""
+    """Return what an option `--sandbox` takes."""
     return (AUTO, *isolations())
 
 
 def description(name: str) -> str:
-    """One line for people; the name itself where it is not known here."""
-    known = isolations().get(name)
-    return name if known is None else known.description
+    """Return a line for people; the name itself where it is not known here."""
+    info = isolations().get(name)
+    return name if info is None else info.description

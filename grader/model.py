@@ -1,4 +1,4 @@
-"""What the server side talks about: problems, submissions, events, reports.  Data only."""
+"""Data of the server side: problems, submissions, events, reports."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class SubmissionState(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Whether nothing can happen to it any more."""
+        """Return whether nothing can happen to it any more."""
         return self in (SubmissionState.SUCCEEDED, SubmissionState.FAILED, SubmissionState.CANCELLED)
 
 
 class Verdict(StrEnum):
-    """What became of a kernel."""
+    """Verdict on a kernel."""
 
     ACCEPTED = "ACCEPTED"
     COMPILE_ERROR = "COMPILE_ERROR"
@@ -88,14 +88,14 @@ Decision = tuple[Verdict, Reason | Literal[""], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """One source file; path is relative, normalized and unique in its submission."""
+    """Source file; path is relative, normalized and unique in its submission."""
 
     path: str
     content: str
 
 
 class ScoreKind(StrEnum):
-    """What entries of a board are compared by."""
+    """Figure by which entries of a board are compared."""
 
     SPEEDUP = "speedup"  # baseline over subject; larger is better
     TIME = "time"  # certified nanoseconds; smaller is better
@@ -128,7 +128,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What a kernel is asked to compute."""
+    """Problem that a kernel has to solve."""
 
     problem_id: str
     title: str
@@ -179,7 +179,7 @@ class NewSubmission:
 
 
 class Scope(StrEnum):
-    """What a key is for."""
+    """Use of a key."""
 
     SUBMIT = "submit"  # hand in, cancel and withdraw
     READ = "read"  # one's own submissions, problems, boards
@@ -188,7 +188,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who calls. user "" is anybody who can reach a server that requires no keys: all scopes, and everybody's submissions."""
+    """Caller of the API. user "" is anybody who can reach a server that requires no keys: all scopes, and everybody's submissions."""
 
     user: str = ""
     scopes: frozenset[Scope] = frozenset(Scope)
@@ -197,11 +197,11 @@ class Caller:
 
     @property
     def admin(self) -> bool:
-        """Whether what is others' is shown too."""
+        """Return whether everybody's submissions are shown."""
         return Scope.ADMIN in self.scopes
 
     def may_see(self, user: str) -> bool:
-        """Whether what is this user's is shown. Submissions without a user are the administrators' only."""
+        """Return whether what is this user's is shown. Submissions without a user are the administrators' only."""
         return self.admin or (self.user != "" and self.user == user)
 
 
@@ -213,7 +213,7 @@ class TieRule(StrEnum):
 
 
 class Visibility(StrEnum):
-    """Who may see sources and reports of others."""
+    """Visibility of sources and reports to others."""
 
     PRIVATE = "private"
     AFTER_END = "after_end"
@@ -271,7 +271,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """One judgement of a submission. sequence counts up from 1; rejudge_id "" is the first, by its own grading."""
+    """Judgement of a submission. sequence counts up from 1; rejudge_id "" is the first, by its own grading."""
 
     sequence: int
     verdict: Verdict
@@ -285,7 +285,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What the facts of one submission say, drawn by `grader/verdict/fold.py`."""
+    """Report on a submission, drawn from its facts by `grader/verdict/fold.py`."""
 
     verdict: Verdict
     reason: str
@@ -417,7 +417,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueDepth:
-    """What waits in the queue, of one mode. oldest_time: when the oldest of it was made."""
+    """Number of submissions that wait, of a mode. oldest_time: when the oldest of it was made."""
 
     mode: wire.Mode
     count: int
@@ -426,7 +426,7 @@ class QueueDepth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteTotals:
-    """What a ledger's writer has done since it was opened. busy_s: as long as it is not waiting for work, the disk included."""
+    """Work of a ledger's writer since it was opened. busy_s: as long as it is not waiting for work, the disk included."""
 
     commit_count: int = 0
     transaction_count: int = 0
@@ -444,7 +444,7 @@ class DeviceDemand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """One attempt at one submission, held by a worker that must keep it alive."""
+    """Attempt at a submission, held by a worker that must keep it alive."""
 
     submission: Submission
     problem: Problem

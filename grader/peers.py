@@ -68,7 +68,7 @@ def address_of_peer(peer: str) -> str:
 
 
 def loopback(address: str) -> bool:
-    """Whether an address, HOST:PORT or unix:PATH, is one that only this host can reach."""
+    """Return whether an address, HOST:PORT or unix:PATH, is one that only this host can reach."""
     host = address.rsplit(":", 1)[0].strip("[]")
     try:
         return address.startswith("unix:") or host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -77,13 +77,13 @@ def loopback(address: str) -> bool:
 
 
 def network_of(host: str) -> str:
-    """What counts as one address: an IPv4 address, or the /64 of an IPv6 address."""
+    """Return what counts as one address: an IPv4 address, or the /64 of an IPv6 address."""
     try:
-        found = ipaddress.ip_address(host.partition("%")[0])
+        address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return host
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.ip_network((found, _IPV6_PREFIX), strict=False))
-    return str(found)
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return str(ipaddress.ip_network((address, _IPV6_PREFIX), strict=False))
+    return str(address)

@@ -1,1 +1,1 @@
-"""What the project is made and measured with; nothing of it is installed."""
+"""Programs that make and measure the project; none is installed."""

@@ -195,9 +195,9 @@ def page(results: Results) -> list[str]:
         shown = ("" if value is None else f"{value:.1f}" for value in ratios.values())
         name = f"{source.parent.name}/{source.stem}"
         table.add(device, name, line_count, row[OURS].headers or "raw", *(row.get(key, "") for key in (OURS, PLAIN, LOAD)), *shown)
-        for other, value in ratios.items():
+        for builder, value in ratios.items():
             if value is not None:
-                means.setdefault(f"{device}, {language_of(source)}: {other}/ours", []).append(value)
+                means.setdefault(f"{device}, {language_of(source)}: {builder}/ours", []).append(value)
         failures += [
             f"{device} {name}: {key} failed: {took.failed.strip().splitlines()[-1][:200]}" for key, took in row.items() if took.failed
         ]

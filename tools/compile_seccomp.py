@@ -26,7 +26,7 @@ Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, op
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One comparison of an argument: `argument & mask == value`."""
+    """A comparison of an argument: `argument & mask == value`."""
 
     index: int
     mask: int
@@ -35,7 +35,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What happens to a system call: `action` if all conditions hold, else what the next rule says."""
+    """Effect on a system call: `action` if all conditions hold, else what the next rule says."""
 
     action: int
     conditions: tuple[Condition, ...] = ()
@@ -93,9 +93,9 @@ def _tree(runs: list[tuple[int, tuple[Rule, ...]]]) -> list[Instruction]:
     if len(runs) == 1:
         return [instruction for rule in runs[0][1] for instruction in _rule(rule)]
     middle = len(runs) // 2
-    left, right = _tree(runs[:middle]), _tree(runs[middle:])
+    lower, upper = _tree(runs[:middle]), _tree(runs[middle:])
     # A conditional jump reaches 255 instructions; the plain one reaches everything.
-    return [(AT_LEAST, 0, 1, runs[middle][0]), (JUMP, 0, 0, len(left)), *left, *right]
+    return [(AT_LEAST, 0, 1, runs[middle][0]), (JUMP, 0, 0, len(lower)), *lower, *upper]
 
 
 def _rule(rule: Rule) -> list[Instruction]:

@@ -74,8 +74,8 @@ class Machine:
     def look(self) -> frozenset[str]:
         """Everything that is there now, each line with its kind first."""
         with engine_at(self.socket) as engine:
-            made = [*containers(engine), *mounts(), *cgroups(self.cgroups), *processes(self.mark)]
-        return frozenset([*made, *leases(self.slots), *system_v(), *files(self.places, self.slots)])
+            lines = [*containers(engine), *mounts(), *cgroups(self.cgroups), *processes(self.mark)]
+        return frozenset([*lines, *leases(self.slots), *system_v(), *files(self.places, self.slots)])
 
 
 @contextmanager
@@ -95,8 +95,8 @@ def containers(engine: docker.APIClient | None) -> Iterator[str]:
     """Every container, running or not, every volume, and the engine's files of them."""
     if engine is None:
         return
-    yield from (f"container {one['Id'][:12]} {' '.join(one['Names'])}" for one in engine.containers(all=True))
-    yield from (f"volume {one['Name']}" for one in engine.volumes()["Volumes"] or ())
+    yield from (f"container {entry['Id'][:12]} {' '.join(entry['Names'])}" for entry in engine.containers(all=True))
+    yield from (f"volume {entry['Name']}" for entry in engine.volumes()["Volumes"] or ())
     root = Path(engine.info()["DockerRootDir"])
     for place in (*(root / name for name in ENGINE_PLACES), *(Path("/run", name) for name in ENGINE_RUN_PLACES)):
         yield from (f"file {path}" for path in _listed(place))
@@ -157,12 +157,12 @@ def system_v() -> Iterator[str]:
 
 
 def files(places: Iterable[Path], slots: Path) -> Iterator[str]:
-    """What lies in the places, and what is below what is named as ours; not in every depth, for a box may nest them by thousands."""
+    """Yield the files in the places, and those below our own; not in every depth, for a box may nest them by thousands."""
     for path in (path for place in places for path in _listed(place) if path != slots):
         yield f"file {path}"
         level = [path] if path.name.startswith(OURS) else []
         for _ in range(DEPTH):
-            level = [below for one in level if one.is_dir() and not one.is_symlink() for below in _listed(one)]
+            level = [below for directory in level if directory.is_dir() and not directory.is_symlink() for below in _listed(directory)]
             yield from (f"file {below}" for below in level)
 
 
@@ -184,7 +184,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of the suite. left: what was not there before the first run and is there after this one."""
+    """A run of the suite. left: what was not there before the first run and is there after this one."""
 
     outcome: Outcome
     seconds: float
@@ -303,9 +303,9 @@ def main(arguments: Sequence[str] | None = None, machine: Callable[[str], Look] 
         place = Path(name)
         usable = {cage: asyncio.run(_check(cage, place)) for cage in options.isolation}
         before = look()
-        held = sorted(line for line in before if line.startswith("lease "))
-        if held and not options.beside:
-            sys.stderr.write(f"another program grades on this host; try again when it is idle, or see --beside: {', '.join(held)}\n")
+        leases_before = sorted(line for line in before if line.startswith("lease "))
+        if leases_before and not options.beside:
+            sys.stderr.write(f"another program grades here; wait until it ends, or see --beside: {', '.join(leases_before)}\n")
             return 2
         settle_s = options.settle_s if options.settle_s is not None else BESIDE_S if options.beside else SETTLE_S
         runs = repeat(options.repeat, lambda: _suite(options, place, mark), look, before, ignored=options.ignore, settle_s=settle_s)
@@ -314,7 +314,7 @@ def main(arguments: Sequence[str] | None = None, machine: Callable[[str], Look] 
         "kernel": platform.release(),
         **usable,
         "before": ", ".join(f"{count} {kind}" for kind, count in sorted(Counter(line.split()[0] for line in before).items())),
-        "others at the start": ", ".join(held) or "nobody",
+        "others at the start": ", ".join(leases_before) or "nobody",
         "not counted": ", ".join(options.ignore) or "nothing",
     }
     sys.stdout.write("\n".join(_page(head, runs)) + "\n")

@@ -150,10 +150,10 @@ def _unshown(table: list[Refusal]) -> Iterator[str]:
     """Yield the names and sentences by which the code refuses a source, and which no source of the table has."""
     shown = {refusal.message for refusal in table}
     limits = vars(emulation_limits).items()
-    sentences = [value for name, value in limits if name.isupper() and isinstance(value, str) and name != "ELSEWHERE"]
+    sentences = [value for name, value in limits if name.isupper() and name != "ELSEWHERE" and isinstance(value, str) and " " in value]
     yield from ({*sentences, asm_statement.CONDITIONAL, ptx_emitters.BLOCK_SCALED, ptx_emitters.VOLTA} - shown)
     prefixes = dict.fromkeys((*emulation_limits.LIBRARIES, *emulation_limits.CUTLASS, *emulation_limits.WITHOUT_YIELD), "")
-    for name, sentence in {**emulation_limits.NAMES, **emulation_limits.HEADERS, **ptx_instructions.REFUSED, **prefixes}.items():
+    for name, sentence in {**emulation_limits.FEATURES, **emulation_limits.HEADERS, **ptx_instructions.REFUSED, **prefixes}.items():
         word = re.compile(rf"(?<![\w.]){re.escape(name)}" + (r"(?!\w)" if name[-1].isalnum() else ""))
         if not any(sentence in (refusal.message, "") and any(map(word.search, refusal.sources)) for refusal in table):
             yield name

@@ -51,8 +51,8 @@ def stale(committed: Path) -> list[str]:
     """Paths of files that differ from what proto/ makes now. committed: the root of the repository, or what looks like it."""
     with tempfile.TemporaryDirectory() as scratch:
         wanted = generate(Path(scratch))
-    found = _texts(committed)
-    return sorted(name for name in {*wanted, *found} if wanted.get(name) != found.get(name))
+    existing = _texts(committed)
+    return sorted(name for name in {*wanted, *existing} if wanted.get(name) != existing.get(name))
 
 
 def _texts(root: Path) -> dict[str, str]:

@@ -75,8 +75,8 @@ def arguments_of(
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=(doc or "").split("\n\n", maxsplit=1)[0])
     for name in positional:
         parser.add_argument(name, type=Path, metavar=name.upper())
-    for name, (default, text, *more) in options.items():
-        settings = {"default": default, "help": text if default in (None, False, "") else f"{text} ({default})", **dict(*more)}
+    for name, (default, text, *extra) in options.items():
+        settings = {"default": default, "help": text if default in (None, False, "") else f"{text} ({default})", **dict(*extra)}
         if default is False:
             settings["action"] = "store_true"
         elif isinstance(default, int | float):
@@ -99,14 +99,14 @@ def commit() -> str:
 
 
 def command_output(command: Sequence[str]) -> str:
-    """What a command prints; nothing where it is missing, fails or takes too long."""
+    """Return the output of a command; nothing where it is missing, fails or takes too long."""
     if shutil.which(command[0]) is None:
         return ""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=COMMAND_S)
+        result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=COMMAND_S)
     except subprocess.TimeoutExpired:
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return result.stdout.strip() if result.returncode == 0 else ""
 
 
 def _cell(value: object) -> str:

@@ -26,7 +26,7 @@ from grader.server import main as server
 from grader.server.commands import admin
 from grader.views.formatting import FLAGS
 from grader.worker import main as worker
-from grader.worker import place
+from grader.worker import ray_placement
 from tools import emulation_page
 from tools.generate_proto import proto_arguments, public_sources
 
@@ -40,9 +40,9 @@ MESSAGE, ENUM, SERVICE, NESTED = 4, 5, 6, 2
 
 def pages() -> dict[str, str]:
     """The text of every page, by its file's name."""
-    made = {"cli.md": cli(), "api.md": api(), "exit-codes-and-errors.md": exit_codes_and_errors()}
-    made["emulated-device.md"] = emulation_page.page(WRITTEN_BY)
-    return {name: "\n".join(line.rstrip() for line in text.strip().splitlines()) + "\n" for name, text in made.items()}
+    texts = {"cli.md": cli(), "api.md": api(), "exit-codes-and-errors.md": exit_codes_and_errors()}
+    texts["emulated-device.md"] = emulation_page.page(WRITTEN_BY)
+    return {name: "\n".join(line.rstrip() for line in text.strip().splitlines()) + "\n" for name, text in texts.items()}
 
 
 def cli() -> str:
@@ -51,7 +51,7 @@ def cli() -> str:
     client = get_docs_for_click(obj=command, ctx=typer.Context(command, **command.context_settings), indent=1, name="grader-cli")
     modules = [f"grader.server.commands.{word}" for word in server.COMMANDS if word != "admin"]
     modules += [f"grader.server.commands.admin_{subject}" for subject in admin.SUBJECTS]
-    parsers = [server.parser(), *(import_module(module).parser() for module in modules), worker.parser(), place.parser()]
+    parsers = [server.parser(), *(import_module(module).parser() for module in modules), worker.parser(), ray_placement.parser()]
     text = "\n".join(line for parser in parsers for line in _parser_lines(parser))
     return f"# Commands\n\n{WRITTEN_BY}\n\n{client}\n{text}"
 
@@ -61,12 +61,12 @@ def _parser_lines(parser: argparse.ArgumentParser, description: str = "") -> Ite
     yield from ("##" + "#" * min(parser.prog.count(" "), 2) + f" `{parser.prog}`", "", parser.description or description, "")
     subcommands = []
     for title, named in (("Arguments", False), ("Options", True)):
-        actions = [one for one in parser._actions if bool(one.option_strings) is named and not isinstance(one.choices, dict)]
+        actions = [entry for entry in parser._actions if bool(entry.option_strings) is named and not isinstance(entry.choices, dict)]
         yield from [f"**{title}**:", "", *map(_action_line, actions), ""] if actions else []
     for action in parser._actions:
         if isinstance(action.choices, dict):
-            helps = {one.dest: one.help for one in action._get_subactions()}
-            subcommands += [(one, helps.get(word) or "") for word, one in action.choices.items()]
+            helps = {entry.dest: entry.help for entry in action._get_subactions()}
+            subcommands += [(entry, helps.get(word) or "") for word, entry in action.choices.items()]
     yield from (parser.epilog, "") if parser.epilog else ()
     for subcommand, text in subcommands:
         yield from _parser_lines(subcommand, text[:1].upper() + text[1:])
@@ -87,13 +87,13 @@ def api() -> str:
             raise SystemExit("protoc failed; its message is above")
         files = FileDescriptorSet.FromString(image.read_bytes()).file
     lines = ["# API", "", WRITTEN_BY, "How to use it is in [the guide](../api.md).", ""]
-    for file in sorted(files, key=lambda one: (one.name != FIRST, one.name)):
+    for file in sorted(files, key=lambda entry: (entry.name != FIRST, entry.name)):
         lines += [f"## `{file.name}`", "", *_file_lines(file)]
     return "\n".join(lines)
 
 
 def _file_lines(file: FileDescriptorProto) -> Iterator[str]:
-    comments = {tuple(one.path): one.leading_comments for one in file.source_code_info.location}
+    comments = {tuple(entry.path): entry.leading_comments for entry in file.source_code_info.location}
     for index, service in enumerate(file.service):
         yield from (f"### service {service.name}", "", *_paragraphs(comments[SERVICE, index]), "")
         for number, method in enumerate(service.method):
@@ -107,11 +107,11 @@ def _file_lines(file: FileDescriptorProto) -> Iterator[str]:
         yield from (f"### enum {enum.name}", "", *_paragraphs(comments[ENUM, index]), "")
         meanings = [_one_line(comments[ENUM, index, 2, number]) for number in range(len(enum.value))]
         values = zip(enum.value, meanings, strict=True)
-        yield from _table(("value", "number", "meaning"), ((f"`{one.name}`", str(one.number), text) for one, text in values))
+        yield from _table(("value", "number", "meaning"), ((f"`{entry.name}`", str(entry.number), text) for entry, text in values))
 
 
 def _fields(message: DescriptorProto, comments: dict[tuple[int, ...], str], index: int) -> Iterator[Sequence[str]]:
-    entries = {one.name: one for one in message.nested_type if one.options.map_entry}
+    entries = {entry.name: entry for entry in message.nested_type if entry.options.map_entry}
     for number, field in enumerate(message.field):
         kind = _kind(field)
         if entry := entries.get(field.type_name.rpartition(".")[2]):
@@ -160,15 +160,15 @@ def exit_codes_and_errors() -> str:
 
 
 def _errors() -> Iterator[type[errors.CallRefused] | type[errors.GraderFault]]:
-    left = [*errors.CallRefused.__subclasses__(), *errors.GraderFault.__subclasses__()]
-    while left:
-        yield left[0]
-        left[:1] = left[0].__subclasses__()
+    kinds = [*errors.CallRefused.__subclasses__(), *errors.GraderFault.__subclasses__()]
+    while kinds:
+        yield kinds[0]
+        kinds[:1] = kinds[0].__subclasses__()
 
 
 def _error_row(kind: type[errors.CallRefused] | type[errors.GraderFault]) -> Sequence[str]:
     exit_code = int(exit_of_error(kind.__new__(kind)))
-    return f"`{kind.reason}`", kind.code or "INTERNAL", ", ".join(kind.fields), str(exit_code), (kind.__doc__ or "").splitlines()[0]
+    return f"`{kind.reason}`", kind.code or "INTERNAL", ", ".join(kind.fields()), str(exit_code), (kind.__doc__ or "").splitlines()[0]
 
 
 def _table(headings: Sequence[str], rows: Iterator[Sequence[str]]) -> list[str]:
@@ -177,10 +177,10 @@ def _table(headings: Sequence[str], rows: Iterator[Sequence[str]]) -> list[str]:
 
 
 def stale(directory: Path = DIRECTORY) -> list[str]:
-    """The pages that are missing, out of date, or not made any more."""
-    made = pages()
-    found = {path.name: path.read_text() for path in directory.glob("*.md")}
-    return sorted(name for name in {*made, *found} if made.get(name) != found.get(name))
+    """The pages that are missing, out of date, or not texts any more."""
+    texts = pages()
+    existing = {path.name: path.read_text() for path in directory.glob("*.md")}
+    return sorted(name for name in {*texts, *existing} if texts.get(name) != existing.get(name))
 
 
 def main() -> int:

@@ -1,9 +1,11 @@
-"""How a client reaches a server: in plain text or over TLS, with a key or without."""
+"""Channels to a server, in plain text or over TLS, with a key or without; and why none came about, in a sentence with what to do."""
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import re
+import ssl
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +15,37 @@ from grader.errors import SettingsInvalid
 from grader.peers import loopback
 
 _RESOLVER = re.compile(r"(?:unix|unix-abstract|dns|ipv4|ipv6):")  # gRPC's own forms
+NAME_MISMATCH = "Hostname Verification Check failed"
+_PROBE_S = 5.0
+_NAMES_SHOWN = 4
+
+_SELF_SIGNED = "its certificate is self-signed, and not trusted here; name that certificate with `grader-cli login --ca FILE`"
+
+# By what gRPC's words contain: the first that is there decides.
+_TLS = {
+    "certificate has expired": "its certificate has expired; the server's operator has to renew it (if this host's clock is right)",
+    "certificate is not yet valid": "its certificate is not valid yet; check this host's clock, else ask the server's operator",
+    "self signed certificate": _SELF_SIGNED,
+    "self-signed certificate": _SELF_SIGNED,
+    "unable to get": "its certificate is of an authority that is not trusted here; name the authority with `grader-cli login --ca FILE`",
+    "certificate revoked": "its certificate was revoked; the server's operator has to replace it",
+    "CERTIFICATE_VERIFY_FAILED": "its certificate can't be verified: it is of no authority that is trusted here, or has expired; "
+    "name the authority with `grader-cli login --ca FILE`",
+    NAME_MISMATCH: "its certificate is not for the name by which it was called",
+    "missing selected ALPN property": "it speaks TLS, but is not a grader-server: no HTTP/2; check the port, and a proxy before it",
+    "WRONG_VERSION_NUMBER": "it does not speak TLS; check the port, or write http://HOST:PORT where it is meant to be without",
+    "certificate required": "it wants a certificate of the client, which users do not have; check the port",
+}
+_ANY = {
+    "Connection refused": "nothing listens there; check host and port, and that grader-server runs",
+    "errors resolving": "no host has that name; check its spelling",
+    "DNS resolution failed": "no host has that name; check its spelling",
+    "No route to host": "this host has no route to it; check the network, or a VPN",
+    "Network is unreachable": "this host has no route to it; check the network, or a VPN",
+    "No such file or directory": "the socket does not exist; check the path, and that grader-server runs",
+    "Deadline Exceeded": "it does not answer in time; it is overloaded, or something between drops what is sent",
+    "timed out": "it does not answer in time; check host and port, and a firewall between",
+}
 
 
 def route(server: str, tls: bool | None = None) -> tuple[str, bool]:
@@ -57,3 +90,53 @@ def check_key(key: str, address: str, *, tls: bool, plain_text: bool) -> None:
             f"write https://{address}, or log in with --insecure-plain-text where the network is yours alone"
         )
         raise SettingsInvalid("server", text)
+
+
+def explain(detail: str, *, tls: bool, answered: bool = False) -> str:
+    """Explain gRPC's words, which are for its authors; return them where they are not known. answered: the server did, before this."""
+    for signs in (_TLS if tls else {}, _ANY):
+        for sign, sentence in signs.items():
+            if sign in detail:
+                return sentence
+    if "Socket closed" in detail:
+        if answered:
+            return "it closed the connection, as a server does that stops"
+        if tls:
+            return "it closed the connection; check the port, and that it speaks TLS"
+        return (
+            "it closed the connection, as a server does that wants TLS (write https://HOST:PORT) "
+            "or has as many connections as it takes (try again)"
+        )
+    return detail
+
+
+def is_permanent(detail: str, *, tls: bool) -> bool:
+    """Return whether the failure stays until somebody changes something, other than that of a server that restarts."""
+    signs = (*(_TLS if tls else ()), "errors resolving", "DNS resolution failed")
+    return any(sign in detail for sign in signs)
+
+
+async def certificate_names(address: str, ca: bytes | None) -> tuple[str, ...]:
+    """The names in the certificate of the server at HOST:PORT, where its authority is trusted; else none."""
+    host, _, port = address.rpartition(":")
+    try:
+        context = ssl.create_default_context(cadata=None if ca is None else ca.decode("ascii"))
+        context.check_hostname = False  # whether it is of a trusted authority is still checked: others may claim any name
+        async with asyncio.timeout(_PROBE_S):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=context)
+            try:
+                certificate = writer.get_extra_info("peercert") or {}
+            finally:
+                writer.close()
+    except (OSError, ValueError, TimeoutError):  # ssl.SSLError is an OSError
+        return ()
+    return tuple(str(value) for kind, value in certificate.get("subjectAltName", ()) if kind in ("DNS", "IP Address"))
+
+
+def mismatch(address: str, names: tuple[str, ...]) -> str:
+    """Say what to do where a certificate is for these names, and not for the address."""
+    host = address.rpartition(":")[0]
+    if not names:
+        return f"its certificate is not for {host}; call it by a name that is in the certificate"
+    shown = ", ".join(names[:_NAMES_SHOWN]) + (", ..." if len(names) > _NAMES_SHOWN else "")
+    return f"its certificate is for {shown}, not for {host}; call it by a name that is in the certificate"

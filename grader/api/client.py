@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -14,8 +15,7 @@ import grpc
 from google.protobuf.message import Message
 from grpc_status import rpc_status
 
-from grader.api import channels, connection_failures
-from grader.api.absence import ServerAbsence
+from grader.api import channels
 from grader.api.statuses import to_error
 from grader.errors import GraderError, InternalFault, LedgerBusy, ServerUnreachable, ShuttingDown
 from grader.v1 import competition_pb2, grader_service_pb2_grpc, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
@@ -24,6 +24,9 @@ from grader.v1 import grader_service_pb2 as api
 DEADLINE_S = 10.0
 LONG_DEADLINE_S = 60.0  # of what may be about every submission there is
 LIVED_S = 60.0  # no try to connect takes so long: what broke later was connected
+# Pauses while a server is away, such as during a restart.
+PAUSE_FIRST_S, PAUSE_MOST_S, PAUSE_GROWTH = 0.5, 5.0, 1.5
+UNREPORTED_S = 1.0  # a shorter absence is not worth a line
 SEEN_LIMIT = 1000  # revisions that a server takes
 
 _SERVICE_CONFIG = {
@@ -71,8 +74,39 @@ class MessageStream(Protocol[S]):
         """End the call, if it is open."""
 
 
+class ServerAbsence:
+    """Absence of a server, as a call sees it. report: gets a sentence where that lasts, and where it is over."""
+
+    def __init__(self, address: str, report: Callable[[str], None]) -> None:
+        self._address, self._report = address, report
+        self._since_s: float | None = None
+        self._pause_s, self._reported = PAUSE_FIRST_S, False
+
+    def end(self) -> None:
+        """The server has answered."""
+        if self._reported:
+            self._report(f"{self._address} answers again")
+        self._since_s, self._pause_s, self._reported = None, PAUSE_FIRST_S, False
+
+    async def wait(self, limit_s: float, began_s: float | None = None) -> bool:
+        """Pause before another try; False, at once, where the server has been away for limit_s. began_s: when it was first missed."""
+        now_s = asyncio.get_running_loop().time()
+        if self._since_s is None:
+            self._since_s = now_s if began_s is None else began_s
+        away_s = now_s - self._since_s
+        if away_s >= limit_s:
+            return False
+        if away_s >= UNREPORTED_S and not self._reported:
+            self._reported = True
+            limit = f"{limit_s / 60:.0f} minutes" if limit_s >= 90 else f"{limit_s:.0f} s"
+            self._report(f"no answer from {self._address}; waiting until it is back, for up to {limit}")
+        await asyncio.sleep(self._pause_s * random.uniform(1.0, 1.2))  # not all clients at the same time
+        self._pause_s = min(self._pause_s * PAUSE_GROWTH, PAUSE_MOST_S)
+        return True
+
+
 class GraderClient:
-    """One server's API. address: HOST:PORT, https://HOST:PORT, http://HOST:PORT or unix:/PATH. Use as an async context.
+    """Client of a server. address: HOST:PORT, https://HOST:PORT, http://HOST:PORT or unix:/PATH. Use as an async context.
 
     tls: whether to speak it, where the address does not specify it; None: with every server but those on this host. ca: the authorities
     to trust, in PEM. key: goes with every call; beyond this host only over TLS, unless plain_text_key. patience_s: how long a watch waits
@@ -127,16 +161,16 @@ class GraderClient:
         """Hand in at most 100 kernels at once. For each the submission, or the exception that `submit` would have raised."""
         ids = request_ids or [str(uuid.uuid4()) for _ in submissions]
         requests = [
-            api.SubmitRequest(submission=one, request_id=request_id, allow_cached_result=allow_cached_result)
-            for one, request_id in zip(submissions, ids, strict=True)
+            api.SubmitRequest(submission=submission, request_id=request_id, allow_cached_result=allow_cached_result)
+            for submission, request_id in zip(submissions, ids, strict=True)
         ]
         answer: api.BatchSubmitResponse = await self._answer(
             lambda: self._stub.BatchSubmit(api.BatchSubmitRequest(requests=requests), timeout=LONG_DEADLINE_S)
         )
-        return [to_error(one.error) if one.HasField("error") else one.submission for one in answer.results]
+        return [to_error(result.error) if result.HasField("error") else result.submission for result in answer.results]
 
     async def get_submission(self, name: str, *, full: bool = False) -> submission_pb2.Submission:
-        """One submission; full: with single samples."""
+        """Return a submission; full: with single samples."""
         view = report_pb2.REPORT_VIEW_FULL if full else report_pb2.REPORT_VIEW_BASIC
         return await self._answer(
             lambda: self._stub.GetSubmission(api.GetSubmissionRequest(name=name, view=view), timeout=self._deadline_s)
@@ -155,7 +189,7 @@ class GraderClient:
         verdicts: Sequence[report_pb2.Verdict] = (),
         id_prefix: str = "",
     ) -> api.ListSubmissionsResponse:
-        """One page, newest first."""
+        """Return a page, newest first."""
         request = api.ListSubmissionsRequest(
             page_size=page_size,
             page_token=page_token,
@@ -188,32 +222,32 @@ class GraderClient:
             raise await self._explained(self._error(error)) from None
 
     async def get_problem(self, name: str) -> problem_pb2.Problem:
-        """One problem."""
+        """Return a problem."""
         return await self._answer(lambda: self._stub.GetProblem(api.GetProblemRequest(name=name), timeout=self._deadline_s))
 
     async def list_problems(self, *, page_size: int = 0, page_token: str = "") -> api.ListProblemsResponse:
-        """One page, by name."""
+        """Return a page, by name."""
         request = api.ListProblemsRequest(page_size=page_size, page_token=page_token)
         return await self._answer(lambda: self._stub.ListProblems(request, timeout=self._deadline_s))
 
     async def get_caller(self, *, with_quotas: bool = False) -> api.Caller:
-        """Who the key is of, to the server; with_quotas: and how many submissions that user may make."""
+        """Return whose the key is, to the server; with_quotas: and how many submissions that user may make."""
         request = api.GetCallerRequest(with_quotas=with_quotas)
         return await self._answer(lambda: self._stub.GetCaller(request, timeout=self._deadline_s))
 
     async def get_competition(self, name: str) -> competition_pb2.Competition:
-        """One competition."""
+        """Return a competition."""
         return await self._answer(lambda: self._stub.GetCompetition(api.GetCompetitionRequest(name=name), timeout=self._deadline_s))
 
     async def list_competitions(self, *, page_size: int = 0, page_token: str = "") -> api.ListCompetitionsResponse:
-        """One page, by name."""
+        """Return a page, by name."""
         request = api.ListCompetitionsRequest(page_size=page_size, page_token=page_token)
         return await self._answer(lambda: self._stub.ListCompetitions(request, timeout=self._deadline_s))
 
     async def get_leaderboard(
         self, competition: str, *, problem: str = "", device: str = "", page_size: int = 0, page_token: str = ""
     ) -> competition_pb2.Leaderboard:
-        """One page of a board."""
+        """Return a page of a board."""
         request = api.GetLeaderboardRequest(
             competition=competition, problem=problem, device=device, page_size=page_size, page_token=page_token
         )
@@ -225,11 +259,11 @@ class GraderClient:
         return await self._answer(lambda: self._stub.CreateRejudge(request, timeout=LONG_DEADLINE_S))
 
     async def get_rejudge(self, name: str) -> rejudge_pb2.Rejudge:
-        """One rejudge, with what it changes."""
+        """Return a rejudge, with what it changes."""
         return await self._answer(lambda: self._stub.GetRejudge(api.GetRejudgeRequest(name=name), timeout=LONG_DEADLINE_S))
 
     async def list_rejudges(self, *, page_size: int = 0, page_token: str = "") -> api.ListRejudgesResponse:
-        """One page, newest first, without what they change."""
+        """Return a page, newest first, without what they change."""
         request = api.ListRejudgesRequest(page_size=page_size, page_token=page_token)
         return await self._answer(lambda: self._stub.ListRejudges(request, timeout=self._deadline_s))
 
@@ -263,13 +297,13 @@ class GraderClient:
         return answer.lifted
 
     async def list_bans(self, competition: str) -> api.ListBansResponse:
-        """Who is banned from a competition."""
+        """Return who is banned from a competition."""
         return await self._answer(lambda: self._stub.ListBans(api.ListBansRequest(competition=competition), timeout=self._deadline_s))
 
     async def list_competition_actions(
         self, competition: str, *, page_size: int = 0, page_token: str = ""
     ) -> api.ListCompetitionActionsResponse:
-        """One page of what organisers did, newest first."""
+        """Return a page of what organisers did, newest first."""
         request = api.ListCompetitionActionsRequest(competition=competition, page_size=page_size, page_token=page_token)
         return await self._answer(lambda: self._stub.ListCompetitionActions(request, timeout=self._deadline_s))
 
@@ -294,18 +328,18 @@ class GraderClient:
 
         Ends when all have finished; with until_idle False it also waits for new ones with the tag, without end.
         """
-        seen: dict[str, int] = {}  # the one seen last comes last
+        revisions: dict[str, int] = {}  # by name; what was seen last comes last
 
         def call() -> MessageStream[api.SubmissionUpdate]:
-            last = dict(list(seen.items())[-SEEN_LIMIT:])
+            last = dict(list(revisions.items())[-SEEN_LIMIT:])
             request = api.WatchSubmissionsRequest(tag=tag, names=names, seen_revisions=last, until_idle=until_idle)
             return cast(MessageStream[api.SubmissionUpdate], self._stub.WatchSubmissions(request))
 
         async with aclosing(self._resumed(call)) as updates:
             async for update in updates:
                 name = update.submission.name
-                before = seen.pop(name, 0)
-                seen[name] = max(update.revision, before)
+                before = revisions.pop(name, 0)
+                revisions[name] = max(update.revision, before)
                 if update.revision > before:
                     yield update
 
@@ -325,9 +359,9 @@ class GraderClient:
             except grpc.aio.AioRpcError as error:
                 if loop.time() - began_s > LIVED_S:  # a watch that was quiet for long before it broke was no absence
                     absence.end()
-                found = self._error(error)
-                if error.code() is not grpc.StatusCode.UNAVAILABLE or not await absence.wait(self._stream_limit_s(found)):
-                    raise await self._explained(found) from None
+                failure = self._error(error)
+                if error.code() is not grpc.StatusCode.UNAVAILABLE or not await absence.wait(self._stream_limit_s(failure)):
+                    raise await self._explained(failure) from None
             finally:
                 stream.cancel()  # else the server goes on with one whose reader has stopped
 
@@ -338,10 +372,10 @@ class GraderClient:
             try:
                 answer = await call()
             except grpc.aio.AioRpcError as error:
-                found = self._error(error)
-                away = error.code() is grpc.StatusCode.UNAVAILABLE and isinstance(found, _AWAY)
+                failure = self._error(error)
+                away = error.code() is grpc.StatusCode.UNAVAILABLE and isinstance(failure, _AWAY)
                 if not away or not await absence.wait(self._restart_s if self._answered else 0.0, began_s):
-                    raise await self._explained(found) from None
+                    raise await self._explained(failure) from None
             else:
                 self._answered = True
                 absence.end()
@@ -350,7 +384,7 @@ class GraderClient:
     def _stream_limit_s(self, error: GraderError) -> float:
         if self._answered:
             return max(self._patience_s, self._restart_s)
-        permanent = isinstance(error, ServerUnreachable) and connection_failures.is_permanent(error.detail, tls=self._tls)
+        permanent = isinstance(error, ServerUnreachable) and channels.is_permanent(error.detail, tls=self._tls)
         return 0.0 if permanent else self._patience_s
 
     def _absence(self) -> ServerAbsence:
@@ -360,10 +394,10 @@ class GraderClient:
         """In words for people, where it is that nothing answers."""
         if not isinstance(error, ServerUnreachable):
             return error
-        if self._tls and connection_failures.NAME_MISMATCH in error.detail:
-            names = await connection_failures.certificate_names(self.address, self._ca)
-            return ServerUnreachable(self.address, connection_failures.mismatch(self.address, names))
-        return ServerUnreachable(self.address, connection_failures.explain(error.detail, tls=self._tls, answered=self._answered))
+        if self._tls and channels.NAME_MISMATCH in error.detail:
+            names = await channels.certificate_names(self.address, self._ca)
+            return ServerUnreachable(self.address, channels.mismatch(self.address, names))
+        return ServerUnreachable(self.address, channels.explain(error.detail, tls=self._tls, answered=self._answered))
 
     def _error(self, error: grpc.aio.AioRpcError) -> GraderError:
         if (status := rpc_status.from_call(cast(grpc.Call, error))) is not None:

@@ -37,7 +37,7 @@ _TYPES = {"key": str, "tls": bool | None, "ca": str | None, "plain_text": bool, 
 
 @dataclass(slots=True, kw_only=True, repr=False)
 class StoredServers:
-    """What the file has. default: the server as it was written at login; "": none."""
+    """Contents of the file. default: the server as it was written at login; "": none."""
 
     servers: dict[str, Credential]
     default: str = ""
@@ -45,14 +45,14 @@ class StoredServers:
 
 def _read(stored: Any) -> StoredServers:
     """The contents of parsed JSON; ValueError, KeyError, TypeError or AttributeError if it has another form."""
-    found, default = {}, stored.get("default", "")
+    servers, default = {}, stored.get("default", "")
     for server, fields in stored["servers"].items():
-        found[server] = Credential(**{name: value for name, value in fields.items() if name in _TYPES})
-    if not all(isinstance(getattr(one, name), kind) for one in found.values() for name, kind in _TYPES.items()):
+        servers[server] = Credential(**{name: value for name, value in fields.items() if name in _TYPES})
+    if not all(isinstance(getattr(credential, name), kind) for credential in servers.values() for name, kind in _TYPES.items()):
         raise TypeError("a field has the wrong type")
     if not isinstance(default, str):
         raise TypeError("the default server is not a text")
-    return StoredServers(servers=found, default=default)
+    return StoredServers(servers=servers, default=default)
 
 
 def directory(environment: Mapping[str, str] = os.environ) -> Path:
@@ -67,10 +67,10 @@ def bare(server: str) -> str:
 
 
 def find(server: str, environment: Mapping[str, str] = os.environ) -> Credential:
-    """What to call the server with: the key in $GRADER_KEY before the stored one, an empty one where there is neither."""
+    """Return what to call the server with: the key in $GRADER_KEY before the stored one, an empty one where there is neither."""
     stored = CredentialStore(directory(environment)).all().get(bare(server), Credential())
-    own = environment.get("GRADER_KEY", "").strip()
-    return replace(stored, key=own) if own else stored
+    key = environment.get("GRADER_KEY", "").strip()
+    return replace(stored, key=key) if key else stored
 
 
 class CredentialStore:
@@ -95,12 +95,12 @@ class CredentialStore:
         except OSError as error:
             raise SettingsInvalid(str(self.path), f"can't be read: {error.strerror}") from None
         with os.fdopen(descriptor, "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
                 raise SettingsInvalid(
                     str(self.path), "is not a file of yours; move it away and store your keys again with `grader-cli login`"
                 )
-            if found.st_mode & _OTHERS:
+            if status.st_mode & _OTHERS:
                 text = f"others can read the keys in it; revoke them if somebody did, and run: chmod 600 {self.path}"
                 raise SettingsInvalid(str(self.path), text)
             try:
@@ -130,7 +130,7 @@ class CredentialStore:
         with self._locked():
             stored = self._load()
             result = change(stored)
-            servers = {name: asdict(one) for name, one in sorted(stored.servers.items())}
+            servers = {name: asdict(credential) for name, credential in sorted(stored.servers.items())}
             text = json.dumps({"servers": servers, **({"default": stored.default} if stored.default else {})}, indent=2)
             written = self.path.with_name(f".{FILE_NAME}.{secrets.token_hex(4)}")
             try:
@@ -146,7 +146,7 @@ class CredentialStore:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """One change at a time, so that two logins at once are both kept."""
+        """Make a change at a time, so that two logins at once are both stored."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.parent.chmod(0o700)  # whatever the umask, and no matter who made it

@@ -1,38 +1,41 @@
-"""Model to protobuf and back.  Pure.  What submitters must not see of hidden workloads is taken out here and nowhere else."""
+"""Model to protobuf and back.  Pure.  What submitters must not see of hidden workloads is taken out here and nowhere else.
+
+A field of a dataclass reaches its message by its name (`grader/api/conversion.py`); here is what is computed, renamed or withheld.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from statistics import fmean, median, quantiles
-from typing import cast
+from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
 
-from grader.api.profiles import profile_to_proto
-from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, full_name
+from grader.api.conversion import duration, from_enum, timestamp, to_message
+from grader.api.resource_names import artifact_name
 from grader.api.statuses import failure_to_status
 from grader.model import (
     Caller,
+    Competition,
     Event,
     Failure,
-    Judgement,
+    Position,
     Problem,
     Report,
     Scope,
     ScoreKind,
     Submission,
+    SubmissionArtifact,
     SubmissionState,
-    Verdict,
-    Withdrawal,
 )
-from grader.rules.disclosure import Exposure, Redactor, Treatment, redact, treatment
+from grader.rules.disclosure import Exposure, Redactor, omitted
+from grader.rules.leaderboard import Board
 from grader.rules.quotas import QuotaUse
-from grader.v1 import grader_service_pb2, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
+from grader.v1 import competition_pb2, grader_service_pb2, problem_pb2, report_pb2, submission_pb2
 from grader.verdict.compiler_diagnostics import compiler_diagnostics
 from grader.verdict.median_interval import median_interval
 from grader.verdict.timing_audit import bandwidth_share, peak_share
@@ -41,117 +44,75 @@ from sandbox.protocol.signatures import cuda_signature, without_model
 
 # Raised by a conversion where a value has no place in the API, such as one of an older ledger.
 NOT_SHOWABLE = (ArithmeticError, LookupError, TypeError, ValueError)
+GPU_NAME_LENGTH = 8  # a UUID's last characters: enough to tell a fleet's GPUs from each other; boards never show more of it
 # Of a submission, what is not known before it ends.
 _LATER = (
     *("cancel_requested", "report", "error", "end_time", "score", "score_low", "score_high", "score_kind", "score_baseline"),
     "withdrawal",
 )
+_OWNERS = frozenset(("tags", "parent_id", "annotations"))  # of a submission, what only its owner and administrators see
 
 
 def problem_to_proto(problem: Problem) -> problem_pb2.Problem:
-    """A problem as submitters see it."""
+    """Convert a problem as submitters see it."""
     spec, compiled = problem.spec, without_model(problem.spec)
-    shown = [workload for workload in spec.workloads if not workload.hidden]
-    return problem_pb2.Problem(
-        name=full_name(PROBLEMS, problem.problem_id),
-        title=problem.title,
-        format=spec.format,
-        languages=problem.languages,
-        workloads=[_workload(one) for one in shown],
-        digest=problem.digest,
-        entry=spec.entry,
+    public = [workload for workload in spec.workloads if not workload.hidden]
+    return to_message(
+        problem_pb2.Problem,
+        problem,
+        spec,
+        workloads=[to_message(problem_pb2.Workload, workload) for workload in public],
         axes=compiled.axes,
         cuda_signature=cuda_signature(spec) if "cuda" in problem.languages else "",
-        statement=problem.statement,
-        hidden_workload_count=len(spec.workloads) - len(shown),
-        inputs=[_tensor(one) for one in compiled.inputs],
-        outputs=[_tensor(one) for one in spec.outputs],
-        tolerance=_tolerance(spec.tolerance),
-        sweeps=[problem_pb2.Sweep(**{name: value for name, value in asdict(one).items() if value is not None}) for one in problem.sweeps],
+        hidden_workload_count=len(spec.workloads) - len(public),
+        inputs=_tensors(compiled.inputs),
+        outputs=_tensors(spec.outputs),
+        sweeps=[to_message(problem_pb2.Sweep, sweep, measure_duration=None, workloads=()) for sweep in problem.sweeps],
     )
 
 
 def sweep_to_proto(problem: Problem) -> problem_pb2.Sweep:
-    """The sizes of the problem that was made for a sweep."""
-    message = problem_pb2.Sweep(axis=problem.swept_axis, workloads=[_workload(one) for one in problem.spec.workloads])
-    if problem.sweep_measure_s is not None:
-        message.measure_duration.CopyFrom(_duration(round(problem.sweep_measure_s * 1e9)))
-    return message
-
-
-def _workload(workload: wire.Workload) -> problem_pb2.Workload:
-    return problem_pb2.Workload(
-        workload_id=workload.workload_id,
-        axes=workload.axes,
-        device_kind=workload.device_kind,
-        moved_bytes=workload.moved_bytes,
-        flops=workload.flops,
-        tolerance=_tolerance(workload.tolerance) if workload.tolerance else None,
+    """Convert the sizes of a problem that was made for a sweep."""
+    return problem_pb2.Sweep(
+        axis=problem.swept_axis,
+        workloads=[to_message(problem_pb2.Workload, workload) for workload in problem.spec.workloads],
+        measure_duration=None if problem.sweep_measure_s is None else duration(problem.sweep_measure_s * 1e9),
     )
 
 
-def _tolerance(tolerance: wire.Tolerance) -> problem_pb2.Tolerance:
-    return problem_pb2.Tolerance(
-        atol=tolerance.atol,
-        rtol=tolerance.rtol,
-        budget_factor=tolerance.budget_factor,
-        allow_lower_precision=tolerance.allow_lower_precision,
-    )
-
-
-def _tensor(tensor: wire.TensorSpec) -> problem_pb2.Tensor:
-    return problem_pb2.Tensor(name=tensor.name, dtype=tensor.dtype, shape=[str(size) for size in tensor.shape])
+def _tensors(tensors: Iterable[wire.TensorSpec]) -> list[problem_pb2.Tensor]:
+    return [to_message(problem_pb2.Tensor, tensor, shape=[str(size) for size in tensor.shape]) for tensor in tensors]
 
 
 def submission_to_proto(
     submission: Submission, redactor: Redactor, *, full: bool = False, owned: bool = False
 ) -> submission_pb2.Submission:
-    """A submission as everybody sees it who may see it. owned: with what only its owner and administrators see."""
-    message = submission_pb2.Submission(
-        name=full_name(SUBMISSIONS, submission.submission_id),
-        problem=full_name(PROBLEMS, submission.new.problem_id),
-        language=submission.new.language,
-        sources=[submission_pb2.SourceFile(path=one.path, content=one.content) for one in submission.new.sources],
-        device_kind=submission.new.device_kind,
-        mode=f"MODE_{submission.new.mode.name}",
-        entry=submission.new.entry,
-        state=state_to_proto(submission.state),
-        attempt_count=submission.attempt_count,
-        create_time=timestamp(submission.create_time),
-        start_time=timestamp(submission.start_time),
-        end_time=timestamp(submission.end_time),
-        competition=full_name(COMPETITIONS, submission.new.competition_id),
-        user=submission.new.user,
-        judgements=[judgement_to_proto(one) for one in submission.judgements],
-        sources_removed=submission.sources_removed,
-        cancel_requested=submission.cancel_requested and not submission.state.final,
-        tags=submission.new.tags if owned else (),
-        parent=full_name(SUBMISSIONS, submission.new.parent_id) if owned else "",
-        annotations=submission.new.annotations if owned else {},
-        precision=submission.new.precision,
-        skip_sanitizer=submission.new.skip_sanitizer,
-    )
-    if submission.new.measure_s is not None:
-        message.measure_duration.CopyFrom(_duration(round(submission.new.measure_s * 1e9)))
-    if submission.withdrawal is not None:
-        message.withdrawal.CopyFrom(_withdrawal(submission.withdrawal))
-    if redactor.swept is not None:
-        message.sweep.CopyFrom(sweep_to_proto(redactor.swept))
-    if submission.score is not None:
-        message.score, message.score_low, message.score_high = submission.score.value, submission.score.low, submission.score.high
-        message.score_kind = score_kind_to_proto(redactor.ranking.score_kind)
-        message.score_baseline = redactor.ranking.baseline if redactor.ranking.score_kind is ScoreKind.SPEEDUP else ""
+    """Convert a submission for everybody who may see it. owned: with what only its owner and administrators see."""
+    ranking, scored = redactor.ranking, submission.score is not None
+    report = error = None
     if submission.report is not None:
         # Of a later attempt the time in the queue is not known: the attempts before it are in the time since it was made.
         began = submission.start_time if submission.attempt_count == 1 else None
         queued = None if began is None else began - submission.create_time
         try:
-            message.report.CopyFrom(report_to_proto(submission.report, redactor, full=full, queued=queued))
-        except NOT_SHOWABLE as error:
-            message.report.CopyFrom(_unshown(submission.report, error))
+            report = report_to_proto(submission.report, redactor, full=full, queued=queued)
+        except NOT_SHOWABLE as problem:
+            report = _unshown(submission.report, problem)
     if submission.failure is not None:
-        message.error.CopyFrom(failure_to_status(withheld(submission.failure) if redactor.secret else submission.failure))
-    return message
+        error = failure_to_status(withheld(submission.failure) if redactor.secret else submission.failure)
+    return to_message(
+        submission_pb2.Submission,
+        submission,
+        submission.new,
+        omit=frozenset() if owned else _OWNERS,
+        cancel_requested=submission.cancel_requested and not submission.state.final,
+        sweep=None if redactor.swept is None else sweep_to_proto(redactor.swept),
+        score_kind=f"SCORE_KIND_{ranking.score_kind.name}" if scored else None,
+        score_baseline=ranking.baseline if scored and ranking.score_kind is ScoreKind.SPEEDUP else "",
+        queue_position=None,
+        report=report,
+        error=error,
+    )
 
 
 def _unshown(report: Report, error: Exception) -> report_pb2.Report:
@@ -167,100 +128,70 @@ def _unshown(report: Report, error: Exception) -> report_pb2.Report:
     )
 
 
-def _withdrawal(withdrawal: Withdrawal) -> submission_pb2.Withdrawal:
-    create_time = timestamp(withdrawal.create_time)
-    return submission_pb2.Withdrawal(create_time=create_time, user=withdrawal.user, reason=withdrawal.reason)
-
-
 def withheld(failure: Failure) -> Failure:
     """A failure without its message, which may quote sizes."""
     return replace(failure, message=f"the grader failed ({failure.reason}); in a competition the details are kept for its organisers")
 
 
-def judgement_to_proto(judgement: Judgement) -> rejudge_pb2.Judgement:
-    """One judgement of a submission's history."""
-    score = judgement.score
-    return rejudge_pb2.Judgement(
-        sequence=judgement.sequence,
-        verdict=f"VERDICT_{judgement.verdict.name}",
-        reason=judgement.reason,
-        summary=judgement.summary,
-        problem_digest=judgement.problem_digest,
-        create_time=timestamp(judgement.create_time),
-        rejudge=full_name(REJUDGES, judgement.rejudge_id),
-        score=score.value if score else None,
-        score_low=score.low if score else None,
-        score_high=score.high if score else None,
-    )
-
-
 def event_to_proto(event: Event, submission: Submission, redactor: Redactor) -> submission_pb2.SubmissionEvent:
-    """An event; submission is the one that it happened to, as it is now. Facts of no use to submitters stay an empty event."""
+    """Convert an event; submission is the one that it happened to, as it is now. Facts of no use to submitters stay an empty event."""
     message = submission_pb2.SubmissionEvent(
         sequence=event.sequence, event_time=timestamp(redactor.event_time(event, submission)), attempt=event.attempt
     )
-    if event.state is not None:
-        moved = submission_to_proto(submission, redactor)
-        moved.ClearField("sources")
-        if not event.state.final:  # a replay: what came later is not reported early
-            for later in _LATER:
-                moved.ClearField(later)
-        if event.state is SubmissionState.QUEUED:
-            moved.ClearField("start_time")
-        moved.state, moved.attempt_count = state_to_proto(event.state), event.attempt
-        message.submission.CopyFrom(moved)
+    if event.state is None:
+        with suppress(*NOT_SHOWABLE):  # a stream goes on after a fact that can't be converted
+            message.MergeFrom(submission_pb2.SubmissionEvent(**_fact(event.fact, redactor)))
         return message
-    with suppress(*NOT_SHOWABLE):  # a stream goes on after a fact that can't be converted
-        _set_fact(message, event.fact, redactor)
+    current = submission_to_proto(submission, redactor)
+    current.ClearField("sources")
+    if not event.state.final:  # a replay: what came later is not reported early
+        for later in _LATER:
+            current.ClearField(later)
+    if event.state is SubmissionState.QUEUED:
+        current.ClearField("start_time")
+    current.MergeFrom(submission_pb2.Submission(state=f"SUBMISSION_STATE_{event.state.name}"))
+    current.attempt_count = event.attempt
+    message.submission.CopyFrom(current)
     return message
 
 
-def _set_fact(message: submission_pb2.SubmissionEvent, fact: wire.Fact | None, redactor: Redactor) -> None:
+def _fact(fact: wire.Fact | None, redactor: Redactor) -> dict[str, Any]:
+    """Convert a fact to the field of an event that it has; no field where submitters have no use for it."""
     match fact:
         case wire.Build() as build:
-            message.build.CopyFrom(_build(build))
+            return {"build": _build(build)}
         case wire.Trial() | wire.Measurement() as fact if redactor.omits(fact):
-            pass
+            return {}
         case wire.Trial() as trial:
-            message.trial.CopyFrom(_trial(trial, redactor))
+            return {"trial": _trial(trial, redactor)}
         case wire.Measurement() as measurement:
-            message.measurement.CopyFrom(_measurement(measurement, redactor, full=False))
+            return {"measurement": _measurement(measurement, redactor, full=False)}
         case wire.Progress(stage=stage, workload_id=workload_id):
-            message.progress.CopyFrom(submission_pb2.Progress(stage=f"STAGE_{stage.name}", workload_id=redactor.name(workload_id or "")))
+            return {"progress": submission_pb2.Progress(stage=f"STAGE_{stage.name}", workload_id=redactor.name(workload_id or ""))}
         case wire.Round(index=index, count=count):
-            message.progress.CopyFrom(submission_pb2.Progress(stage="STAGE_LOADING", process=index + 1, process_count=count))
+            return {"progress": submission_pb2.Progress(stage="STAGE_LOADING", process=index + 1, process_count=count)}
         case wire.Environment() as environment:
-            message.environment.CopyFrom(_environment(environment))
-        case wire.Load(outcome=outcome, message=text):
-            message.load.CopyFrom(report_pb2.Load(outcome=f"LOAD_OUTCOME_{outcome.name}", message=text))
-        case _:
-            pass
+            return {"environment": to_message(report_pb2.Environment, environment)}
+        case wire.Load() as load:
+            return {"load": to_message(report_pb2.Load, load)}
+    return {}
 
 
 def report_to_proto(report: Report, redactor: Redactor, *, full: bool = False, queued: timedelta | None = None) -> report_pb2.Report:
-    """A report as submitters see it; single samples only in full. queued: how long its submission waited, where that is known."""
-    timeline = () if treatment(Report, "timeline", redactor.report_exposure) is Treatment.OMITTED else report.timeline
-    return report_pb2.Report(
-        verdict=f"VERDICT_{report.verdict.name}",
-        reason=report.reason,
-        summary=report.summary,
-        speedups=_speedups(report.speedups),
+    """Convert a report as submitters see it; single samples only in full. queued: how long its submission waited, where that is known."""
+    omit = omitted(Report, redactor.report_exposure)
+    return to_message(
+        report_pb2.Report,
+        report,
+        omit=omit,
         build=_build(report.build) if report.build else None,
         trials=[_trial(trial, redactor) for trial in report.trials if not redactor.omits(trial)],
         measurements=[
-            _measurement(one, redactor, full=full, environment=report.environment) for one in report.measurements if not redactor.omits(one)
+            _measurement(measurement, redactor, full=full, environment=report.environment)
+            for measurement in report.measurements
+            if not redactor.omits(measurement)
         ],
-        environment=_environment(report.environment) if report.environment else None,
-        flags=report.flags,
-        libraries=report.libraries,
-        output="" if treatment(Report, "output", redactor.report_exposure) is Treatment.OMITTED else report.output,
-        process_count=report.process_count,
-        rule=report.rule,
-        profile=profile_to_proto(report.profile) if report.profile else None,
-        timeline=_timeline(timeline, queued) if timeline else (),
-        exit_code=report.exit_code,
-        signal=report.signal,
-        cached_from=full_name(SUBMISSIONS, report.cached_from) if report.cached_from else "",
+        timeline=_timeline(report.timeline, queued) if report.timeline and "timeline" not in omit else (),
     )
 
 
@@ -268,205 +199,156 @@ def _timeline(spans: Iterable[wire.Span], queued: timedelta | None) -> list[repo
     """To a millisecond: more is noise, and would carry more of what a kernel may know. queued: put before the others; None: not known."""
     queued_ns = max(round(queued.total_seconds() * 1e9), 0) if queued is not None else 0
     first = [] if queued is None else [wire.Span(step=wire.Step.QUEUED, begin_ns=-queued_ns, duration_ns=queued_ns)]
+
+    def whole_ms(time_ns: int) -> int:
+        return round(time_ns / 1e6) * 1_000_000
+
     return [
-        report_pb2.Span(
-            step=f"STEP_{one.step.name}",
-            begin=_duration(_whole_ms(one.begin_ns) + _whole_ms(queued_ns)),
-            duration=_duration(_whole_ms(one.duration_ns)),
+        to_message(
+            report_pb2.Span,
+            span,
+            begin=duration(whole_ms(span.begin_ns) + whole_ms(queued_ns)),
+            duration=duration(whole_ms(span.duration_ns)),
         )
-        for one in (*first, *spans)
+        for span in (*first, *spans)
     ]
 
 
-def _whole_ms(time_ns: int) -> int:
-    return round(time_ns / 1e6) * 1_000_000
-
-
-def state_to_proto(state: SubmissionState) -> submission_pb2.SubmissionState:
-    """A state by its name."""
-    return cast(submission_pb2.SubmissionState, submission_pb2.SubmissionState.Value(f"SUBMISSION_STATE_{state.name}"))
-
-
-def state_from_proto(state: submission_pb2.SubmissionState) -> SubmissionState:
-    """A state by its name; ValueError where it is none of ours."""
-    return SubmissionState(submission_pb2.SubmissionState.Name(state).removeprefix("SUBMISSION_STATE_").lower())
-
-
-def verdict_from_proto(verdict: report_pb2.Verdict) -> Verdict:
-    """A verdict by its name; ValueError where it is none of ours."""
-    return Verdict(report_pb2.Verdict.Name(verdict).removeprefix("VERDICT_"))
-
-
-def score_kind_to_proto(kind: ScoreKind) -> report_pb2.ScoreKind:
-    """What scores are, by its name."""
-    return cast(report_pb2.ScoreKind, report_pb2.ScoreKind.Value(f"SCORE_KIND_{kind.name}"))
-
-
 def mode_from_proto(mode: submission_pb2.Mode) -> wire.Mode:
-    """A mode by its name, benchmark when unset; ValueError where it is none of ours."""
-    name = submission_pb2.Mode.Name(mode).removeprefix("MODE_").lower()
-    return wire.Mode.BENCHMARK if name == "unspecified" else wire.Mode(name)
+    """Return a mode by its name, benchmark when unset; ValueError where it is none of ours."""
+    return from_enum(wire.Mode, submission_pb2.Mode.DESCRIPTOR, mode) if mode else wire.Mode.BENCHMARK
 
 
 def _build(build: wire.Build) -> report_pb2.Build:
-    return report_pb2.Build(
-        outcome=f"BUILD_OUTCOME_{build.outcome.name}",
-        log=build.log,
-        log_truncated=build.log_truncated,
-        build_duration=_duration(build.duration_ns),
-        reason=build.reason or "",
-        cached=build.cached,
-        headers=build.headers,
-        fallback=build.fallback,
-        kernels=[report_pb2.KernelUse(**asdict(one)) for one in build.kernels],
-        remarks=build.remarks,
-        diagnostics=[report_pb2.CompilerDiagnostic(**asdict(one)) for one in compiler_diagnostics(build.log)],
-    )
+    diagnostics = [to_message(report_pb2.CompilerDiagnostic, diagnostic) for diagnostic in compiler_diagnostics(build.log)]
+    return to_message(report_pb2.Build, build, diagnostics=diagnostics)
 
 
 def _trial(trial: wire.Trial, redactor: Redactor) -> report_pb2.Trial:
     exposure = redactor.exposure(trial)
-    shown = redact(trial, exposure)
-    message = report_pb2.Trial(
+    omit = omitted(wire.Trial, exposure)
+    return to_message(
+        report_pb2.Trial,
+        trial,
+        omit=omit,
         workload_id=redactor.name(trial.workload_id, exposure >= Exposure.HIDDEN),
-        phase=f"TRIAL_PHASE_{shown.phase.name}",
-        index=shown.index,
-        outcome=f"TRIAL_OUTCOME_{shown.outcome.name}",
         hidden=exposure >= Exposure.HIDDEN,
-        run_count=shown.run_count if exposure < Exposure.SECRET else 0,
-        key=shown.key,
-        message=shown.message,
-        element_count=shown.element_count,
-        mismatched_count=shown.mismatched_count,
-        unwritten_count=shown.unwritten_count,
-        nonfinite_count=shown.nonfinite_count,
-        max_absolute_error=shown.max_absolute_error,
-        max_relative_error=shown.max_relative_error,
-        budget_ratio=shown.budget_ratio,
-        wrong_elements=[report_pb2.WrongElement(**asdict(one)) for one in shown.wrong_elements],
-        symptom=shown.symptom or "",
-        cuda_error=shown.cuda_error,
     )
-    if exposure < Exposure.HIDDEN:
-        message.run_duration.CopyFrom(_duration(shown.duration_ns))
-    return message
 
 
 def _measurement(
     measurement: wire.Measurement, redactor: Redactor, *, full: bool, environment: wire.Environment | None = None
 ) -> report_pb2.Measurement:
     exposure = redactor.exposure(measurement)
-    measurement = redact(measurement, exposure)
-    message = report_pb2.Measurement(
+    omit = omitted(wire.Measurement, exposure)
+
+    def samples(name: str) -> Any:
+        value = None if name in omit else getattr(measurement, name)
+        if isinstance(value, Mapping):
+            return {baseline: _samples(times, full) for baseline, times in value.items()}
+        return _samples(value, full) if value else None
+
+    return to_message(
+        report_pb2.Measurement,
+        measurement,
+        omit=omit,
         workload_id=redactor.name(measurement.workload_id, measurement.hidden),
-        certified=_samples(measurement.certified, full),
-        reported_confirmed=measurement.reported_confirmed,
-        speedups=_speedups(measurement.speedups),
-        clock=f"CLOCK_{measurement.clock.name}",
-        bound_duration=_duration(measurement.bound_ns),
-        hidden=measurement.hidden,
-        batch=_samples(measurement.batch, full) if measurement.batch else None,
-        conditions=measurement.conditions,
+        **{name: samples(name) for name in ("certified", "batch", "reported", "baselines", "reported_baselines")},
+        **_amounts(measurement, exposure, environment.ceilings if environment else {}, redactor.dtype),
     )
-    for name, samples in measurement.baselines.items():
-        message.baselines[name].CopyFrom(_samples(samples, full))
-    for name, samples in measurement.reported_baselines.items():
-        message.reported_baselines[name].CopyFrom(_samples(samples, full))
-    if measurement.reported:
-        message.reported.CopyFrom(_samples(measurement.reported, full))
-    if exposure < Exposure.HIDDEN:
-        _set_size_fields(message, measurement, environment.ceilings if environment else {}, redactor.dtype)
-    return message
 
 
-def _set_size_fields(message: report_pb2.Measurement, measurement: wire.Measurement, ceilings: Mapping[str, float], dtype: str) -> None:
-    """Set what would tell a hidden workload's size: how much is moved and computed can be had from each."""
-    message.floor_duration.CopyFrom(_duration(measurement.floor_ns))
-    message.batch_size = measurement.batch_size
-    message.turn_count, message.left_out_turn_count = measurement.turn_count, measurement.left_out_count
-    if measurement.half_width is not None and math.isfinite(measurement.half_width):
-        message.half_width = measurement.half_width
-    if measurement.end is not None:
-        message.end = cast(report_pb2.MeasurementEnd, report_pb2.MeasurementEnd.Value(f"MEASUREMENT_END_{measurement.end.name}"))
-    if measurement.physical_floor_ns is not None:
-        message.physical_floor_duration.CopyFrom(_duration(measurement.physical_floor_ns))
-    if measurement.moved_bytes is not None or measurement.flops is not None:
-        work = report_pb2.DeclaredWork(moved_bytes=measurement.moved_bytes, flops=measurement.flops, dtype=dtype)
-        message.declared_work.CopyFrom(work)
-    if (of_bandwidth := bandwidth_share(measurement, ceilings)) is not None:
-        message.bandwidth_share = of_bandwidth
-    if (of_peak := peak_share(measurement, ceilings, dtype)) is not None:
-        message.peak_share = of_peak
+def _amounts(measurement: wire.Measurement, exposure: Exposure, ceilings: Mapping[str, float], dtype: str) -> dict[str, Any]:
+    """Compute what would tell a hidden workload's size: how much is moved and computed can be had from each."""
+    if exposure >= Exposure.HIDDEN:
+        return dict.fromkeys(("half_width", "declared_work", "bandwidth_share", "peak_share"))
+    declared, half_width = measurement.moved_bytes is not None or measurement.flops is not None, measurement.half_width
+    return {
+        "half_width": half_width if half_width is not None and math.isfinite(half_width) else None,
+        "declared_work": to_message(report_pb2.DeclaredWork, measurement, dtype=dtype) if declared else None,
+        "bandwidth_share": bandwidth_share(measurement, ceilings),
+        "peak_share": peak_share(measurement, ceilings, dtype),
+    }
 
 
 def _samples(samples: wire.Samples, full: bool) -> report_pb2.Samples:
-    times = [max(0, one) for one in samples.durations_ns]  # a run that took less than the protocol seems to
+    times = [max(0, time) for time in samples.durations_ns]  # a run that took less than the protocol seems to
     first, _, third = quantiles(times, n=4, method="inclusive") if len(times) > 1 else (times[0],) * 3
     p20, *_, p80 = quantiles(times, n=5, method="inclusive") if len(times) > 1 else (times[0],) * 2
     interval = median_interval(times)
     return report_pb2.Samples(
         sample_count=len(times),
-        median_duration=_duration(round(median(times))),
-        first_quartile_duration=_duration(round(first)),
-        third_quartile_duration=_duration(round(third)),
-        p20_duration=_duration(round(p20)),
-        p80_duration=_duration(round(p80)),
-        mean_duration=_duration(round(fmean(times))),
-        median_low_duration=_duration(round(interval.low)) if interval else None,
-        median_high_duration=_duration(round(interval.high)) if interval else None,
+        median_duration=duration(median(times)),
+        first_quartile_duration=duration(first),
+        third_quartile_duration=duration(third),
+        p20_duration=duration(p20),
+        p80_duration=duration(p80),
+        mean_duration=duration(fmean(times)),
+        median_low_duration=duration(interval.low) if interval else None,
+        median_high_duration=duration(interval.high) if interval else None,
         sample_durations_ns=times if full else (),
     )
 
 
-def _speedups(speedups: Iterable[wire.Speedup]) -> list[report_pb2.Speedup]:
-    return [
-        report_pb2.Speedup(baseline=one.baseline, ratio=one.ratio, ratio_low=one.ratio_low, ratio_high=one.ratio_high) for one in speedups
-    ]
-
-
-def _environment(environment: wire.Environment) -> report_pb2.Environment:
-    return report_pb2.Environment(
-        device=environment.device,
-        device_kind=environment.device_kind,
-        versions=environment.versions,
-        clock=f"CLOCK_{environment.clock.name}",
-        isolation=environment.isolation,
-        architecture=environment.architecture,
-        device_uuid=environment.device_uuid,
-        ceilings=environment.ceilings,
-    )
-
-
 def caller_to_proto(caller: Caller, uses: Iterable[QuotaUse] = ()) -> grader_service_pb2.Caller:
-    """Who calls, with what of quotas is used; scopes in the order in which they are documented."""
-    return grader_service_pb2.Caller(
-        user=caller.user,
+    """Convert who calls, with what of quotas is used; scopes in the order in which they are documented."""
+    return to_message(
+        grader_service_pb2.Caller,
+        caller,
         scopes=[str(scope) for scope in Scope if scope in caller.scopes],
-        key_id=caller.key_id,
-        expire_time=timestamp(caller.expire_time),
-        quotas=[
-            grader_service_pb2.QuotaUse(
-                competition=full_name(COMPETITIONS, one.quota.competition_id or ""),
-                limit=one.quota.limit,
-                window=_duration(round(one.quota.window.total_seconds()) * 1_000_000_000),
-                used_count=one.used_count,
-                next_time=timestamp(one.next_time),
-            )
-            for one in uses
-        ],
+        quotas=[to_message(grader_service_pb2.QuotaUse, use, use.quota) for use in uses],
     )
 
 
-def _duration(duration_ns: int) -> Duration:
-    message = Duration()
-    message.FromNanoseconds(duration_ns)
-    return message
+def artifact_to_proto(
+    submission_id: str, artifact: SubmissionArtifact, *, retention: timedelta | None, available: bool
+) -> grader_service_pb2.Artifact:
+    """Convert a file. retention: how long after it was made; None: for ever."""
+    return to_message(
+        grader_service_pb2.Artifact,
+        artifact,
+        name=artifact_name(submission_id, artifact.name),
+        expire_time=None if retention is None else timestamp(artifact.create_time + retention),
+        available=available,
+    )
 
 
-def timestamp(time: datetime | None) -> Timestamp | None:
-    """A moment; None where there is none."""
-    if time is None:
-        return None
-    message = Timestamp()
-    message.FromDatetime(time)
-    return message
+def competition_to_proto(competition: Competition, now: datetime) -> competition_pb2.Competition:
+    """Convert a competition as everybody sees it. Of secret workloads only how many there are."""
+    return to_message(
+        competition_pb2.Competition,
+        competition,
+        competition.ranking,
+        secret_workload_counts={problem_id: len(workloads) for problem_id, workloads in competition.secret_workloads.items()},
+        state=f"COMPETITION_STATE_{competition.phase(now).name}",
+    )
+
+
+def position_to_proto(position: Position) -> submission_pb2.QueuePosition:
+    """Convert a place in the queue; the estimate in whole seconds, for it is no better."""
+    estimated_s = position.estimated_s
+    return submission_pb2.QueuePosition(
+        ahead_count=position.ahead_count,
+        estimated_duration=Duration(seconds=round(estimated_s)) if estimated_s is not None else None,
+    )
+
+
+def placed_event(position: Position, sequence: int, submission: Submission, now: datetime) -> submission_pb2.SubmissionEvent:
+    """Make the event of a watcher that waits. It is not stored, so its sequence is that of the event before: there the watch resumes."""
+    return submission_pb2.SubmissionEvent(
+        sequence=sequence,
+        event_time=timestamp(now),
+        attempt=submission.attempt_count,
+        queue_position=position_to_proto(position),
+    )
+
+
+def board_to_proto(board: Board, first: int, size: int, next_page_token: str = "") -> competition_pb2.Leaderboard:
+    """Convert one page of a board: size entries from the first on, which counts from 0."""
+    return to_message(
+        competition_pb2.Leaderboard,
+        board,
+        entries=[to_message(competition_pb2.LeaderboardEntry, entry) for entry in board.entries[first : first + size]],
+        entry_count=len(board.entries),
+        next_page_token=next_page_token,
+    )

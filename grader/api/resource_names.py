@@ -23,7 +23,7 @@ def resource_id(collection: str, name: str) -> str:
 
 
 def violation(collection: str, name: str, field: str) -> FieldViolation | None:
-    """What is wrong with a full name; None where nothing is."""
+    """Return the violation of a full name; None where it is right."""
     if (size := len(name.encode(errors="surrogatepass"))) > NAME_LIMIT_BYTES:
         return FieldViolation(field, f"has {size} bytes; a resource name has at most {NAME_LIMIT_BYTES}")
     last = name.removeprefix(f"{collection}/")
@@ -34,8 +34,8 @@ def violation(collection: str, name: str, field: str) -> FieldViolation | None:
 
 def parse(collection: str, name: str, field: str = "name") -> str:
     """The id in a full name. Raises InvalidRequest that names the field."""
-    if (found := violation(collection, name, field)) is not None:
-        raise InvalidRequest([found])
+    if (wrong := violation(collection, name, field)) is not None:
+        raise InvalidRequest([wrong])
     return resource_id(collection, name)
 
 

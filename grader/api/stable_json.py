@@ -17,7 +17,7 @@ DETAILS = error_details_pb2.DESCRIPTOR.name
 
 
 def to_data(message: Message) -> dict[str, Any]:
-    """What JSON is written of; TypeError or SerializeToJsonError where it holds what is not known here."""
+    """Convert a message to what JSON is written of; TypeError or SerializeToJsonError where it holds a type that is not known here."""
     data: dict[str, Any] = json_format.MessageToDict(message, preserving_proto_field_name=True)
     return data
 

@@ -30,7 +30,9 @@ def to_status(error: BaseException, request_id: str) -> status_pb2.Status:
         text = f"the grader failed; its log has the reason under request {request_id}"
         info = error_details_pb2.ErrorInfo(reason=errors.InternalFault.reason, domain=DOMAIN, metadata={"request_id": request_id})
         return _status(code_pb2.INTERNAL, text, [info, error_details_pb2.RequestInfo(request_id=request_id)])
-    info = error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=_metadata(error))
+    data = {name: getattr(error, name) for name in error.fields() if name != "retry_s"}
+    metadata = {name: ",".join(value) if isinstance(value, tuple) else str(value) for name, value in data.items() if value != ()}
+    info = error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=metadata)
     return _status(code_pb2.Code.Value(error.code), str(error), [info, *_details(error)])
 
 
@@ -53,25 +55,26 @@ def to_error(status: status_pb2.Status) -> errors.GraderError:
     kind, data = _BY_REASON.get(info.reason), dict(info.metadata)
     if kind is None:
         return errors.InternalFault(status.message, data.get("request_id", ""))
-    made: errors.GraderError
+    error: errors.GraderError
     if issubclass(kind, errors.InvalidRequest):
-        found = _detail(status, error_details_pb2.BadRequest)
-        made = kind([errors.FieldViolation(one.field, one.description) for one in found.field_violations] if found else [])
+        request = _detail(status, error_details_pb2.BadRequest)
+        violations = request.field_violations if request else ()
+        error = kind([errors.FieldViolation(violation.field, violation.description) for violation in violations])
     else:
-        made = kind(*(_field(name, data, status) for name in kind.fields))
-    return made
+        error = kind(*(_field(name, data, status) for name in kind.fields()))
+    return error
 
 
 def _status(code: int, message: str, details: Iterable[Message]) -> status_pb2.Status:
     """A status that fits where it travels: what quotes a long request is cut in the middle, for the remedy comes last."""
-    kept = list(details)
-    status = _packed(code, message, kept)
+    parts = list(details)
+    status = _packed(code, message, parts)
     for most_chars, most_count in _CUTS:
         if _header_bytes(status) <= HEADER_LIMIT_BYTES:
             break
-        for detail in kept:
+        for detail in parts:
             _shorten(detail, most_chars, most_count)
-        status = _packed(code, _shortened(message, most_chars), kept)
+        status = _packed(code, _shortened(message, most_chars), parts)
     return status
 
 
@@ -95,8 +98,8 @@ def _shorten(message: Message, most_chars: int, most_count: int) -> None:
                 value[key] = _shortened(value[key], most_chars)
         elif isinstance(value, MutableSequence):
             del value[most_count:]
-            for one in value:
-                _shorten(one, most_chars, most_count)
+            for part in value:
+                _shorten(part, most_chars, most_count)
 
 
 def _packed(code: int, message: str, details: Iterable[Message]) -> status_pb2.Status:
@@ -106,17 +109,12 @@ def _packed(code: int, message: str, details: Iterable[Message]) -> status_pb2.S
     return status
 
 
-def _metadata(error: errors.CallRefused | errors.GraderFault) -> dict[str, str]:
-    data = {name: getattr(error, name) for name in error.fields if name != "retry_s"}
-    return {name: ",".join(value) if isinstance(value, tuple) else str(value) for name, value in data.items() if value != ()}
-
-
 def _details(error: errors.CallRefused | errors.GraderFault) -> Iterable[Message]:
-    first = getattr(error, error.fields[0]) if error.fields else ""
+    first = getattr(error, error.fields()[0]) if error.fields() else ""
     if isinstance(error, errors.InvalidRequest):
         violation = error_details_pb2.BadRequest.FieldViolation
         yield error_details_pb2.BadRequest(
-            field_violations=[violation(field=one.field, description=one.description) for one in error.violations]
+            field_violations=[violation(field=wrong.field, description=wrong.description) for wrong in error.violations]
         )
     if error.resource is not None:
         kind, collection = error.resource
@@ -137,15 +135,10 @@ def _details(error: errors.CallRefused | errors.GraderFault) -> Iterable[Message
 
 def _detail(status: status_pb2.Status, kind: type[D]) -> D | None:
     for packed in status.details:
-        found = kind()
-        if packed.Is(found.DESCRIPTOR) and packed.Unpack(found):
-            return found
+        detail = kind()
+        if packed.Is(detail.DESCRIPTOR) and packed.Unpack(detail):
+            return detail
     return None
-
-
-def _retry_s(status: status_pb2.Status) -> float:
-    found = _detail(status, error_details_pb2.RetryInfo)
-    return float(found.retry_delay.ToNanoseconds()) / 1e9 if found else 1.0
 
 
 def _field(name: str, data: dict[str, str], status: status_pb2.Status) -> Any:
@@ -153,11 +146,12 @@ def _field(name: str, data: dict[str, str], status: status_pb2.Status) -> Any:
     text = data.get(name, "")
     match name:
         case "retry_s":
-            return _retry_s(status)
+            retry = _detail(status, error_details_pb2.RetryInfo)
+            return retry.retry_delay.ToNanoseconds() / 1e9 if retry else 1.0
         case "limit":
             return int(text) if text.isdecimal() and len(text) < 20 else 0
         case "available":
-            return text.split(",") if text else []
+            return tuple(text.split(",")) if text else ()
         case "detail":
             return text or status.message
     return text
@@ -165,8 +159,8 @@ def _field(name: str, data: dict[str, str], status: status_pb2.Status) -> Any:
 
 def _kinds(kind: Any) -> Iterator[Any]:
     yield kind
-    for one in kind.__subclasses__():
-        yield from _kinds(one)
+    for subclass in kind.__subclasses__():
+        yield from _kinds(subclass)
 
 
 _BY_REASON: dict[str, Any] = {

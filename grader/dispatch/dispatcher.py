@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import traceback
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
@@ -20,7 +20,6 @@ from typing import Protocol, assert_never, cast
 
 import structlog
 
-from grader.dispatch.fact_writer import recording
 from grader.errors import CallRefused, DeviceQuarantined, GraderFault, HostBroken, LeaseLost, WorkerLost
 from grader.ledger import Ledger
 from grader.ledger.news import News, NewsKind
@@ -31,7 +30,8 @@ from sandbox.protocol import wire
 
 log = structlog.get_logger()
 
-MOST_AT_ONCE = 8  # leases in one transaction
+MAX_BATCH_SIZE = 8  # leases in one transaction
+WAITING_FACT_LIMIT = 64  # of an attempt; one with more waits for the disk
 POLL_S = 1.0  # a submission of another process is noticed so late; those of this one wake us
 QUARANTINE_S = 30.0  # how long a submission keeps its place at a device that is quarantined before it is queued again
 # The pipeline's own limits are far below; these are for what it forgot. So long may no fact come; after the build the attempt waits for a
@@ -77,6 +77,66 @@ class _LeaseAttempt:
                 self.grading.cancel()
 
 
+class Recorder:
+    """Facts in their order. Made by `recording`."""
+
+    def __init__(self, append: Callable[[Sequence[wire.Fact]], Awaitable[None]]) -> None:
+        self._append = append
+        self._waiting: list[wire.Fact] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._kept = False
+
+    async def add(self, fact: wire.Fact) -> None:
+        """Take a fact; raises what the writing of an earlier one raised."""
+        if self._writing is not None and self._writing.done():
+            self._writing.result()
+            self._writing = None
+        self._waiting.append(fact)
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+        if len(self._waiting) >= WAITING_FACT_LIMIT:
+            await asyncio.wait([self._writing])
+
+    async def flush(self) -> None:
+        """Return when all of it is on disk; raises what the writing raised."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+            self._writing.result()
+
+    async def drain(self) -> Sequence[wire.Fact]:
+        """The last facts, which the caller writes down itself; nothing is added after this. Raises what the writing raised."""
+        self._kept = True
+        await self.flush()
+        drain, self._waiting = self._waiting, []
+        return drain
+
+    async def settle(self) -> None:
+        """Return when nothing is being written any more, however that went."""
+        self._waiting.clear()
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+            if not self._writing.cancelled():
+                self._writing.exception()  # seen: anyone who has to know it has been notified, or is being stopped
+
+    async def _write(self) -> None:
+        while self._waiting and not self._kept:
+            batch, self._waiting = self._waiting, []
+            await self._append(batch)
+
+
+@asynccontextmanager
+async def recording(append: Callable[[Sequence[wire.Fact]], Awaitable[None]]) -> AsyncIterator[Recorder]:
+    """A recorder; left without an exception, all is on disk."""
+    recorder = Recorder(append)
+    try:
+        try:
+            yield recorder
+        finally:
+            await recorder.flush()  # after a fault of ours too: what was found out before it stays readable
+    finally:
+        await recorder.settle()
+
+
 class Dispatcher:
     """Runs attempts until drained."""
 
@@ -109,7 +169,7 @@ class Dispatcher:
         self._expired_s = -1e9
 
     def wake(self) -> None:
-        """There may be something in the queue."""
+        """Look at the queue now."""
         self._news.set()
 
     def check(self, submission_id: str) -> None:
@@ -118,8 +178,8 @@ class Dispatcher:
             if attempt.lease.submission.submission_id == submission_id:
                 attempt.check.set()
 
-    def _hear(self, news: News) -> None:
-        """Another server took or gave back a submission, or was asked to cancel what runs here."""
+    def _on_notification(self, news: News) -> None:
+        """Look at the queue or at an attempt after another server changed it."""
         if news.kind in (NewsKind.QUEUED, NewsKind.MISSED):
             self.wake()
         for attempt in self._attempts if news.kind is NewsKind.MISSED else ():
@@ -129,10 +189,16 @@ class Dispatcher:
 
     async def run(self) -> None:
         """Work until `drain` is called and nothing is running any more."""
-        with self._ledger.changes.elsewhere(self._hear):
+        with self._ledger.changes.elsewhere(self._on_notification):
             async with asyncio.TaskGroup() as group:
                 await self._take(group)
-                await self._run_out()
+                try:
+                    async with asyncio.timeout(self._patience_s):
+                        while self._attempts:
+                            self._news.clear()
+                            await self._news.wait()
+                except TimeoutError:
+                    self.abandon()
 
     def drain(self, patience_s: float) -> None:
         """Take nothing more; let what runs go on for patience_s, then give it back to the queue, uncounted."""
@@ -145,20 +211,15 @@ class Dispatcher:
         for attempt in self._attempts:
             attempt.end(Stop.DRAIN)
 
-    async def _run_out(self) -> None:
-        try:
-            async with asyncio.timeout(self._patience_s):
-                while self._attempts:
-                    self._news.clear()
-                    await self._news.wait()
-        except TimeoutError:
-            self.abandon()
-
     async def _take(self, group: asyncio.TaskGroup) -> None:
         while not self._draining.is_set():
             self._news.clear()
             try:
-                await self._expire()
+                # Take back leases that expired: by every round, but no more often than without news.
+                now_s = asyncio.get_running_loop().time()
+                if now_s - self._expired_s >= self._poll_s:
+                    self._expired_s = now_s
+                    self._observer.leases_expired(len(await self._ledger.expire()))
                 while await self._take_some(group):
                     pass
             except GraderFault as error:  # a busy ledger; the next round tries again
@@ -166,36 +227,29 @@ class Dispatcher:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), self._poll_s)
 
-    async def _expire(self) -> None:
-        """Take back leases that expired: by every round, but no more often than without news."""
-        now_s = asyncio.get_running_loop().time()
-        if now_s - self._expired_s >= self._poll_s:
-            self._expired_s = now_s
-            self._observer.leases_expired(len(await self._ledger.expire()))
-
     async def _take_some(self, group: asyncio.TaskGroup) -> bool:
         """Take what there is room for, a few in one transaction; whether there may be more."""
         room = self._capacity() - len(self._attempts)
         if self._draining.is_set() or room <= 0:
             return False
-        most = min(room, MOST_AT_ONCE)
-        known = (self._known_kinds() or None) if self._known_kinds is not None else None
+        limit = min(room, MAX_BATCH_SIZE)
+        known_kinds = (self._known_kinds() or None) if self._known_kinds is not None else None
         leases = await self._ledger.lease_some(
-            self.worker_id, most, ttl_s=self._lease_s, device_kinds=self._device_kinds(), known_kinds=known
+            self.worker_id, limit, ttl_s=self._lease_s, device_kinds=self._device_kinds(), known_kinds=known_kinds
         )
         for lease in leases:
             attempt = _LeaseAttempt(lease, asyncio.Event())
             self._attempts.add(attempt)
             group.create_task(self._attempt(attempt))
-        return len(leases) == most
+        return len(leases) == limit
 
     async def _attempt(self, attempt: _LeaseAttempt) -> None:
-        """One attempt from lease to settlement."""
+        """Run an attempt from lease to settlement."""
         lease = attempt.lease
         ended: Ended = Stopped.NOT_SETTLED
         trace_id = self._observer.attempt_began(lease)
-        known = {"submission": lease.submission.submission_id, "attempt": lease.attempt} | ({"trace_id": trace_id} if trace_id else {})
-        with structlog.contextvars.bound_contextvars(**known):
+        fields = {"submission": lease.submission.submission_id, "attempt": lease.attempt} | ({"trace_id": trace_id} if trace_id else {})
+        with structlog.contextvars.bound_contextvars(**fields):
             log.info("attempt_began", problem=lease.problem.problem_id, language=lease.submission.new.language)
             try:
                 async with asyncio.TaskGroup() as group:
@@ -216,7 +270,7 @@ class Dispatcher:
                 self._news.set()
 
     async def _graded(self, attempt: _LeaseAttempt) -> Report | Failure | None:
-        """The report; a Failure where we are at fault; None where the lease was lost on the way."""
+        """Return the report; a Failure where we are at fault; None where the lease was lost on the way."""
         lease, facts = attempt.lease, list[wire.Fact]()
         try:
             async with (
@@ -245,8 +299,8 @@ class Dispatcher:
         except Exception as error:
             # Whatever it is, it is ours: kernels fail by facts. The queue goes on, and the traceback is in the log.
             where = traceback.extract_tb(error.__traceback__)[-1]
-            kept = lease.problem.competition_id != ""
-            log.error("attempt_broke", kind=type(error).__name__, at=f"{where.filename}:{where.lineno}", exc_info=not kept)
+            secret = lease.problem.competition_id != ""
+            log.error("attempt_broke", kind=type(error).__name__, at=f"{where.filename}:{where.lineno}", exc_info=not secret)
             return Failure(reason="INTERNAL", message=f"{type(error).__name__}; the server's log has more")
 
     async def _beat(self, attempt: _LeaseAttempt) -> None:
@@ -275,24 +329,17 @@ class Dispatcher:
                 counted = outcome.reason not in UNCOUNTED
                 settled = await self._ledger.release(lease, outcome, counted=counted)
                 log.info("attempt_released", state=settled.state)
+            case None if attempt.stop in (Stop.CANCEL, Stop.DRAIN):
+                # Not counted: the attempt was not at fault. The ledger knows whether a cancellation was asked for.
+                reason = attempt.stop.name
+                settled = await self._ledger.release(lease, Failure(reason=reason, message="stopped"), counted=False)
+                log.info("attempt_stopped", why=reason, state=settled.state)
             case None:
-                await self._stopped(lease, attempt.stop)
+                log.warning("lease_lost")
             case _:
                 assert_never(outcome)
 
-    async def _stopped(self, lease: Lease, stop: Stop | None) -> None:
-        match stop:
-            case Stop.CANCEL | Stop.DRAIN:
-                # Not counted: the attempt was not at fault. The ledger knows whether a cancellation was asked for.
-                why = Failure(reason=stop.name, message="stopped")
-                released = await self._ledger.release(lease, why, counted=False)
-                log.info("attempt_stopped", why=stop.name, state=released.state)
-            case Stop.LEASE_LOST | None:
-                log.warning("lease_lost")
-            case _:
-                assert_never(stop)
-
 
 def _loggable(lease: Lease, error: Exception) -> str:
-    """What a log may hold of an error: of a competition's problem its text may quote a secret size, and the ledger has it."""
+    """Return the text of an error for the log: of a competition's problem it may quote a secret size, and the ledger has it."""
     return "not logged for a competition; the ledger has it" if lease.problem.competition_id else str(error)

@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU of this host. index: its place in PCI order; minor: the N of /dev/nvidiaN, which may be another; kind: of device."""
+    """A GPU of this host. index: its place in PCI order; minor: the N of /dev/nvidiaN, which may be another; kind: of device."""
 
     index: int
     uuid: str
@@ -69,13 +69,13 @@ def discover(environment: Mapping[str, str] = os.environ, load: Callable[[], Any
             log.error("driver_does_not_answer", detail=str(error))
         return ()
     try:
-        found = _all(nvml)
+        gpus = _all(nvml)
     except nvml.NVMLError as error:
         log.warning("gpus_not_found", detail=str(error))
         return ()
     finally:
         nvml.nvmlShutdown()
-    return visible(found, environment.get(VISIBLE))
+    return visible(gpus, environment.get(VISIBLE))
 
 
 def why_unusable(
@@ -102,8 +102,8 @@ def visible(gpus: Sequence[Gpu], wanted: str | None) -> tuple[Gpu, ...]:
     if wanted is None:
         return tuple(gpus)
     named = set[str]()
-    for one in (part.strip() for part in wanted.split(",")):
-        fits = [gpu for gpu in gpus if one and (str(gpu.index) == one or (one.startswith("GPU-") and gpu.uuid.startswith(one)))]
+    for word in (part.strip() for part in wanted.split(",")):
+        fits = [gpu for gpu in gpus if word and (str(gpu.index) == word or (word.startswith("GPU-") and gpu.uuid.startswith(word)))]
         if len(fits) != 1:
             break
         named.add(fits[0].uuid)
@@ -112,7 +112,7 @@ def visible(gpus: Sequence[Gpu], wanted: str | None) -> tuple[Gpu, ...]:
 
 def _all(nvml: Any) -> tuple[Gpu, ...]:
     driver = _text(nvml.nvmlSystemGetDriverVersion())
-    found: list[tuple[tuple[int, int, int], str, str, int, int]] = []
+    rows: list[tuple[tuple[int, int, int], str, str, int, int]] = []
     for number in range(nvml.nvmlDeviceGetCount()):
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(number)
@@ -122,11 +122,11 @@ def _all(nvml: Any) -> tuple[Gpu, ...]:
         except nvml.NVMLError as error:  # lost, or not for us: the others are as good as before
             log.warning("gpu_left_out", number=number, detail=str(error))
             continue
-        found.append(((int(pci.domain), int(pci.bus), int(pci.device)), uuid, name, minor, memory_bytes))
+        rows.append(((int(pci.domain), int(pci.bus), int(pci.device)), uuid, name, minor, memory_bytes))
     # The library promises no order, CUDA_DEVICE_ORDER=PCI_BUS_ID does.
     return tuple(
         Gpu(index=index, uuid=uuid, name=name, minor=minor, memory_bytes=memory_bytes, driver=driver)
-        for index, (_, uuid, name, minor, memory_bytes) in enumerate(sorted(found))
+        for index, (_, uuid, name, minor, memory_bytes) in enumerate(sorted(rows))
     )
 
 

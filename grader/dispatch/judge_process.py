@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 
 class JudgeProcess:
-    """One judge, for one lane. Use `judge`, `prepare` and `check` for one thing at a time.
+    """A judge for one lane. Use `judge`, `prepare` and `check` for one thing at a time.
 
     gpu: the one GPU that it sees; None on the emulated device.
     cache_dir: where what is compiled for baselines is kept from one server to the next; None: nowhere.
@@ -51,11 +51,11 @@ class JudgeProcess:
 
     @property
     def running(self) -> bool:
-        """Whether a job would not have to wait for it to start."""
+        """Return whether a job would not have to wait for it to start."""
         return self._process is not None and self._process.returncode is None and self._environment is not None
 
     async def environment(self) -> wire.Environment:
-        """What the judge says of its device; starts it if it is not running."""
+        """Return the judge's environment; start the judge if it is not running."""
         async with self._starting:
             if not self.running:
                 await self.close()  # what a cancelled start left
@@ -176,15 +176,15 @@ class JudgeProcess:
         return fact
 
 
-def judge_environment(own: Mapping[str, str], gpu: GpuAccess | None, cache_dir: Path | None) -> dict[str, str]:
+def judge_environment(environment: Mapping[str, str], gpu: GpuAccess | None, cache_dir: Path | None) -> dict[str, str]:
     """A judge's environment variables: the server's, and the one GPU that it may see."""
-    carried = (own["PYTHONPATH"],) if own.get("PYTHONPATH") else ()
-    made = {**own, "PYTHONPATH": os.pathsep.join((str(PACKAGE_DIR), *carried)), "PYTHONUNBUFFERED": "1"}
+    carried = (environment["PYTHONPATH"],) if environment.get("PYTHONPATH") else ()
+    variables = {**environment, "PYTHONPATH": os.pathsep.join((str(PACKAGE_DIR), *carried)), "PYTHONUNBUFFERED": "1"}
     if gpu is None:
-        made = KEEP_FREED_MEMORY | made
+        variables = KEEP_FREED_MEMORY | variables
     else:
-        made |= {"CUDA_VISIBLE_DEVICES": gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TRITON_CACHE_DIR": str(gpu.triton_dir)}
-        made["GRADER_DEVICE_KNOWN"] = f"{gpu.triton_dir}.known"  # next to what boxes see
+        variables |= {"CUDA_VISIBLE_DEVICES": gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TRITON_CACHE_DIR": str(gpu.triton_dir)}
+        variables["GRADER_DEVICE_KNOWN"] = f"{gpu.triton_dir}.known"  # next to what boxes see
         if cache_dir is not None:
-            made["GRADER_COMPILE_CACHE"] = str(cache_dir)
-    return made
+            variables["GRADER_COMPILE_CACHE"] = str(cache_dir)
+    return variables

@@ -81,7 +81,7 @@ class DeviceLane:
 
     def refusal(self) -> DeviceQuarantined:
         """Why it is not usable."""
-        return DeviceQuarantined.cordoned(self.title) if self.cordoned else DeviceQuarantined(self.title, self.fault)
+        return DeviceQuarantined.cordoned(self.title) if self.cordoned else DeviceQuarantined.after_checks(self.title, self.fault)
 
     @property
     def known(self) -> bool:
@@ -325,21 +325,15 @@ class Lanes:
                     continue
                 while lane.idle_s < PREPARE_AFTER_S:
                     await asyncio.sleep(PREPARE_LOOK_S)
-                if not await self._prepared(lane, replace(problem, workloads=(workload,))):
+                lane.status = LaneStatus.TAKEN
+                try:
+                    await lane.prepare(replace(problem, workloads=(workload,)))
+                except JudgeBroken as error:  # a submission to this problem will find out why
+                    log.warning("baselines_not_prepared", lane=lane.title, problem=problem.problem_id, error=error.detail)
+                    self.health_check(lane)
                     break
-
-    async def _prepared(self, lane: DeviceLane, problem: wire.ProblemSpec) -> bool:
-        """Return whether the judge of a free lane prepared it. Where it did not, a submission to this problem will find out why."""
-        lane.status = LaneStatus.TAKEN
-        try:
-            await lane.prepare(problem)
-        except JudgeBroken as error:
-            log.warning("baselines_not_prepared", lane=lane.title, problem=problem.problem_id, error=error.detail)
-            self.health_check(lane)
-            return False
-        lane.status = LaneStatus.FREE
-        self._assign_waiting()
-        return True
+                lane.status = LaneStatus.FREE
+                self._assign_waiting()
 
     async def close(self) -> None:
         """Stop all checks, and end the judges."""

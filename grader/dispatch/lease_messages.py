@@ -14,14 +14,14 @@ _LEASE = TypeAdapter(Lease)
 
 def lease_to_bytes(lease: Lease) -> bytes:
     """JSON of what grading needs; nothing of earlier attempts, of judgements, or of the server's worker."""
-    found = lease.submission
+    submission = lease.submission
     bare = Submission(
-        submission_id=found.submission_id,
-        new=found.new,
-        problem_digest=found.problem_digest,
+        submission_id=submission.submission_id,
+        new=submission.new,
+        problem_digest=submission.problem_digest,
         state=SubmissionState.RUNNING,
-        create_time=found.create_time,
-        attempt_count=found.attempt_count,
+        create_time=submission.create_time,
+        attempt_count=submission.attempt_count,
     )
     return _LEASE.dump_json(replace(lease, submission=bare, worker_id=""))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import shutil
+import time
 import tomllib
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,7 +20,6 @@ from grader.artifacts.files import SubmissionFiles
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import JudgeProcess
 from grader.dispatch.lanes import LOOK_AGAIN_S, DeviceLane, Lanes
-from grader.dispatch.turns import Turns
 from grader.dispatch.warm_boxes import WarmBoxes, WarmPlace
 from grader.grading import pipeline
 from grader.grading.ports import LaneReservation, Profile, Workspace
@@ -32,6 +33,7 @@ from grader.observability.observer import LaneNow, WarmNow
 from sandbox.protocol import wire
 
 PROFILES = Path(__file__).parents[2] / "sandbox" / "profiles"
+GRACE_S = 1.0  # from the end of a build to its run
 BASELINES = "baselines"  # below the artifacts' directory, which no box sees
 
 
@@ -40,6 +42,68 @@ class MakeJudge(Protocol):
 
     def __call__(self, device_kind: str, gpu: GpuAccess | None, cache_dir: Path | None, /) -> JudgeProcess:
         """Make it."""
+
+
+class Turns:
+    """Keeps processes that meet a competition's secret workloads apart from those whose text or figures are shown.
+
+    Boxes that live at the same time can tell each other things: by pages of shared files, and by how long everything takes.
+    Any amount of work of one kind is under way at a time, and none of the other. Use on one event loop only.
+
+    Newcomers wait too while work of the other kind waits. But after a secret turn shown work goes first for as long as that
+    turn took: a kernel chooses how long it takes, and may not keep a host from everybody else.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._secret, self._count = False, 0
+        self._begin_s = self._owed_until_s = self._shown_end_s = -math.inf
+        self._waiting: list[tuple[bool, asyncio.Future[None]]] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    @asynccontextmanager
+    async def take(self, *, secret: bool) -> AsyncIterator[None]:
+        """Wait until no work of the other kind is under way, and hold it off until the context is left."""
+        waiter = secret, asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        self._admit()
+        try:
+            await waiter[1]
+            yield
+        finally:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+            else:
+                self._count -= 1
+                if not self._count and self._secret:
+                    self._owed_until_s = 2 * self._clock() - self._begin_s
+                elif not self._count:
+                    self._shown_end_s = self._clock()
+            self._admit()
+
+    def _admit(self) -> None:
+        """Let those in whose turn it is."""
+        kinds = [secret for secret, _ in self._waiting]
+        owed_s = self._owed_until_s - self._clock()  # how much longer shown work goes first
+        if not kinds or (self._count and (not self._secret) in kinds and (self._secret or owed_s <= 0)):
+            return
+        if not self._count:
+            self._secret = False not in kinds if owed_s > 0 else kinds[0]
+            pause_s = min(owed_s, self._shown_end_s + GRACE_S - self._clock())
+            if self._secret and pause_s > 0:
+                self._look_again(pause_s)
+                return
+            self._begin_s = self._clock()
+        for waiter in [waiter for waiter in self._waiting if waiter[0] is self._secret]:
+            self._waiting.remove(waiter)
+            self._count += 1
+            if not waiter[1].done():
+                waiter[1].set_result(None)
+
+    def _look_again(self, pause_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(pause_s, self._admit)
 
 
 class LocalFleet:
@@ -76,7 +140,12 @@ class LocalFleet:
         baselines = cache.directory / BASELINES if cache is not None and gpus else None
         lanes = [DeviceLane(devices.EMULATED, make_judge(devices.EMULATED, None, None)) for _ in range(lane_count)]
         for gpu in gpus:
-            access = self._access(gpu)
+            # Boxes read what the lane's judge puts there, hence the open mode.
+            triton_dir = self._triton_dir / str(gpu.index)
+            for directory in (self._triton_dir, triton_dir):
+                directory.mkdir(exist_ok=True)
+                directory.chmod(0o755)
+            access = GpuAccess(index=gpu.index, uuid=gpu.uuid, name=gpu.name, minor=gpu.minor, triton_dir=triton_dir)
             lanes.append(DeviceLane(gpu.kind, make_judge(gpu.kind, access, baselines), access))
         self._lanes = Lanes(lanes, default or (gpus[0].kind if gpus else devices.EMULATED), look_again_s)
         self._builders = asyncio.Semaphore(builder_count)
@@ -208,14 +277,6 @@ class LocalFleet:
     def turn(self, *, secret: bool) -> AbstractAsyncContextManager[None]:
         """Wait until a box may run code of submissions here."""
         return self._turns.take(secret=secret)
-
-    def _access(self, gpu: Gpu) -> GpuAccess:
-        """The GPU as a box may see it. Its lane's judge fills triton_dir; boxes read it, hence the open mode."""
-        triton_dir = self._triton_dir / str(gpu.index)
-        for directory in (self._triton_dir, triton_dir):
-            directory.mkdir(exist_ok=True)
-            directory.chmod(0o755)
-        return GpuAccess(index=gpu.index, uuid=gpu.uuid, name=gpu.name, minor=gpu.minor, triton_dir=triton_dir)
 
 
 def read_profile(path: Path) -> Profile:

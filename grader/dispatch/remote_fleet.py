@@ -23,7 +23,6 @@ from grader import devices
 from grader.artifacts.files import FILE_COUNT_LIMIT, SUBMISSION_LIMIT_BYTES, SubmissionFiles
 from grader.artifacts.store import write_whole
 from grader.dispatch.lease_messages import LEASE_LIMIT_BYTES, lease_to_bytes
-from grader.dispatch.worker_stream import NAME_LIMIT_CHARS, ProtocolViolation, WorkerStream, admit, dismiss
 from grader.errors import DeviceQuarantined, HostBroken, NoSuchDevice, ProblemBroken, WorkerFault, WorkerLost
 from grader.fleet.v1 import fleet_pb2
 from grader.isolation.cancellation import finish_despite_cancel
@@ -32,6 +31,7 @@ from grader.observability.observer import LaneNow, LaneState
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import FILE_LIMIT_BYTES
 
+CAPACITY_LIMIT, KIND_LIMIT, LANE_LIMIT, NAME_LIMIT_CHARS = 1024, 256, 256, 100
 FACTS_WAITING = 256  # of an attempt; then its worker is not read until some are taken
 FACT_LIMIT, FACTS_LIMIT_BYTES = 100_000, 256 * 1024 * 1024  # of an attempt
 CANCEL_S = 120.0  # how long a worker may take until the boxes of an attempt are gone
@@ -40,6 +40,10 @@ LOSSES_KEPT = 10_000
 FACT_TYPES = get_args(wire.Fact)
 
 log = structlog.get_logger()
+
+
+class ProtocolViolation(Exception):
+    """A worker sent what no worker of this version sends; its stream is ended."""
 
 
 class _RemoteAttempt:
@@ -66,20 +70,23 @@ class _RemoteAttempt:
             await self.taken.wait()
 
 
-class RemoteWorker(WorkerStream):
-    """The server's half of the stream of a worker that grades."""
+class RemoteWorker:
+    """The server's half of a worker's stream. outbox: messages to the worker; None ends the stream. gone: why it is over."""
 
     def __init__(self, node: str, standing: fleet_pb2.Standing, changed: asyncio.Event, files: SubmissionFiles | None) -> None:
-        super().__init__(node, standing, changed)
-        self._files = files
+        self.node, self.gone, self.violated = node, "", False
+        self.outbox: asyncio.Queue[fleet_pb2.AttachResponse | None] = asyncio.Queue()
+        self.standing = checked_standing(standing)
+        self.cordoned = False
+        self._changed, self._files = changed, files  # changed: set when its room changes
         self._lanes_cordoned: list[str] = []
         self._attempts: dict[int, _RemoteAttempt] = {}
         self._numbers = itertools.count(1)
 
     @property
     def capacity(self) -> int:
-        """How many attempts it takes at once: none where it gets nothing more."""
-        return self.standing.capacity if self.open else 0
+        """Return how many attempts it takes at once: none where it gets nothing more."""
+        return 0 if self.gone or self.cordoned or self.standing.leaving else self.standing.capacity
 
     @property
     def room(self) -> int:
@@ -92,7 +99,7 @@ class RemoteWorker(WorkerStream):
         return len(self._attempts) / max(1, self.standing.capacity)
 
     def takes(self, device_kind: str) -> bool:
-        """Whether it has room for a submission to this device; "" is any."""
+        """Return whether it has room for a submission to this device; "" is any."""
         return self.room > 0 and (not device_kind or devices.is_offered(device_kind, self.standing.device_kinds))
 
     async def grade(self, lease: Lease) -> AsyncGenerator[wire.Fact, None]:
@@ -104,23 +111,30 @@ class RemoteWorker(WorkerStream):
             )
         number, attempt = next(self._numbers), _RemoteAttempt()
         self._attempts[number] = attempt
-        self._say(grade=fleet_pb2.Grade(attempt=number, lease=content))
+        self._send(grade=fleet_pb2.Grade(attempt=number, lease=content))
         try:
             while True:
                 item = await attempt.items.get()
                 attempt.taken.set()
                 if item is None:
-                    raise WorkerLost(self.node, self.gone)
+                    raise WorkerLost(f"the worker {self.node!r} {self.gone}")
                 if isinstance(item, fleet_pb2.Ended):
-                    if item.reason:
-                        raise self._fault(item)
-                    return
+                    match item.reason:
+                        case "":
+                            return
+                        case DeviceQuarantined.reason:
+                            raise DeviceQuarantined(item.message)
+                        case HostBroken.reason:
+                            raise HostBroken(f"{item.message} (at the worker {self.node})")
+                        case WorkerLost.reason:
+                            raise WorkerLost(f"the worker {self.node!r} {item.message or 'left'}")
+                    raise WorkerFault(item.reason[:NAME_LIMIT_CHARS], f"{item.message} (at the worker {self.node})", final=item.final)
                 yield item
         finally:
             attempt.cancelled = True
             attempt.taken.set()
             if not attempt.ended.is_set() and not self.gone:
-                self._say(cancel=fleet_pb2.Cancel(attempt=number))
+                self._send(cancel=fleet_pb2.Cancel(attempt=number))
                 await finish_despite_cancel(self._ended(attempt))
             del self._attempts[number]
             self._changed.set()
@@ -136,24 +150,37 @@ class RemoteWorker(WorkerStream):
                 attempt.items.put_nowait(message.ended)
             case "file_piece":
                 await self._piece(message.file_piece)
-            case _:
-                await super().hear(message)
+            case "standing":
+                self.standing = checked_standing(message.standing)
+                self._changed.set()
+            case kind:
+                raise ProtocolViolation(f"sent {kind or 'nothing'} where that is not in order")
 
     def cordon(self, names: Collection[str]) -> None:
         """Give nothing more to it, where its own name is among these, or its node's, or to some of its lanes."""
-        super().cordon(names)
+        self.cordoned = self.node in names or self.node.partition("/")[0] in names
+        self._changed.set()
         begin = f"{self.node}/"
         lanes = sorted(name.removeprefix(begin) for name in names if name.startswith(begin))
         if lanes != self._lanes_cordoned:
             self._lanes_cordoned = lanes
-            self._say(cordon=fleet_pb2.Cordon(lanes=lanes))
+            self._send(cordon=fleet_pb2.Cordon(lanes=lanes))
 
-    def _lost(self) -> None:
+    def lose(self, why: str, *, violated: bool = False) -> None:
+        """End the stream for the first reason that is given, and let no attempt wait for it."""
+        if self.gone:
+            return
+        self.gone, self.violated = why, violated
+        self.outbox.put_nowait(None)
         for attempt in self._attempts.values():
             attempt.cancelled = True
             attempt.taken.set()
             attempt.ended.set()
             attempt.items.put_nowait(None)
+        self._changed.set()
+
+    def _send(self, **message: object) -> None:
+        self.outbox.put_nowait(fleet_pb2.AttachResponse(**message))  # type: ignore[arg-type]
 
     async def _ended(self, attempt: _RemoteAttempt) -> None:
         try:
@@ -207,27 +234,12 @@ class RemoteWorker(WorkerStream):
             attempt.files[digest] = len(whole)
             if len(attempt.files) > FILE_COUNT_LIMIT:
                 raise ProtocolViolation("sent too many files")
-            if await self._keep(whole):
-                attempt.kept.add(digest)
-
-    async def _keep(self, content: bytes) -> bool:
-        """Whether the file is here now. That there is no room for it is not the worker's fault."""
-        if self._files is None:
-            return False
-        try:
-            return await asyncio.to_thread(self._files.keep, content) is not None
-        except OSError as error:
-            log.warning("submission_file_not_kept", error=str(error))
-            return False
-
-    def _fault(self, ended: fleet_pb2.Ended) -> Exception:
-        if ended.reason == DeviceQuarantined.reason:
-            return DeviceQuarantined.at_worker(ended.message)
-        if ended.reason == HostBroken.reason:
-            return HostBroken(f"{ended.message} (at the worker {self.node})")
-        if ended.reason == WorkerLost.reason:
-            return WorkerLost(self.node, ended.message or "left")
-        return WorkerFault(ended.reason[:NAME_LIMIT_CHARS], f"{ended.message} (at the worker {self.node})", final=ended.final)
+            if self._files is not None:
+                try:
+                    if await asyncio.to_thread(self._files.keep, whole) is not None:
+                        attempt.kept.add(digest)
+                except OSError as error:  # that there is no room for it is not the worker's fault
+                    log.warning("submission_file_not_kept", error=str(error))
 
 
 class RemoteFleet:
@@ -236,25 +248,34 @@ class RemoteFleet:
     def __init__(self, memory: Path, files: SubmissionFiles | None) -> None:
         self._memory, self._files = memory, files
         self._workers: dict[str, RemoteWorker] = {}
-        self._known = _remembered(memory)
+        self._known: dict[str, None] = {}  # kinds of devices
+        with suppress(OSError, ValueError):
+            if isinstance(kinds := json.loads(memory.read_bytes()), list):
+                self._known = dict.fromkeys(kind for kind in kinds if isinstance(kind, str))
         self._changed = asyncio.Event()
         self._losses: OrderedDict[str, int] = OrderedDict()
         self._cordoned: frozenset[str] = frozenset()
 
-    def join(self, node: str, standing: fleet_pb2.Standing) -> WorkerStream:
+    def join(self, node: str, standing: fleet_pb2.Standing) -> RemoteWorker:
         """A worker is in; an older stream of the same node is ended. ProtocolViolation."""
-        admit(self._workers, worker := RemoteWorker(node, standing, self._changed, self._files))
-        self._remember(worker)
+        worker = RemoteWorker(node, standing, self._changed, self._files)
+        if (before := self._workers.get(node)) is not None:
+            before.lose("was replaced by a new connection of the same node")
+        self._workers[node] = worker
+        if new_kinds := dict.fromkeys(kind for kind in worker.standing.device_kinds if kind not in self._known):
+            self._known |= new_kinds
+            with suppress(OSError):
+                write_whole(self._memory, json.dumps(list(self._known)).encode())
         log.info("worker_joined", node=node, capacity=standing.capacity, device_kinds=list(standing.device_kinds))
         worker.cordon(self._cordoned)
         return worker
 
-    def leave(self, stream: WorkerStream) -> None:
-        """Its stream is over."""
-        stream.lose("closed its connection")
-        if isinstance(stream, RemoteWorker):
-            dismiss(self._workers, stream)
-        log.info("worker_left", node=stream.node, why=stream.gone)
+    def leave(self, worker: RemoteWorker) -> None:
+        """Remove a worker whose stream is over, unless it was replaced before."""
+        worker.lose("closed its connection")
+        if self._workers.get(worker.node) is worker:
+            del self._workers[worker.node]
+        log.info("worker_left", node=worker.node, why=worker.gone)
         self._changed.set()
 
     def cordon(self, names: Collection[str]) -> None:
@@ -276,7 +297,7 @@ class RemoteFleet:
         return sum(worker.capacity for worker in self._workers.values())
 
     def device_kinds(self) -> tuple[str, ...]:
-        """What a submission may ask for: every device that there has been."""
+        """Return the devices that a submission may request: every one that there has been."""
         return tuple(self._known)
 
     def ready_kinds(self) -> tuple[str, ...]:
@@ -284,15 +305,18 @@ class RemoteFleet:
         return tuple(dict.fromkeys(kind for worker in self._workers.values() if worker.room for kind in worker.standing.device_kinds))
 
     def lanes(self) -> tuple[LaneNow, ...]:
-        """What each device is doing, with the node before its name."""
+        """Return the state of each lane, with the node before its name."""
         return tuple(
-            LaneNow(name=f"{worker.node}/{lane.name}", state=_lane_state(worker, lane))
+            LaneNow(
+                name=f"{worker.node}/{lane.name}",
+                state=LaneState.CORDONED if worker.cordoned and lane.state == LaneState.FREE.name else LaneState[lane.state],
+            )
             for worker in self._workers.values()
             for lane in worker.standing.lanes
         )
 
     def has(self, node: str) -> bool:
-        """Whether a worker of this name is connected."""
+        """Return whether a worker of this name is connected."""
         return any(stream.node == node and not stream.gone for stream in list(self._workers.values()))
 
     async def grade(self, lease: Lease) -> AsyncIterator[wire.Fact]:
@@ -320,28 +344,24 @@ class RemoteFleet:
         if device_kind and self._known and not devices.is_offered(device_kind, self.device_kinds()):
             raise NoSuchDevice(device_kind, self.device_kinds())
         while True:
-            found = [worker for worker in self._workers.values() if worker.takes(device_kind)]
-            if found:
-                return min(found, key=lambda worker: worker.load)
+            workers = [worker for worker in self._workers.values() if worker.takes(device_kind)]
+            if workers:
+                return min(workers, key=lambda worker: worker.load)
             self._changed.clear()
             await self._changed.wait()
 
-    def _remember(self, worker: RemoteWorker) -> None:
-        before = len(self._known)
-        self._known.update(dict.fromkeys(worker.standing.device_kinds))
-        if len(self._known) != before:
-            with suppress(OSError):
-                write_whole(self._memory, json.dumps(list(self._known)).encode())
 
-
-def _lane_state(worker: RemoteWorker, lane: fleet_pb2.Lane) -> LaneState:
-    state = LaneState[lane.state]
-    return LaneState.CORDONED if worker.cordoned and state is LaneState.FREE else state
-
-
-def _remembered(memory: Path) -> dict[str, None]:
-    try:
-        found = json.loads(memory.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return dict.fromkeys(kind for kind in found if isinstance(kind, str)) if isinstance(found, list) else {}
+def checked_standing(standing: fleet_pb2.Standing) -> fleet_pb2.Standing:
+    """The same, if it makes sense; ProtocolViolation."""
+    names = [*standing.device_kinds, *(lane.name for lane in standing.lanes)]
+    if not 0 <= standing.capacity <= CAPACITY_LIMIT or len(standing.device_kinds) > KIND_LIMIT:
+        raise ProtocolViolation("says that it can do more than any worker can")
+    if len(standing.lanes) > LANE_LIMIT:
+        raise ProtocolViolation("says that it has more lanes than any worker has")
+    if not all(0 < len(name) <= NAME_LIMIT_CHARS and name.isprintable() for name in names):
+        raise ProtocolViolation("has a device without a plain name")
+    if not all(devices.well_formed(kind) for kind in standing.device_kinds):
+        raise ProtocolViolation("has a kind of device that there is not")
+    if not all(lane.state in LaneState.__members__ for lane in standing.lanes):
+        raise ProtocolViolation("has a lane in a state that there is not")
+    return standing

@@ -43,7 +43,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmPlace:
-    """What a box needs of the host: a directory for its {link}, and a slot of its own."""
+    """Part of the host for a box: a directory for its {link}, and a slot of its own."""
 
     link_dir: Path
     slot: int
@@ -146,7 +146,7 @@ class WarmBoxes:
 
     @property
     def now(self) -> WarmNow:
-        """What waits, and how many jobs got one that did."""
+        """Return the number of boxes that wait, and of jobs that got one."""
         return WarmNow(waiting_count=self._waiting_count, hit_count=self.hit_count, miss_count=self.miss_count)
 
     def times(self, attempt: object, *, busy: bool, by_host_clock: bool = True) -> None:
@@ -180,13 +180,17 @@ class WarmBoxes:
         return box
 
     async def _keep(self) -> None:
+        def filled(task: asyncio.Task[None]) -> None:
+            del self._starting[task]
+            self._changed.set()
+
         while True:
             self._changed.clear()
             self._drop_outdated()
             key = self._next_wanted()
             if key is not None and len(self._starting) < self._start_limit and not self._disturbs(key):
                 self._starting[task := asyncio.create_task(self._fill(key))] = key
-                task.add_done_callback(self._filled)
+                task.add_done_callback(filled)
                 continue
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(LOOK_S, self._idle_s) if self._room_left and self._job_count == 0 else LOOK_S):
@@ -197,7 +201,7 @@ class WarmBoxes:
         box_bytes = max((BOX_BYTES if key.spec.gpu is None else GPU_BOX_BYTES for key in self._wanted), default=BOX_BYTES)
         room = min(self._size, self._waiting_count + max(0, (self._memory() - SPARE_BYTES) // box_bytes))
         recent = [key for key, count in reversed(self._wanted.items()) if count >= self._from_count][:room]
-        for key in [one for one in self._waiting if one not in recent]:
+        for key in [key for key in self._waiting if key not in recent]:
             self._end_all(key)
         missing = next((key for key in recent if key not in self._waiting and key not in self._starting.values()), None)
         while self._waiting and self._waiting_count + len(self._starting) > room - (missing is not None):
@@ -214,12 +218,12 @@ class WarmBoxes:
         """Those that have waited for too long, or have ended; all of them where memory is short."""
         short, now_s = self._memory() < SPARE_BYTES, self._clock()
         for key, boxes in list(self._waiting.items()):
-            kept = [box for box in boxes if not (short or box.gone or now_s - box.since_s > AGE_LIMIT_S)]
+            fresh = [box for box in boxes if not (short or box.gone or now_s - box.since_s > AGE_LIMIT_S)]
             for box in boxes:
-                if box not in kept:
+                if box not in fresh:
                     self._end(box)
-            self._waiting[key] = kept
-            if not kept:
+            self._waiting[key] = fresh
+            if not fresh:
                 del self._waiting[key]
 
     @property
@@ -244,28 +248,23 @@ class WarmBoxes:
         while key in self._waiting:
             self._end_one(key)
 
-    def _filled(self, task: asyncio.Task[None]) -> None:
-        """One was started, or was not."""
-        del self._starting[task]
-        self._changed.set()
-
     async def _fill(self, key: WarmKey) -> None:
         """Start one box; it is kept once it says that it has imported everything."""
         box = _WarmBox(partial(self._start, key.spec), self._clock())
-        kept = False
+        ready = False
         try:
-            kept = await self._imported(box, key)
-            if kept:
+            ready = await self._imported(box, key)
+            if ready:
                 self._waiting.setdefault(key, []).append(box)
         finally:
-            if not kept:
+            if not ready:
                 self._end(box)
-        if not kept and not self._disturbs(key):  # not for a measurement: it does not start here
+        if not ready and not self._disturbs(key):  # not for a measurement: it does not start here
             self._wanted.pop(key, None)
             await asyncio.sleep(PAUSE_S)
 
     def _disturbs(self, key: WarmKey) -> bool:
-        """Whether an import would disturb something that is timed.
+        """Return whether an import would disturb something that is timed.
 
         It does not where a GPU's clock times on a host with cores to spare: the boxes and the builds of jobs that wait for the GPU run next
         to its measurements, too.
@@ -273,11 +272,11 @@ class WarmBoxes:
         return any(self._timing.values()) if self._has_cores(key) else bool(self._timing)
 
     def _has_cores(self, key: WarmKey) -> bool:
-        """Whether it is for a GPU, on a host with cores to spare."""
+        """Return whether it is for a GPU, on a host with cores to spare."""
         return key.spec.gpu is not None and self._cores >= CORES_TO_SPARE
 
     async def _imported(self, box: _WarmBox, key: WarmKey) -> bool:
-        """Whether it has imported everything before something is timed that it would disturb."""
+        """Return whether it has imported everything before something is timed that it would disturb."""
         imported = asyncio.create_task(box.imported())
         try:
             async with asyncio.timeout(IMPORT_S):
@@ -305,8 +304,8 @@ class WarmBoxes:
     async def _start(self, spec: BoxSpec) -> AsyncIterator[RunBox]:
         limits = replace(spec.limits, wall_s=2 * AGE_LIMIT_S)
         with self._place() as place:
-            own = replace(spec, box_id=place.box_id, slot=place.slot, link_dir=place.link_dir, limits=limits)
-            async with started(self._isolation, own) as run_box:
+            placed = replace(spec, box_id=place.box_id, slot=place.slot, link_dir=place.link_dir, limits=limits)
+            async with started(self._isolation, placed) as run_box:
                 yield run_box
 
 

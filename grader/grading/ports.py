@@ -108,7 +108,7 @@ class MeasurementSettings:
 
     @classmethod
     def of(cls, new: NewSubmission, problem: wire.ProblemSpec, profile: Profile, *, on_gpu: bool) -> MeasurementSettings:
-        """As the submission asks, where that is allowed (`grader/intake/precision.py`); else as the profile says. On the emulated
+        """As the submission asks, where that is allowed (`grader/intake/gate.py`); else as the profile says. On the emulated
         device all times are practice, and short."""
         ranked = new.mode is wire.Mode.RANKED
         precision, measure_s = (None, None) if ranked else (new.precision, new.measure_s)

@@ -1,1 +1,1 @@
-"""What a submission has to be before it is taken: its files, its language, its entry point. It builds and stores nothing."""
+"""Checks of a submission before it is stored: its fields, its files, its language, its entry point. Builds and stores nothing."""

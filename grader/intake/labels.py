@@ -15,24 +15,24 @@ _PLAIN = f"write 1 to {TAG_LIMIT_CHARS} letters, digits and characters of '._/:=
 
 
 def check_labels(tags: Sequence[str], parent: str, annotations: Mapping[str, str]) -> list[FieldViolation]:
-    """What is wrong with them, by field."""
+    """Return their violations, by field."""
     return [*_tags(tags), *_parent(parent), *_annotations(annotations)]
 
 
 def check_tag(tag: str, field: str) -> list[FieldViolation]:
-    """What is wrong with one tag."""
+    """Return the violations of a tag."""
     return [] if _TAG.fullmatch(tag) else [FieldViolation(field, f"{tag[:TAG_LIMIT_CHARS]!r} is not a tag; {_PLAIN}")]
 
 
 def _tags(tags: Sequence[str]) -> list[FieldViolation]:
     if len(tags) > TAG_LIMIT:
         return [FieldViolation("tags", f"there are {len(tags)}; send at most {TAG_LIMIT}")]
-    found = []
+    violations = []
     for index, tag in enumerate(tags):
-        found += check_tag(tag, f"tags[{index}]")
+        violations += check_tag(tag, f"tags[{index}]")
         if tag in tags[:index]:
-            found.append(FieldViolation(f"tags[{index}]", f"{tag[:TAG_LIMIT_CHARS]!r} is sent twice; send it once"))
-    return found
+            violations.append(FieldViolation(f"tags[{index}]", f"{tag[:TAG_LIMIT_CHARS]!r} is sent twice; send it once"))
+    return violations
 
 
 def _parent(parent: str) -> list[FieldViolation]:
@@ -47,13 +47,13 @@ def _parent(parent: str) -> list[FieldViolation]:
 def _annotations(annotations: Mapping[str, str]) -> list[FieldViolation]:
     if len(annotations) > ANNOTATION_LIMIT:
         return [FieldViolation("annotations", f"there are {len(annotations)}; send at most {ANNOTATION_LIMIT}")]
-    found = []
+    violations = []
     for key, value in sorted(annotations.items()):
         field = f"annotations[{key[:TAG_LIMIT_CHARS]!r}]"
         if not _TAG.fullmatch(key):
-            found.append(FieldViolation(field, f"this key is not plain; {_PLAIN}"))
+            violations.append(FieldViolation(field, f"this key is not plain; {_PLAIN}"))
         elif len(value) > VALUE_LIMIT_CHARS:
-            found.append(FieldViolation(field, f"its value has {len(value)} characters; send at most {VALUE_LIMIT_CHARS}"))
+            violations.append(FieldViolation(field, f"its value has {len(value)} characters; send at most {VALUE_LIMIT_CHARS}"))
         elif not value.isprintable():
-            found.append(FieldViolation(field, "its value has a character that does not print, such as a line end; leave it out"))
-    return found
+            violations.append(FieldViolation(field, "its value has a character that does not print, such as a line end; leave it out"))
+    return violations

@@ -24,35 +24,31 @@ def code(sources: Sequence[SourceFile]) -> str:
 
 @lru_cache(maxsize=1)  # what language it is and what it lacks are asked one after the other
 def _code(sources: tuple[SourceFile, ...]) -> str:
-    return "\n".join(_without_comments(_CONTINUED_LINE.sub("", source.content)) for source in sources)
+    texts = []
+    for source in sources:
+        parts = tokens(C, _CONTINUED_LINE.sub("", source.content))
+        # A comment that is not closed is an error, which the builder reports.
+        texts.append("".join(" " if kind == COMMENT and (part.startswith("//") or part.endswith("*/")) else part for kind, part in parts))
+    return "\n".join(texts)
 
 
 def detect(sources: Sequence[SourceFile]) -> str | None:
     """The language's name; None where no file is of a known one. A language without a marker is what remains."""
     suffixes = {PurePosixPath(source.path).suffix for source in sources}
-    fitting = [one for one in languages().values() if not suffixes.isdisjoint(one.suffixes)]
+    fitting = [info for info in languages().values() if not suffixes.isdisjoint(info.suffixes)]
     if not fitting:
         return None
-    first = min(fitting, key=lambda one: one.is_c)  # a Python module may bring CUDA files along
-    rivals = [one for one in fitting if one.suffixes == first.suffixes]
-    marked = [one for one in rivals if one.marker is not None and one.marker.search(_text(one, sources))]
-    return next((one.name for one in (*marked, *rivals) if one in marked or one.marker is None), None)
+    first = min(fitting, key=lambda info: info.is_c)  # a Python module may bring CUDA files along
+    rivals = [info for info in fitting if info.suffixes == first.suffixes]
+    marked = [info for info in rivals if info.marker is not None and info.marker.search(_text(info, sources))]
+    return next((info.name for info in (*marked, *rivals) if info in marked or info.marker is None), None)
 
 
 def missing_entry(language: str, sources: Sequence[SourceFile], entry: str) -> str | None:
-    """What to do about an entry point that is surely not there; None where it may be."""
-    known = languages().get(language)
-    return None if known is None else known.missing_entry(_text(known, sources), entry)
+    """Say what to do about an entry point that is surely not there; None where it may be."""
+    info = languages().get(language)
+    return None if info is None else info.missing_entry(_text(info, sources), entry)
 
 
 def _text(language: LanguageInfo, sources: Sequence[SourceFile]) -> str:
     return code(sources) if language.is_c else "\n".join(source.content for source in sources)
-
-
-def _without_comments(content: str) -> str:
-    return "".join(" " if kind == COMMENT and _is_closed(part) else part for kind, part in tokens(C, content))
-
-
-def _is_closed(comment: str) -> bool:
-    # One that is not is an error, which the builder reports.
-    return comment.startswith("//") or comment.endswith("*/")

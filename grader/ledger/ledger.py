@@ -38,10 +38,10 @@ from grader.model import (
     SubmissionState,
     WriteTotals,
 )
-from grader.rules.quotas import Quota, QuotaUse, Terms
+from grader.rules.quotas import AdmissionPolicy, Quota, QuotaUse
 from sandbox.protocol import wire
 
-_ANY = Terms()  # at any time, any number
+_UNLIMITED = AdmissionPolicy()  # at any time, any number
 _LOST = Failure(reason="LEASE_LOST", message="the server that graded it ended or was cut off; the submission may be the cause")
 
 
@@ -100,15 +100,17 @@ class Ledger:
         *,
         request_id: str = "",
         queue_limit: int = 2**31,
-        terms: Terms = _ANY,
+        policy: AdmissionPolicy = _UNLIMITED,
         allow_cached: bool = False,
     ) -> Submission:
-        """Take a submission into the queue, on these terms. A request id that came before gives the submission that it made. allow_cached:
-        if this user has submitted the same before (`reuse.py`), it has ended with that result when this returns."""
+        """Put a submission into the queue, under this policy. A request id that came before gives the submission that it made.
+
+        allow_cached: where this user has submitted the same before, it has ended with that result when this returns.
+        """
         submission_id = secrets.token_hex(8)
         submitted = await self._database.write(
             lambda connection: transactions.submit(
-                connection, self._now(), submission_id, new_submission, problem, request_id, queue_limit, terms, allow_cached
+                connection, self._now(), submission_id, new_submission, problem, request_id, queue_limit, policy, allow_cached
             )
         )
         self.changes.made(new_submission)

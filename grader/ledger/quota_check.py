@@ -14,18 +14,18 @@ from grader.errors import QueueFull, QueueShareUsed, QuotaExceeded, UserBanned
 from grader.ledger import statements
 from grader.ledger.tables import bans, submissions
 from grader.model import SubmissionState
-from grader.rules.quotas import Quota, QuotaUse, Terms, check_open
+from grader.rules.quotas import AdmissionPolicy, Quota, QuotaUse, check_open
 
 
-def check(connection: sa.Connection, now: datetime, user: str, terms: Terms) -> None:
+def check(connection: sa.Connection, now: datetime, user: str, policy: AdmissionPolicy) -> None:
     """CompetitionClosed, UserBanned, or QuotaExceeded where one more would be too many; of several quotas the one that is spent longest.
 
     What we failed at, and what was cancelled before anything was done for it, is not counted.
     """
-    if terms.competition is not None:
-        check_open(terms.competition, now)
-        _check_not_banned(connection, user, terms.competition.competition_id)
-    spent = [error for quota in terms.quotas if (error := _spent(connection, now, user, quota)) is not None]
+    if policy.competition is not None:
+        check_open(policy.competition, now)
+        _check_not_banned(connection, user, policy.competition.competition_id)
+    spent = [error for quota in policy.quotas if (error := _spent(connection, now, user, quota)) is not None]
     if spent:
         raise max(spent, key=lambda error: error.retry_s or 0.0)
 

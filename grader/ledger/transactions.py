@@ -19,7 +19,7 @@ from grader.ledger.news import NewsKind, tell
 from grader.ledger.submission_filter import ALL_SUBMISSIONS, SubmissionFilter
 from grader.ledger.tables import judgements, problems, submissions
 from grader.model import Event, Failure, Judgement, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
-from grader.rules.quotas import Terms
+from grader.rules.quotas import AdmissionPolicy
 from sandbox.protocol import wire
 
 # Three failures of ours fail a submission, or eight lost leases. A server that is killed loses all of its leases, so a lost lease says
@@ -205,7 +205,7 @@ def submit(
     problem: Problem,
     request_id: str,
     queue_limit: int,
-    terms: Terms,
+    policy: AdmissionPolicy,
     allow_cached: bool = False,
 ) -> Submission:
     """Put a new submission into the queue, or find the one that the same request made. allow_cached: it may end at once with the result of
@@ -219,12 +219,12 @@ def submit(
                 raise RequestIdReused(request_id)
             return records.submission(before)
     statements.check_parent(connection, new_submission)
-    quota_check.check(connection, now, new_submission.user, terms)
+    quota_check.check(connection, now, new_submission.user, policy)
     sources = records.sources_to_text(new_submission.sources)
     content = content_digest(new_submission, problem, sources)
     earlier = find(connection, now, content) if allow_cached else None
     if earlier is None:
-        quota_check.check_room(connection, new_submission.user, queue_limit, terms.user_queue_limit)
+        quota_check.check_room(connection, new_submission.user, queue_limit, policy.user_queue_limit)
     keep_problem(connection, now, problem)
     number = connection.execute(
         statements.INSERT_SUBMISSION,

@@ -70,7 +70,7 @@ class Competitions:
         try:
             return self._loaded.by_id[competition_id]
         except KeyError:
-            raise CompetitionNotFound(competition_id, sorted(self._loaded.by_id)[:20]) from None
+            raise CompetitionNotFound(competition_id, tuple(sorted(self._loaded.by_id)[:20])) from None
 
     def all(self) -> tuple[Competition, ...]:
         """Every competition, by id."""

@@ -239,7 +239,7 @@ class Problems:
         problem = self._by_id.get(problem_id) or self._pinned.get(problem_id) or self._imported().get(problem_id)
         if problem is None:
             fault = _UNREADABLE if self._kept is not None and problem_id in self._kept.unreadable() else ""
-            raise ProblemNotFound(problem_id, _nearest(problem_id, [problem.problem_id for problem in self.all()]), fault)
+            raise ProblemNotFound(problem_id, tuple(_nearest(problem_id, [problem.problem_id for problem in self.all()])), fault)
         return problem
 
     def by_digest(self, digest: str) -> Problem | None:

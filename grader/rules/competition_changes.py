@@ -1,4 +1,4 @@
-"""What a competition's file may change while a server runs, and how two readings of the files differ.  Pure.  Shows no secret."""
+"""Says what a competition's file may change while a server runs, and how two readings of the files differ.  Pure.  Shows no secret."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNSHOWN = ("statement", "secret", "secret_seed")  # long, or secret
 
 
 class ChangeKind(StrEnum):
-    """What became of a competition when the files were read again."""
+    """Change of a competition when the files were read again."""
 
     ADDED = "added"
     CHANGED = "changed"
@@ -49,16 +49,16 @@ class CompetitionChange:
 
 
 def changes(before: Mapping[str, Competition], after: Mapping[str, Competition]) -> list[CompetitionChange]:
-    """What differs between two readings, by id."""
-    found = []
+    """Compare two readings, by id."""
+    differences = []
     for competition_id in sorted(before.keys() | after.keys()):
-        old, new = before.get(competition_id), after.get(competition_id)
-        if old is None or new is None:
+        old, current = before.get(competition_id), after.get(competition_id)
+        if old is None or current is None:
             kind = ChangeKind.ADDED if old is None else ChangeKind.REMOVED
-            found.append(CompetitionChange(competition_id=competition_id, kind=kind))
-        elif keys := _keys(old, new):
-            found.append(CompetitionChange(competition_id=competition_id, kind=ChangeKind.CHANGED, keys=keys))
-    return found
+            differences.append(CompetitionChange(competition_id=competition_id, kind=kind))
+        elif keys := _keys(old, current):
+            differences.append(CompetitionChange(competition_id=competition_id, kind=ChangeKind.CHANGED, keys=keys))
+    return differences
 
 
 def check_fair(before: Mapping[str, Competition], after: Mapping[str, Competition], now: datetime) -> None:
@@ -70,25 +70,25 @@ def check_fair(before: Mapping[str, Competition], after: Mapping[str, Competitio
         raise ReloadRefused("; ".join(wrong))
 
 
-def _unfair(old: Competition, new: Competition | None, now: datetime) -> Iterator[str]:
+def _unfair(old: Competition, current: Competition | None, now: datetime) -> Iterator[str]:
     about, ended = f"competition {old.competition_id!r}", old.phase(now) is Phase.ENDED
-    if new is None:
+    if current is None:
         if not ended:
             yield f"the file of {about}, which is running, is gone; put it back"
         return
-    if fixed := [one.key for one in _keys(old, new) if one.key in FIXED]:
+    if fixed := [change.key for change in _keys(old, current) if change.key in FIXED]:
         names = ", ".join(f"'{key}'" for key in fixed)
         yield f"{about} has begun, so {names} can't change any more; write what was there before"
-    if new.device_kinds[: len(old.device_kinds)] != old.device_kinds:
+    if current.device_kinds[: len(old.device_kinds)] != old.device_kinds:
         yield f"{about} has begun, so 'devices' can only get more at its end; write those that were there first, in their order"
-    if new.end_time < old.end_time and new.end_time <= now:
+    if current.end_time < old.end_time and current.end_time <= now:
         yield f"'end' of {about} would be over by now, and later submissions would leave its boards; write a time to come, or the old one"
-    if ended and new.end_time > now and old.visibility is Visibility.AFTER_END:
+    if ended and current.end_time > now and old.visibility is Visibility.AFTER_END:
         yield f"{about} has ended, and everybody has seen all sources since, so 'end' can't be a time to come; make a new competition"
 
 
-def _keys(old: Competition, new: Competition) -> tuple[KeyChange, ...]:
-    before, after = _values(old), _values(new)
+def _keys(old: Competition, current: Competition) -> tuple[KeyChange, ...]:
+    before, after = _values(old), _values(current)
     differing = [key for key in before if before[key] != after[key]]
     return tuple(
         KeyChange(key=key) if key in UNSHOWN else KeyChange(key=key, before=_shown(before[key]), after=_shown(after[key]))
@@ -96,26 +96,26 @@ def _keys(old: Competition, new: Competition) -> tuple[KeyChange, ...]:
     )
 
 
-def _values(one: Competition) -> dict[str, object]:
-    """The file's keys, as the server understands them."""
+def _values(competition: Competition) -> dict[str, object]:
+    """Return the file's keys, as the server understands them."""
     return {
-        "title": one.title,
-        "statement": one.statement,
-        "problems": one.problem_ids,
-        "devices": one.device_kinds,
-        "start": one.start_time,
-        "end": one.end_time,
-        "freeze": one.freeze_time,
-        "mode": one.mode.value,
-        "hourly_limit": one.hourly_limit,
-        "daily_limit": one.daily_limit,
-        "score": one.ranking.score_kind.value,
-        "baseline": one.ranking.baseline,
-        "processes": one.ranking.process_count,
-        "tie_rule": one.tie_rule.value,
-        "visibility": one.visibility.value,
-        "secret": one.secret_workloads,
-        "secret_seed": one.secret_seed,
+        "title": competition.title,
+        "statement": competition.statement,
+        "problems": competition.problem_ids,
+        "devices": competition.device_kinds,
+        "start": competition.start_time,
+        "end": competition.end_time,
+        "freeze": competition.freeze_time,
+        "mode": competition.mode.value,
+        "hourly_limit": competition.hourly_limit,
+        "daily_limit": competition.daily_limit,
+        "score": competition.ranking.score_kind.value,
+        "baseline": competition.ranking.baseline,
+        "processes": competition.ranking.process_count,
+        "tie_rule": competition.tie_rule.value,
+        "visibility": competition.visibility.value,
+        "secret": competition.secret_workloads,
+        "secret_seed": competition.secret_seed,
     }
 
 

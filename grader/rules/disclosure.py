@@ -1,4 +1,4 @@
-"""What a submitter may see of a workload that is not public: one table for facts, events and reports.  Pure.
+"""Discloses to a submitter what may be seen of workloads that are not public: one table for facts, events and reports.  Pure.
 
 The size of a hidden workload must not get out: a submitter who knows it can write a kernel for it alone. A kernel can carry a size in any
 number or text that it chooses (a message, an error, an exit code, a time), and a count of elements is one itself.
@@ -7,6 +7,7 @@ number or text that it chooses (a message, an error, an exit code, a time), and 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 
 class Exposure(IntEnum):
-    """What a fact is about. The columns of TABLE, in its order."""
+    """Kinds of workloads that a fact may be about. The columns of TABLE, in its order."""
 
     PUBLIC = 0  # a workload that is shown
     LATER = 1  # the same, in a process of a ranked run after another one met a hidden workload and may have left its size for this one
@@ -29,7 +30,7 @@ class Exposure(IntEnum):
 
 
 class Treatment(StrEnum):
-    """What becomes of a field."""
+    """Treatment of a field."""
 
     SHOWN = "shown"
     RENAMED = "renamed"  # hidden-1, hidden-2 and so on
@@ -67,8 +68,8 @@ TABLE: Mapping[type, Mapping[str, Row]] = {
     },
     wire.Progress: {"stage": _ALWAYS, "workload_id": _NAME, "hidden_at_ns": _NEVER},
     wire.Round: dict.fromkeys(("index", "count"), _ALWAYS),
-    wire.Build: dict.fromkeys((one.name for one in dataclasses.fields(wire.Build)), _ALWAYS),  # before any workload is run
-    wire.Environment: dict.fromkeys((one.name for one in dataclasses.fields(wire.Environment)), _ALWAYS),
+    wire.Build: dict.fromkeys((field.name for field in dataclasses.fields(wire.Build)), _ALWAYS),  # before any workload is run
+    wire.Environment: dict.fromkeys((field.name for field in dataclasses.fields(wire.Environment)), _ALWAYS),
     wire.Load: {"outcome": _ALWAYS, "message": _FIRST},
     wire.RunEnd: {
         **dict.fromkeys(("cause", "wall_ns"), _NEVER),
@@ -77,15 +78,15 @@ TABLE: Mapping[type, Mapping[str, Row]] = {
     },
     wire.Evidence: dict.fromkeys(("policy", "imported", "seen", "hints"), _NEVER),
     # Of a public workload, in boxes that no hidden one was run in. The files are their owner's: `ListArtifacts`.
-    wire.KernelProfile: dict.fromkeys((one.name for one in dataclasses.fields(wire.KernelProfile)), _ALWAYS),
-    wire.ArtifactFile: dict.fromkeys((one.name for one in dataclasses.fields(wire.ArtifactFile)), _NEVER),
+    wire.KernelProfile: dict.fromkeys((field.name for field in dataclasses.fields(wire.KernelProfile)), _ALWAYS),
+    wire.ArtifactFile: dict.fromkeys((field.name for field in dataclasses.fields(wire.ArtifactFile)), _NEVER),
     wire.Violation: dict.fromkeys(("kind", "detail"), _NEVER),
     wire.Plan: dict.fromkeys(("trials", "measured", "rule", "sweep"), _NEVER),  # the rule is a field of the report
     wire.AttemptTimeline: {"spans": _NEVER},  # a field of the report
     wire.Restart: dict.fromkeys(("job_id", "cause"), _NEVER),  # between a judge and its server
     wire.Finished: {"job_id": _NEVER},
-    wire.Broken: dict.fromkeys((one.name for one in dataclasses.fields(wire.Broken)), _NEVER),
-    wire.Health: dict.fromkeys((one.name for one in dataclasses.fields(wire.Health)), _NEVER),
+    wire.Broken: dict.fromkeys((field.name for field in dataclasses.fields(wire.Broken)), _NEVER),
+    wire.Health: dict.fromkeys((field.name for field in dataclasses.fields(wire.Health)), _NEVER),
     Event: {
         **dict.fromkeys(("sequence", "attempt", "state", "fact"), _ALWAYS),  # the fact by its own rows
         "event_time": (_SHOWN, _SHOWN, _SHOWN, Treatment.ROUNDED),
@@ -101,16 +102,24 @@ TABLE: Mapping[type, Mapping[str, Row]] = {
 
 
 def treatment(kind: type, name: str, exposure: Exposure) -> Treatment:
-    """What becomes of a field."""
+    """Return the treatment of a field."""
     return TABLE[kind][name][exposure]
 
 
+@functools.cache
+def omitted(kind: type, exposure: Exposure) -> frozenset[str]:
+    """Return the names of the fields that are omitted."""
+    return frozenset(name for name, row in TABLE[kind].items() if row[exposure] is Treatment.OMITTED)
+
+
 def redact(fact: T, exposure: Exposure) -> T:
-    """The fact with every field that is omitted at its default, or empty."""
+    """Return the fact with every field that is omitted at its default, or empty."""
+    kind: type = type(fact)
+    names = omitted(kind, exposure)
     changes = {
-        one.name: _empty(one, getattr(fact, one.name))
-        for one in dataclasses.fields(fact)  # type: ignore[arg-type]
-        if treatment(type(fact), one.name, exposure) is Treatment.OMITTED
+        field.name: _empty(field, getattr(fact, field.name))
+        for field in dataclasses.fields(fact)  # type: ignore[arg-type]
+        if field.name in names
     }
     return dataclasses.replace(fact, **changes) if changes else fact  # type: ignore[type-var]
 
@@ -135,8 +144,8 @@ class Redactor:
     swept: Problem | None = None
 
     @classmethod
-    def of(cls, problem: Problem) -> Redactor:
-        """hidden-1, hidden-2 and so on, in the problem's order."""
+    def for_problem(cls, problem: Problem) -> Redactor:
+        """Make the redactor of a problem: hidden workloads are hidden-1, hidden-2 and so on, in its order."""
         ids = [workload.workload_id for workload in problem.spec.workloads if workload.hidden]
         dtype = problem.spec.inputs[0].dtype if problem.spec.inputs else ""  # of some formats only the judge knows
         names = {workload_id: f"hidden-{number}" for number, workload_id in enumerate(ids, 1)}
@@ -170,14 +179,14 @@ class Redactor:
         return event.event_time
 
     def keeps_secret(self, event: Event) -> bool:
-        """Whether it is of a workload of which only the outcome is shown."""
+        """Return whether it is of a workload of which only the outcome is shown."""
         match event.fact:
             case wire.Trial() | wire.Measurement() | wire.Progress() as fact:
                 return self.secret and fact.workload_id in self.hidden
         return False
 
     def omits(self, fact: wire.Trial | wire.Measurement) -> bool:
-        """Whether the whole fact is left out: a measurement is nothing but times, and how often a kernel was timed is one too."""
+        """Return whether the whole fact is left out: a measurement is nothing but times, as is how often a kernel was timed."""
         return self.exposure(fact) is Exposure.SECRET and (
             isinstance(fact, wire.Measurement) or (fact.phase is wire.TrialPhase.CERTIFY and fact.outcome is wire.TrialOutcome.PASSED)
         )

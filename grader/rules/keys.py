@@ -32,7 +32,7 @@ class Key:
     revoke_time: datetime | None = None
 
     def valid(self, now: datetime) -> bool:
-        """Whether it opens anything at this time."""
+        """Return whether it opens anything at this time."""
         return self.revoke_time is None and (self.expire_time is None or now < self.expire_time)
 
 
@@ -43,23 +43,23 @@ def new(user: str, scopes: frozenset[Scope], now: datetime, *, expire_time: date
         raise ValueError(f"a key needs a scope; take some of: {', '.join(Scope)}")
     check_note(note)
     key_id, secret = secrets.token_hex(6), secrets.token_hex(32)
-    made = Key(key_id=key_id, secret_digest=digest(secret), user=user, scopes=scopes, create_time=now, note=note, expire_time=expire_time)
-    return made, f"grader_{key_id}_{secret}"
+    key = Key(key_id=key_id, secret_digest=digest(secret), user=user, scopes=scopes, create_time=now, note=note, expire_time=expire_time)
+    return key, f"grader_{key_id}_{secret}"
 
 
 def split(text: str) -> tuple[str, str] | None:
     """The id and the secret in a key's text; None where it is no key."""
-    found = _TEXT.fullmatch(text)
-    return None if found is None else (found[1], found[2])
+    match = _TEXT.fullmatch(text)
+    return None if match is None else (match[1], match[2])
 
 
 def digest(secret: str) -> str:
-    """What is kept of a secret. It is 256 bits by chance: nobody finds it by trying, so a slow digest would only slow calls."""
+    """Digest a secret for the ledger. It is 256 bits by chance: nobody finds it by trying, so a slow digest would only slow calls."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def opens(secret: str, key: Key | None) -> bool:
-    """Whether it is this key's secret; as slow for a wrong one, or for no key, as for the right one."""
+    """Return whether it is this key's secret; as slow for a wrong one, or for no key, as for the right one."""
     same = hmac.compare_digest(digest(secret), _NOBODYS if key is None else key.secret_digest)
     return same and key is not None
 

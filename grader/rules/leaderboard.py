@@ -1,4 +1,4 @@
-"""Who is where on a board: the best of each user, ranked so that entries with overlapping intervals share a rank.  Pure.
+"""Ranks users on a board: the best of each user, ranked so that entries with overlapping intervals share a rank.  Pure.
 
 The order is total and depends on nothing but what is counted: no clock, no order of rows, no database.
 """
@@ -34,7 +34,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One user's place. submission_id "" and the last of the times where it is of several problems."""
+    """A user's place. submission_id "" and the last of the times where it is of several problems."""
 
     user: str
     score: Score
@@ -82,21 +82,29 @@ def board(
     """
     problem_ids = competition.problem_ids if not problem_id else (problem_id,)
     counted, other_rule_count = _counted(competition, standings, problem_ids, before)
-    official = {one.device: one.clock is wire.Clock.DEVICE_EVENTS for one in counted}
+    official = {standing.device: standing.clock is wire.Clock.DEVICE_EVENTS for standing in counted}
     devices = tuple(sorted(official, key=lambda name: (not official[name], name)))
     device = device or next(iter(devices), "")
-    here = [one for one in counted if one.device == device]
+    here = [standing for standing in counted if standing.device == device]
     best = _best(here, competition.ranking.score_kind)
-    counts = Counter(one.user for one in here)
+    counts = Counter(standing.user for standing in here)
     alone = problem_ids[0] if len(problem_ids) == 1 else ""
     kind = competition.ranking.score_kind
-    entries = ranked(_singles(best) if alone else _overall(best, problem_ids, kind), kind, competition.tie_rule)
+    if alone:
+        places = [
+            Entry(user=user, score=row.score, create_time=row.create_time, submission_id=row.submission_id, flags=row.flags)
+            for user, rows in best.items()
+            for row in rows.values()
+        ]
+    else:
+        places = _overall(best, problem_ids, kind)
+    entries = ranked(places, kind, competition.tie_rule)
     return Board(
         competition_id=competition.competition_id,
         problem_id=alone,
         device=device,
         devices=devices,
-        entries=tuple(replace(one, submission_count=counts[one.user]) for one in entries),
+        entries=tuple(replace(entry, submission_count=counts[entry.user]) for entry in entries),
         official=official.get(device, False),
         score_kind=kind,
         baseline="" if kind is ScoreKind.TIME else competition.ranking.baseline,
@@ -107,23 +115,23 @@ def board(
 
 
 def progress(
-    competition: Competition, found: Board, standings: Iterable[Standing], users: Sequence[str]
+    competition: Competition, board: Board, standings: Iterable[Standing], users: Sequence[str]
 ) -> dict[str, tuple[tuple[datetime, float], ...]]:
     """When each of these users had a better score than before, and which, on a board of one problem. What it leaves out is left out."""
     kind = competition.ranking.score_kind
-    counted, _ = _counted(competition, standings, (found.problem_id,), found.before)
+    counted, _ = _counted(competition, standings, (board.problem_id,), board.before)
     steps: dict[str, list[Standing]] = {user: [] for user in users}
-    for one in sorted(counted, key=lambda one: (one.create_time, one.submission_id)):
-        if one.user in steps and one.device == found.device:
-            mine = steps[one.user]
-            if not mine or _order(one, kind) < _order(mine[-1], kind):
-                mine.append(one)
-    return {user: tuple((one.create_time, one.score.value) for one in mine) for user, mine in steps.items()}
+    for standing in sorted(counted, key=lambda standing: (standing.create_time, standing.submission_id)):
+        if standing.user in steps and standing.device == board.device:
+            row = steps[standing.user]
+            if not row or _order(standing, kind) < _order(row[-1], kind):
+                row.append(standing)
+    return {user: tuple((standing.create_time, standing.score.value) for standing in row) for user, row in steps.items()}
 
 
 def with_languages(board: Board, languages: Mapping[str, str]) -> Board:
     """The board with the languages of its entries. languages: by submission, of those that will be shown."""
-    entries = tuple(replace(one, language=languages.get(one.submission_id, "")) for one in board.entries)
+    entries = tuple(replace(entry, language=languages.get(entry.submission_id, "")) for entry in board.entries)
     return replace(board, entries=entries)
 
 
@@ -132,76 +140,59 @@ def ranked(entries: Iterable[Entry], kind: ScoreKind, tie_rule: TieRule) -> tupl
     does not begins the next. So ties are not passed on from neighbour to neighbour, and a wide interval lifts nobody over a better score.
     A group's rank is one more than how many are before it."""
     groups: list[list[Entry]] = []
-    for one in sorted(entries, key=lambda entry: _order(entry, kind)):
-        if groups and _overlap(groups[-1][0].score, one.score):
-            groups[-1].append(one)
+    for entry in sorted(entries, key=lambda entry: _order(entry, kind)):
+        best = groups[-1][0].score if groups else None
+        if best is not None and best.low <= entry.score.high and entry.score.low <= best.high:
+            groups[-1].append(entry)
         else:
-            groups.append([one])
-    found: list[Entry] = []
+            groups.append([entry])
+    result: list[Entry] = []
     for group in groups:
         if tie_rule is TieRule.EARLIEST:
             group.sort(key=lambda entry: (entry.create_time, _order(entry, kind)))
-        rank = len(found) + 1
-        found += [replace(one, rank=rank) for one in group]
-    return tuple(found)
+        rank = len(result) + 1
+        result += [replace(entry, rank=rank) for entry in group]
+    return tuple(result)
 
 
 def _counted(
     competition: Competition, standings: Iterable[Standing], problem_ids: Sequence[str], before: datetime | None
 ) -> tuple[list[Standing], int]:
-    """What counts on a board of these problems, on any device, and how many more would if they had been judged by the present rule."""
-    made = [one for one in standings if one.problem_id in problem_ids and (before is None or one.create_time < before)]
-    counted = [one for one in made if one.rule == competition.rules.get(one.problem_id, one.rule)]
-    return counted, len(made) - len(counted)
+    """Return what counts on a board of these problems, on any device, and how many more would by the present rule."""
+    eligible = [row for row in standings if row.problem_id in problem_ids and (before is None or row.create_time < before)]
+    counted = [row for row in eligible if row.rule == competition.rules.get(row.problem_id, row.rule)]
+    return counted, len(eligible) - len(counted)
 
 
-def _order(one: Entry | Standing, kind: ScoreKind) -> tuple[float, datetime, str, str]:
-    return (-one.score.value if kind is ScoreKind.SPEEDUP else one.score.value, one.create_time, one.submission_id, one.user)
-
-
-def _overlap(one: Score, other: Score) -> bool:
-    return one.low <= other.high and other.low <= one.high
+def _order(row: Entry | Standing, kind: ScoreKind) -> tuple[float, datetime, str, str]:
+    return (-row.score.value if kind is ScoreKind.SPEEDUP else row.score.value, row.create_time, row.submission_id, row.user)
 
 
 def _best(standings: Iterable[Standing], kind: ScoreKind) -> dict[str, dict[str, Standing]]:
     """The best of each user in each problem; of equals the first."""
     best: dict[str, dict[str, Standing]] = {}
-    for one in standings:
-        mine = best.setdefault(one.user, {})
-        if one.problem_id not in mine or _order(one, kind) < _order(mine[one.problem_id], kind):
-            mine[one.problem_id] = one
+    for standing in standings:
+        row = best.setdefault(standing.user, {})
+        if standing.problem_id not in row or _order(standing, kind) < _order(row[standing.problem_id], kind):
+            row[standing.problem_id] = standing
     return best
-
-
-def _singles(best: dict[str, dict[str, Standing]]) -> list[Entry]:
-    return [
-        Entry(user=user, score=one.score, create_time=one.create_time, submission_id=one.submission_id, flags=one.flags)
-        for user, mine in best.items()
-        for one in mine.values()
-    ]
 
 
 def _overall(best: dict[str, dict[str, Standing]], problem_ids: Sequence[str], kind: ScoreKind) -> list[Entry]:
     """Of speedups, the geometric mean over all problems, each at least at par: who hands nothing in for a problem has the baseline, and
     handing in what is slower must not be worse than that. There is no par of times: only who has one in every problem is compared."""
-    made = []
-    for user, mine in best.items():
-        if kind is ScoreKind.TIME and len(mine) < len(problem_ids):
+    entries = []
+    for user, rows in best.items():
+        if kind is ScoreKind.TIME and len(rows) < len(problem_ids):
             continue
-        scores = [mine[problem_id].score if problem_id in mine else PAR for problem_id in problem_ids]
-        score = _mean([_at_par(one) for one in scores] if kind is ScoreKind.SPEEDUP else scores)
-        if score is not None:
-            flags = tuple(sorted({flag for one in mine.values() for flag in one.flags}))
-            last = max(one.create_time for one in mine.values())
-            made.append(Entry(user=user, score=score, create_time=last, problem_count=len(mine), flags=flags))
-    return made
-
-
-def _at_par(score: Score) -> Score:
-    return Score(value=max(score.value, PAR.value), low=max(score.low, PAR.low), high=max(score.high, PAR.high))
-
-
-def _mean(scores: Sequence[Score]) -> Score | None:
-    estimates = [Estimate.of(one.value, one.low, one.high) for one in scores]
-    known = [one for one in estimates if one is not None]
-    return averaged(known).score if len(known) == len(scores) else None
+        scores = [rows[problem_id].score if problem_id in rows else PAR for problem_id in problem_ids]
+        if kind is ScoreKind.SPEEDUP:
+            scores = [
+                Score(value=max(score.value, PAR.value), low=max(score.low, PAR.low), high=max(score.high, PAR.high)) for score in scores
+            ]
+        estimates = [estimate for score in scores if (estimate := Estimate.from_interval(score.value, score.low, score.high)) is not None]
+        if len(estimates) == len(scores):
+            flags = tuple(sorted({flag for row in rows.values() for flag in row.flags}))
+            last = max(row.create_time for row in rows.values())
+            entries.append(Entry(user=user, score=averaged(estimates).score, create_time=last, problem_count=len(rows), flags=flags))
+    return entries

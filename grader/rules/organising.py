@@ -1,4 +1,4 @@
-"""What organisers, and owners of submissions, may do while a competition runs.  Pure."""
+"""Rules on what organisers, and owners of submissions, may do while a competition runs.  Pure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ REASON_LIMIT_CHARS = 400
 
 def checked_reason(reason: str, *, required: bool) -> str:
     """The reason without blanks around it; InvalidRequest where it is too long, not one printable line, or missing."""
-    found = reason.strip()
-    if not found and required:
+    stripped = reason.strip()
+    if not stripped and required:
         text = "is missing; say why, in one line"
-    elif len(found) > REASON_LIMIT_CHARS:
-        text = f"has {len(found)} characters; write at most {REASON_LIMIT_CHARS}"
-    elif not found.isprintable():
+    elif len(stripped) > REASON_LIMIT_CHARS:
+        text = f"has {len(stripped)} characters; write at most {REASON_LIMIT_CHARS}"
+    elif not stripped.isprintable():
         text = "has a character that does not print, such as a line end; write one line of text"
     else:
-        return found
+        return stripped
     raise InvalidRequest([FieldViolation("reason", text)])
 
 
@@ -38,5 +38,5 @@ def check_withdrawal(caller: Caller, submission: Submission, competition: Compet
 
 
 def needs_reason(caller: Caller, submission: Submission) -> bool:
-    """Whether the submission is another user's, who has to be given a reason."""
+    """Return whether the submission is another user's, who has to get a reason."""
     return caller.user != submission.new.user

@@ -31,8 +31,8 @@ class QuotaUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """On what terms a submission is taken in."""
+class AdmissionPolicy:
+    """Conditions under which a submission is stored."""
 
     competition: Competition | None = None
     quotas: tuple[Quota, ...] = ()
@@ -55,13 +55,13 @@ def shown_time(time: datetime) -> str:
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def of_server(hourly_limit: int, daily_limit: int) -> tuple[Quota, ...]:
-    """What the server allows each user; 0 is any number."""
+def for_server(hourly_limit: int, daily_limit: int) -> tuple[Quota, ...]:
+    """Return what the server allows each user; 0 is any number."""
     return _quotas(hourly_limit, daily_limit, None)
 
 
-def of_competition(competition: Competition) -> tuple[Quota, ...]:
-    """What the competition allows each user."""
+def for_competition(competition: Competition) -> tuple[Quota, ...]:
+    """Return what the competition allows each user."""
     return _quotas(competition.hourly_limit, competition.daily_limit, competition.competition_id)
 
 

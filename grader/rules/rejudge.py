@@ -13,8 +13,7 @@ from enum import StrEnum
 
 from grader import devices
 from grader.model import Judgement, Problem, Report, Verdict
-from grader.verdict.fold import IncompleteFacts, fold
-from grader.verdict.library_policy import used
+from grader.verdict.fold import IncompleteFacts, fold, used_libraries
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BuildOutcome, Libraries, LoadOutcome, TrialOutcome
 
@@ -37,7 +36,7 @@ class RejudgeState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejudgeOrder:
-    """What is to be judged again, and how. top_count 0: all."""
+    """Selection of what to judge again, and how. top_count 0: all."""
 
     cause: str
     problem_id: str = ""
@@ -52,7 +51,7 @@ class RejudgeOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What a rejudge changes of one submission. A rank of 0 is none."""
+    """Change of a submission by a rejudge. A rank of 0 is none."""
 
     submission_id: str
     user: str
@@ -87,27 +86,28 @@ class Ruling:
     reason: str
 
 
-def rule(facts: Sequence[wire.Fact], *, mode: wire.Mode, entry: str, old: Problem, new: Problem) -> Ruling:
+def rule(facts: Sequence[wire.Fact], *, mode: wire.Mode, entry: str, old: Problem, current: Problem) -> Ruling:
     """Judge again by the facts that the counting judgement was drawn from, where they suffice.
 
-    entry: the submission's own, "" where it takes the problem's. old: what the facts are of; new: what is to judge.
+    entry: the submission's own, "" where it takes the problem's. old: what the facts are of; current: what is to judge.
     """
     if not facts:
         return Ruling(report=None, reason="its facts are kept no longer")
     failed = _failed(facts)
-    if (reason := _why_run(facts, failed, mode, entry, old, new)) is not None:
+    if (reason := _why_run(facts, failed, mode, entry, old, current)) is not None:
         return Ruling(report=None, reason=reason)
     try:
-        report = fold(_under(facts, new.spec.libraries), new.ranking_in(mode))
+        report = fold(_under(facts, current.spec.libraries), current.ranking_in(mode))
     except IncompleteFacts as error:
         return Ruling(report=None, reason=f"its facts are not enough: {error}")
-    if _times_decide(report) and (old.spec.trial_s, old.spec.trial_count) != (new.spec.trial_s, new.spec.trial_count):
+    timed_out = report.verdict is Verdict.TIME_LIMIT_EXCEEDED and report.reason != "BUILD"
+    if timed_out and (old.spec.trial_s, old.spec.trial_count) != (current.spec.trial_s, current.spec.trial_count):
         return Ruling(report=None, reason="it ran out of a time that is another one now")
     return Ruling(report=report, reason="its facts suffice")
 
 
 def meant(device_kind: str, device: str, clock: wire.Clock) -> bool:
-    """Whether a board's device is one that this kind means; of cuda:INDEX nobody can say which, so it is every GPU."""
+    """Return whether this kind means a board's device; of cuda:INDEX nobody can say which, so it is every GPU."""
     real = clock is wire.Clock.DEVICE_EVENTS
     if device_kind in ("", devices.EMULATED):
         return not device_kind or not real
@@ -115,9 +115,11 @@ def meant(device_kind: str, device: str, clock: wire.Clock) -> bool:
     return real and (by_index or devices.fits(device_kind, -1, device))
 
 
-def _why_run(facts: Sequence[wire.Fact], failed: wire.Fact | None, mode: wire.Mode, entry: str, old: Problem, new: Problem) -> str | None:
-    """What changed that the facts do not tell of; None where they tell of all of it."""
-    before, after = old.spec, new.spec
+def _why_run(
+    facts: Sequence[wire.Fact], failed: wire.Fact | None, mode: wire.Mode, entry: str, old: Problem, current: Problem
+) -> str | None:
+    """Name a change of which the facts do not tell; None where they tell of all of it."""
+    before, after = old.spec, current.spec
     if (entry or before.entry) != (entry or after.entry):
         return "the entry point changed"
     if isinstance(failed, wire.Build):
@@ -125,7 +127,7 @@ def _why_run(facts: Sequence[wire.Fact], failed: wire.Fact | None, mode: wire.Mo
     for name in ("format", "convention", "axes", "inputs", "outputs", "reference"):
         if getattr(before, name) != getattr(after, name):
             return f"the problem's {name} changed"
-    if [_sizes(one) for one in before.workloads] != [_sizes(one) for one in after.workloads]:
+    if [replace(workload, tolerance=None) for workload in before.workloads] != [replace(row, tolerance=None) for row in after.workloads]:
         return "the problem's workloads changed"
     if after.trial_count != before.trial_count and (failed is not None or after.trial_count > before.trial_count):
         return "the number of trials changed"
@@ -133,11 +135,7 @@ def _why_run(facts: Sequence[wire.Fact], failed: wire.Fact | None, mode: wire.Mo
         return "the time for a trial is shorter now"
     if failed is None and mode in (wire.Mode.BENCHMARK, wire.Mode.RANKED) and not set(after.baselines) <= set(before.baselines):
         return "it is timed against more baselines now"
-    return _why_run_for_tolerance(facts, failed, old, new) or _why_run_for_libraries(facts, failed, before.libraries, after.libraries)
-
-
-def _sizes(workload: wire.Workload) -> wire.Workload:
-    return replace(workload, tolerance=None)
+    return _why_run_for_tolerance(facts, failed, old, current) or _why_run_for_libraries(facts, failed, before.libraries, after.libraries)
 
 
 def _failed(facts: Sequence[wire.Fact]) -> wire.Fact | None:
@@ -155,48 +153,39 @@ def _failed(facts: Sequence[wire.Fact]) -> wire.Fact | None:
     return None
 
 
-def _times_decide(report: Report) -> bool:
-    return report.verdict is Verdict.TIME_LIMIT_EXCEEDED and report.reason != "BUILD"
-
-
-def _why_run_for_tolerance(facts: Sequence[wire.Fact], failed: wire.Fact | None, old: Problem, new: Problem) -> str | None:
+def _why_run_for_tolerance(facts: Sequence[wire.Fact], failed: wire.Fact | None, old: Problem, current: Problem) -> str | None:
     """A mismatch was counted by the tolerance of then. What passed passes by a wider one, and by one that its largest error keeps."""
-    before, after = _tolerances(old), _tolerances(new)
+    before, after = _tolerances(old), _tolerances(current)
     if before == after:
         return None
     if isinstance(failed, wire.Trial) and failed.outcome is TrialOutcome.MISMATCHED:
         return "the tolerance changed, and it missed the one before"
     for fact in facts:
         if isinstance(fact, wire.Trial) and fact.outcome is TrialOutcome.PASSED:
-            was, now = before.get(fact.workload_id, old.spec.tolerance), after.get(fact.workload_id, new.spec.tolerance)
-            if not (_budget_holds(was, now) and ((now.atol >= was.atol and now.rtol >= was.rtol) or _within(fact, now))):
+            was, now = before.get(fact.workload_id, old.spec.tolerance), after.get(fact.workload_id, current.spec.tolerance)
+            wider = now.atol >= was.atol and now.rtol >= was.rtol
+            error_fits = fact.max_absolute_error is not None and fact.max_absolute_error <= now.atol
+            budget_holds = now.budget_factor is None or (
+                was.budget_factor is not None and now.budget_factor >= was.budget_factor and now.budget_floor >= was.budget_floor
+            )
+            if not (budget_holds and (wider or error_fits)):
                 return "the tolerance is tighter than what it is known to keep"
     return None
 
 
 def _tolerances(problem: Problem) -> dict[str, wire.Tolerance]:
-    return {one.workload_id: one.tolerance or problem.spec.tolerance for one in problem.spec.workloads}
+    return {workload.workload_id: workload.tolerance or problem.spec.tolerance for workload in problem.spec.workloads}
 
 
-def _budget_holds(was: wire.Tolerance, now: wire.Tolerance) -> bool:
-    if now.budget_factor is None:
-        return True
-    return was.budget_factor is not None and now.budget_factor >= was.budget_factor and now.budget_floor >= was.budget_floor
-
-
-def _within(trial: wire.Trial, tolerance: wire.Tolerance) -> bool:
-    return trial.max_absolute_error is not None and trial.max_absolute_error <= tolerance.atol
-
-
-def _why_run_for_libraries(facts: Sequence[wire.Fact], failed: wire.Fact | None, old: Libraries, new: Libraries) -> str | None:
+def _why_run_for_libraries(facts: Sequence[wire.Fact], failed: wire.Fact | None, old: Libraries, current: Libraries) -> str | None:
     """Where libraries were allowed, nobody looked for them; where they were labelled, less thoroughly than where they are forbidden."""
-    if old is new or new is Libraries.ALLOWED or failed is not None:
+    if old is current or current is Libraries.ALLOWED or failed is not None:
         return None
-    found = [fact for fact in facts if isinstance(fact, wire.Evidence)]
+    evidence = [fact for fact in facts if isinstance(fact, wire.Evidence)]
     process_count = max(1, sum(isinstance(fact, wire.Round) for fact in facts))
-    if len(found) < process_count:
+    if len(evidence) < process_count:
         return "it was not searched for libraries"
-    if new is Libraries.FORBIDDEN and not any(used(one) for one in found):
+    if current is Libraries.FORBIDDEN and not any(map(used_libraries, evidence)):
         return "libraries are forbidden now, which is looked for more thoroughly"
     return None
 

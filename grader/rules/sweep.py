@@ -39,45 +39,45 @@ def sizes(sweep: Sweep) -> tuple[int, ...]:
         raise SweepInvalid("start", f"is {sweep.start}; it has to be from 1 to {LARGEST_SIZE}")
     if not sweep.start <= sweep.stop <= LARGEST_SIZE:
         raise SweepInvalid("stop", f"is {sweep.stop}; it has to be from start = {sweep.start} to {LARGEST_SIZE}")
-    found, size = list[int](), sweep.start
+    result, size = list[int](), sweep.start
     while size <= sweep.stop:
-        if len(found) == SIZE_LIMIT:
+        if len(result) == SIZE_LIMIT:
             key = "factor" if sweep.step is None else "step"
             raise SweepInvalid(key, f"the sweep has more than {SIZE_LIMIT} sizes; make {key} larger, or stop smaller")
-        found.append(size)
+        result.append(size)
         size = max(size + 1, round(size * sweep.factor)) if sweep.factor is not None else size + (sweep.step or 1)
-    return tuple(found)
+    return tuple(result)
 
 
 def size_bytes(spec: wire.ProblemSpec, axes: Mapping[str, int]) -> int:
     """How many bytes all inputs and outputs take together at these axes."""
-    return sum(_tensor_bytes(one, axes) for one in (*spec.inputs, *spec.outputs))
+    total = 0
+    for tensor in (*spec.inputs, *spec.outputs):
+        match = re.search(r"\d+", tensor.dtype)
+        bits = int(match.group()) if match else 8  # bool has no number in its name
+        total += max(1, bits // 8) * math.prod(axes[size] if isinstance(size, str) else size for size in tensor.shape)
+    return total
 
 
 def check_bytes(spec: wire.ProblemSpec, axes: Mapping[str, int], axis: str, device_kind: str) -> None:
     """SweepInvalid where the tensors of this size take more memory than a sweep may have on this kind of device."""
     limit = BYTES_LIMIT[device_kind]
-    if (taken := size_bytes(spec, axes)) > limit:
-        text = f"at {axis} = {axes[axis]} the tensors take {_mebibytes(taken)}; a sweep on a device of kind {device_kind} may have"
+    if (needed := size_bytes(spec, axes)) > limit:
+        text = f"at {axis} = {axes[axis]} the tensors take {_mebibytes(needed)}; a sweep on a device of kind {device_kind} may have"
         raise SweepInvalid("stop", f"{text} {_mebibytes(limit)} at a size; choose a smaller stop, or smaller other axes")
 
 
-def check_known(spec: wire.ProblemSpec, axes: Mapping[str, int], axis: str, known: Sequence[Mapping[str, int]]) -> None:
+def check_known(spec: wire.ProblemSpec, axes: Mapping[str, int], axis: str, public_sizes: Sequence[Mapping[str, int]]) -> None:
     """SweepInvalid where this size is larger than what the problem shows: in any axis, or in all its tensors together.
 
-    known: the axes of the public sizes. A reference may take memory that grows faster than its tensors do, such as the scores of attention:
+    public_sizes: their axes. A reference may take memory that grows faster than its tensors do, such as the scores of attention:
     only sizes that the problem's author has chosen bound it.
     """
-    most = {name: max((one[name] for one in known), default=0) for name in axes}
-    if any(axes[name] > most[name] for name in axes) or size_bytes(spec, axes) > max(size_bytes(spec, one) for one in known):
-        shown = ", ".join(f"{name} up to {size}" for name, size in most.items())
+    limits = {name: max((size[name] for size in public_sizes), default=0) for name in axes}
+    if any(axes[name] > limits[name] for name in axes) or size_bytes(spec, axes) > max(size_bytes(spec, size) for size in public_sizes):
+        shown = ", ".join(f"{name} up to {size}" for name, size in limits.items())
         text = f"at {axis} = {axes[axis]} the size is larger than all that the problem has for this kind of device ({shown})"
         raise SweepInvalid("stop", f"{text}; choose a smaller stop or smaller other axes, or add a [[sweep]] to its problem.toml")
-
-
-def _tensor_bytes(tensor: wire.TensorSpec, axes: Mapping[str, int]) -> int:
-    bits = int(found.group()) if (found := re.search(r"\d+", tensor.dtype)) else 8  # bool has no number in its name
-    return max(1, bits // 8) * math.prod(axes[one] if isinstance(one, str) else one for one in tensor.shape)
 
 
 def _mebibytes(count: int) -> str:

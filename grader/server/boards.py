@@ -1,8 +1,8 @@
-"""Boards as callers see them: what is frozen is frozen for everybody but administrators, and a board is made anew at every call."""
+"""Competitions and boards as callers see them: a frozen board is frozen for all but administrators, and made anew at every call."""
 
 from __future__ import annotations
 
-from grader.api.boards import board_to_proto
+from grader.api.messages import board_to_proto, competition_to_proto
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, parse
 from grader.errors import ProblemNotFound
 from grader.ledger import Ledger
@@ -39,3 +39,21 @@ async def page(
     found = leaderboard.with_languages(found, await ledger.boards.languages(shown))
     following = first + size if first + size < len(found.entries) else None
     return board_to_proto(found, first, size, paging.encode(following, *asked))
+
+
+def competition(request: api.GetCompetitionRequest, ledger: Ledger, competitions: Competitions) -> competition_pb2.Competition:
+    """Return a competition."""
+    return competition_to_proto(competitions.get(parse(COMPETITIONS, request.name)), ledger.now())
+
+
+def competition_page(request: api.ListCompetitionsRequest, ledger: Ledger, competitions: Competitions) -> api.ListCompetitionsResponse:
+    """Return a page of competitions, by name."""
+    size = paging.page_size(request.page_size)
+    after = paging.decode(request.page_token, str, "competitions") or ""
+    rest = [competition for competition in competitions.all() if competition.competition_id > after]
+    page, following = rest[:size], rest[size - 1].competition_id if len(rest) > size else None
+    now = ledger.now()
+    return api.ListCompetitionsResponse(
+        competitions=[competition_to_proto(competition, now) for competition in page],
+        next_page_token=paging.encode(following, "competitions"),
+    )

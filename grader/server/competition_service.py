@@ -7,7 +7,7 @@ import asyncio
 import structlog
 
 from grader import access
-from grader.api.competitions import action_to_proto, ban_to_proto
+from grader.api.conversion import to_message
 from grader.api.resource_names import COMPETITIONS, SUBMISSIONS, parse
 from grader.errors import FieldViolation, InvalidRequest, ProblemInvalid, ReloadRefused
 from grader.isolation.cancellation import finish_despite_cancel
@@ -55,7 +55,7 @@ class CompetitionService:
         reason = checked_reason(request.reason, required=True)
         new_ban = await self._actions.ban(competition_id, user, interceptors.current_caller().user, reason)
         log.info("user_banned", competition=competition_id, banned_user=user, reason=reason)
-        return ban_to_proto(new_ban)
+        return to_message(competition_pb2.Ban, new_ban)
 
     async def lift_ban(self, request: api.LiftBanRequest) -> api.LiftBanResponse:
         """Lift the ban of a user."""
@@ -68,7 +68,7 @@ class CompetitionService:
     async def bans(self, request: api.ListBansRequest) -> api.ListBansResponse:
         """Return who is banned."""
         listed = await self._actions.bans(self._competition_id(request.competition))
-        return api.ListBansResponse(bans=[ban_to_proto(listed_ban) for listed_ban in listed])
+        return api.ListBansResponse(bans=[to_message(competition_pb2.Ban, listed_ban) for listed_ban in listed])
 
     async def actions(self, request: api.ListCompetitionActionsRequest) -> api.ListCompetitionActionsResponse:
         """Return a page of organisers' actions, newest first."""
@@ -77,7 +77,8 @@ class CompetitionService:
         before = paging.decode(request.page_token, int, *scope)
         listed, following = await self._actions.page(competition_id, size=size, before=before)
         return api.ListCompetitionActionsResponse(
-            actions=[action_to_proto(action) for action in listed], next_page_token=paging.encode(following, *scope)
+            actions=[to_message(competition_pb2.CompetitionAction, action) for action in listed],
+            next_page_token=paging.encode(following, *scope),
         )
 
     async def reload(self) -> list[CompetitionChange]:

@@ -20,8 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from grader.artifacts.store import make_private, write_whole
 from grader.config import Settings
-from grader.dispatch.remote_fleet import RemoteFleet
-from grader.dispatch.worker_stream import ProtocolViolation, WorkerStream
+from grader.dispatch.remote_fleet import ProtocolViolation, RemoteFleet, RemoteWorker
 from grader.errors import InvalidRequest, SettingsInvalid
 from grader.fleet.v1 import fleet_pb2, fleet_pb2_grpc
 from grader.server.request_limits import check_fields
@@ -91,7 +90,7 @@ class FleetServicer(fleet_pb2_grpc.FleetServiceServicer):
                 task.cancel()
             self._fleet.leave(worker)
 
-    async def _watch_certificate(self, worker: WorkerStream, context: Context) -> None:
+    async def _watch_certificate(self, worker: RemoteWorker, context: Context) -> None:
         """End the stream of a worker whose certificate is removed meanwhile."""
         while self._certificates is not None and not worker.gone:
             await asyncio.sleep(CERTIFICATE_LOOK_S)
@@ -133,7 +132,7 @@ class FleetServicer(fleet_pb2_grpc.FleetServiceServicer):
         return hello
 
 
-async def _listen(worker: WorkerStream, messages: AsyncIterator[fleet_pb2.AttachRequest]) -> None:
+async def _listen(worker: RemoteWorker, messages: AsyncIterator[fleet_pb2.AttachRequest]) -> None:
     """Hear all that a worker says; it is lost where that ends, and where it makes no sense."""
     try:
         async for message in messages:

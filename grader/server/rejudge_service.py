@@ -13,11 +13,11 @@ from contextlib import suppress
 import structlog
 
 from grader import devices
-from grader.api.messages import judgement_to_proto, timestamp
-from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, full_name, parse, resource_id, violation
+from grader.api.conversion import to_message
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, parse, resource_id, violation
 from grader.dispatch import Worker
 from grader.errors import FieldViolation, GraderFault, InvalidRequest, NoSuchDevice, ProblemInvalid
-from grader.intake import submission_check
+from grader.intake import gate
 from grader.ledger import Ledger
 from grader.ledger.rejudge_items import Undecided
 from grader.ledger.rejudges import Candidate, new_id
@@ -61,7 +61,7 @@ class RejudgeService:
     async def create(self, request: api.CreateRejudgeRequest) -> rejudge_pb2.Rejudge:
         """Choose submissions and decide by facts what facts decide. A request that came before goes on with what it made."""
         order, user = _order_from_proto(request.rejudge), interceptors.current_caller().user
-        if violations := submission_check.check_request_id(request.request_id):
+        if violations := gate.check_request_id(request.request_id):
             raise InvalidRequest(violations)
         before = await self._ledger.rejudges.by_request(user, request.request_id, order) if request.request_id else None
         if before is None:
@@ -166,7 +166,7 @@ class RejudgeService:
                 mode=undecided.mode,
                 entry=undecided.entry,
                 old=self._kept[undecided.old_digest],
-                new=self._kept[undecided.new_digest],
+                current=self._kept[undecided.new_digest],
             )
         except Exception:  # whatever it is, it is ours: a run tells as well, and the others go on
             log.exception("rule_broke", submission=undecided.submission_id)
@@ -309,41 +309,12 @@ def _violations(order: RejudgeOrder) -> list[FieldViolation]:
 
 
 def _rejudge_to_proto(rejudge: Rejudge, changes: Sequence[Change] = ()) -> rejudge_pb2.Rejudge:
-    """A rejudge as administrators see it."""
-    order = rejudge.order
-    return rejudge_pb2.Rejudge(
-        name=full_name(REJUDGES, rejudge.rejudge_id),
-        cause=order.cause,
-        problem=full_name(PROBLEMS, order.problem_id),
-        competition=full_name(COMPETITIONS, order.competition_id),
-        submissions=[full_name(SUBMISSIONS, submission_id) for submission_id in order.submission_ids],
-        method=f"REJUDGE_METHOD_{order.method.name}",
-        top_count=order.top_count,
-        device_kind=order.device_kind,
-        fresh_sizes=order.fresh_sizes,
-        sizes_of=full_name(REJUDGES, order.sizes_of),
-        state=f"REJUDGE_STATE_{rejudge.state.name}",
-        submission_count=rejudge.submission_count,
-        refolded_count=rejudge.refolded_count,
-        rerun_count=rejudge.rerun_count,
-        pending_count=rejudge.pending_count,
-        failed_count=rejudge.failed_count,
-        changes=[_change(change, rejudge) for change in changes],
-        user=rejudge.user,
-        create_time=timestamp(rejudge.create_time),
-        end_time=timestamp(rejudge.end_time),
+    """Convert a rejudge as administrators see it."""
+    message = to_message(
+        rejudge_pb2.Rejudge, rejudge, rejudge.order, changes=[to_message(rejudge_pb2.RejudgeChange, change) for change in changes]
     )
-
-
-def _change(change: Change, rejudge: Rejudge) -> rejudge_pb2.RejudgeChange:
-    message = rejudge_pb2.RejudgeChange(
-        submission=full_name(SUBMISSIONS, change.submission_id),
-        user=change.user,
-        before=judgement_to_proto(change.before),
-        after=judgement_to_proto(change.after),
-        rank_before=change.rank_before,
-        rank_after=change.rank_after,
-    )
-    if change.after.rejudge_id == rejudge.rejudge_id and rejudge.state is not RejudgeState.APPLIED:
-        message.after.ClearField("create_time")  # it does not count yet
+    if rejudge.state is not RejudgeState.APPLIED:
+        for change in message.changes:
+            if change.after.rejudge == message.name:
+                change.after.ClearField("create_time")  # it does not count yet
     return message

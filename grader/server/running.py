@@ -31,7 +31,7 @@ from grader.peers import loopback
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules.identities import IdentityProvider
-from grader.rules.quotas import of_server
+from grader.rules.quotas import for_server
 from grader.server.auth import Authenticator, Security, identity_provider, security_for
 from grader.server.connections import grpc_options, health_limits, stream_limits
 from grader.server.grading import Grading, Wiring
@@ -134,7 +134,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
             queue_limit=settings.queue_limit,
             user_queue_limit=settings.user_queue_limit,
             competitions=competitions,
-            quotas=of_server(settings.hourly_limit, settings.daily_limit),
+            quotas=for_server(settings.hourly_limit, settings.daily_limit),
             watch=watch,
             artifacts=owned_artifacts(settings, ledger),
         )

@@ -18,7 +18,7 @@ from grader.observability import log as log_setup
 from grader.server.connections import bound_arenas, raise_descriptor_limit
 from grader.server.grading import Wiring
 from grader.server.running import serving
-from grader.server.settings_given import FAILED, MISUSED, settings_given
+from grader.server.settings import FAILED, USAGE_ERROR, parse_settings
 from grader.server.wiring import wired
 from grader.state_dir import writable_directory
 
@@ -30,9 +30,9 @@ SWITCH_S = 0.0005
 
 def run(given: Mapping[str, Any], wiring: Wiring = wired) -> int:
     """Serve with these settings until SIGTERM or SIGINT; the exit code."""
-    settings = settings_given("grader-server", given)
+    settings = parse_settings("grader-server", given)
     if settings is None:
-        return MISUSED
+        return USAGE_ERROR
     log_setup.configure(settings.log_format, log_setup.LEVELS[settings.log_level])
     sys.setswitchinterval(SWITCH_S)
     bound_arenas()
@@ -43,7 +43,7 @@ def run(given: Mapping[str, Any], wiring: Wiring = wired) -> int:
         asyncio.run(_serve(settings, wiring))
     except (GraderError, IsolationBroken) as error:
         sys.stderr.write(f"grader-server: {error}\n")
-        return MISUSED if isinstance(error, (SettingsInvalid, ProblemInvalid)) else FAILED
+        return USAGE_ERROR if isinstance(error, (SettingsInvalid, ProblemInvalid)) else FAILED
     return 0
 
 

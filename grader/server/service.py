@@ -14,12 +14,12 @@ import structlog
 
 from grader import access
 from grader.api import messages
-from grader.api.competitions import change_to_proto, position_to_proto
-from grader.api.profiles import artifact_to_proto
+from grader.api.conversion import from_enum, to_message
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, check_prefix, parse, parse_artifact
 from grader.artifacts.files import SubmissionFiles, chunks
 from grader.dispatch import Worker
 from grader.errors import ArtifactNotFound, FieldViolation, InvalidRequest, ReadOnly, ShuttingDown
+from grader.intake.gate import SubmissionGate
 from grader.ledger import Ledger
 from grader.model import Caller, Submission, SubmissionArtifact, SubmissionState, Verdict
 from grader.problems.competition_store import Competitions
@@ -29,7 +29,6 @@ from grader.server import boards, interceptors, paging
 from grader.server.competition_service import CompetitionService
 from grader.server.interceptors import enter_call, status_for
 from grader.server.rejudge_service import RejudgeService
-from grader.server.submission_admission import SubmissionAdmission
 from grader.server.submission_service import SubmissionService
 from grader.server.submission_watch import PATIENCE_S, WATCH_POLL_S, SubmissionUpdates, SubmissionWatch
 from grader.v1 import competition_pb2, grader_service_pb2_grpc, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
@@ -87,10 +86,10 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     ) -> None:
         self._ledger, self._problems, self._worker = ledger, problems, worker
         self._competitions = competitions or Competitions()
-        self._admission = SubmissionAdmission(problems=problems, competitions=self._competitions, quotas=quotas)
+        self._gate = SubmissionGate(problems=problems, competitions=self._competitions, quotas=quotas)
         self._submissions = SubmissionService(
             ledger=ledger,
-            admission=self._admission,
+            gate=self._gate,
             device_kinds=device_kinds,
             queue_limit=queue_limit,
             user_queue_limit=user_queue_limit,
@@ -145,7 +144,9 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         problem_id, states = parse(PROBLEMS, request.problem, "problem") if request.problem else "", _states(request.states)
         competition_id = parse(COMPETITIONS, request.competition, "competition") if request.competition else ""
         competitions, now = self._competitions.all(), self._ledger.now()
-        submission_filter = access.which(interceptors.current_caller(), request.user, competition_id, competitions, now, tag=request.tag)
+        submission_filter = access.submission_filter(
+            interceptors.current_caller(), request.user, competition_id, competitions, now, tag=request.tag
+        )
         submission_filter = replace(
             submission_filter, verdicts=_verdicts(request.verdicts), id_prefix=check_prefix(SUBMISSIONS, request.id_prefix, "id_prefix")
         )
@@ -197,7 +198,8 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
             return api.ListArtifactsResponse()
         artifacts = await owned.list_for(interceptors.current_caller(), submission_id)
         shown = (
-            artifact_to_proto(submission_id, artifact, retention=owned.retention, available=owned.holds(artifact)) for artifact in artifacts
+            messages.artifact_to_proto(submission_id, artifact, retention=owned.retention, available=owned.holds(artifact))
+            for artifact in artifacts
         )
         return api.ListArtifactsResponse(artifacts=shown)
 
@@ -211,11 +213,11 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def GetCompetition(self, request: api.GetCompetitionRequest, context: Context) -> competition_pb2.Competition:
         """Return a competition."""
-        return await self._admission.get(request, self._ledger)
+        return boards.competition(request, self._ledger, self._competitions)
 
     async def ListCompetitions(self, request: api.ListCompetitionsRequest, context: Context) -> api.ListCompetitionsResponse:
         """Return a page of competitions, by name."""
-        return await self._admission.page(request, self._ledger)
+        return boards.competition_page(request, self._ledger, self._competitions)
 
     async def GetLeaderboard(self, request: api.GetLeaderboardRequest, context: Context) -> competition_pb2.Leaderboard:
         """Return a page of a board."""
@@ -239,7 +241,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def GetCaller(self, request: api.GetCallerRequest, context: Context) -> api.Caller:
         """Return the user and scopes of the key."""
         caller = interceptors.current_caller()
-        quotas = self._admission.quotas_at(self._ledger.now()) if request.with_quotas else ()
+        quotas = self._gate.quotas_at(self._ledger.now()) if request.with_quotas else ()
         return messages.caller_to_proto(caller, await self._ledger.quota_uses(caller.user, quotas) if quotas else ())
 
     async def CreateRejudge(self, request: api.CreateRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
@@ -298,7 +300,9 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def ReloadCompetitions(self, request: api.ReloadCompetitionsRequest, context: Context) -> api.ReloadCompetitionsResponse:
         """Read the files of competitions again."""
         self._writable()
-        return api.ReloadCompetitionsResponse(changes=[change_to_proto(change) for change in await self.competitions.reload()])
+        return api.ReloadCompetitionsResponse(
+            changes=[to_message(competition_pb2.CompetitionChange, change) for change in await self.competitions.reload()]
+        )
 
     def _taking(self) -> Worker:
         worker = self._writable()
@@ -331,13 +335,13 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         if submission.state is SubmissionState.QUEUED:
             position = await self._watch.positions.position(submission.submission_id, patience_s=patience_s)
             if position is not None:
-                message.queue_position.CopyFrom(position_to_proto(position))
+                message.queue_position.CopyFrom(messages.position_to_proto(position))
         return message
 
 
 def _states(states: Sequence[submission_pb2.SubmissionState]) -> tuple[SubmissionState, ...]:
     try:
-        return tuple(messages.state_from_proto(state) for state in states)
+        return tuple(from_enum(SubmissionState, submission_pb2.SubmissionState.DESCRIPTOR, state) for state in states)
     except ValueError:
         names = ", ".join(f"SUBMISSION_STATE_{state.name}" for state in SubmissionState)
         raise InvalidRequest([FieldViolation("states", f"one of them is not known here; take some of: {names}")]) from None
@@ -345,7 +349,7 @@ def _states(states: Sequence[submission_pb2.SubmissionState]) -> tuple[Submissio
 
 def _verdicts(verdicts: Sequence[report_pb2.Verdict]) -> tuple[Verdict, ...]:
     try:
-        return tuple(sorted({messages.verdict_from_proto(verdict) for verdict in verdicts}))
+        return tuple(sorted({from_enum(Verdict, report_pb2.Verdict.DESCRIPTOR, verdict) for verdict in verdicts}))
     except ValueError:
         names = ", ".join(f"VERDICT_{verdict.name}" for verdict in Verdict)
         raise InvalidRequest([FieldViolation("verdicts", f"one of them is not known here; take some of: {names}")]) from None

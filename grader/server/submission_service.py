@@ -8,20 +8,16 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from grader.intake.submission_check import Accepted
+from grader.intake.gate import Accepted, SubmissionGate
 from grader.ledger import Ledger
 from grader.model import Submission
-from grader.rules.quotas import Terms
 from grader.server import interceptors
 from grader.server.request_limits import check_fields
-from grader.server.submission_admission import SubmissionAdmission
 from grader.v1 import grader_service_pb2 as api
 
 log = structlog.get_logger()
 
 AT_ONCE_BYTES = 16 * 1024  # a submission of this size is checked in less time than a thread takes to begin
-
-Checked = tuple[Accepted, Terms]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +25,7 @@ class SubmissionService:
     """Puts submissions into the queue."""
 
     ledger: Ledger
-    admission: SubmissionAdmission
+    gate: SubmissionGate
     device_kinds: Callable[[], tuple[str, ...]]
     queue_limit: int
     user_queue_limit: int | None
@@ -47,30 +43,29 @@ class SubmissionService:
             tasks = [group.create_task(self._kept(result)) for result in checked]
         return [task.result() for task in tasks]
 
-    def _check(self, request: api.SubmitRequest) -> Checked:
+    def _check(self, request: api.SubmitRequest) -> Accepted:
         check_fields(request)
-        return self.admission.check(request, self.device_kinds())
+        return self.gate.check(request, self.device_kinds())
 
-    async def _keep(self, checked: Checked) -> Submission:
-        accepted, terms = checked
+    async def _keep(self, accepted: Accepted) -> Submission:
         submission = await self.ledger.submit(
-            replace(accepted.new, user=interceptors.current_caller().user),
+            replace(accepted.submission, user=interceptors.current_caller().user),
             accepted.problem,
             request_id=accepted.request_id,
             queue_limit=self.queue_limit,
-            terms=replace(terms, user_queue_limit=self.user_queue_limit),
+            policy=replace(accepted.policy, user_queue_limit=self.user_queue_limit),
             allow_cached=accepted.allow_cached,
         )
         log.info("submission_accepted", submission=submission.submission_id, problem=submission.new.problem_id)
         return submission
 
-    def _checked(self, request: api.SubmitRequest) -> Checked | Exception:
+    def _checked(self, request: api.SubmitRequest) -> Accepted | Exception:
         try:
             return self._check(request)
         except Exception as error:  # noqa: BLE001  # it is the result of this request, and the others have their own
             return error
 
-    async def _kept(self, checked: Checked | Exception) -> Submission | Exception:
+    async def _kept(self, checked: Accepted | Exception) -> Submission | Exception:
         if isinstance(checked, Exception):
             return checked
         try:

@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 
 from grader import access
 from grader.api import messages
-from grader.api.competitions import placed_event
 from grader.api.resource_names import SUBMISSIONS, parse
 from grader.errors import FieldViolation, InvalidRequest, ShuttingDown, SubmissionNotFound, TooManyWatches
 from grader.intake.labels import check_tag
@@ -172,7 +171,7 @@ class Redactors:
     async def for_problem(self, digest: str) -> Redactor:
         """Of the problem as it was when the submission was made."""
         if digest not in self._known:
-            self._known[digest] = Redactor.of(await self._ledger.problem(digest))
+            self._known[digest] = Redactor.for_problem(await self._ledger.problem(digest))
         return self._known[digest]
 
     async def for_events(self, submission: Submission) -> Redactor:
@@ -228,7 +227,7 @@ class SubmissionWatch:
                     poll_s = random.uniform(0.5, 1.5) * self.poll_s
                     await first_of(changed, self.leaving, timeout_s=notifier.idle_timeout_s if queued else poll_s)
                     if queued and not changed.is_set() and (position := await notifier.news()) is not None:
-                        yield placed_event(position, after, submission, self._ledger.now())
+                        yield messages.placed_event(position, after, submission, self._ledger.now())
 
     async def so_far(self, caller: Caller, submission_id: str) -> list[submission_pb2.SubmissionEvent]:
         """Return what a stream from the beginning would send at once. SubmissionNotFound."""
@@ -241,7 +240,9 @@ class SubmissionWatch:
         while events := await redacted.after(stream_events[-1].sequence if stream_events else 0):
             stream_events += [messages.event_to_proto(event, submission, redactor) for event in events]
         if submission.state is SubmissionState.QUEUED and (position := await self.positions.cached(submission_id)) is not None:
-            stream_events.append(placed_event(position, stream_events[-1].sequence if stream_events else 0, submission, self._ledger.now()))
+            stream_events.append(
+                messages.placed_event(position, stream_events[-1].sequence if stream_events else 0, submission, self._ledger.now())
+            )
         return stream_events
 
 

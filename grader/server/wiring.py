@@ -21,9 +21,8 @@ from grader.artifacts.files import SubmissionFiles
 from grader.artifacts.store import make_private
 from grader.config import Settings
 from grader.dispatch.gpus import Gpu, discover, why_unusable
-from grader.dispatch.host_breaker import HostBreaker
+from grader.dispatch.host_breaker import HostBreaker, grade_own
 from grader.dispatch.local_fleet import LocalFleet
-from grader.dispatch.own_kernel import grade_own
 from grader.dispatch.remote_fleet import RemoteFleet
 from grader.errors import SettingsInvalid
 from grader.isolation.directories import leave_runtime

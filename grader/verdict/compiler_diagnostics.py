@@ -71,8 +71,10 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompilerDiagnostic:
-    """What a compiler says of a place. file: as it was submitted, `<name>` of another's, "" where none is named; line and column: from 1,
-    0 where not known."""
+    """A compiler's message about a place.
+
+    file: as it was submitted, `<name>` of another's, "" where none is named. line, column: from 1; 0 where not known.
+    """
 
     file: str
     line: int
@@ -91,23 +93,23 @@ def compiler_diagnostics(log: str) -> tuple[CompilerDiagnostic, ...]:
     """At most DIAGNOSTIC_LIMIT records in the log's order; of more, errors before warnings and those before notes."""
     reader = _LogReader()
     for line in islice(filter(None, log[:LOG_LIMIT_BYTES].split("\n")), LINE_LIMIT):
-        if len(reader.found) >= READ_LIMIT:
+        if len(reader.records) >= READ_LIMIT:
             break
         reader.read(_plain(line[:LINE_LIMIT_CHARS]))
-    found = list(dict.fromkeys(reader.found))
+    records = list(dict.fromkeys(reader.records))
     order = list(Severity)
-    kept = sorted(range(len(found)), key=lambda index: (order.index(found[index].severity), index))[:DIAGNOSTIC_LIMIT]
-    return tuple(found[index] for index in sorted(kept))
+    worst = sorted(range(len(records)), key=lambda index: (order.index(records[index].severity), index))[:DIAGNOSTIC_LIMIT]
+    return tuple(records[index] for index in sorted(worst))
 
 
 def first_error(log: str) -> CompilerDiagnostic | None:
     """The first error with a line of the submission."""
-    errors = (one for one in compiler_diagnostics(log) if one.severity is Severity.ERROR)
-    return next((one for one in errors if one.line and _is_own(one.file)), None)
+    errors = (record for record in compiler_diagnostics(log) if record.severity is Severity.ERROR)
+    return next((error for error in errors if error.line and _is_own(error.file)), None)
 
 
 def defined_twice(log: str) -> tuple[str, str, str] | None:
-    """What the linker found in two files of the submission: its name, and the files."""
+    """Return a name that two files of the submission define, by the linker's words, and the files."""
     for line in islice(log[:LOG_LIMIT_BYTES].split("\n"), LINE_LIMIT):
         if (match := _DEFINED_TWICE.search(_plain(line[:LINE_LIMIT_CHARS]))) is not None:
             first, second = _file_name(match["first"]), _file_name(match["second"])
@@ -120,7 +122,7 @@ class _LogReader:
     """Reads a log line by line. Some lines say more of the record before them, or of the one that follows."""
 
     def __init__(self) -> None:
-        self.found: list[CompilerDiagnostic] = []
+        self.records: list[CompilerDiagnostic] = []
         self._used_at: re.Match[str] | None = None  # the template whose error comes
         self._raised_at: re.Match[str] | None = None  # the last own frame of a traceback
         self._more: Callable[[str], None] | None = None  # takes the next line as a part of the last message
@@ -134,10 +136,10 @@ class _LogReader:
             self._used_at = match
         elif self._more is not None and text.strip():
             self._more(text)
-        elif self.found and self.found[-1].file.startswith("<") and (match := _AT_LINE.fullmatch(text)) is not None:
+        elif self.records and self.records[-1].file.startswith("<") and (match := _AT_LINE.fullmatch(text)) is not None:
             self._move(match)
         elif (match := _FRAME.match(text)) is not None:
-            if match["numba"] and self.found:
+            if match["numba"] and self.records:
                 self._move(match)
             elif _is_own(_file_name(match["file"])):
                 self._raised_at = match
@@ -166,19 +168,19 @@ class _LogReader:
         file = _file_name(places.get("file") or "")
         line, column = (int(places.get(name) or 0) if file else 0 for name in ("line", "column"))
         message = message.strip()[:MESSAGE_LIMIT_CHARS]
-        self.found.append(CompilerDiagnostic(file=file, line=line, column=column, severity=severity, message=message))
+        self.records.append(CompilerDiagnostic(file=file, line=line, column=column, severity=severity, message=message))
 
     def _move(self, at: re.Match[str]) -> None:
         if _is_own(file := _file_name(at["file"])):
-            self.found[-1] = replace(self.found[-1], file=file, line=int(at["line"]), column=0)
+            self.records[-1] = replace(self.records[-1], file=file, line=int(at["line"]), column=0)
 
     def _skip_to_caret(self, text: str) -> None:
         if _CARET.fullmatch(text):
             self._more = self._continue
 
     def _continue(self, text: str) -> None:
-        last, self._more = self.found[-1], None
-        self.found[-1] = replace(last, message=f"{last.message} {text.strip()}"[:MESSAGE_LIMIT_CHARS])
+        last, self._more = self.records[-1], None
+        self.records[-1] = replace(last, message=f"{last.message} {text.strip()}"[:MESSAGE_LIMIT_CHARS])
 
 
 def _severity(word: str) -> Severity:
@@ -190,8 +192,8 @@ def _file_name(named: str) -> str:
     """The path as it was submitted; the base name in angle brackets of a file that was not; "" of what is no file's name."""
     named = named.strip().removeprefix("./")
     outside = named.startswith(("/", "../"))
-    if outside and (own := _OWN.search(named)) is not None:
-        named, outside = own["rest"], False
+    if outside and (match := _OWN.search(named)) is not None:
+        named, outside = match["rest"], False
     parts = named.split("/")
     if outside or len(named) > FILE_LIMIT_CHARS or not {"", ".", ".."}.isdisjoint(parts):
         return f"<{parts[-1][: FILE_LIMIT_CHARS - 2]}>" if parts[-1].strip("<>.") else ""
@@ -203,4 +205,4 @@ def _is_own(file: str) -> bool:
 
 
 def _plain(line: str) -> str:
-    return "".join(one if one.isprintable() else " " if one == "\t" else "" for one in _ANSI.sub("", line))
+    return "".join(char if char.isprintable() else " " if char == "\t" else "" for char in _ANSI.sub("", line))

@@ -76,7 +76,7 @@ def trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
 
 
 def _hints(trial: wire.Trial) -> Iterator[str]:
-    """What else is known of a trial that failed, a sentence each."""
+    """Return what else is known of a trial that failed, a sentence each."""
     if trial.cuda_error:
         yield f"A CUDA call of the kernel failed ({trial.cuda_error}); check what each launch and call returns."
     if trial.symptom is not None:
@@ -145,25 +145,25 @@ def _trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
 
 
 def _device(message: str, where: str) -> Decision:
-    """What the device stopped it for. Only the driver's name is shown: what comes behind it may tell a hidden size."""
+    """Name the fault for which the device stopped it. Only the driver's name is shown: what comes behind it may tell a hidden size."""
     code, fault = fault_of(message)
-    seen = f"The device stopped the kernel {where} ({code or 'a fault without a name'})"
+    stopped = f"The device stopped the kernel {where} ({code or 'a fault without a name'})"
     match fault:
         case FaultKind.OUT_OF_MEMORY:
             return _out_of_memory(where)
         case FaultKind.ILLEGAL_ADDRESS | FaultKind.MISALIGNED_ADDRESS | FaultKind.INVALID_ADDRESS_SPACE | FaultKind.INVALID_PC:
-            sentence = f"{seen}: {_ADDRESS_FAULTS[fault]}; check every index, and run it under compute-sanitizer."
+            sentence = f"{stopped}: {_ADDRESS_FAULTS[fault]}; check every index, and run it under compute-sanitizer."
             return Verdict.RUNTIME_ERROR, Reason.ILLEGAL_ADDRESS, sentence
         case FaultKind.ASSERT:
-            sentence = f"{seen}: an assert() in device code failed; its condition does not hold for these inputs."
+            sentence = f"{stopped}: an assert() in device code failed; its condition does not hold for these inputs."
             return Verdict.RUNTIME_ERROR, Reason.DEVICE_ASSERT, sentence
         case FaultKind.STACK_OVERFLOW:
-            sentence = f"{seen}: its stack was overrun; end the recursion, and keep large arrays out of local memory."
+            sentence = f"{stopped}: its stack was overrun; end the recursion, and keep large arrays out of local memory."
             return Verdict.RUNTIME_ERROR, Reason.STACK_OVERFLOW, sentence
         case FaultKind.TIMEOUT:
-            sentence = f"{seen}: it ran longer than the device allows; look for an endless loop or wait."
+            sentence = f"{stopped}: it ran longer than the device allows; look for an endless loop or wait."
             return Verdict.RUNTIME_ERROR, Reason.DEVICE_FAULT, sentence
-    return Verdict.RUNTIME_ERROR, Reason.DEVICE_FAULT, f"{seen}; run it under compute-sanitizer, which names the line."
+    return Verdict.RUNTIME_ERROR, Reason.DEVICE_FAULT, f"{stopped}; run it under compute-sanitizer, which names the line."
 
 
 def _out_of_memory(where: str) -> Decision:

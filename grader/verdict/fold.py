@@ -7,15 +7,14 @@ runner says can accept; exit code 0, silence and a closed link are never a pass.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import TypeVar
 
-from grader.model import Decision, Ranking, Reason, Report, Score, Verdict
+from grader.model import Decision, Ranking, Reason, Report, Verdict
 from grader.verdict.compiler_diagnostics import defined_twice, first_error
 from grader.verdict.failure_reasons import load_failed, trial_failed
-from grader.verdict.library_policy import forbidden, used
-from grader.verdict.scores import Process, merged, practice_score, score, speedups
+from grader.verdict.scores import merged, practice_score, score, speedups
 from grader.verdict.timing_audit import flags, impossible, median
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BoxCause, BuildOutcome, LoadOutcome, TrialOutcome
@@ -26,6 +25,7 @@ Facts = tuple[wire.Fact, ...]
 _EXPLAINED = (Verdict.WRONG_ANSWER, Verdict.RUNTIME_ERROR)  # by what a sanitizer saw
 NOT_SCORED = "NOT_SCORED"  # accepted in ranked mode, and on no board
 PRACTICE_SCORE = "PRACTICE_SCORE"  # on a board of the emulated device, by times that its clock did not resolve
+NAMED_LIBRARIES = 4  # in the sentence for people
 
 
 class IncompleteFacts(ValueError):
@@ -37,13 +37,16 @@ def fold(facts: Iterable[wire.Fact], ranking: Ranking | None = None) -> Report:
     the ranking asks for has the judge's Finished."""
     facts = tuple(facts)
     rounds = _rounds(facts)
-    judged = tuple(fact for one in rounds for fact in one)
+    judged = tuple(fact for process in rounds for fact in process)
     swept = tuple(dict.fromkeys(size for plan in _of(facts, wire.Plan) for size in plan.sweep))
     verdict, reason, summary = _decide_sweep(facts, swept) if swept else _decide(facts, rounds, ranking)
-    processes = [tuple(_of(one, wire.Measurement)) for one in rounds] if verdict is Verdict.ACCEPTED else [()]
+    processes = [tuple(_of(process, wire.Measurement)) for process in rounds] if verdict is Verdict.ACCEPTED else [()]
     if swept and verdict is not Verdict.DISQUALIFIED:
         processes = [_right_sizes(facts)]
-    found, unscored = _score(processes, ranking) if ranking is not None and verdict is Verdict.ACCEPTED else (None, ())
+    figure, unscored = None, tuple[str, ...]()
+    if ranking is not None and verdict is Verdict.ACCEPTED and (figure := score(processes, ranking)) is None:
+        figure = practice_score(processes, ranking)
+        unscored = (NOT_SCORED if figure is None else PRACTICE_SCORE,)
     end = _last(facts, wire.RunEnd)
     crash = _crash(facts) if verdict is Verdict.RUNTIME_ERROR else None
     profile = None if verdict is Verdict.DISQUALIFIED else _last(facts, wire.KernelProfile)
@@ -57,29 +60,29 @@ def fold(facts: Iterable[wire.Fact], ranking: Ranking | None = None) -> Report:
         measurements=merged(processes),
         environment=_last(facts, wire.Environment),
         output=end.output if end and ranking is None else "",  # public runs are enough for prints
-        flags=(*flags([one for measurements in processes for one in measurements]), *unscored),
-        libraries=tuple(dict.fromkeys(name for evidence in _of(facts, wire.Evidence) for name in used(evidence))),
-        score=found,
+        flags=(*flags([row for measurements in processes for row in measurements]), *unscored),
+        libraries=tuple(dict.fromkeys(name for evidence in _of(facts, wire.Evidence) for name in used_libraries(evidence))),
+        score=figure,
         process_count=len(rounds),
         rule=plan.rule if (plan := _last(facts, wire.Plan)) else "",
         profile=profile,
         exit_code=crash.exit_code if crash else None,
         signal=crash.signal if crash else None,
-        timeline=found_times.spans if (found_times := _last(facts, wire.AttemptTimeline)) else (),
+        timeline=timeline.spans if (timeline := _last(facts, wire.AttemptTimeline)) else (),
     )
 
 
 def _cause(profile: wire.KernelProfile | None) -> str:
-    """What the sanitizer takes for the cause, as the end of a verdict's sentence. The kernel's process reports it."""
+    """Name what the sanitizer takes for the cause, as the end of a verdict's sentence. The kernel's process reports it."""
     findings = profile.findings if profile else ()
-    found = next((one for one in findings if one.severity is wire.SanitizerSeverity.ERROR), None)
-    if found is None:
+    cause = next((finding for finding in findings if finding.severity is wire.SanitizerSeverity.ERROR), None)
+    if cause is None:
         return ""
-    if found.kind in (wire.SanitizerKind.UNINITIALISED_READ, wire.SanitizerKind.RACE):
+    if cause.kind in (wire.SanitizerKind.UNINITIALISED_READ, wire.SanitizerKind.RACE):
         # Threads that skip a barrier leave unwritten what the others read behind it.
-        found = next((one for one in findings if one.kind is wire.SanitizerKind.DIVERGENT_BARRIER), found)
-    where = f"{found.path}:{found.line}: " if found.path else ""
-    return f" The sanitizer reports: {where}{_ended(found.message)}"
+        cause = next((finding for finding in findings if finding.kind is wire.SanitizerKind.DIVERGENT_BARRIER), cause)
+    where = f"{cause.path}:{cause.line}: " if cause.path else ""
+    return f" The sanitizer reports: {where}{_ended(cause.message)}"
 
 
 def _rounds(facts: Facts) -> list[Facts]:
@@ -92,24 +95,31 @@ def _decide(facts: Facts, rounds: list[Facts], ranking: Ranking | None) -> Decis
     """The first rule that applies decides."""
     if (decision := _first_failure(facts)) is not None:
         return decision
-    if not all(any(isinstance(fact, wire.Finished) for fact in one) for one in rounds):
+    if not all(any(isinstance(fact, wire.Finished) for fact in process) for process in rounds):
         raise IncompleteFacts("the judge did not finish")
     if ranking is not None and len(rounds) < ranking.process_count:
         raise IncompleteFacts(f"{len(rounds)} of {ranking.process_count} processes were judged")
-    if len({next(iter(_of(one, wire.Plan)), None) for one in rounds}) > 1:
+    if len({next(iter(_of(process, wire.Plan)), None) for process in rounds}) > 1:
         raise IncompleteFacts("not all processes were asked for the same")
-    for one in rounds:  # each by itself: what another process did proves nothing of this one
-        if missing := _missing(one):
+    for process in rounds:  # each by itself: what another process did proves nothing of this one
+        if missing := _missing(process):
             return Verdict.RUNTIME_ERROR, Reason.INCOMPLETE, f"{missing}; the kernel's process must answer every call."
-    return _caught(facts) or (Verdict.ACCEPTED, "", _accepted(tuple(fact for one in rounds for fact in one), len(rounds)))
+    if (decision := _caught(facts)) is not None:
+        return decision
+    trials = [trial for process in rounds for trial in _of(process, wire.Trial)]
+    # How often a hidden workload was timed would tell how long it takes.
+    run_count = sum(trial.run_count for trial in trials if not trial.hidden or trial.phase is wire.TrialPhase.VERIFY)
+    workload_count = len({trial.workload_id for trial in trials})
+    processes = f", {len(rounds)} processes" if len(rounds) > 1 else ""
+    return Verdict.ACCEPTED, "", f"Right on all {run_count} runs with fresh inputs, {workload_count} workloads{processes}."
 
 
 def _decide_sweep(facts: Facts, swept: tuple[str, ...]) -> Decision:
-    """What makes all times worthless comes first, then the first size that failed; sizes that were not run decide nothing."""
+    """Decide a sweep: by what makes all times worthless, then by the first size that failed. Sizes that were not run decide nothing."""
     violations = tuple(fact for fact in facts if isinstance(fact, wire.Violation))
     if (decision := _first_failure(violations) or _caught(facts)) is not None:
         return decision
-    failed, right = _first_failure(facts), {one.workload_id for one in _right_sizes(facts)}
+    failed, right = _first_failure(facts), {row.workload_id for row in _right_sizes(facts)}
     run = {size for plan in _of(facts, wire.Plan) for size in plan.measured}
     counts = f"Right at {len(right)} of {len(swept)} sizes"
     if unrun := len(swept) - len(run):
@@ -132,14 +142,14 @@ def _right_sizes(facts: Facts) -> tuple[wire.Measurement, ...]:
     right = []
     for measurement in _of(facts, wire.Measurement):
         size = measurement.workload_id
-        own = tuple(
+        facts_of_size = tuple(
             fact
             for fact in facts
             if isinstance(fact, wire.Load)
             or (isinstance(fact, wire.Trial | wire.Measurement) and fact.workload_id == size)
             or (isinstance(fact, wire.Plan) and size in (*fact.measured, *(name for name, _, _ in fact.trials)))
         )
-        if size not in failed and _missing(own) is None:
+        if size not in failed and _missing(facts_of_size) is None:
             right.append(measurement)
     return tuple(right)
 
@@ -178,19 +188,28 @@ def _end_after(facts: Facts, index: int) -> wire.RunEnd | None:
 
 
 def _caught(facts: Facts) -> Decision | None:
-    """What the kernel uses or claims that it may not."""
+    """Disqualify a kernel that uses or claims what it may not."""
     for evidence in _of(facts, wire.Evidence):
-        if (decision := forbidden(evidence)) is not None:
+        if (decision := forbidden_libraries(evidence)) is not None:
             return decision
     return impossible(tuple(_of(facts, wire.Measurement)))
 
 
-def _score(processes: Sequence[Process], ranking: Ranking) -> tuple[Score | None, tuple[str, ...]]:
-    """The score, and the flag of one that is for practice, or is missing."""
-    if (found := score(processes, ranking)) is not None:
-        return found, ()
-    found = practice_score(processes, ranking)
-    return found, (NOT_SCORED if found is None else PRACTICE_SCORE,)
+def used_libraries(evidence: wire.Evidence) -> tuple[str, ...]:
+    """Return every library of the evidence."""
+    return tuple(dict.fromkeys((*evidence.imported, *evidence.seen)))
+
+
+def forbidden_libraries(evidence: wire.Evidence) -> Decision | None:
+    """Disqualify a kernel that uses libraries where its problem forbids them."""
+    names = used_libraries(evidence)
+    if evidence.policy is not wire.Libraries.FORBIDDEN or not names:
+        return None
+    where = "the built kernel calls" if evidence.imported else "it was seen to call"
+    listed = ", ".join(names[:NAMED_LIBRARIES])
+    rest = f" and {len(names) - NAMED_LIBRARIES} more" if len(names) > NAMED_LIBRARIES else ""
+    sentence = f"The problem forbids libraries, and {where} {listed}{rest}; write that part as your own kernel."
+    return Verdict.DISQUALIFIED, Reason.POLICY, sentence
 
 
 def _build(build: wire.Build) -> Decision:
@@ -217,8 +236,8 @@ def _build(build: wire.Build) -> Decision:
     default = "The compiler rejected the source; the log has file and line."
     reason = Reason(build.reason) if build.reason else Reason.REJECTED
     sentence = sentences.get(reason, default)
-    if reason is not Reason.ENTRY_NOT_FOUND and (found := first_error(build.log)) is not None:
-        sentence = f"{sentence.partition(';')[0]}: {found.place}: {_ended(found.message)}"
+    if reason is not Reason.ENTRY_NOT_FOUND and (error := first_error(build.log)) is not None:
+        sentence = f"{sentence.partition(';')[0]}: {error.place}: {_ended(error.message)}"
     elif (twice := defined_twice(build.log)) is not None:
         name, first, second = twice
         sentence = (
@@ -228,7 +247,7 @@ def _build(build: wire.Build) -> Decision:
 
 
 def _missing(facts: Facts) -> str | None:
-    """What a plan asks for and no fact shows."""
+    """Name what a plan asks for and no fact shows."""
     passed: Counter[tuple[str, wire.TrialPhase]] = Counter()
     for trial in _of(facts, wire.Trial):
         if trial.outcome is TrialOutcome.PASSED:
@@ -246,15 +265,6 @@ def _missing(facts: Facts) -> str | None:
     if not any(isinstance(fact, wire.Load) for fact in facts):
         return "The artifact was never loaded"
     return None
-
-
-def _accepted(facts: Facts, process_count: int) -> str:
-    trials = list(_of(facts, wire.Trial))
-    # How often a hidden workload was timed would tell how long it takes.
-    run_count = sum(trial.run_count for trial in trials if not trial.hidden or trial.phase is wire.TrialPhase.VERIFY)
-    workload_count = len({trial.workload_id for trial in trials})
-    processes = f", {process_count} processes" if process_count > 1 else ""
-    return f"Right on all {run_count} runs with fresh inputs, {workload_count} workloads{processes}."
 
 
 def _of(facts: Facts, kind: type[T]) -> Iterable[T]:

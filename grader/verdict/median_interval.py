@@ -50,7 +50,7 @@ def _interval(value: float, log_error: float) -> MedianInterval:
 def _log_error(samples: Sequence[float]) -> float | None:
     """The standard error of the median's logarithm."""
     count = len(samples)
-    if count < FEWEST or not all(0 < one < math.inf for one in samples):
+    if count < FEWEST or not all(0 < sample < math.inf for sample in samples):
         return None
     ordered = sorted(samples)
     rank = max(1, round((count + 1) / 2 - math.sqrt(count)))
@@ -58,8 +58,8 @@ def _log_error(samples: Sequence[float]) -> float | None:
     return (math.log(ordered[count - rank]) - math.log(ordered[rank - 1])) / (2 * statistics.NormalDist().inv_cdf(1 - below))
 
 
-def _binomial_cdf(most: int, count: int) -> float:
-    """The probability of at most `most` heads in `count` tosses; by logarithms, for counts of many thousands."""
+def _binomial_cdf(limit: int, count: int) -> float:
+    """The probability of at most `limit` heads in `count` tosses; by logarithms, for counts of many thousands."""
     half = count * math.log(2)
-    logs = (math.lgamma(count + 1) - math.lgamma(heads + 1) - math.lgamma(count - heads + 1) - half for heads in range(most + 1))
-    return math.fsum(math.exp(one) for one in logs)
+    logs = (math.lgamma(count + 1) - math.lgamma(heads + 1) - math.lgamma(count - heads + 1) - half for heads in range(limit + 1))
+    return math.fsum(map(math.exp, logs))

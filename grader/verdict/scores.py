@@ -1,4 +1,4 @@
-"""What several processes' measurements say together: one figure with an interval that covers how far they differ.  Pure.
+"""Joins the measurements of several processes: one figure with an interval that covers how far they differ.  Pure.
 
 Everything is averaged as logarithms: a ratio and its inverse weigh the same, and the interval is one of factors.
 """
@@ -34,7 +34,7 @@ class Estimate:
     half: float
 
     @classmethod
-    def of(cls, value: float, low: float, high: float) -> Estimate | None:
+    def from_interval(cls, value: float, low: float, high: float) -> Estimate | None:
         """Of a figure with its interval, taken as wide as its wider side; None where it is none that can be taken the logarithm of."""
         if not 0 < value < math.inf:
             return None
@@ -55,8 +55,8 @@ def pooled(processes: Sequence[Estimate]) -> Estimate:
     as the baseline's own process, shows in no scatter: it is in each one's own interval, whose mean is added as independent errors are.
     So it is never narrower than either; of one process, it is that one's.
     """
-    logs = [one.log for one in processes]
-    within = statistics.fmean(one.half for one in processes)
+    logs = [estimate.log for estimate in processes]
+    within = statistics.fmean(estimate.half for estimate in processes)
     count = len(logs)
     between = T[min(count - 1, len(T)) - 1] * statistics.stdev(logs) / math.sqrt(count) if count > 1 else 0.0
     return Estimate(statistics.fmean(logs), math.hypot(between, within))
@@ -64,7 +64,7 @@ def pooled(processes: Sequence[Estimate]) -> Estimate:
 
 def averaged(estimates: Sequence[Estimate]) -> Estimate:
     """The mean of different things, such as workloads; its interval is as wide as if all erred the same way: never too narrow."""
-    return Estimate(statistics.fmean(one.log for one in estimates), statistics.fmean(one.half for one in estimates))
+    return Estimate(statistics.fmean(estimate.log for estimate in estimates), statistics.fmean(estimate.half for estimate in estimates))
 
 
 def score(processes: Sequence[Process], ranking: Ranking) -> Score | None:
@@ -72,24 +72,28 @@ def score(processes: Sequence[Process], ranking: Ranking) -> Score | None:
     resolved: what the clock could not tell is worth nothing."""
     means: list[Estimate] = []
     for measurements in processes:
-        found = [_time(one) if ranking.score_kind is ScoreKind.TIME else _ratio(one, ranking.baseline) for one in measurements]
-        known = [one for one in found if one is not None]
-        if not known or len(known) < len(found):
+        if ranking.score_kind is ScoreKind.TIME:
+            figures = [_time(row) for row in measurements]
+        else:
+            ratios = [[speedup for speedup in row.speedups if speedup.baseline == ranking.baseline] for row in measurements]
+            figures = [_estimate(row[0]) if row else None for row in ratios]
+        estimates = [figure for figure in figures if figure is not None]
+        if not estimates or len(estimates) < len(figures):
             return None
-        means.append(averaged(known))
-    made = pooled(means).score if means else None
-    return made if made is not None and resolved(made.low, made.high) else None
+        means.append(averaged(estimates))
+    result = pooled(means).score if means else None
+    return result if result is not None and resolved(result.low, result.high) else None
 
 
 def practice_score(processes: Sequence[Process], ranking: Ranking) -> Score | None:
-    """What a board for practice shows where the host's clock resolved too little: the medians as they are. None of any other clock, and
-    where a time is missing. The interval is from the least process to the greatest."""
+    """Score by the medians as they are, for a board for practice: the host's clock resolved too little. None of any other clock, and where
+    a time is missing. The interval is from the least process to the greatest."""
     logs = []
     for measurements in processes:
-        found = [_median_figure(one, ranking) if one.clock is wire.Clock.HOST else 0.0 for one in measurements]
-        if not found or min(found) <= 0:
+        figures = [_median_figure(row, ranking) if row.clock is wire.Clock.HOST else 0.0 for row in measurements]
+        if not figures or min(figures) <= 0:
             return None
-        logs.append(statistics.fmean(math.log(one) for one in found))
+        logs.append(statistics.fmean(map(math.log, figures)))
     if not logs:
         return None
     low, value, high = (math.exp(log) for log in (min(logs), statistics.fmean(logs), max(logs)))
@@ -100,67 +104,71 @@ def _median_figure(measurement: wire.Measurement, ranking: Ranking) -> float:
     """A ratio, or a time in nanoseconds; 0 where it is not known. What the clock did not resolve took as long as it can have taken, or as
     long as the clock itself. A baseline that it did not resolve, or not reach, took what the trusted runner's `do_bench` says."""
     times_ns = (median(measurement.certified), float(measurement.bound_ns), float(measurement.floor_ns))
-    time_ns = next((one for one in times_ns if one > 0), 0.0)
+    time_ns = next((time_ns for time_ns in times_ns if time_ns > 0), 0.0)
     if ranking.score_kind is ScoreKind.TIME:
         return time_ns
-    sampled = (one.get(ranking.baseline) for one in (measurement.baselines, measurement.reported_baselines))
-    baselines_ns = [median(one) for one in sampled if one is not None]
-    baseline_ns = next((one for one in baselines_ns if one > 0), float(measurement.floor_ns) if baselines_ns else 0.0)
+    sampled = (samples.get(ranking.baseline) for samples in (measurement.baselines, measurement.reported_baselines))
+    baselines_ns = [median(samples) for samples in sampled if samples is not None]
+    baseline_ns = next((time for time in baselines_ns if time > 0), float(measurement.floor_ns) if baselines_ns else 0.0)
     return baseline_ns / time_ns if time_ns > 0 else 0.0
 
 
 def speedups(processes: Sequence[Process]) -> tuple[wire.Speedup, ...]:
     """Per baseline that every process has, the geometric mean over workloads and processes."""
-    return overall(processes[0]) if len(processes) == 1 else _speedups([overall(one) for one in processes])
+    return overall(processes[0]) if len(processes) == 1 else _speedups([overall(measurements) for measurements in processes])
 
 
 def merged(processes: Sequence[Process]) -> tuple[wire.Measurement, ...]:
-    """One row for each workload: the samples of all processes in their order, pooled speedups, what any of them has against it; all else is
-    of the process whose certified median is the middle one."""
+    """Make one row for each workload.
+
+    It has the samples of all processes in their order, pooled speedups, and what any of them has against it; all else is of the process
+    whose certified median is the middle one.
+    """
     if len(processes) == 1:
         return tuple(processes[0])
-    names = dict.fromkeys(one.workload_id for measurements in processes for one in measurements)
-    return tuple(_merged([one for measurements in processes for one in measurements if one.workload_id == name]) for name in names)
+    by_id = dict[str, list[wire.Measurement]]()
+    for row in (row for measurements in processes for row in measurements):
+        by_id.setdefault(row.workload_id, []).append(row)
+    return tuple(map(_merged, by_id.values()))
 
 
 def _merged(rows: Sequence[wire.Measurement]) -> wire.Measurement:
-    middle = sorted(rows, key=lambda one: median(one.certified))[(len(rows) - 1) // 2]
+    middle = sorted(rows, key=lambda row: median(row.certified))[(len(rows) - 1) // 2]
     return replace(
         middle,
-        certified=_joined([one.certified for one in rows]),
-        reported=_joined([one.reported for one in rows if one.reported]) if any(one.reported for one in rows) else None,
-        baselines={name: _joined([one.baselines[name] for one in rows if name in one.baselines]) for name in middle.baselines},
+        certified=_joined([row.certified for row in rows]),
+        reported=_joined([row.reported for row in rows if row.reported]) if any(row.reported for row in rows) else None,
+        baselines={name: _joined([row.baselines[name] for row in rows if name in row.baselines]) for name in middle.baselines},
         reported_baselines={
-            name: _joined([one.reported_baselines[name] for one in rows if name in one.reported_baselines])
+            name: _joined([row.reported_baselines[name] for row in rows if name in row.reported_baselines])
             for name in middle.reported_baselines
         },
-        reported_confirmed=all(one.reported_confirmed for one in rows),
-        disturbed=any(one.disturbed for one in rows),
-        baseline_slowed=any(one.baseline_slowed for one in rows),
-        speedups=_speedups([one.speedups for one in rows]),
+        reported_confirmed=all(row.reported_confirmed for row in rows),
+        disturbed=any(row.disturbed for row in rows),
+        baseline_slowed=any(row.baseline_slowed for row in rows),
+        speedups=_speedups([row.speedups for row in rows]),
     )
 
 
 def _joined(samples: Sequence[wire.Samples]) -> wire.Samples:
-    return wire.Samples(durations_ns=tuple(time for one in samples for time in one.durations_ns))
+    return wire.Samples(durations_ns=tuple(time for part in samples for time in part.durations_ns))
 
 
-def _speedups(found: Sequence[Sequence[wire.Speedup]]) -> tuple[wire.Speedup, ...]:
-    """Of one thing in several processes, pooled; without the baselines that one of them does not have."""
-    shared = [name for name in (one.baseline for one in found[0]) if all(any(one.baseline == name for one in row) for row in found)]
-    made = []
-    for name in shared:
-        rows = [one for row in found for one in row if one.baseline == name]
-        known = [estimate for one in rows if (estimate := Estimate.of(one.ratio, one.ratio_low, one.ratio_high)) is not None]
-        if len(known) == len(rows):
-            of = pooled(known).score
-            if resolved(of.low, of.high):
-                made.append(wire.Speedup(baseline=name, ratio=of.value, ratio_low=of.low, ratio_high=of.high))
-    return tuple(made)
+def _speedups(processes: Sequence[Sequence[wire.Speedup]]) -> tuple[wire.Speedup, ...]:
+    """Pool the speedups of several processes; without the baselines that a process does not have."""
+    result = []
+    for name in [speedup.baseline for speedup in processes[0]]:
+        rows = [[speedup for speedup in process if speedup.baseline == name] for process in processes]
+        estimates = [estimate for row in rows for speedup in row if (estimate := _estimate(speedup)) is not None]
+        if all(rows) and len(estimates) == sum(map(len, rows)):
+            figure = pooled(estimates).score
+            if resolved(figure.low, figure.high):
+                result.append(wire.Speedup(baseline=name, ratio=figure.value, ratio_low=figure.low, ratio_high=figure.high))
+    return tuple(result)
 
 
-def _ratio(measurement: wire.Measurement, baseline: str) -> Estimate | None:
-    return next((Estimate.of(one.ratio, one.ratio_low, one.ratio_high) for one in measurement.speedups if one.baseline == baseline), None)
+def _estimate(speedup: wire.Speedup) -> Estimate | None:
+    return Estimate.from_interval(speedup.ratio, speedup.ratio_low, speedup.ratio_high)
 
 
 def _time(measurement: wire.Measurement) -> Estimate | None:
@@ -170,8 +178,8 @@ def _time(measurement: wire.Measurement) -> Estimate | None:
     count = len(ordered)
     # Between which samples a median lies with 95 %: ranks of a binomial(n, 1/2), by its normal approximation.
     first = max(0, math.floor((count - Z * math.sqrt(count)) / 2))
-    by_rank = Estimate.of(median(measurement.certified), ordered[first], ordered[count - 1 - first])
-    ratios = [known for one in measurement.speedups if (known := Estimate.of(one.ratio, one.ratio_low, one.ratio_high)) is not None]
+    by_rank = Estimate.from_interval(median(measurement.certified), ordered[first], ordered[count - 1 - first])
+    ratios = [ratio for ratio in map(_estimate, measurement.speedups) if ratio is not None]
     if by_rank is None or not ratios:
         return None
-    return Estimate(by_rank.log, max(by_rank.half, min(one.half for one in ratios)))
+    return Estimate(by_rank.log, max(by_rank.half, min(ratio.half for ratio in ratios)))

@@ -1,4 +1,4 @@
-"""What measurements say: which claims nobody can have earned, how near to the device's ceilings they come, what is flagged.  Pure."""
+"""Audits measurements: which claims nobody can have earned, how near to the device's ceilings they come, what is flagged.  Pure."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def _tampered(measurement: wire.Measurement) -> Decision | None:
     """A claimed time far under the certified ones. The other way round is the kernel's own loss."""
     if measurement.reported is None:
         return None
-    claim, seen = median(measurement.reported), measurement.shortest_ns
-    seen = min(measurement.certified.durations_ns) if seen is None else seen
+    claim, shortest = median(measurement.reported), measurement.shortest_ns
+    shortest = min(measurement.certified.durations_ns) if shortest is None else shortest
     slack_ns = TAMPERED_FLOOR_NS[measurement.clock] + FORGIVEN_TIMES * _host_noise_ns(measurement)
-    if seen <= TAMPERED_FACTOR * claim or seen - claim <= slack_ns:
+    if shortest <= TAMPERED_FACTOR * claim or shortest - claim <= slack_ns:
         return None
-    sentence = f"{claim / 1e6:.3g} ms per launch where the judge's clock never saw less than {seen / 1e6:.3g} ms"
+    sentence = f"{claim / 1e6:.3g} ms per launch where the judge's clock never saw less than {shortest / 1e6:.3g} ms"
     if measurement.hidden:  # times would tell its size
         sentence = "far less time per launch on a hidden workload than the judge's clock ever saw"
     return (
@@ -58,7 +58,7 @@ def _host_noise_ns(measurement: wire.Measurement) -> float:
     if measurement.clock is not wire.Clock.HOST:
         return 0.0
     claims = measurement.reported_baselines
-    return max([0.0, *(median(seen) - median(claims[name]) for name, seen in measurement.baselines.items() if name in claims)])
+    return max([0.0, *(median(samples) - median(claims[name]) for name, samples in measurement.baselines.items() if name in claims)])
 
 
 def _below_floor(measurement: wire.Measurement) -> Decision | None:
@@ -98,13 +98,13 @@ def overall(measurements: Sequence[wire.Measurement]) -> tuple[wire.Speedup, ...
     Only where every workload has a figure that is resolved: a mean over some of them would be of another problem.
     """
     names = sorted({speedup.baseline for measurement in measurements for speedup in measurement.speedups})
-    found = {name: [one for each in measurements for one in each.speedups if one.baseline == name] for name in names}
-    means = [_geometric(name, ratios) for name, ratios in found.items() if len(ratios) == len(measurements)]
-    return tuple(one for one in means if resolved(one.ratio_low, one.ratio_high))
+    rows = {name: [speedup for row in measurements for speedup in row.speedups if speedup.baseline == name] for name in names}
+    means = [_geometric(name, ratios) for name, ratios in rows.items() if len(ratios) == len(measurements)]
+    return tuple(speedup for speedup in means if resolved(speedup.ratio_low, speedup.ratio_high))
 
 
 def resolved(low: float, high: float) -> bool:
-    """Whether an interval is narrow enough for the figure in it to mean something."""
+    """Return whether an interval is narrow enough for the figure in it to mean something."""
     return 0 < low <= high <= wire.RESOLVED_FACTOR * low
 
 
@@ -116,23 +116,23 @@ def _geometric(name: str, speedups: list[wire.Speedup]) -> wire.Speedup:
 
     return wire.Speedup(
         baseline=name,
-        ratio=mean([one.ratio for one in speedups]),
-        ratio_low=mean([one.ratio_low for one in speedups]),
-        ratio_high=mean([one.ratio_high for one in speedups]),
+        ratio=mean([speedup.ratio for speedup in speedups]),
+        ratio_low=mean([speedup.ratio_low for speedup in speedups]),
+        ratio_high=mean([speedup.ratio_high for speedup in speedups]),
     )
 
 
 def flags(measurements: Sequence[wire.Measurement]) -> tuple[str, ...]:
-    """What else a reader should know of these times."""
-    found = {
-        "REPORTED_TIME_NOT_CONFIRMED": any(not one.reported_confirmed for one in measurements),
-        "DEVICE_NOT_QUIET": any(one.disturbed for one in measurements),
-        "BASELINE_SLOWED": any(one.baseline_slowed for one in measurements),
-        "SPEEDUP_NOT_RESOLVED": any(not one.speedups for one in measurements),
-        "THROTTLED": any(throttled(one.conditions) for one in measurements),
-        "EMULATED_NOT_RANKED": any(one.clock is wire.Clock.HOST for one in measurements),
+    """Return what a reader should know of these times, by its name."""
+    raised = {
+        "REPORTED_TIME_NOT_CONFIRMED": any(not row.reported_confirmed for row in measurements),
+        "DEVICE_NOT_QUIET": any(row.disturbed for row in measurements),
+        "BASELINE_SLOWED": any(row.baseline_slowed for row in measurements),
+        "SPEEDUP_NOT_RESOLVED": any(not row.speedups for row in measurements),
+        "THROTTLED": any(throttled(row.conditions) for row in measurements),
+        "EMULATED_NOT_RANKED": any(row.clock is wire.Clock.HOST for row in measurements),
     }
-    return tuple(flag for flag, raised in found.items() if raised)
+    return tuple(flag for flag, is_raised in raised.items() if is_raised)
 
 
 def bandwidth_share(measurement: wire.Measurement, ceilings: Mapping[str, float]) -> float | None:

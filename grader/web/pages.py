@@ -208,7 +208,7 @@ class Pages:
         """A submission's report; while it is graded, what happens."""
         submission = await self._seen(request)
         history = tuple(await self._site.ledger.judgements(submission.submission_id))
-        redactor = Redactor.of(await self._site.ledger.problem(submission.problem_digest))
+        redactor = Redactor.for_problem(await self._site.ledger.problem(submission.problem_digest))
 
         def context() -> dict[str, Any]:
             message = messages.submission_to_proto(replace(submission, judgements=history), redactor, full=True)
@@ -236,7 +236,7 @@ class Pages:
     async def sources(self, request: web.Request) -> web.Response:
         """A submission's sources."""
         submission = await self._seen(request)
-        redactor = Redactor.of(await self._site.ledger.problem(submission.problem_digest))
+        redactor = Redactor.for_problem(await self._site.ledger.problem(submission.problem_digest))
         return await self._site.page(
             request, "sources.html", views.sources(messages.submission_to_proto(submission, redactor, full=True)), scripted=True
         )

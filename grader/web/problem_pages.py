@@ -70,11 +70,11 @@ class ProblemPages:
         """PyTorch's times, by the newest submissions that this caller may see."""
         ledger, competitions, now = self._site.ledger, self._site.competitions.all(), self._site.now()
         if caller.admin:
-            lists = [access.which(caller, "", "", competitions, now)]
+            lists = [access.submission_filter(caller, "", "", competitions, now)]
         else:
             opened = [competition.competition_id for competition in competitions if problem.problem_id in competition.problem_ids]
             lists = [
-                access.which(caller, "", competition_id, competitions, now)
+                access.submission_filter(caller, "", competition_id, competitions, now)
                 for competition_id in opened
                 if access.sees_competition(caller, competition_id, competitions, now)
             ]
@@ -93,7 +93,7 @@ class ProblemPages:
         for submission in await ledger.with_reports([submission.submission_id for submission in newest]):
             was = await ledger.problem(submission.problem_digest)
             if self._may_see(caller, submission) and _same_sizes(was, problem):
-                shown.append(messages.submission_to_proto(submission, Redactor.of(was)))
+                shown.append(messages.submission_to_proto(submission, Redactor.for_problem(was)))
         return baseline_rows(messages.problem_to_proto(problem), reversed(shown))
 
     def _may_see(self, caller: Caller, submission: Submission) -> bool:

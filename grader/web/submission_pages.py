@@ -70,7 +70,7 @@ class SubmissionPages:
         caller = site.user_of(request, "ListSubmissions")
         everybody = caller.admin and (not caller.user or query.get("users") == "all")
         problem_id, verdict = query.get("problem", "")[:200], query.get("verdict", "")
-        submission_filter = access.which(caller, "" if everybody else caller.user, "", site.competitions.all(), site.now())
+        submission_filter = access.submission_filter(caller, "" if everybody else caller.user, "", site.competitions.all(), site.now())
         if verdict in VERDICTS:
             submission_filter = replace(submission_filter, verdicts=(Verdict[verdict],))
         before = whole_number(query.get("before", ""))
@@ -79,7 +79,8 @@ class SubmissionPages:
         )
         ledger = self._site.ledger
         redactors = {
-            digest: Redactor.of(await ledger.problem(digest)) for digest in {submission.problem_digest for submission in page_submissions}
+            digest: Redactor.for_problem(await ledger.problem(digest))
+            for digest in {submission.problem_digest for submission in page_submissions}
         }
         rows = await asyncio.to_thread(
             lambda: [row(messages.submission_to_proto(submission, redactors[submission.problem_digest])) for submission in page_submissions]
@@ -129,7 +130,7 @@ class SubmissionPages:
 
     async def _message(self, submission: Submission) -> submission_pb2.Submission:
         """As its own page shows it: of hidden workloads there are no times."""
-        redactor = Redactor.of(await self._site.ledger.problem(submission.problem_digest))
+        redactor = Redactor.for_problem(await self._site.ledger.problem(submission.problem_digest))
         message = messages.submission_to_proto(replace(submission, judgements=()), redactor, full=True)
         shown = [measurement for measurement in message.report.measurements if not measurement.hidden]
         if message.HasField("report"):

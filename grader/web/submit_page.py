@@ -27,7 +27,7 @@ from grader.errors import (
     RequestIdReused,
     UserBanned,
 )
-from grader.intake.submission_check import decode_source
+from grader.intake.gate import decode_source
 from grader.model import Caller, Competition, Phase, Problem
 from grader.peers import PeerCount, PeerLimits, network_of
 from grader.v1 import grader_service_pb2 as api

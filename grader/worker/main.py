@@ -18,35 +18,35 @@ NOT_SETTINGS = ("join", "certificate", "name", "until_stdin_closes")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Work. 0 after a drain, 2 where the settings are wrong or the server refuses this worker, 3 where we fail."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == [PLACE]:
-        return int(import_module("grader.worker.place").main(given[1:]))
-    words = vars(parser().parse_args(given))
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == [PLACE]:
+        return int(import_module("grader.worker.ray_placement").main(words[1:]))
+    options = vars(parser().parse_args(words))
     if find_spec("sqlalchemy") is None:
         sys.stderr.write("grader-worker needs packages that are not installed: pip install '.[server,judge]' in a clone\n")
         return 2
-    return start(words)
+    return start(options)
 
 
-def start(words: Mapping[str, Any], **more: Any) -> int:
-    """Work with these options. more: for `grader.worker.serve.run`."""
+def start(words: Mapping[str, Any], **seams: Any) -> int:
+    """Work with these options. seams: for `grader.worker.serve.run`."""
     serve, config = import_module("grader.worker.serve"), import_module("grader.config")  # slow, and not needed for --help
-    given = {name: value for name, value in words.items() if value is not None and name not in NOT_SETTINGS}
-    given.setdefault("state_dir", config.state_directory() / "-".join(filter(None, ("worker", words["name"]))))
-    joining = serve.Joining(address=words["join"], **{name: words[name] for name in NOT_SETTINGS[1:]})
-    return int(serve.run(joining, given, **more))
+    settings = {name: value for name, value in words.items() if value is not None and name not in NOT_SETTINGS}
+    settings.setdefault("state_dir", config.state_directory() / "-".join(filter(None, ("worker", words["name"]))))
+    joining = serve.JoinOptions(address=words["join"], **{name: words[name] for name in NOT_SETTINGS[1:]})
+    return int(serve.run(joining, settings, **seams))
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line. What is left out is left to `grader.config.Settings`, which checks the rest too."""
-    made = argparse.ArgumentParser(
+    command = argparse.ArgumentParser(
         prog="grader-worker",
         description="Joins a server that runs with --fleet remote, and grades on this host what it is given. Stop it with "
         "SIGTERM: it drains first.",
         epilog="The server's host makes the certificate: grader-server admin workers add NODE. No key of the server's is needed here. "
         "Also: grader-worker place --help, which has Ray run workers.",
     )
-    add: Any = made.add_argument
+    add: Any = command.add_argument
     add("--join", metavar="ADDRESS", required=True, help="the server's --fleet-listen: HOST:PORT, or unix:/PATH on one host")
     add("--certificate", metavar="FILE", type=Path, help="this host's key and certificate; not needed on a unix socket")
     add("--name", metavar="NAME", default="", help="of several workers on this host, which: such as gpu-0 (the only one)")
@@ -54,9 +54,9 @@ def parser() -> argparse.ArgumentParser:
     add("--state-dir", metavar="DIR", help="this worker's own directory; one worker at a time ('worker' in the user's state directory)")
     add("--cache-dir", metavar="DIR", help="where built artifacts are kept (in the state directory)")
     add("--cache-bytes", type=int, metavar="N", help="the size limit of built artifacts; 0: none are stored (2 GiB)")
-    add_grading_options(made)
-    add_process_options(made)
-    return made
+    add_grading_options(command)
+    add_process_options(command)
+    return command
 
 
 if __name__ == "__main__":

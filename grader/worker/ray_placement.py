@@ -7,16 +7,19 @@ comes out of an actor runs pickled code where it is read. So this runs next to R
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import itertools
+import json
 import logging
 import os
+import shlex
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +28,7 @@ import grpc
 from grader import devices
 from grader.errors import SettingsInvalid
 
+MISUSED = 2
 NAMESPACE, PREFIX = "grader", "grader-lane-"
 LANE_LIMIT = 1024
 LANE_BUILDERS = 2
@@ -53,7 +57,7 @@ class LaneCount:
         return cls(kind=kind, count=int(count))
 
 
-class Keeper:
+class WorkerActor:
     """All that Ray runs: keeps one worker alive, and lets it drain. Its child sees nothing of Ray."""
 
     def __init__(self, name: str, prefix: Sequence[str], words: Sequence[str], *, kind: str) -> None:
@@ -96,12 +100,12 @@ class Keeper:
 
 
 def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What a worker gets of an actor's environment: Ray's token and addresses go no further."""
+    """Return the part of an actor's environment for its worker: Ray's token and addresses go no further."""
     return {name: value for name, value in environment.items() if not name.startswith("RAY_") and name not in NOT_PASSED_ON}
 
 
 def _device(kind: str, environment: Mapping[str, str]) -> str:
-    """What `--device` takes: the emulated one, or the GPU that Ray has given to this actor, an index in NVML's order."""
+    """Return the value of `--device`: the emulated device, or the GPU that Ray has given to this actor, an index in NVML's order."""
     if kind == devices.EMULATED:
         return kind
     index = environment.get("CUDA_VISIBLE_DEVICES", "")
@@ -111,8 +115,8 @@ def _device(kind: str, environment: Mapping[str, str]) -> str:
 
 
 def options(lane: LaneCount, number: int) -> dict[str, Any]:
-    """What Ray is asked for, for one lane. A GPU's type is a label of its node. Nothing secret: all of it is shown by Ray's state API."""
-    made: dict[str, Any] = {
+    """Return Ray's options for a lane. A GPU's type is a label of its node. Nothing secret: all of it is shown by Ray's state API."""
+    fields: dict[str, Any] = {
         "name": f"{PREFIX}{lane.kind}-{number}",
         "namespace": NAMESPACE,
         "lifetime": "detached",
@@ -121,8 +125,8 @@ def options(lane: LaneCount, number: int) -> dict[str, Any]:
         "max_task_retries": 0,
     }
     if lane.kind == devices.EMULATED:  # a core
-        return {**made, "num_cpus": 1}
-    return {**made, "num_cpus": 0, "num_gpus": 1, "label_selector": {TYPE_LABEL: lane.kind}}
+        return {**fields, "num_cpus": 1}
+    return {**fields, "num_cpus": 0, "num_gpus": 1, "label_selector": {TYPE_LABEL: lane.kind}}
 
 
 def place(address: str, lanes: Sequence[LaneCount], prefix: Sequence[str], words: Sequence[str]) -> list[str]:
@@ -137,7 +141,7 @@ def place(address: str, lanes: Sequence[LaneCount], prefix: Sequence[str], words
             for number in numbers(lane, existing):
                 wanted = options(lane, number)
                 name = str(wanted["name"]).removeprefix(PREFIX).lower()
-                ray.remote(Keeper).options(**wanted).remote(name, list(prefix), list(words), kind=lane.kind)
+                ray.remote(WorkerActor).options(**wanted).remote(name, list(prefix), list(words), kind=lane.kind)
                 names.append(str(wanted["name"]))
         return names
     finally:
@@ -147,9 +151,9 @@ def place(address: str, lanes: Sequence[LaneCount], prefix: Sequence[str], words
 def numbers(lane: LaneCount, existing: Collection[str]) -> list[int]:
     """Those of the lanes of this kind that there are, and the lowest that are free for those that are missing."""
     start = f"{PREFIX}{lane.kind}-"
-    found = {int(name.removeprefix(start)) for name in existing if name.startswith(start) and name.removeprefix(start).isdecimal()}
-    free = (number for number in itertools.count() if number not in found)
-    return sorted(found | set(itertools.islice(free, max(0, lane.count - len(found)))))
+    used = {int(name.removeprefix(start)) for name in existing if name.startswith(start) and name.removeprefix(start).isdecimal()}
+    free = (number for number in itertools.count() if number not in used)
+    return sorted(used | set(itertools.islice(free, max(0, lane.count - len(used)))))
 
 
 def listed(address: str) -> dict[str, dict[str, Any]]:
@@ -186,7 +190,7 @@ def remove(address: str, names: Sequence[str]) -> list[str]:
 
 
 def _names(ray: Any) -> list[str]:
-    return [one["name"] for one in ray.util.list_named_actors(all_namespaces=True) if one["name"].startswith(PREFIX)]
+    return [actor["name"] for actor in ray.util.list_named_actors(all_namespaces=True) if actor["name"].startswith(PREFIX)]
 
 
 def _connected(address: str, answer_s: float = ANSWER_S) -> Any:
@@ -236,3 +240,53 @@ def _signals_kept() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, former)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Place, list or remove lanes, and print what became of each; the exit code."""
+    words = parser().parse_args(arguments)
+    lanes: dict[str, dict[str, Any]]
+    try:
+        with redirect_stdout(sys.stderr):  # Ray prints to it what becomes of nodes
+            if words.list:
+                lanes = listed(words.ray)
+            elif words.remove:
+                removed = remove(words.ray, words.remove)
+                lanes = {name: {"removed": name in removed} for name in words.remove}
+            elif words.lanes and words.join:
+                joining = ["--join", words.join, *(["--certificate", words.certificate] if words.certificate else []), *words.options]
+                counts = [LaneCount.parsed(text) for text in words.lanes]
+                lanes = {name: {"placed": True} for name in place(words.ray, counts, shlex.split(words.prefix), joining)}
+            else:
+                raise SettingsInvalid("lanes", "name the lanes and the server, such as --lanes H200=4 --join SERVER:50552")
+    except SettingsInvalid as error:
+        sys.stderr.write(f"grader-worker place: {error}\n")
+        return MISUSED
+    if words.json:
+        sys.stdout.write(json.dumps(lanes) + "\n")
+    else:
+        for name, facts in lanes.items():
+            shown = ", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in facts.items()) or "waits for a node"
+            sys.stdout.write(f"{name}  {shown}\n")
+    return MISUSED if any(facts.get("removed") is False for facts in lanes.values()) else 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    command = argparse.ArgumentParser(
+        prog="grader-worker place",
+        description="Has Ray run one worker for each lane and start it again where a node is lost. To place again changes nothing.",
+        epilog="Ray is an extra: pip install '.[ray]' in a clone. The server needs no Ray. docs/operation.md says what to close first.",
+    )
+    add: Any = command.add_argument
+    add("--ray", metavar="ADDRESS", default="auto", help="the cluster, as ray.init takes it (auto: the one on this host)")
+    text = "a type of GPU as Ray's label has it, or emulated: H200=4 emulated=2"
+    add("--lanes", metavar="KIND=COUNT", nargs="+", default=[], help=text)
+    add("--join", metavar="ADDRESS", help="the server's --fleet-listen, as the nodes reach it")
+    add("--certificate", metavar="FILE", help="the worker's file, at the same path on every node")
+    add("--prefix", metavar="WORDS", default="", help="before the worker's command: 'sudo -n -u grader', so that it is not Ray's user")
+    add("--list", action="store_true", help="show the lanes that are placed")
+    add("--remove", metavar="NAME", nargs="+", default=[], help="drain these lanes, and end them")
+    add("--json", action="store_true", help="print JSON")
+    add("options", nargs="*", metavar="-- OPTIONS", help="of grader-worker, for every worker")
+    return command

@@ -90,7 +90,7 @@ def _compile(header: Path, headers: Headers) -> str:
 
 
 def _compile_device(target: Path) -> str:
-    return _run([*host_compiler.compiler(), *gcc.flags(Headers()), "-c", str(gcc.device_source()), "-o", str(target)])
+    return _run([*host_compiler.compiler(), *gcc.flags(Headers()), "-c", str(gcc.DEVICE_SOURCE), "-o", str(target)])
 
 
 def _run(command: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from sandbox.builder.profile_cuda import ProfileFindings, profile_cuda
 from sandbox.compilers import nvcc
 from sandbox.compilers.numba_ptx import nvidia_file
 from sandbox.languages import implementation
-from sandbox.languages.python_build import START, module_files
+from sandbox.languages.python_build import START, module_files, spawn
 from sandbox.languages.python_module import ModuleDirectory, choose_main, entries
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind
@@ -98,15 +98,8 @@ def _profile_python(job: wire.BuildJob, source_dir: Path, place: Path, findings:
     (place / "job.json").write_bytes(wire.encode(job))
     report = place / "found.json"
     command = [sys.executable, "-I", "-c", START, str(Path(__file__).parents[2]), KERNEL_COMPILER, str(place), str(findings.out), main_path]
-    process = subprocess.Popen(
-        [*command, str(report)],
-        cwd=module.place_work(module.sources / main_path),
-        env={**os.environ, **module.environment(DeviceKind.CUDA)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    work, environment = module.place_work(module.sources / main_path), {**os.environ, **module.environment(DeviceKind.CUDA)}
+    process = spawn([*command, str(report)], work, environment)
     try:
         with suppress(subprocess.TimeoutExpired):
             process.wait(KERNELS_S)

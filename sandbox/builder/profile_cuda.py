@@ -100,7 +100,9 @@ def profile_cuda(
         if isinstance(headers, Headers):
             headers = replace(headers, include_dirs=(*headers.include_dirs, str(stubs)))
             attempt = _new_directory(place / f"attempt-{number}")
-            result = steps.run(_plan(compiler, list(sources), headers, attempt), attempt, timeout_s=ATTEMPT_S)
+            paths = enumerate(path for path in sources if path.endswith(".cu"))
+            plan = [step for index, path in paths for step in compiler.compile(path, index, headers, attempt)]
+            result = steps.run(plan, attempt, timeout_s=ATTEMPT_S)
             if result.succeeded:
                 break
     texts = {path: path.read_text("utf-8", "replace") for path in sorted(attempt.rglob("*.ptx"))}
@@ -130,11 +132,6 @@ def resource_table(kernels: Sequence[wire.KernelUse]) -> str:
         f"{kernel.spill_load_bytes:>11} {kernel.double_instruction_count:>8}  {kernel.name}\n"
         for kernel in kernels
     )
-
-
-def _plan(compiler: steps.Compiler, sources: list[str], headers: Headers, place: Path) -> list[steps.CompilerStep]:
-    wanted = [path for path in sources if path.endswith(".cu")]
-    return [step for number, path in enumerate(wanted) for step in compiler.compile(path, number, headers, place)]
 
 
 def _new_directory(directory: Path) -> Path:

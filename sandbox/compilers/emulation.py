@@ -117,15 +117,9 @@ def translate(source: str, path: str, calls: LibraryCalls = NO_LIBRARIES, *, san
     headers: set[str] = set()
     if path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)) and any(token.text in ASM for token in tokens):
         # The edits with those of asm statements, which replace all others inside them; `headers` gets what their text needs.
-        replacements = []
-        for token in tokens:
-            place = (
-                ptx_translation.asm_replacement(code, token, path, headers, host=not path.endswith(DEVICE_SUFFIXES))
-                if token.text in ASM
-                else None
-            )
-            if place is not None:
-                replacements.append(Edit(place.start, 1, place.end, place.text))
+        statements = [token for token in tokens if token.text in ASM]
+        places = [ptx_translation.asm_replacement(code, token, path, headers, host=not device) for token in statements]
+        replacements = [Edit(start, 1, end, text_of_asm) for start, end, text_of_asm in filter(None, places)]
         inside = [(edit.start, edit.end) for edit in replacements]
         edits = [*(edit for edit in edits if not any(start <= edit.start < end for start, end in inside)), *replacements]
     if sanitize and path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)):
@@ -172,7 +166,8 @@ def _insert(at: int, text: str, rank: int = 0) -> Edit:
 
 def _words(tokens: list[Token]) -> Iterator[Edit]:
     for index, token in enumerate(tokens):
-        before = tokens[index - 1].text if index else ""
+        earlier = [t.text for t in tokens[max(index - 4, 0) : index]]
+        before = earlier[-1] if earlier else ""
         after = tokens[index + 1].text if index + 1 < len(tokens) else ""
         if token.text in WORDS:
             yield _replace(token, WORDS[token.text])
@@ -182,19 +177,15 @@ def _words(tokens: list[Token]) -> Iterator[Edit]:
                 yield _replace(tokens[index - 4], "device")  # the old properties only know whether they are on a GPU
         elif token.text == "CUDA" and before == "::" and tokens[index - 2].text == "DeviceType":
             yield _replace(token, "CPU")
-        elif token.text in DISPATCH_KEYS and _is_dispatch_key(tokens, index):
+        elif token.text in DISPATCH_KEYS and (
+            (len(earlier) == 4 and earlier[0] in REGISTERS_FOR_KEY and (earlier[1], earlier[3]) == ("(", ","))
+            or earlier[-2:] == ["DispatchKey", "::"]
+        ):  # in `TORCH_LIBRARY_IMPL(name, KEY, m)`, or behind `DispatchKey::`
             yield _replace(token, DISPATCH_KEYS[token.text])
         elif token.text == '"cuda"' or (token.text.startswith('"cuda:') and token.text[6:-1].isdigit()):
             yield _replace(token, '"cpu"')
         elif token.text == "__forceinline__" and ("inline" in (before, after) or (index > 1 and tokens[index - 2].text == "inline")):
             yield _replace(token, "")  # g++ takes `inline` once only
-
-
-def _is_dispatch_key(tokens: list[Token], index: int) -> bool:
-    """In `TORCH_LIBRARY_IMPL(name, KEY, m)`, or behind `DispatchKey::`."""
-    before = [token.text for token in tokens[max(index - 4, 0) : index]]
-    registers = len(before) == 4 and before[0] in REGISTERS_FOR_KEY and (before[1], before[3]) == ("(", ",")
-    return registers or before[-2:] == ["DispatchKey", "::"]
 
 
 def _launches(tokens: list[Token]) -> Iterator[Edit]:

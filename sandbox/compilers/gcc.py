@@ -31,6 +31,7 @@ NAMES_FILE, MACROS_FILE = "names", "macros"
 # What a CUDA source begins with on the emulated device, and one that includes torch.
 CUDA_HEADER, TORCH_HEADER = "cuda.h", "torch.h"
 # The object, and what a source is compiled with that leaves those parts of the device to it.
+DEVICE_SOURCE = emulation.NATIVE.parent / "emulated_device.cpp"
 DEVICE_OBJECT, WITH_OBJECT = "device.o", "-DEMU_PRECOMPILED"
 HEADER_TEXTS = {
     CUDA_HEADER: "#include <cuda_runtime.h>\n",
@@ -64,14 +65,9 @@ def precompiled_directory() -> Path:
     """Where they lie: below the Python environment, by the state of our headers, of torch and of Python."""
     digest = hashlib.sha256(f"{PRECOMPILED_FORM}\0{sys.version}\0{torch_version()}\0{emulation.compile_flags()}".encode())
     native = emulation.NATIVE.parent
-    for path in sorted((*native.rglob("*.h"), device_source())):
+    for path in sorted((*native.rglob("*.h"), DEVICE_SOURCE)):
         digest.update(f"\0{path.relative_to(native)}\0".encode() + path.read_bytes())
     return Path(sys.prefix) / "share" / "grader-headers" / digest.hexdigest()[:16]
-
-
-def device_source() -> Path:
-    """Return the source of the object that every kernel is linked with."""
-    return emulation.NATIVE.parent / "emulated_device.cpp"
 
 
 def precompiled_names(kind: str, ready: Path | None = None) -> frozenset[str]:

@@ -42,7 +42,10 @@ def link_steps(objects: Sequence[str], libraries: Sequence[str], output: str, pl
     """
     named, flags = [], []
     for library in libraries:
-        name = _soname(Path(library)) if library.startswith("/") else None
+        name = None
+        if library.startswith("/"):
+            with open(library, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                name = elf.soname(data)
         if name is None:
             flags.append(library)
         else:
@@ -55,8 +58,3 @@ def link_steps(objects: Sequence[str], libraries: Sequence[str], output: str, pl
     needed = ["-Wl,--push-state,--no-as-needed", "-l:libstdc++.so.6", *named, "-Wl,--pop-state"] if named else []
     command = (*compiler(), "-shared", *objects, "-o", output, *needed, *flags, "-pthread")
     return [*steps, CompilerStep(command=command, directory=place, inputs=(*objects, *named), outputs=(output,))]
-
-
-def _soname(library: Path) -> str | None:
-    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return elf.soname(data)

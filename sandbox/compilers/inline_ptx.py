@@ -112,13 +112,17 @@ class Block:
 Item = Declaration | Label | Instruction | Block
 
 
-class PtxSyntaxError(Exception):
-    """The template cannot be read; `position` is the character where."""
+class PtxError(Exception):
+    """A template that is refused, with a sentence; `position` is the character where."""
 
     def __init__(self, position: int, sentence: str) -> None:
         self.position = position
         self.sentence = sentence
         super().__init__(sentence)
+
+
+class PtxSyntaxError(PtxError):
+    """The template cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +138,8 @@ def parse(template: str, names: tuple[str, ...] = ()) -> tuple[Item, ...]:
     blank = COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), template.replace("%=", "_0"))
     reader = _TemplateReader(list(_tokens(blank)), names)
     items = tuple(reader.items())
-    if reader.text:
-        raise PtxSyntaxError(reader.position, f"'{reader.text}' is not expected here")
+    if reader.next.text:
+        raise PtxSyntaxError(reader.next.position, f"'{reader.next.text}' is not expected here")
     return items
 
 
@@ -160,35 +164,31 @@ class _TemplateReader:
         self._at = 0
 
     @property
-    def text(self) -> str:
-        return self._tokens[self._at].text
-
-    @property
-    def position(self) -> int:
-        return self._tokens[self._at].position
+    def next(self) -> _PtxToken:
+        return self._tokens[self._at]
 
     def _take(self) -> _PtxToken:
-        token = self._tokens[self._at]
+        token = self.next
         self._at = min(self._at + 1, len(self._tokens) - 1)
         return token
 
     def _skip(self, text: str) -> bool:
-        if self.text != text:
+        if self.next.text != text:
             return False
         self._take()
         return True
 
     def _expect(self, text: str) -> None:
         if not self._skip(text):
-            raise PtxSyntaxError(self.position, f"'{text}' is expected before '{self.text or 'the end'}'")
+            raise PtxSyntaxError(self.next.position, f"'{text}' is expected before '{self.next.text or 'the end'}'")
 
     def items(self) -> Iterator[Item]:
-        while self.text and self.text != "}":
+        while self.next.text and self.next.text != "}":
             if not self._skip(";"):
                 yield self._item()
 
     def _item(self) -> Item:
-        token = self._tokens[self._at]
+        token = self.next
         if self._skip("{"):
             items = tuple(self.items())
             self._expect("}")
@@ -228,10 +228,10 @@ class _TemplateReader:
         if opcode.kind != "word":
             raise PtxSyntaxError(opcode.position, f"'{opcode.text}' is not an instruction")
         text = opcode.text
-        while self._tokens[self._at].kind == "directive":  # an opcode in two strings
+        while self.next.kind == "directive":  # an opcode in two strings
             text += self._take().text
         operands: list[Operand] = []
-        while self.text not in (";", "}", ""):
+        while self.next.text not in (";", "}", ""):
             operands.append(self._operand())
             if not self._skip(","):
                 break
@@ -240,7 +240,7 @@ class _TemplateReader:
 
     def _end(self) -> None:
         """The semicolon, which may be missing after the last instruction."""
-        if self.text not in ("}", ""):
+        if self.next.text not in ("}", ""):
             self._expect(";")
 
     def _operand(self) -> Operand:
@@ -283,7 +283,7 @@ class _TemplateReader:
 
     def _address(self) -> Address:
         terms = [self._simple()]
-        while self.text in ("+", "-"):
+        while self.next.text in ("+", "-"):
             if self._skip("+"):
                 terms.append(self._simple())
             else:

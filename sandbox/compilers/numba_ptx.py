@@ -154,7 +154,9 @@ def numba_float64_remarks(kernel: NumbaKernel, path: str) -> tuple[str, ...]:
     as it was submitted."""
     places = ptxas.float64_instructions([kernel.ptx]).get(kernel.entry, [])
     lines = {place.line for place in places} | {place.caller_line for place in places}
-    if not places or _is_on_float64(kernel.types):
+    arguments = (value for name, value in kernel.types.typemap.items() if name.startswith("arg."))
+    meant = any(str(getattr(argument, "dtype", "")) in ("float64", "complex128") for argument in arguments)
+    if not places or meant:
         return ()
     sentences: dict[str, None] = {}
     for line, origin, accumulates in _promotions(kernel.types):
@@ -164,12 +166,6 @@ def numba_float64_remarks(kernel: NumbaKernel, path: str) -> tuple[str, ...]:
             why = f"{origin.source} is a float64" if origin.type == "float64" else why
             sentences[f"{path}:{origin.line or line}: {does} in float64: {why}; write `{origin.remedy}`"] = None
     return tuple(sentences)[: ptxas.REMARK_LIMIT]
-
-
-def _is_on_float64(types: Any) -> bool:
-    """Return whether an argument is an array of float64: then it is meant."""
-    arguments = (value for name, value in types.typemap.items() if name.startswith("arg."))
-    return any(str(getattr(argument, "dtype", "")) in ("float64", "complex128") for argument in arguments)
 
 
 def _promotions(types: Any) -> Iterator[tuple[int, _Origin, bool]]:

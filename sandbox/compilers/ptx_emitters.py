@@ -62,8 +62,7 @@ def parts_of(operand: Operand, op: Instruction) -> tuple[Operand, ...]:
     return operand.parts if isinstance(operand, Vector) else (operand,)
 
 
-def move(scope: PtxScope, op: Instruction) -> str:
-    """`mov`, which also packs and unpacks vectors."""
+def _move(scope: PtxScope, op: Instruction) -> str:
     need(op, 2)
     type_ = last_type(op)
     accept(op, {type_})
@@ -88,8 +87,7 @@ def move(scope: PtxScope, op: Instruction) -> str:
     return text + "} "
 
 
-def compare(scope: PtxScope, op: Instruction) -> str:
-    """`setp` and `set`."""
+def _compare(scope: PtxScope, op: Instruction) -> str:
     words = modifiers(op)
     types = [word for word in words if word in TYPES]
     name = next((COMPARISONS[word] for word in words if word in COMPARISONS), None)
@@ -118,8 +116,7 @@ def compare(scope: PtxScope, op: Instruction) -> str:
     return text + scope.write(to.second, "pred", "emu_u", op) + "} "
 
 
-def choose_by_sign(scope: PtxScope, op: Instruction) -> str:
-    """`slct`."""
+def _choose_by_sign(scope: PtxScope, op: Instruction) -> str:
     need(op, 4)
     types = [word for word in modifiers(op) if word in TYPES]
     if len(types) != 2 or types[1] not in ("s32", "f32"):
@@ -131,8 +128,7 @@ def choose_by_sign(scope: PtxScope, op: Instruction) -> str:
     )
 
 
-def dot_product(scope: PtxScope, op: Instruction) -> str:
-    """`dp4a` and `dp2a`."""
+def _dot_product(scope: PtxScope, op: Instruction) -> str:
     need(op, 4)
     name, *words = op.opcode.split(".")
     types = [word for word in words if word in ("u32", "s32")]
@@ -146,8 +142,7 @@ def dot_product(scope: PtxScope, op: Instruction) -> str:
     return scope.write(to, "b32", f"::emu::ptx::emu_{name}<{signs}{half}>({read})", op)
 
 
-def permute(scope: PtxScope, op: Instruction) -> str:
-    """`prmt`."""
+def _permute(scope: PtxScope, op: Instruction) -> str:
     need(op, 4)
     modes = ["", "f4e", "b4e", "rc8", "ecl", "ecr", "rc16"]
     accept(op, {"b32", *modes})
@@ -156,8 +151,7 @@ def permute(scope: PtxScope, op: Instruction) -> str:
     return scope.write(to, "b32", f"::emu::ptx::emu_prmt<{mode}>({', '.join(scope.read(operand, 'b32', op) for operand in inputs)})", op)
 
 
-def test_property(scope: PtxScope, op: Instruction) -> str:
-    """`testp`."""
+def _test_property(scope: PtxScope, op: Instruction) -> str:
     need(op, 2)
     kinds = ("finite", "infinite", "number", "notanumber", "normal", "subnormal")
     kind = next((word for word in modifiers(op) if word in kinds), None)
@@ -168,8 +162,7 @@ def test_property(scope: PtxScope, op: Instruction) -> str:
     return scope.write(op.operands[0], "pred", f"::emu::ptx::emu_is_{kind}({scope.read(op.operands[1], type_, op)})", op)
 
 
-def convert(scope: PtxScope, op: Instruction) -> str:
-    """`cvt`, of one or of two values."""
+def _convert(scope: PtxScope, op: Instruction) -> str:
     words = modifiers(op)
     types = [word for word in words if word in TYPES or word in NARROW]
     rounding = [word for word in words if word in ROUNDING]
@@ -218,8 +211,7 @@ def _convert_packed(scope: PtxScope, op: Instruction) -> str:
     return scope.write(to, "b32", value, op)
 
 
-def branch(scope: PtxScope, op: Instruction) -> str:
-    """`bra`."""
+def _branch(scope: PtxScope, op: Instruction) -> str:
     accept(op, {"uni"})
     need(op, 1)
     (target,) = op.operands
@@ -262,17 +254,16 @@ def _access(op: Instruction, allowed: set[str]) -> tuple[str, int, bool, bool]:
     return type_, count, bool(set(words) & set(SHARED)), bool(set(words) & (ORDERS - {"weak"}))
 
 
-def _fence(op: Instruction) -> str:
+def _fence_call(op: Instruction) -> str:
     return "__threadfence_block(); " if "cta" in modifiers(op) else "__threadfence(); "
 
 
 def _release(op: Instruction) -> str:
     """Return the fence that makes a write tell others of those before it."""
-    return _fence(op) if {"release", "acq_rel", "sc"} & set(modifiers(op)) else ""
+    return _fence_call(op) if {"release", "acq_rel", "sc"} & set(modifiers(op)) else ""
 
 
-def load(scope: PtxScope, op: Instruction) -> str:
-    """`ld` and `ldu`."""
+def _load(scope: PtxScope, op: Instruction) -> str:
     need(op, 2, 3)
     type_, count, shared, ordered = _access(op, set())
     to = parts_of(op.operands[0], op)
@@ -284,8 +275,7 @@ def load(scope: PtxScope, op: Instruction) -> str:
     return text + "".join(scope.write(element, type_, f"emu_v[{at}]", op) for at, element in enumerate(to)) + "} "
 
 
-def store(scope: PtxScope, op: Instruction) -> str:
-    """`st`."""
+def _store(scope: PtxScope, op: Instruction) -> str:
     need(op, 2, 3)
     type_, count, shared, ordered = _access(op, set())
     values = parts_of(op.operands[1], op)
@@ -297,8 +287,7 @@ def store(scope: PtxScope, op: Instruction) -> str:
     return f"{{ {_release(op)}const {TYPES[type_][0]} emu_v[{count}] = {{{read}}}; ::emu::ptx::emu_{function}({where}, emu_v); }} "
 
 
-def atomic(scope: PtxScope, op: Instruction) -> str:
-    """`atom` and `red`."""
+def _atomic(scope: PtxScope, op: Instruction) -> str:
     type_, count, shared, _ = _access(op, ATOMICS)
     name = next((word for word in modifiers(op) if word in ATOMICS), None)
     returns = op.opcode.startswith("atom")
@@ -321,8 +310,7 @@ def atomic(scope: PtxScope, op: Instruction) -> str:
     return text + "} "
 
 
-def convert_address(scope: PtxScope, op: Instruction) -> str:
-    """`cvta`."""
+def _convert_address(scope: PtxScope, op: Instruction) -> str:
     need(op, 2)
     accept(op, {"to", *SPACES, "param", "u64", "u32"})
     words = modifiers(op)
@@ -333,8 +321,7 @@ def convert_address(scope: PtxScope, op: Instruction) -> str:
     return scope.write(op.operands[0], type_, f"static_cast<{TYPES[type_][0]}>({value})", op)
 
 
-def is_in_space(scope: PtxScope, op: Instruction) -> str:
-    """`isspacep`."""
+def _is_in_space(scope: PtxScope, op: Instruction) -> str:
     need(op, 2)
     accept(op, {"global", *SHARED, "local"})
     space = modifiers(op)[-1].split("::")[0]
@@ -351,13 +338,11 @@ def policy(scope: PtxScope, op: Instruction) -> str:
     return scope.write(op.operands[0], "u64", "uint64_t{0}", op)
 
 
-def fence(scope: PtxScope, op: Instruction) -> str:
-    """`membar` and `fence`."""
-    return _fence(op) if scope else ""
+def _fence(scope: PtxScope, op: Instruction) -> str:
+    return _fence_call(op) if scope else ""
 
 
-def asynchronous_copy(scope: PtxScope, op: Instruction) -> str:
-    """`cp.async`, its groups and its waits."""
+def _asynchronous_copy(scope: PtxScope, op: Instruction) -> str:
     words = modifiers(op)
     if words[1:] == ["commit_group"]:
         return "::emu::copy_queue().commit(); "
@@ -384,8 +369,7 @@ def asynchronous_copy(scope: PtxScope, op: Instruction) -> str:
     return f"::emu::ptx::emu_copy_async<{only16}>({where}, {scope.read(size, 'u32', op)}, {size_bytes}); "
 
 
-def matrix_memory(scope: PtxScope, op: Instruction) -> str:
-    """`ldmatrix` and `stmatrix`."""
+def _matrix_memory(scope: PtxScope, op: Instruction) -> str:
     need(op, 2)
     accept(op, {"sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", *SHARED, "b16"})
     words = modifiers(op)
@@ -404,15 +388,13 @@ def matrix_memory(scope: PtxScope, op: Instruction) -> str:
     return f"{{ const uint32_t emu_v[{count}] = {{{values}}}; ::emu::ptx::emu_stmatrix<{count}, {transposed}>({pointer}, emu_v); }} "
 
 
-def matrix_transpose(scope: PtxScope, op: Instruction) -> str:
-    """`movmatrix`."""
+def _matrix_transpose(scope: PtxScope, op: Instruction) -> str:
     need(op, 2)
     accept(op, {"sync", "aligned", "m8n8", "trans", "b16"})
     return scope.write(op.operands[0], "b32", f"::emu::ptx::emu_movmatrix({scope.read(op.operands[1], 'b32', op)})", op)
 
 
-def block_barrier(scope: PtxScope, op: Instruction) -> str:
-    """`bar` and `barrier`, with their reductions."""
+def _block_barrier(scope: PtxScope, op: Instruction) -> str:
     words = [word for word in modifiers(op) if word not in ("cta", "aligned")]
     if words == ["warp", "sync"]:
         need(op, 1)
@@ -433,8 +415,7 @@ def block_barrier(scope: PtxScope, op: Instruction) -> str:
     return scope.write(to, words[2], f"{call}.{member}", op)
 
 
-def shuffle(scope: PtxScope, op: Instruction) -> str:
-    """`shfl.sync`."""
+def _shuffle(scope: PtxScope, op: Instruction) -> str:
     need(op, 5)
     modes = ["up", "down", "bfly", "idx"]
     words = modifiers(op)
@@ -450,8 +431,7 @@ def shuffle(scope: PtxScope, op: Instruction) -> str:
     return text + (scope.write(to.second, "pred", "emu_p", op) if isinstance(to, Pair) else "") + "} "
 
 
-def vote(scope: PtxScope, op: Instruction) -> str:
-    """`vote.sync`."""
+def _vote(scope: PtxScope, op: Instruction) -> str:
     need(op, 3)
     functions = {"all": "__all_sync", "any": "__any_sync", "uni": "__uni_sync", "ballot": "__ballot_sync"}
     accept(op, {"sync", *functions, "pred", "b32"})
@@ -464,8 +444,7 @@ def vote(scope: PtxScope, op: Instruction) -> str:
     return scope.write(to, "b32", call, op) if name == "ballot" else scope.write(to, "pred", f"{call} != 0", op)
 
 
-def match(scope: PtxScope, op: Instruction) -> str:
-    """`match.any.sync` and `match.all.sync`."""
+def _match(scope: PtxScope, op: Instruction) -> str:
     need(op, 3)
     accept(op, {"any", "all", "sync", "b32", "b64"})
     words = modifiers(op)
@@ -478,8 +457,7 @@ def match(scope: PtxScope, op: Instruction) -> str:
     return text + (scope.write(to.second, "pred", "emu_p != 0", op) if isinstance(to, Pair) else "") + "} "
 
 
-def reduce(scope: PtxScope, op: Instruction) -> str:
-    """`redux.sync`."""
+def _reduce(scope: PtxScope, op: Instruction) -> str:
     need(op, 3)
     names = {"add", "min", "max", "and", "or", "xor"}
     accept(op, {"sync", *names, "u32", "s32", "b32"})
@@ -491,8 +469,7 @@ def reduce(scope: PtxScope, op: Instruction) -> str:
     return scope.write(to, type_, f"__reduce_{name}_sync({scope.read(mask, 'b32', op)}, {scope.read(value, type_, op)})", op)
 
 
-def elect(scope: PtxScope, op: Instruction) -> str:
-    """`elect.sync`."""
+def _elect(scope: PtxScope, op: Instruction) -> str:
     need(op, 2)
     accept(op, {"sync"})
     to, mask = op.operands
@@ -502,20 +479,17 @@ def elect(scope: PtxScope, op: Instruction) -> str:
     return text + scope.write(to.second, "pred", "emu_v == ::emu::lane()", op) + "} "
 
 
-def active_mask(scope: PtxScope, op: Instruction) -> str:
-    """`activemask`."""
+def _active_mask(scope: PtxScope, op: Instruction) -> str:
     need(op, 1)
     return scope.write(op.operands[0], "b32", "__activemask()", op)
 
 
-def sleep(scope: PtxScope, op: Instruction) -> str:
-    """`nanosleep`."""
+def _sleep(scope: PtxScope, op: Instruction) -> str:
     need(op, 1)
     return f"__nanosleep({scope.read(op.operands[0], 'u32', op)}); "
 
 
-def end_thread(scope: PtxScope, op: Instruction) -> str:
-    """`exit`, `trap` and `brkpt`."""
+def _end_thread(scope: PtxScope, op: Instruction) -> str:
     need(op, 0)
     return "::emu::ptx::emu_exit(); " if scope and op.opcode == "exit" else "__trap(); "
 
@@ -525,8 +499,7 @@ def _array(values: Operand, type_: str, scope: PtxScope, op: Instruction) -> tup
     return ", ".join(scope.read(element, type_, op) for element in parts), len(parts)
 
 
-def matrix_product(scope: PtxScope, op: Instruction) -> str:
-    """`mma.sync`; the tile arithmetic is that of emu/tensor/mma.h."""
+def _matrix_product(scope: PtxScope, op: Instruction) -> str:
     if "block_scale" in modifiers(op) or any(word.startswith("kind::") for word in modifiers(op)):
         raise PtxUnsupported(op.position, BLOCK_SCALED)
     need(op, 4)
@@ -558,40 +531,40 @@ def matrix_product(scope: PtxScope, op: Instruction) -> str:
 
 
 EMITTERS = {
-    "mov": move,
-    "setp": compare,
-    "set": compare,
-    "slct": choose_by_sign,
-    "dp4a": dot_product,
-    "dp2a": dot_product,
-    "prmt": permute,
-    "testp": test_property,
-    "cvt": convert,
-    "bra": branch,
-    "ld": load,
-    "ldu": load,
-    "st": store,
-    "atom": atomic,
-    "red": atomic,
-    "cvta": convert_address,
-    "isspacep": is_in_space,
+    "mov": _move,
+    "setp": _compare,
+    "set": _compare,
+    "slct": _choose_by_sign,
+    "dp4a": _dot_product,
+    "dp2a": _dot_product,
+    "prmt": _permute,
+    "testp": _test_property,
+    "cvt": _convert,
+    "bra": _branch,
+    "ld": _load,
+    "ldu": _load,
+    "st": _store,
+    "atom": _atomic,
+    "red": _atomic,
+    "cvta": _convert_address,
+    "isspacep": _is_in_space,
     **dict.fromkeys(("prefetch", "prefetchu", "applypriority", "discard", "griddepcontrol", "pmevent"), nothing),
     "createpolicy": policy,
-    "membar": fence,
-    "fence": fence,
-    "cp": asynchronous_copy,
-    "ldmatrix": matrix_memory,
-    "stmatrix": matrix_memory,
-    "movmatrix": matrix_transpose,
-    "bar": block_barrier,
-    "barrier": block_barrier,
-    "shfl": shuffle,
-    "vote": vote,
-    "match": match,
-    "redux": reduce,
-    "elect": elect,
-    "activemask": active_mask,
-    "nanosleep": sleep,
-    **dict.fromkeys(("exit", "trap", "brkpt"), end_thread),
-    "mma": matrix_product,
+    "membar": _fence,
+    "fence": _fence,
+    "cp": _asynchronous_copy,
+    "ldmatrix": _matrix_memory,
+    "stmatrix": _matrix_memory,
+    "movmatrix": _matrix_transpose,
+    "bar": _block_barrier,
+    "barrier": _block_barrier,
+    "shfl": _shuffle,
+    "vote": _vote,
+    "match": _match,
+    "redux": _reduce,
+    "elect": _elect,
+    "activemask": _active_mask,
+    "nanosleep": _sleep,
+    **dict.fromkeys(("exit", "trap", "brkpt"), _end_thread),
+    "mma": _matrix_product,
 }

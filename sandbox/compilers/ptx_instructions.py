@@ -5,7 +5,7 @@ Names and forms are those of the PTX ISA 8.7, chapter 9.  What needs code of its
 
 from dataclasses import dataclass, field
 
-from sandbox.compilers.inline_ptx import AsmParameter, Immediate, Instruction, Negated, Operand, Register, Sink
+from sandbox.compilers.inline_ptx import AsmParameter, Immediate, Instruction, Negated, Operand, PtxError, Register, Sink
 
 ELSEWHERE = "use a CUDA device for this kernel"
 
@@ -171,13 +171,8 @@ tanh        | T=T           | f32 f16 f16x2 bf16 bf16x2 | approx   | hyperbolic_
 """)
 
 
-class PtxUnsupported(Exception):
-    """The emulated device does not run this; `position` is the character of the template."""
-
-    def __init__(self, position: int, sentence: str) -> None:
-        self.position = position
-        self.sentence = sentence
-        super().__init__(sentence)
+class PtxUnsupported(PtxError):
+    """The emulated device does not run this."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ nothing wrote holds poison.
 import difflib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from sandbox.compilers import asm_statement
 from sandbox.compilers.asm_statement import AsmOperand, AsmStatement
@@ -37,16 +36,11 @@ HEADER = "emu/ptx/ptx.h"
 PTX_OPCODE = re.compile(r"(?:^|[;{}:\n])\s*(?:@!?[%\w]+\s+)?(?:\.reg\s|[a-z]\w*\.[a-z])")
 
 
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """The expression that stands for a statement, and the headers that it needs."""
+def translate(statement: AsmStatement) -> tuple[str, set[str]]:
+    """Return the expression that stands for a statement, and the headers that it needs.
 
-    text: str
-    headers: frozenset[str]
-
-
-def translate(statement: AsmStatement) -> Translation:
-    """Raise PtxUnsupported for what the emulated device does not run."""
+    Raises PtxUnsupported for what the emulated device does not run.
+    """
     names = tuple(operand.name for operand in (*statement.outputs, *statement.inputs))
     try:
         items = parse(statement.template, names)
@@ -68,7 +62,7 @@ def translate(statement: AsmStatement) -> Translation:
     labels = ", ".join(f"emu_l_{label(name)}" for name in dict.fromkeys(_labels(items)))
     declared = f"__label__ {labels}; " if labels else ""
     text = f"({{ {declared}{_before(statement, scope)}{body}{_after(statement, scope)}}})"
-    return Translation(text, frozenset({HEADER, *scope.headers}))
+    return text, {HEADER, *scope.headers}
 
 
 def _bits(operand: AsmOperand) -> int:
@@ -169,17 +163,10 @@ def _kind(letter: str, type_: str) -> str:
     return type_ if letter == "T" else letter
 
 
-@dataclass(frozen=True, slots=True)
-class AsmReplacement:
-    """Bytes of the source from `start` to `end`, and those that replace them on as many lines."""
-
-    start: int
-    end: int
-    text: bytes
-
-
-def asm_replacement(code: bytes, token: Token, path: str, headers: set[str], *, host: bool) -> AsmReplacement | None:
+def asm_replacement(code: bytes, token: Token, path: str, headers: set[str], *, host: bool) -> tuple[int, int, bytes] | None:
     """Translate the statement that begins with a token; None for one that is the host's or only stops the compiler.
+
+    Returns where its bytes begin and end, and those that replace them on as many lines.
 
     host: the file may be one of the host, so that its macros need not be PTX. headers: gets what the text needs.
     """
@@ -195,9 +182,9 @@ def asm_replacement(code: bytes, token: Token, path: str, headers: set[str], *, 
     if not statement.has_instructions or not (device or (PTX_OPCODE.search(statement.template) is not None)):
         return None
     try:
-        translation = translate(statement)
+        text, needed = translate(statement)
     except PtxUnsupported as error:
         raise Unsupported(path, 1 + code.count(b"\n", 0, statement.byte_of(error.position)), error.sentence) from None
-    headers |= translation.headers
+    headers |= needed
     ends = ("\\\n" if token.in_macro else "\n") * code.count(b"\n", statement.start, statement.end)
-    return AsmReplacement(statement.start, statement.end, (translation.text + ends).encode(errors="surrogateescape"))
+    return statement.start, statement.end, (text + ends).encode(errors="surrogateescape")

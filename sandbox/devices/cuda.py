@@ -65,7 +65,6 @@ class CudaArena:
         _ask(driver.cuMemSetAccess(self._pointer, size_bytes, [access], 1))
 
     def address(self, offset: int) -> int:
-        """The address of a byte."""
         return self._base + offset
 
     def tensor(self, offset: int, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...] = ()) -> torch.Tensor:
@@ -129,7 +128,6 @@ class CudaDevice:
         return ForeignUsage(pids=frozenset(watch.compute_pids()), untold_bytes=watch.untold_bytes())
 
     def create_arena(self, size_bytes: int) -> CudaArena:
-        """Make an arena of at least size_bytes, all zeros; torch.OutOfMemoryError where there is no room for it."""
         prop, size_bytes = _prop(), _rounded(size_bytes + ARENA_FLAG_BYTES)
         answer = driver.cuMemCreate(size_bytes, prop, 0)
         if answer[0] == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
@@ -143,7 +141,6 @@ class CudaDevice:
         return arena
 
     def attach_arena(self, fd: int, size_bytes: int) -> CudaArena:
-        """Look at the judge's arena."""
         return CudaArena(fd, _rounded(size_bytes + ARENA_FLAG_BYTES), _ask(driver.cuMemImportFromShareableHandle(fd, _HANDLE)))
 
     def hold(self, arena: Arena, number: int) -> None:
@@ -161,11 +158,9 @@ class CudaDevice:
             pass
 
     def synchronize(self) -> None:
-        """Wait for every stream of this process."""
         _ask(driver.cuCtxSynchronize())
 
     def launch_null(self) -> None:
-        """Launch a thread that writes a number."""
         self._one.fill_(1.0)
 
     def acquire_context(self) -> None:
@@ -209,7 +204,6 @@ class CudaDevice:
     # -- the judge's side --------------------------------------------------------------------------------------------------
 
     def identify(self) -> Identity:
-        """Return what torch and the driver say."""
         import triton
 
         identity = self._nvml().identity()
@@ -238,11 +232,9 @@ class CudaDevice:
             torch.empty(size_bytes, dtype=torch.uint8, device="cuda")
 
     def free_bytes(self) -> int | None:
-        """As the driver counts."""
         return int(torch.cuda.mem_get_info()[0])
 
     def release_cached_memory(self) -> None:
-        """torch's caching allocator's."""
         torch.cuda.empty_cache()
 
     @contextmanager
@@ -259,7 +251,6 @@ class CudaDevice:
                 _ask(driver.cuMemFree(filler))
 
     def conditions(self) -> dict[str, str]:
-        """Return what NVML says now."""
         return self._nvml().conditions()
 
     def ceilings(self) -> dict[str, float]:
@@ -327,15 +318,12 @@ class _CudaPhilox:
         self._values.set_offset(4 * (bits >> 67))
 
     def normal(self, shape: tuple[int, ...]) -> torch.Tensor:
-        """float32, mean 0, variance 1."""
         return torch.randn(shape, generator=self._values, device="cuda")
 
     def uniform(self, shape: tuple[int, ...]) -> torch.Tensor:
-        """float32 in [0, 1)."""
         return torch.rand(shape, generator=self._values, device="cuda")
 
     def integers(self, low: int, high: int, shape: tuple[int, ...]) -> torch.Tensor:
-        """int64 in [low, high]."""
         return torch.randint(low, high + 1, shape, generator=self._values, device="cuda")
 
 

@@ -41,11 +41,9 @@ class EmulatedArena:
         self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
 
     def address(self, offset: int) -> int:
-        """The address of a byte."""
         return self._base + offset
 
     def tensor(self, offset: int, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...] = ()) -> torch.Tensor:
-        """A tensor over these bytes; contiguous without strides."""
         import torch
 
         count = span(shape, strides)
@@ -76,7 +74,6 @@ class EmulatedDevice:
         self._thread_order = 0
 
     def identify(self) -> Identity:
-        """The host's CPU."""
         model = next(
             (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")),
             platform.machine(),
@@ -86,16 +83,13 @@ class EmulatedDevice:
 
     @staticmethod
     def foreign_usage() -> ForeignUsage:
-        """Nothing to keep apart."""
         return ForeignUsage()
 
     def create_arena(self, size_bytes: int) -> EmulatedArena:
-        """Make an arena of at least size_bytes."""
         size_bytes = -(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
         return EmulatedArena(create_sealed("arena", size_bytes), size_bytes)
 
     def attach_arena(self, fd: int, size_bytes: int) -> EmulatedArena:
-        """Look at the judge's arena."""
         return EmulatedArena(fd, size_bytes)
 
     def hold(self, arena: Arena, number: int) -> None:
@@ -111,7 +105,6 @@ class EmulatedDevice:
         """Nothing, as above."""
 
     def wait(self) -> int:
-        """Nothing, as above."""
         return 0
 
     def launch_null(self) -> None:
@@ -166,18 +159,15 @@ class EmulatedDevice:
         """Nothing: the box's limit keeps memory for the judge."""
 
     def free_bytes(self) -> int | None:
-        """Return the host's free memory."""
         return None
 
     def release_cached_memory(self) -> None:
         """Nothing: malloc has it."""
 
     def round_free_memory(self) -> AbstractContextManager[None]:
-        """Nothing: there is no memory but the host's."""
         return nullcontext()
 
     def conditions(self) -> dict[str, str]:
-        """Nothing that would help."""
         return {}
 
     def ceilings(self) -> dict[str, float]:
@@ -201,21 +191,18 @@ class _EmulatedPhilox:
         self._values = np.random.Generator(np.random.Philox(key=int(key, 16)))
 
     def normal(self, shape: tuple[int, ...]) -> torch.Tensor:
-        """float32, mean 0, variance 1."""
         import numpy as np
         import torch
 
         return torch.from_numpy(np.asarray(self._values.standard_normal(shape, dtype=np.float32)))
 
     def uniform(self, shape: tuple[int, ...]) -> torch.Tensor:
-        """float32 in [0, 1)."""
         import numpy as np
         import torch
 
         return torch.from_numpy(np.asarray(self._values.random(shape, dtype=np.float32)))
 
     def integers(self, low: int, high: int, shape: tuple[int, ...]) -> torch.Tensor:
-        """int64 in [low, high]."""
         import numpy as np
         import torch
 

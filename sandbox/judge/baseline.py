@@ -20,7 +20,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
@@ -135,16 +134,18 @@ class Baseline:
         self.kept = KeptTimings(wire.KEPT_PROBLEM_COUNT)
         self._ready = False
         self._link, theirs = socket.socketpair(socket.AF_UNIX)
-        # The judge's own are not the baseline's: it allocates as the subject's process does.
+        # The judge's settings of malloc are not the baseline's, which allocates as the subject's process does. What inductor and triton
+        # compile stays from server to server; one process at a time compiles, and does it itself.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+        environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+        if cache := os.environ.get(COMPILE_CACHE):
+            environment["TORCHINDUCTOR_CACHE_DIR"], environment["TRITON_CACHE_DIR"] = f"{cache}/inductor", f"{cache}/triton"
         self._process = subprocess.Popen(
             [sys.executable, "-m", "sandbox.judge.baseline", str(theirs.fileno()), device.KIND],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
-            env={
-                **{name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")},
-                **_compile_environment(os.environ.get(COMPILE_CACHE)),
-            },
+            env=environment,
         )
         theirs.close()
 
@@ -194,13 +195,6 @@ def runner_job(
         templates=templates,
         arena_bytes=needed if trusted else rounded(needed),
     )
-
-
-def _compile_environment(cache: str | None) -> dict[str, str]:
-    """Keep what inductor and triton compile from server to server; one process at a time compiles, and does it itself."""
-    places = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
-    directories = {name: str(Path(cache) / folder) for name, folder in places.items()} if cache else {}
-    return {"TORCHINDUCTOR_COMPILE_THREADS": "1", **directories}
 
 
 def unsubmitted(job_id: str, problem: wire.ProblemSpec, language: str = "cuda") -> wire.Job:

@@ -181,11 +181,14 @@ def _verify_and_measure(
     device's memory was reserved: where it runs out, the subject has it."""
     workload = job.problem.workloads[0]
     try:
-        for part in _parts(job.problem.workloads):
-            with redact_reference_errors(hidden=part[0].hidden):
-                if part[0].hidden:
+        for hidden in (False, True):
+            part = tuple(workload for workload in job.problem.workloads if workload.hidden is hidden)
+            if not part:
+                continue
+            with redact_reference_errors(hidden=hidden):
+                if hidden:
                     time.sleep(ARRIVAL_S)  # what was printed before has time to arrive
-                if part[0].hidden and any(task.templates):
+                if hidden and any(task.templates):
                     subject.tell(task.templates, job.load_s)
                 following: WorkloadContext | None = None
                 for workload, after in zip(part, (*part[1:], None), strict=True):
@@ -264,13 +267,6 @@ def redact_reference_errors(*, hidden: bool) -> Iterator[None]:
 def public_templates(task: Task) -> tuple[str, ...]:
     """The templates, but for those of hidden workloads: the values in them would tell."""
     return tuple("" if workload.hidden else template for workload, template in zip(task.spec.workloads, task.templates, strict=False))
-
-
-def _parts(workloads: tuple[wire.Workload, ...]) -> Iterator[tuple[wire.Workload, ...]]:
-    """The public ones, then the hidden ones; what there is of both."""
-    for hidden in (False, True):
-        if part := tuple(workload for workload in workloads if workload.hidden is hidden):
-            yield part
 
 
 def _verify(

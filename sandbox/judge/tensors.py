@@ -18,7 +18,8 @@ def same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
     if first.shape != second.shape:
         return False
     both = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in (first, second)]
-    if all(map(_is_of_words, both)):  # an eighth as many to compare
+    if not any(count % 8 for tensor in both for count in (tensor.numel(), tensor.storage_offset(), tensor.data_ptr())):
+        # Words are an eighth as many to compare.
         both = [tensor.view(torch.int64) for tensor in both]
     return torch.equal(*both)
 
@@ -33,10 +34,6 @@ def memory_of(tensor: torch.Tensor) -> torch.Tensor:
 def equal(first: torch.Tensor, second: torch.Tensor) -> bool:
     """`torch.equal`, also for float4."""
     return same_bytes(first, second) if first.dtype == second.dtype == FLOAT4 else torch.equal(first, second)
-
-
-def _is_of_words(tensor: torch.Tensor) -> bool:
-    return not any(count % 8 for count in (tensor.numel(), tensor.storage_offset(), tensor.data_ptr()))
 
 
 def is_narrow(dtype: torch.dtype) -> bool:

@@ -72,7 +72,21 @@ def compare(
     """Compare one output; unwritten masks the elements that still hold poison: wrong even where the tolerance is infinite. perturbed:
     fp64 results for perturbed inputs."""
     if not reference.dtype.is_floating_point:
-        return _compare_exact(output, reference, unwritten)
+        # Integers and booleans: every element the same. Unwritten only where it is wrong too: an integer's sentinel may be the right
+        # answer, a boolean's is none.
+        differs = output != reference
+        if output.dtype == torch.bool:
+            differs |= unwritten
+        wide = reference[differs].double()  # of a right run nothing
+        error = (output[differs].double() - wide).abs()
+        return Comparison(
+            element_count=output.numel(),
+            mismatched_count=int(differs.sum()),
+            unwritten_count=int((unwritten & differs).sum()),
+            nonfinite_count=0,
+            max_absolute_error=_largest(error),
+            max_relative_error=_largest(error / wide.abs().clamp_min(1)),
+        )
     if is_narrow(reference.dtype):  # a byte's sentinel may be the right answer, as an integer's
         unwritten = unwritten & (output.view(torch.uint8) != reference.view(torch.uint8))
     if reference.dtype == FLOAT4:
@@ -122,24 +136,6 @@ def compare(
         budget_ratio=None
         if reference64 is None
         else _budget_ratio(chosen(out), chosen(ref), chosen(ref64), tolerance, reference.dtype, [chosen(tensor) for tensor in perturbed]),
-    )
-
-
-def _compare_exact(output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor) -> Comparison:
-    """Integers and booleans: every element the same. Unwritten only where it is wrong too: an integer's sentinel may be the right answer,
-    a boolean's is none."""
-    differs = output != reference
-    if output.dtype == torch.bool:
-        differs |= unwritten
-    wide = reference[differs].double()  # of a right run nothing
-    error = (output[differs].double() - wide).abs()
-    return Comparison(
-        element_count=output.numel(),
-        mismatched_count=int(differs.sum()),
-        unwritten_count=int((unwritten & differs).sum()),
-        nonfinite_count=0,
-        max_absolute_error=_largest(error),
-        max_relative_error=_largest(error / wide.abs().clamp_min(1)),
     )
 
 

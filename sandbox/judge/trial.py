@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -227,7 +227,18 @@ def run_batch(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
             poisoned.extend(scene.poisoned(outputs) for scene, outputs in zip(scenes, snapshots, strict=True))
 
         call = _call(placement, scenes[0].drawn, bench, how)
-        ready = _make_ready(runner, bench, how, call, scenes, limit_s, poison_snapshots)
+        # The runner gets the places, and stirs its memory; meanwhile the judge works in its own memory, and in no other. The runner's
+        # code is warmed with inputs that it has had already, for those of this run are secret.
+        ready = runner.call(call, PLACE_S, poison_snapshots)
+        if how.warm_count and bench.spent is not None and isinstance(ready, Answer) and ready.status is Status.OK:
+            for buffers in scenes:
+                for memory, spent in zip(buffers.places, bench.spent, strict=True):
+                    if memory is not None:
+                        memory.copy_(memory_of(spent))
+            runner.device.synchronize()
+            runner.gate.write_scalars(_scalars(bench, bench.spent))
+            warm = Operation.WARM if how.operation is Operation.CALL else Operation.WARM_NULL
+            ready = runner.call(Call(operation=warm, count=how.warm_count), how.warm_count * limit_s)
         if isinstance(ready, Silence) or ready.status is not Status.OK:
             return [Run(key=scene.key, reply=ready, duration_ns=0, inputs=scene.drawn) for scene in scenes]
         bench.spent, scenes = scenes[-1].drawn, poisoned
@@ -262,30 +273,6 @@ def _drawing(bench: WorkloadContext | None, device: Device) -> Iterator[None]:
         drawn = pool.submit(DrawnInputs.fresh, bench, device)
         yield
     bench.ahead = drawn.result()
-
-
-def _make_ready(
-    runner: RunnerLink,
-    bench: WorkloadContext,
-    how: RunOptions,
-    call: Call,
-    scenes: list[_RunBuffers],
-    limit_s: float,
-    meanwhile: Callable[[], None],
-) -> Answer | Silence:
-    """Tell the runner the places, and have it stir its memory; warm its code with inputs that it has had already, for those of this run
-    are secret. meanwhile: what the judge does in its own memory, and in no other, while the runner is busy."""
-    reply = runner.call(call, PLACE_S, meanwhile)
-    if how.warm_count and bench.spent is not None and isinstance(reply, Answer) and reply.status is Status.OK:
-        for scene in scenes:
-            for place, spent in zip(scene.places, bench.spent, strict=True):
-                if place is not None:
-                    place.copy_(memory_of(spent))
-        runner.device.synchronize()
-        runner.gate.write_scalars(_scalars(bench, bench.spent))
-        warm = Operation.WARM if how.operation is Operation.CALL else Operation.WARM_NULL
-        reply = runner.call(Call(operation=warm, count=how.warm_count), how.warm_count * limit_s)
-    return reply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,7 +97,10 @@ def _compare_all(result: Run, bench: WorkloadContext) -> list[Comparison]:
     unwritten = [except_right_nan(mask, output, reference) for mask, output, reference in triples]
     if bench.compare is not None:
         return bench.compare(bench.workload, result.inputs, result.outputs, references, unwritten)
-    wide = _expected64(result, bench, references)
+    wide: list[torch.Tensor | None] = [None] * len(references)  # in double precision, for the error budget
+    if bench.tolerance.budget_factor is not None and any(reference.dtype.is_floating_point for reference in references):
+        widened = [tensor.to(torch.float64, copy=True) if tensor.dtype.is_floating_point else tensor.clone() for tensor in result.inputs]
+        wide = list(_computed(bench.reference64 or bench.reference, widened, problem))
     comparisons = []
     for index, (output, reference, tensor) in enumerate(zip(result.outputs, references, problem.outputs, strict=True)):
         if not isinstance(reference, torch.Tensor) or reference.device != output.device:
@@ -116,11 +119,3 @@ def _compare_all(result: Run, bench: WorkloadContext) -> list[Comparison]:
     return forgive_rounding_noise(
         comparisons, result.inputs, references, lambda tensors: expected(bench.reference64 or bench.reference, tensors, problem), again
     )
-
-
-def _expected64(result: Run, bench: WorkloadContext, references: list[torch.Tensor]) -> list[torch.Tensor | None]:
-    """The reference in double precision, for the error budget; None where the problem has no budget or no floats."""
-    if bench.tolerance.budget_factor is None or not any(reference.dtype.is_floating_point for reference in references):
-        return [None] * len(references)
-    widened = [tensor.to(torch.float64, copy=True) if tensor.dtype.is_floating_point else tensor.clone() for tensor in result.inputs]
-    return list(_computed(bench.reference64 or bench.reference, widened, bench.problem))

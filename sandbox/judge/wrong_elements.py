@@ -194,19 +194,13 @@ def _count_blocks(mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch
 def find_pattern(name: str, counts: WrongCounts) -> WrongPattern | None:
     """The pattern of the wrong elements of the output `name`; None where they are few, or have nothing in common that is known here."""
     for kind, ranges, covered in _candidates(counts):
-        if kind in _PLACELESS or _stands_out(counts, covered):
-            unwritten = counts.right_nonzero_count is None
+        # Enough of what a pattern does not cover has to be right and not zero, such as not above the diagonal of a triangular result:
+        # zeros are right by chance, and then the pattern is the reference's.
+        unwritten, inside = counts.right_nonzero_count is None, max(0, covered - counts.count)
+        outside = (counts.right_nonzero_count or 0) - inside
+        if kind in _PLACELESS or unwritten or outside >= FILLED * (counts.mask.numel() - covered):
             return WrongPattern(output=name, shape=counts.shape, kind=kind, count=counts.count, unwritten=unwritten, ranges=ranges)
     return None
-
-
-def _stands_out(counts: WrongCounts, covered: int) -> bool:
-    """Return whether enough of what a pattern does not cover is right and not zero, such as not above the diagonal of a triangular result:
-    zeros are right by chance, and then the pattern is the reference's."""
-    if counts.right_nonzero_count is None:
-        return True
-    inside = max(0, covered - counts.count)
-    return counts.right_nonzero_count - inside >= FILLED * (counts.mask.numel() - covered)
 
 
 def _candidates(counts: WrongCounts) -> Iterator[Found]:

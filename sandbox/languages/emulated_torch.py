@@ -29,17 +29,11 @@ _COMPILES = re.compile(r"\btorch\.compile\b")
 class _Stream:
     """The one stream: what is launched has ended when its launch returns."""
 
-    cuda_stream = 0
-    device_index = 0
-    priority = 0
+    cuda_stream = device_index = priority = 0
+    synchronize = wait_stream = wait_event = __exit__ = lambda self, *arguments: None
 
     def __init__(self, *arguments: object, **named: object) -> None:
         pass
-
-    def synchronize(self) -> None:
-        """Nothing is under way."""
-
-    wait_stream = wait_event = lambda self, awaited: None
 
     def record_event(self, event: _EmulatedEvent | None = None) -> _EmulatedEvent:
         event = event or _EmulatedEvent()
@@ -52,12 +46,11 @@ class _Stream:
     def __enter__(self) -> _Stream:
         return self
 
-    def __exit__(self, *failure: object) -> None:
-        pass
-
 
 class _EmulatedEvent:
-    """A moment by the host's clock."""
+    """A moment by the host's clock, which is in the past."""
+
+    synchronize = wait = lambda self, stream=None: None
 
     def __init__(self, *arguments: object, **named: object) -> None:
         self._at_ns = time.perf_counter_ns()
@@ -67,12 +60,6 @@ class _EmulatedEvent:
 
     def elapsed_time(self, end: _EmulatedEvent) -> float:
         return (end._at_ns - self._at_ns) / 1e6
-
-    def synchronize(self) -> None:
-        """Do nothing: the event is in the past."""
-
-    def wait(self, stream: object = None) -> None:
-        """Do nothing: the event is in the past."""
 
     def query(self) -> bool:
         return True
@@ -95,9 +82,40 @@ def replace(torch: Any) -> None:
     """Replace all of them in the torch that was imported, until the process ends."""
     for name, value in _cuda(torch).items():
         setattr(torch.cuda, name, value)
-    _replace_compile(torch)
-    _replace_devices(torch)
-    _replace_profiler(torch)
+
+    # Nothing is compiled: it would take a compiler, which a run box has not, to make a time that says nothing.
+    def compiled(model: Any = None, **named: object) -> Any:
+        return (lambda function: function) if model is None else model
+
+    torch.compile = torch.compiler.compile = compiled
+    torch.nn.Module.compile = lambda self, *arguments, **named: None
+
+    # Classes that take a device without asking `__torch_function__`, and operators that are registered for a device.
+    from torch._library.custom_ops import CustomOpDef
+    from torch.utils._device import DeviceContext
+
+    initialise, register, original = DeviceContext.__init__, CustomOpDef.register_kernel, torch.Generator
+
+    class Generator(original):  # type: ignore[misc,valid-type]
+        def __new__(cls, device: object = "cpu") -> Any:
+            return original.__new__(cls, device=on_cpu(device, torch))
+
+    def register_kernel(self: Any, device_types: Any, *arguments: Any) -> Any:
+        return register(self, "cpu" if device_types == "cuda" else device_types, *arguments)
+
+    torch.Generator = Generator
+    DeviceContext.__init__ = lambda self, device: initialise(self, on_cpu(device, torch))  # type: ignore[method-assign]
+    CustomOpDef.register_kernel = register_kernel  # type: ignore[method-assign]
+
+    # Record the CPU only: events of a GPU that is not there cost a stack trace each, in what the kernel prints.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    profile = torch.autograd.profiler.profile
+    initialise_profile = profile.__init__
+
+    def without_device(self: Any, *arguments: Any, use_cuda: bool = False, use_device: str | None = None, **named: Any) -> None:
+        initialise_profile(self, *arguments, **named)
+
+    profile.__init__ = without_device
 
 
 def _cuda(torch: Any) -> dict[str, Any]:
@@ -153,47 +171,6 @@ def _cuda(torch: Any) -> dict[str, Any]:
         **{name: constant() for name in nothing.split()},
         **{name: constant(0) for name in counts.split()},
     }
-
-
-def _replace_compile(torch: Any) -> None:
-    """Nothing is compiled: it would take a compiler, which a run box has not, to make a time that says nothing."""
-
-    def compiled(model: Any = None, **named: object) -> Any:
-        return (lambda function: function) if model is None else model
-
-    torch.compile = torch.compiler.compile = compiled
-    torch.nn.Module.compile = lambda self, *arguments, **named: None
-
-
-def _replace_devices(torch: Any) -> None:
-    """Classes that take a device without asking `__torch_function__`, and operators that are registered for a device."""
-    from torch._library.custom_ops import CustomOpDef
-    from torch.utils._device import DeviceContext
-
-    initialise, register, original = DeviceContext.__init__, CustomOpDef.register_kernel, torch.Generator
-
-    class Generator(original):  # type: ignore[misc,valid-type]
-        def __new__(cls, device: object = "cpu") -> Any:
-            return original.__new__(cls, device=on_cpu(device, torch))
-
-    def register_kernel(self: Any, device_types: Any, *arguments: Any) -> Any:
-        return register(self, "cpu" if device_types == "cuda" else device_types, *arguments)
-
-    torch.Generator = Generator
-    DeviceContext.__init__ = lambda self, device: initialise(self, on_cpu(device, torch))  # type: ignore[method-assign]
-    CustomOpDef.register_kernel = register_kernel  # type: ignore[method-assign]
-
-
-def _replace_profiler(torch: Any) -> None:
-    """Record the CPU only: events of a GPU that is not there cost a stack trace each, in what the kernel prints."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    profile = torch.autograd.profiler.profile
-    initialise = profile.__init__
-
-    def without_device(self: Any, *arguments: Any, use_cuda: bool = False, use_device: str | None = None, **named: Any) -> None:
-        initialise(self, *arguments, **named)
-
-    profile.__init__ = without_device
 
 
 def install(text: str, remark: Callable[[str], None] = lambda sentence: None) -> None:

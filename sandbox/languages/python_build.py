@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -35,9 +35,14 @@ CODES = frozenset({BUILT, REJECTED, UNSUPPORTED, ENTRY_NOT_FOUND, IMPORT_FAILED}
 
 
 @contextmanager
-def compiling_numba(command: Sequence[str], place: Path, device_kind: str, main: str, text: str) -> Iterator[NumbaKernels | None]:
-    """Compile the kernels of a submission meanwhile; None where its text does not name Numba. command: is called with the directory of the
-    build, the path of a report and that of the main file."""
+def compiling_numba(
+    command: Sequence[str], place: Path, device_kind: str, main: str, text: str
+) -> Iterator[tuple[subprocess.Popen[bytes], Path] | None]:
+    """Compile the kernels of a submission meanwhile; None where its text does not name Numba.
+
+    command: is called with the directory of the build, the path of a report and that of the main file. Yields its process and the report's
+    path.
+    """
     if "numba" not in text:
         yield None
         return
@@ -46,39 +51,19 @@ def compiling_numba(command: Sequence[str], place: Path, device_kind: str, main:
     report_path = directory / "report.json"
     environment = {**os.environ, **ModuleDirectory(directory=directory).environment(device_kind)}
     environment.pop(SIMULATOR, None)  # which has no types
-    nowhere = subprocess.DEVNULL
-    with subprocess.Popen(
-        [*command, str(place), str(report_path), main],
-        cwd=directory,
-        env=environment,
-        stdin=nowhere,
-        stdout=nowhere,
-        stderr=nowhere,
-        start_new_session=True,
-    ) as process:
+    with spawn([*command, str(place), str(report_path), main], directory, environment) as process:
         try:
-            yield NumbaKernels(process=process, report_path=report_path)
+            yield process, report_path
         finally:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NumbaKernels:
-    """The process that compiles them, and where it reports."""
-
-    process: subprocess.Popen[bytes]
-    report_path: Path
-
-    def wait(self) -> None:
-        """Give it a while."""
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(WAIT_S)
-
-
-def joined_notes(note: wire.BuildNote, of_kernels: wire.BuildNote) -> wire.BuildNote:
-    """The note of an import, with what was found of its Numba kernels."""
-    return replace(note, kernels=(*note.kernels, *of_kernels.kernels), remarks=(*note.remarks, *of_kernels.remarks))
+def spawn(command: Sequence[str], place: Path, environment: dict[str, str], output: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own, without input; output: of both streams."""
+    return subprocess.Popen(
+        command, cwd=place, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+    )
 
 
 def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, wire.BuildNote]:
@@ -100,15 +85,8 @@ def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, w
     report_path = place / "report.json"
     words = [sys.executable, "-I", "-c", START, str(Path(__file__).parents[2])]
     work = module.place_work(module.sources / main)
-    process = subprocess.Popen(
-        [*words, IMPORTER, str(place), str(report_path), main],
-        cwd=work,
-        env={**os.environ, **module.environment(job.device_kind)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+    environment = {**os.environ, **module.environment(job.device_kind)}
+    process = spawn([*words, IMPORTER, str(place), str(report_path), main], work, environment, subprocess.PIPE)
     packed = partial(pack, sources, module.directory, modules=modules, main=main if len(sources) > 1 else "")
     # From here on the submission runs in this box: believe nothing that lies here, and what fails is its doing.
     try:
@@ -116,8 +94,10 @@ def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, w
             tried, note = _import_result(process, report_path, packed)
             if kernels is None or tried.code != BUILT:
                 return tried, note
-            kernels.wait()
-            return tried, joined_notes(note, _reported(kernels.report_path)[1])
+            with suppress(subprocess.TimeoutExpired):
+                kernels[0].wait(WAIT_S)
+            of_kernels = _reported(kernels[1])[1]
+            return tried, replace(note, kernels=(*note.kernels, *of_kernels.kernels), remarks=(*note.remarks, *of_kernels.remarks))
     except Exception as error:  # noqa: BLE001  it may have filled or locked every place, and taken memory and threads
         return spoiled(error), wire.BuildNote()
 

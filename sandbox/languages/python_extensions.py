@@ -98,16 +98,7 @@ class Loader:
         files = {MAIN: (*head, *_texts(cpp_sources), *bindings)}
         if _texts(cuda_sources):
             files[CUDA] = (*(() if no_implicit_headers else CUDA_HEAD), *_texts(cuda_sources))
-        extension = Extension(
-            name=name,
-            files=files,
-            cflags=_texts(extra_cflags),
-            cuda_cflags=_texts(extra_cuda_cflags),
-            ldflags=_texts(extra_ldflags),
-            include_dirs=_texts(extra_include_paths),
-            is_module=is_python_module,
-        )
-        return self._load(extension)
+        return self._load(_extension(name, files, extra_cflags, extra_cuda_cflags, extra_ldflags, extra_include_paths, is_python_module))
 
     def load(
         self,
@@ -133,16 +124,8 @@ class Loader:
         for path in map(Path, _texts(sources)):
             files[path.name if path.name not in files else f"{len(files)}_{path.name}"] = (path.read_text("utf-8"),)
         companion = tuple(dict.fromkeys(str(Path(path).absolute().parent) for path in _texts(sources)))
-        extension = Extension(
-            name=name,
-            files=files,
-            cflags=_texts(extra_cflags),
-            cuda_cflags=_texts(extra_cuda_cflags),
-            ldflags=_texts(extra_ldflags),
-            include_dirs=(*_texts(extra_include_paths), *companion),
-            is_module=is_python_module,
-        )
-        return self._load(extension)
+        include_paths = (*_texts(extra_include_paths), *companion)
+        return self._load(_extension(name, files, extra_cflags, extra_cuda_cflags, extra_ldflags, include_paths, is_python_module))
 
     def _load(self, extension: Extension) -> ModuleType | None:
         if extension.key not in self._loaded:
@@ -230,6 +213,13 @@ def execute_from_anywhere() -> None:
             return original(self, spec)  # type: ignore[no-any-return]
 
     loader.create_module = create_module
+
+
+def _extension(
+    name: str, files: Mapping[str, tuple[str, ...]], cflags: Texts, cuda_cflags: Texts, ldflags: Texts, include_dirs: Texts, is_module: bool
+) -> Extension:
+    words = {"cflags": cflags, "cuda_cflags": cuda_cflags, "ldflags": ldflags, "include_dirs": include_dirs}
+    return Extension(name=name, files=files, is_module=is_module, **{key: _texts(value) for key, value in words.items()})
 
 
 def _texts(texts: Texts) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -54,21 +54,13 @@ class ModuleDirectory:
     """The directory of one submission: its files, the problem's, the extensions compiled from them, and other compilers' caches."""
 
     directory: Path
+    sources: Path = field(init=False)  # the submitted files, under the paths that they were submitted with
+    modules: Path = field(init=False)  # the problem's files that a submission may import
+    extensions: Path = field(init=False)  # what `load_inline` compiled
 
-    @property
-    def sources(self) -> Path:
-        """Where the submitted files lie, under the paths that they were submitted with."""
-        return self.directory / SOURCES
-
-    @property
-    def modules(self) -> Path:
-        """Where the problem's files lie that a submission may import."""
-        return self.directory / MODULES
-
-    @property
-    def extensions(self) -> Path:
-        """Where what `load_inline` compiled lies."""
-        return self.directory / EXTENSIONS
+    def __post_init__(self) -> None:
+        for name, part in (("sources", SOURCES), ("modules", MODULES), ("extensions", EXTENSIONS)):
+            object.__setattr__(self, name, self.directory / part)
 
     def environment(self, device_kind: str) -> dict[str, str]:
         """Return the variables that are set before anything is imported."""

@@ -67,32 +67,20 @@ class _Library(ModuleType):
 class _Nothing:
     """Can be called, read, written and entered, and does nothing."""
 
+    __call__ = __getitem__ = __enter__ = lambda self, *arguments, **named: self
+    __setitem__ = __exit__ = lambda self, *arguments: None
+
     def __init__(self, *arguments: object, **named: object) -> None:
         pass
 
-    def __call__(self, *arguments: object, **named: object) -> _Nothing:
-        return self
-
     def __getattr__(self, name: str) -> Any:
         return _attribute(name)
-
-    def __getitem__(self, key: object) -> _Nothing:
-        return self
-
-    def __setitem__(self, key: object, value: object) -> None:
-        pass
 
     def __len__(self) -> int:
         return 0
 
     def __iter__(self) -> Iterator[object]:
         return iter(())
-
-    def __enter__(self) -> _Nothing:
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        pass
 
 
 def _attribute(name: str) -> Any:

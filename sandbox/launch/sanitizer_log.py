@@ -15,6 +15,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -87,12 +88,20 @@ def read_counts(log: Path, library: Path) -> AccessCounts | None:
     blocks: dict[str, Any] | None = None
     records: dict[int, dict[str, Any]] = {}
     runs: dict[int, int] = {}
-    for line in _log_lines(log):
-        blocks = _block_record(line) or blocks
-        runs |= _basic_block_runs(line)
-        record = _count_record(line)
-        if record is not None and (record["id"] in records or len(records) < RECORD_LIMIT):
-            records[record["id"]] = record
+    for text in _log_lines(log):
+        with suppress(ValueError, TypeError, KeyError, RecursionError):  # a line of another shape counts for nothing
+            read = json.loads(text)
+            match read["kind"]:
+                case "counted_blocks" if type(read["partial"]) is bool:
+                    counts = {"counted_blocks": _whole(read["counted"], COUNT_BITS), "blocks": _whole(read["blocks"], COUNT_BITS)}
+                    blocks = {**counts, "partial": read["partial"]}
+                case "basic_blocks":
+                    runs |= {_whole(place): _whole(count, COUNT_BITS) for place, count in read["runs"][:BASIC_BLOCK_LIMIT]}
+                case "line_counts" if type(read["unnamed"]) is bool:
+                    numbers = {name: _whole(read[name], COUNT_BITS) for name in _COUNTS}
+                    named = {"place": _whole(read["place"]), "access": MemoryAccess(read["access"]), "unnamed": read["unnamed"]}
+                    if (number := _whole(read["id"])) in records or len(records) < RECORD_LIMIT:
+                        records[number] = {**named, **numbers}
     if blocks is None:
         return None
     lines = user_lines(library, sorted({record["place"] for record in records.values()}))
@@ -163,42 +172,6 @@ def _record(line: bytes) -> dict[str, Any] | None:
         }
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-
-
-def _count_record(line: bytes) -> dict[str, Any] | None:
-    """Read the counts of an instruction, with every field of the right type and size; None for anything else."""
-    try:
-        read = json.loads(line)
-        if read["kind"] != "line_counts" or type(read["unnamed"]) is not bool:
-            return None
-        numbers = {name: _whole(read[name], COUNT_BITS) for name in _COUNTS}
-        named = {"place": _whole(read["place"]), "access": MemoryAccess(read["access"]), "unnamed": read["unnamed"]}
-        return {"id": _whole(read["id"]), **named, **numbers}
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
-
-
-def _block_record(line: bytes) -> dict[str, Any] | None:
-    """How many blocks were counted; None for anything else."""
-    try:
-        read = json.loads(line)
-        if read["kind"] != "counted_blocks" or type(read["partial"]) is not bool:
-            return None
-        counted, blocks = _whole(read["counted"], COUNT_BITS), _whole(read["blocks"], COUNT_BITS)
-        return {"counted_blocks": counted, "blocks": blocks, "partial": read["partial"]}
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
-
-
-def _basic_block_runs(line: bytes) -> dict[int, int]:
-    """How often each basic block was run; nothing of anything else."""
-    try:
-        read = json.loads(line)
-        if read["kind"] != "basic_blocks":
-            return {}
-        return {_whole(place): _whole(runs, COUNT_BITS) for place, runs in read["runs"][:BASIC_BLOCK_LIMIT]}
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return {}
 
 
 def _whole(value: object, bits: int = 63) -> int:

@@ -93,18 +93,13 @@ def rule_of(problem: wire.ProblemSpec) -> str:
     """The problem's rule: its format's own, or its tolerance, with what differs at workloads that are shown."""
     if problem.rule:
         return problem.rule
-    special = (workload for workload in problem.workloads if workload.tolerance is not None and not workload.hidden)
-    return "; ".join(
-        (_of(problem.tolerance), *(f"{entry.workload_id}: {_elements(entry.tolerance or problem.tolerance)}" for entry in special))
-    )
-
-
-def _of(tolerance: wire.Tolerance) -> str:
-    budget = tolerance.budget_factor
-    whole = (
-        "" if budget is None else f", rms error against float64 at most {budget:g} times PyTorch's + {tolerance.budget_floor:g} * rms(ref)"
-    )
-    return f"{_elements(tolerance)}{whole}{', lower precision allowed' if tolerance.allow_lower_precision else ''}"
+    tolerance, budget = problem.tolerance, problem.tolerance.budget_factor
+    whole = ""
+    if budget is not None:
+        whole = f", rms error against float64 at most {budget:g} times PyTorch's + {tolerance.budget_floor:g} * rms(ref)"
+    lower = ", lower precision allowed" if tolerance.allow_lower_precision else ""
+    special = (f"{size.workload_id}: {_elements(size.tolerance)}" for size in problem.workloads if size.tolerance and not size.hidden)
+    return "; ".join((f"{_elements(tolerance)}{whole}{lower}", *special))
 
 
 def _elements(tolerance: wire.Tolerance) -> str:

@@ -323,8 +323,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionJob:
-    """A request to check that a problem tells right answers from wrong ones, at the workloads that there is memory and time for. Answered
-    by Findings.
+    """A request to check a problem, at the workloads that there is memory and time for. Answered by Findings.
 
     describe_only: learn its arguments, and do not try any answer. Answered by Described where that can be done.
     """
@@ -472,8 +471,7 @@ class Build:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Trials that have to pass before anything may be accepted: (workload_id, phase, how many trials). rule: what counts as right, for
-    people.
+    """Trials that have to pass before anything may be accepted: (workload_id, phase, count). rule: what counts as right, for people.
 
     sweep: it begins a sweep of these sizes, and asks for none of them; each has a plan of its own, unless there was no time for it.
     """

@@ -138,7 +138,10 @@ def test_a_model_gets_the_states_arguments_and_weights(made, loaded):
     import torch
 
     saved = io.BytesIO()
-    torch.save({"arguments": [2.0], "weights": {"weight": torch.full((3,), 9.0)}, "seed": 1, "train": False, "dtype": "float32"}, saved)
+    torch.save(
+        {"arguments": [2.0], "weights": {"weight": torch.full((3,), 9.0)}, "seed": 1, "drawn": None, "train": False, "dtype": "float32"},
+        saved,
+    )
     given = {"convention": "model"}
     assert loaded(made(MODEL.replace("NAME", "weight")).artifact, saved.getvalue(), **given) == [22.0, 44.0, 66.0]
     assert loaded(made(MODEL.replace("NAME", "other")).artifact, saved.getvalue(), **given) == [0.0, 0.0, 0.0]

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from grader.api.boards import board_to_proto
+from grader.api.messages import board_to_proto
 from grader.ledger import Ledger
 from grader.ledger.boards import standings
 from grader.ledger.tables import submissions

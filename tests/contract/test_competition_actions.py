@@ -10,7 +10,7 @@ from grader.errors import QuotaExceeded, SubmissionNotFound, UserBanned, Withdra
 from grader.ledger.tables import submissions
 from grader.model import ActionKind, Caller, Scope, Withdrawal
 from grader.rules import leaderboard
-from grader.rules.quotas import HOUR, Quota, Terms
+from grader.rules.quotas import HOUR, AdmissionPolicy, Quota
 from sandbox.protocol import wire
 from tests import fakes
 from tests.board_rows import START
@@ -102,11 +102,11 @@ async def test_what_is_on_no_board_is_not_withdrawn(ledger, actions):
 async def test_a_withdrawal_gives_no_quota_back_and_stays_while_it_is_graded(ledger, actions):
     """Also of one that waits: it is graded, and then on no board. Who hands in again has one less."""
     new = replace(fakes.new_submission(), user="alice", competition_id="spring", mode=wire.Mode.RANKED)
-    terms = Terms(competition=COMPETITION, quotas=(Quota(limit=1, window=HOUR, period="in an hour"),))
-    made = await ledger.submit(new, fakes.problem(), terms=terms)
+    policy = AdmissionPolicy(competition=COMPETITION, quotas=(Quota(limit=1, window=HOUR, period="in an hour"),))
+    made = await ledger.submit(new, fakes.problem(), policy=policy)
     await actions.withdraw(made.submission_id, COMPETITION, ALICE, "")
     with pytest.raises(QuotaExceeded):
-        await ledger.submit(new, fakes.problem(), terms=terms)
+        await ledger.submit(new, fakes.problem(), policy=policy)
     held = await ledger.lease("w", ttl_s=30)
     settled = await ledger.settle(held, replace(fakes.report(), environment=REAL, score=SCORE))
     assert settled.withdrawal is not None and settled.score == SCORE and await users(ledger) == []
@@ -114,23 +114,23 @@ async def test_a_withdrawal_gives_no_quota_back_and_stays_while_it_is_graded(led
 
 async def test_a_ban_takes_a_user_off_the_boards_and_refuses_what_comes(ledger, actions, clock):
     """Of this competition only, and until it is lifted. A request that was answered before finds its submission still."""
-    terms = Terms(competition=COMPETITION)
+    policy = AdmissionPolicy(competition=COMPETITION)
     new = replace(fakes.new_submission(), user="alice", competition_id="spring", mode=wire.Mode.RANKED)
     for user in ("alice", "bob"):
         await graded(ledger, user=user)
-    first = await ledger.submit(new, fakes.problem(), request_id="r", terms=terms)
+    first = await ledger.submit(new, fakes.problem(), request_id="r", policy=policy)
     made = await actions.ban("spring", "alice", "root", "copied a kernel")
     assert (made.user, made.administrator, made.submission_count, made.create_time) == ("alice", "root", 2, clock.now)
     assert await users(ledger) == ["bob"] and await actions.bans("spring") == [made] and await actions.bans("autumn") == []
     with pytest.raises(UserBanned, match="you are banned from competition 'spring': copied a kernel; ask its organisers"):
-        await ledger.submit(new, fakes.problem(), terms=terms)
-    assert (await ledger.submit(new, fakes.problem(), request_id="r", terms=terms)).submission_id == first.submission_id
+        await ledger.submit(new, fakes.problem(), policy=policy)
+    assert (await ledger.submit(new, fakes.problem(), request_id="r", policy=policy)).submission_id == first.submission_id
     await ledger.submit(replace(new, competition_id=""), fakes.problem())  # elsewhere as before
-    other = Terms(competition=replace(COMPETITION, competition_id="autumn"))
-    await ledger.submit(replace(new, competition_id="autumn"), fakes.problem(), terms=other)
-    await ledger.submit(replace(new, user="bob"), fakes.problem(), terms=terms)
+    other = AdmissionPolicy(competition=replace(COMPETITION, competition_id="autumn"))
+    await ledger.submit(replace(new, competition_id="autumn"), fakes.problem(), policy=other)
+    await ledger.submit(replace(new, user="bob"), fakes.problem(), policy=policy)
     assert await actions.lift_ban("spring", "alice", "root", "") and not await actions.lift_ban("spring", "alice", "root", "")
-    await ledger.submit(new, fakes.problem(), terms=terms)
+    await ledger.submit(new, fakes.problem(), policy=policy)
     assert await users(ledger) == ["alice", "bob"] and await kinds(actions) == [ActionKind.BAN_LIFTED, ActionKind.BANNED]
 
 

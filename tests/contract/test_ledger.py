@@ -10,7 +10,7 @@ import pytest
 from grader.errors import AlreadyFinished, LeaseLost, QueueFull, QueueShareUsed, RequestIdReused, SubmissionNotFound
 from grader.ledger import Ledger, transactions
 from grader.model import Failure, SubmissionState
-from grader.rules.quotas import Terms
+from grader.rules.quotas import AdmissionPolicy
 from sandbox.protocol import wire
 from tests import fakes
 
@@ -298,8 +298,8 @@ async def test_a_full_queue_refuses(ledger):
 
 
 async def submit_as(ledger, user, limit=2, **options):
-    terms = Terms(user_queue_limit=limit)
-    return await ledger.submit(fakes.new_submission(user=user), fakes.problem(), terms=terms, **{"queue_limit": 5, **options})
+    policy = AdmissionPolicy(user_queue_limit=limit)
+    return await ledger.submit(fakes.new_submission(user=user), fakes.problem(), policy=policy, **{"queue_limit": 5, **options})
 
 
 async def test_one_user_fills_its_share_of_the_queue_only(ledger):

@@ -14,7 +14,7 @@ from grader.ledger.news import NewsKind
 from grader.ledger.postgres import LISTENER, WRITE_ALONE, engine
 from grader.ledger.tables import submissions
 from grader.model import Failure, SubmissionState
-from grader.rules.quotas import Terms
+from grader.rules.quotas import AdmissionPolicy
 from grader.server.commands.check import reading
 from tests import fakes
 from tests.postgres import rows
@@ -117,7 +117,7 @@ def test_without_the_lock_the_queue_limit_would_not_hold(url):
     """Control: two transactions that count before either commits take one place twice; with the lock the second one waits."""
 
     def take(connection, name):
-        transactions.submit(connection, datetime.now(UTC), name, fakes.new_submission(), fakes.problem(), "", 2, Terms())
+        transactions.submit(connection, datetime.now(UTC), name, fakes.new_submission(), fakes.problem(), "", 2, AdmissionPolicy())
 
     made = engine(url)
     with made.begin() as connection:

@@ -87,7 +87,7 @@ async def test_submissions_of_the_first_version_are_all_there(upgraded):
     """In their states, with sources, problem and times, and as the API shows them."""
     for row in FIRST_VERSION["submissions"]:
         kept = await upgraded.get(row["submission_id"])
-        shown = messages.submission_to_proto(kept, Redactor.of(await upgraded.problem(kept.problem_digest)), full=True)
+        shown = messages.submission_to_proto(kept, Redactor.for_problem(await upgraded.problem(kept.problem_digest)), full=True)
         assert submission_pb2.SubmissionState.Name(shown.state) == f"SUBMISSION_STATE_{row['state'].upper()}"
         assert [{"path": one.path, "content": one.content} for one in shown.sources] == json.loads(row["sources"])
         assert kept.create_time == datetime.fromisoformat(row["create_time"]).replace(tzinfo=UTC)
@@ -106,7 +106,7 @@ async def test_a_report_of_the_first_version_reads_as_before(upgraded):
     """Infinite errors and samples too; and it counts as one judgement."""
     kept, before = await upgraded.get("graded"), json.loads(GRADED["report"])
     assert contains(json.loads(records.to_text(kept.report)), before) and before["trials"][0]["max_absolute_error"] == float("inf")
-    shown = messages.submission_to_proto(kept, Redactor.of(await upgraded.problem(kept.problem_digest)), full=True)
+    shown = messages.submission_to_proto(kept, Redactor.for_problem(await upgraded.problem(kept.problem_digest)), full=True)
     assert shown.report.verdict == report_pb2.VERDICT_ACCEPTED and len(shown.report.measurements) == 2
     judgements = await upgraded.judgements("graded")
     assert [(one.sequence, one.verdict, one.summary) for one in judgements] == [(1, Verdict.ACCEPTED, GRADED["summary"])]
@@ -116,7 +116,7 @@ async def test_a_report_of_the_first_version_reads_as_before(upgraded):
 async def test_events_of_the_first_version_read_as_before(upgraded):
     """Facts and states, in order, as a watch sends them."""
     kept, events = await upgraded.get("graded"), await upgraded.events("graded")
-    mask = Redactor.of(await upgraded.problem(kept.problem_digest))
+    mask = Redactor.for_problem(await upgraded.problem(kept.problem_digest))
     before = [row for row in FIRST_VERSION["events"] if row["number"] == GRADED["number"]]
     assert [event.state and event.state.value for event in events] == [row["state"] for row in before]
     assert all(contains(wire.as_json(event.fact), json.loads(row["fact"])) for event, row in zip(events, before, strict=True) if event.fact)

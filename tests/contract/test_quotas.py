@@ -8,7 +8,7 @@ import pytest
 
 from grader.errors import CompetitionClosed, QueueFull, QuotaExceeded
 from grader.model import Competition, Failure
-from grader.rules.quotas import Terms, of_competition, of_server
+from grader.rules.quotas import AdmissionPolicy, for_competition, for_server
 from tests import fakes
 from tests.clock import Clock
 
@@ -22,7 +22,7 @@ COMPETITION = Competition(
     hourly_limit=2,
     daily_limit=3,
 )
-TERMS = Terms(competition=COMPETITION, quotas=of_competition(COMPETITION))
+POLICY = AdmissionPolicy(competition=COMPETITION, quotas=for_competition(COMPETITION))
 
 
 @pytest.fixture
@@ -30,10 +30,10 @@ def clock():
     return Clock(START)
 
 
-async def submit(ledger, user="a", terms=TERMS, **options):
-    competition_id = terms.competition.competition_id if terms.competition else ""
+async def submit(ledger, user="a", policy=POLICY, **options):
+    competition_id = policy.competition.competition_id if policy.competition else ""
     new = replace(fakes.new_submission(user=user), competition_id=competition_id)
-    return await ledger.submit(new, fakes.problem(), terms=terms, **options)
+    return await ledger.submit(new, fakes.problem(), policy=policy, **options)
 
 
 async def refused(ledger, **options):
@@ -57,12 +57,12 @@ async def test_the_window_slides(ledger, clock):
 
 async def test_what_is_used_is_what_is_refused_by(ledger, clock):
     """Of each quota: how many are counted, and when the oldest of them is counted no longer. Cancelled ones and others' are not."""
-    quotas = [*of_server(5, 0), *of_competition(COMPETITION)]
+    quotas = [*for_server(5, 0), *for_competition(COMPETITION)]
     assert [(one.used_count, one.next_time) for one in await ledger.quota_uses("a", quotas)] == [(0, None)] * 3
     made = await submit(ledger)
     await submit(ledger, user="b")
     clock.pass_s(600)
-    await submit(ledger, terms=Terms(quotas=of_server(5, 0)))
+    await submit(ledger, policy=AdmissionPolicy(quotas=for_server(5, 0)))
     hour, day = START + timedelta(hours=1), START + timedelta(days=1)
     found = [(one.quota.limit, one.used_count, one.next_time) for one in await ledger.quota_uses("a", quotas)]
     assert found == [(5, 2, hour), (2, 1, hour), (3, 1, day)]
@@ -104,21 +104,21 @@ async def test_users_and_competitions_have_quotas_of_their_own(ledger):
         await submit(ledger)
     await refused(ledger)
     await submit(ledger, user="b")
-    await submit(ledger, terms=Terms(quotas=of_server(4, 0)))
+    await submit(ledger, policy=AdmissionPolicy(quotas=for_server(4, 0)))
 
 
 async def test_the_server_s_quota_counts_everything(ledger):
     """To a competition or to none."""
-    both = Terms(competition=COMPETITION, quotas=(*of_competition(COMPETITION), *of_server(2, 0)))
-    await submit(ledger, terms=both)
-    await submit(ledger, terms=Terms(quotas=of_server(2, 0)))
-    assert (await refused(ledger, terms=both)).limit == 2
+    both = AdmissionPolicy(competition=COMPETITION, quotas=(*for_competition(COMPETITION), *for_server(2, 0)))
+    await submit(ledger, policy=both)
+    await submit(ledger, policy=AdmissionPolicy(quotas=for_server(2, 0)))
+    assert (await refused(ledger, policy=both)).limit == 2
 
 
 async def test_no_limit_is_no_limit(ledger):
     """0 is any number."""
     for _ in range(5):
-        await submit(ledger, terms=Terms(quotas=of_server(0, 0)))
+        await submit(ledger, policy=AdmissionPolicy(quotas=for_server(0, 0)))
 
 
 async def test_what_we_failed_at_is_not_charged(ledger):

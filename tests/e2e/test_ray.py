@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from grader.config import Settings
-from grader.worker import place, ray_placement
-from grader.worker.ray_placement import Keeper, LaneCount, clean_environment
+from grader.worker import ray_placement
+from grader.worker.ray_placement import LaneCount, WorkerActor, clean_environment
 from tests.e2e.conftest import EXAMPLES
 from tests.harness.programs import program
 from tests.harness.ray_cluster import RayCluster
@@ -53,7 +53,7 @@ def words(cluster, *more):
 def placed(cluster, capsys):
     """The lanes with a worker that runs. What SIGTERM and print do stays as it was, though Ray replaces both."""
     former = signal.getsignal(signal.SIGTERM), builtins.print
-    assert place.main(words(cluster, "--list")) == 0
+    assert ray_placement.main(words(cluster, "--list")) == 0
     assert (signal.getsignal(signal.SIGTERM), builtins.print) == former
     return {name: facts for name, facts in json.loads(capsys.readouterr().out).items() if facts.get("pid")}
 
@@ -83,7 +83,7 @@ def test_placed_workers_grade_and_a_lost_node_is_replaced(cluster, server, cli, 
     _, address, join = server
     given = ["--lanes", "emulated=2", "--join", join, "--", "--sandbox", "bubblewrap", "--no-resident-toolchain"]
     for _ in range(2):
-        assert place.main(words(cluster, *given)) == 0
+        assert ray_placement.main(words(cluster, *given)) == 0
         assert set(json.loads(capsys.readouterr().out)) == {"grader-lane-emulated-0", "grader-lane-emulated-1"}
     ended = cli("submit", EXAMPLES / "vector_add" / "grid_stride.cu", "--server", address, "--mode", "test")
     assert ended.code == 0 and "ACCEPTED" in ended.stdout, ended.stdout + ended.stderr
@@ -103,10 +103,10 @@ def test_placed_workers_grade_and_a_lost_node_is_replaced(cluster, server, cli, 
     moved = until_lanes(cluster, capsys, 2, unlike=dying)
     ended = cli("submit", EXAMPLES / "vector_add" / "off_by_one.cu", "--server", address, "--mode", "test")
     assert ended.code == 1 and "UNWRITTEN_OUTPUT" in ended.stdout, ended.stdout + ended.stderr
-    assert place.main(words(cluster, "--remove", *moved)) == 0
+    assert ray_placement.main(words(cluster, "--remove", *moved)) == 0
     capsys.readouterr()
     assert placed(cluster, capsys) == {}
-    assert place.main(words(cluster, "--remove", "grader-lane-emulated-0")) == 2
+    assert ray_placement.main(words(cluster, "--remove", "grader-lane-emulated-0")) == 2
 
 
 def until_lanes(cluster, capsys, count, *, unlike=None):
@@ -128,7 +128,7 @@ def test_a_keepers_worker_sees_nothing_of_ray(tmp_path: Path) -> None:
 
     async def kept() -> str:
         place_of = tmp_path / "seen"
-        keeper = Keeper("lane-0", [sys.executable, "-c", script, str(place_of)], [], kind="emulated")
+        keeper = WorkerActor("lane-0", [sys.executable, "-c", script, str(place_of)], [], kind="emulated")
         async with asyncio.timeout(300):
             while not place_of.exists() or "PATH" not in place_of.read_text():
                 await asyncio.sleep(0.02)
@@ -147,7 +147,7 @@ def test_a_keepers_worker_sees_nothing_of_ray(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["H200", "H200=", "=2", "H200=0", "H200=many", "H200=9999"])
 def test_a_wrong_number_of_lanes_says_what_is_right(text, capsys) -> None:
     """Before Ray is asked."""
-    assert place.main(["--lanes", text, "--join", "h:1", "--ray", "nowhere"]) == 2 and "KIND=COUNT" in capsys.readouterr().err
+    assert ray_placement.main(["--lanes", text, "--join", "h:1", "--ray", "nowhere"]) == 2 and "KIND=COUNT" in capsys.readouterr().err
 
 
 def test_a_gpu_is_asked_for_by_its_label() -> None:

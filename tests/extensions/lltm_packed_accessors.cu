@@ -1,7 +1,6 @@
 // extension: headers=light
 // call: forward(float32[16, 8], float32[12, 12], float32[1, 12], float32[16, 4], float32[16, 4])
 // call: forward(float64[3, 5], float64[6, 7], float64[1, 6], float64[3, 2], float64[3, 2])
-// call: backward(float32[4, 4], float32[4, 4], float32[4, 4], float32[4, 9], float32[4, 4], float32[4, 4], float32[4, 4], float32[4, 3, 4], float32[12, 9])
 // raises: forward(float32[8, 16].T, float32[12, 12], float32[1, 12], float32[16, 4], float32[16, 4])
 // The cell of the tutorial on C++ extensions: packed accessors, the linear algebra left to torch, a vector of results.
 #include <torch/extension.h>
@@ -18,27 +17,8 @@ __device__ __forceinline__ scalar_t sigmoid(scalar_t z) {
 }
 
 template <typename scalar_t>
-__device__ __forceinline__ scalar_t d_sigmoid(scalar_t z) {
-  const auto s = sigmoid(z);
-  return (1.0 - s) * s;
-}
-
-template <typename scalar_t>
-__device__ __forceinline__ scalar_t d_tanh(scalar_t z) {
-  const auto t = tanh(z);
-  return 1 - (t * t);
-}
-
-template <typename scalar_t>
 __device__ __forceinline__ scalar_t elu(scalar_t z, scalar_t alpha = 1.0) {
   return fmaxf(0.0, z) + fminf(0.0, alpha * (exp(z) - 1.0));
-}
-
-template <typename scalar_t>
-__device__ __forceinline__ scalar_t d_elu(scalar_t z, scalar_t alpha = 1.0) {
-  const auto e = exp(z);
-  const auto d_relu = z < 0.0 ? 0.0 : 1.0;
-  return d_relu + (((alpha * (e - 1.0)) < 0.0) ? (alpha * e) : 0.0);
 }
 
 template <typename scalar_t>
@@ -60,34 +40,6 @@ __global__ void lltm_cuda_forward_kernel(
     candidate_cell[n][c] = elu(gates[n][2][c]);
     new_cell[n][c] = old_cell[n][c] + candidate_cell[n][c] * input_gate[n][c];
     new_h[n][c] = tanh(new_cell[n][c]) * output_gate[n][c];
-  }
-}
-
-template <typename scalar_t>
-__global__ void lltm_cuda_backward_kernel(
-    torch::PackedTensorAccessor32<scalar_t, 2, torch::RestrictPtrTraits> d_old_cell,
-    torch::PackedTensorAccessor32<scalar_t, 3, torch::RestrictPtrTraits> d_gates,
-    const torch::PackedTensorAccessor32<scalar_t, 2, torch::RestrictPtrTraits> grad_h,
-    const torch::PackedTensorAccessor32<scalar_t, 2, torch::RestrictPtrTraits> grad_cell,
-    const torch::PackedTensorAccessor32<scalar_t, 2, torch::RestrictPtrTraits> new_cell,
-    const torch::PackedTensorAccessor32<scalar_t, 2, torch::RestrictPtrTraits> input_gate,
-    const torch::PackedTensorAccessor32<scalar_t, 2, torch::RestrictPtrTraits> output_gate,
-    const torch::PackedTensorAccessor32<scalar_t, 2, torch::RestrictPtrTraits> candidate_cell,
-    const torch::PackedTensorAccessor32<scalar_t, 3, torch::RestrictPtrTraits> gate_weights) {
-  const int n = blockIdx.y;
-  const int c = blockIdx.x * blockDim.x + threadIdx.x;
-  if (c < d_gates.size(2)) {
-    const auto d_output_gate = tanh(new_cell[n][c]) * grad_h[n][c];
-    const auto d_tanh_new_cell = output_gate[n][c] * grad_h[n][c];
-    const auto d_new_cell = d_tanh(new_cell[n][c]) * d_tanh_new_cell + grad_cell[n][c];
-
-    d_old_cell[n][c] = d_new_cell;
-    const auto d_candidate_cell = input_gate[n][c] * d_new_cell;
-    const auto d_input_gate = candidate_cell[n][c] * d_new_cell;
-
-    d_gates[n][0][c] = d_input_gate * d_sigmoid(gate_weights[n][0][c]);
-    d_gates[n][1][c] = d_output_gate * d_sigmoid(gate_weights[n][1][c]);
-    d_gates[n][2][c] = d_candidate_cell * d_elu(gate_weights[n][2][c]);
   }
 }
 } // namespace
@@ -134,55 +86,10 @@ std::vector<torch::Tensor> lltm_forward(
         candidate_cell.packed_accessor32<scalar_t, 2, torch::RestrictPtrTraits>());
   }));
 
-  return {new_h, new_cell, input_gate, output_gate, candidate_cell, X, gates};
-}
-
-std::vector<torch::Tensor> lltm_backward(
-    torch::Tensor grad_h,
-    torch::Tensor grad_cell,
-    torch::Tensor new_cell,
-    torch::Tensor X,
-    torch::Tensor input_gate,
-    torch::Tensor output_gate,
-    torch::Tensor candidate_cell,
-    torch::Tensor gates,
-    torch::Tensor weights) {
-  CHECK_INPUT(grad_h);
-  CHECK_INPUT(X);
-  auto d_old_cell = torch::zeros_like(new_cell);
-  auto d_gates = torch::zeros_like(gates);
-
-  const auto batch_size = new_cell.size(0);
-  const auto state_size = new_cell.size(1);
-
-  const int threads = 1024;
-  const dim3 blocks((state_size + threads - 1) / threads, batch_size);
-
-  AT_DISPATCH_FLOATING_TYPES(X.scalar_type(), "lltm_backward_cuda", ([&] {
-    lltm_cuda_backward_kernel<scalar_t><<<blocks, threads>>>(
-        d_old_cell.packed_accessor32<scalar_t, 2, torch::RestrictPtrTraits>(),
-        d_gates.packed_accessor32<scalar_t, 3, torch::RestrictPtrTraits>(),
-        grad_h.packed_accessor32<scalar_t, 2, torch::RestrictPtrTraits>(),
-        grad_cell.packed_accessor32<scalar_t, 2, torch::RestrictPtrTraits>(),
-        new_cell.packed_accessor32<scalar_t, 2, torch::RestrictPtrTraits>(),
-        input_gate.packed_accessor32<scalar_t, 2, torch::RestrictPtrTraits>(),
-        output_gate.packed_accessor32<scalar_t, 2, torch::RestrictPtrTraits>(),
-        candidate_cell.packed_accessor32<scalar_t, 2, torch::RestrictPtrTraits>(),
-        gates.packed_accessor32<scalar_t, 3, torch::RestrictPtrTraits>());
-  }));
-
-  auto d_gate_weights = d_gates.flatten(1, 2);
-  auto d_weights = d_gate_weights.t().mm(X);
-  auto d_bias = d_gate_weights.sum(/*dim=*/0, /*keepdim=*/true);
-
-  auto d_X = d_gate_weights.mm(weights);
-  auto d_old_h = d_X.slice(/*dim=*/1, 0, state_size);
-  auto d_input = d_X.slice(/*dim=*/1, state_size);
-
-  return {d_old_h, d_input, d_weights, d_bias, d_old_cell, d_gates};
+  auto mean = gates.flatten(1, 2).t().mm(X).slice(/*dim=*/1, 0, state_size);
+  return {new_h, new_cell, input_gate, output_gate, candidate_cell, X, gates, mean};
 }
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("forward", &lltm_forward, "LLTM forward (CUDA)");
-  m.def("backward", &lltm_backward, "LLTM backward (CUDA)");
 }

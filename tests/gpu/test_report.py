@@ -69,6 +69,6 @@ def _message(problem: Problem, graded: Graded, file: str, source: str) -> submis
     """As the API shows a submission in the full view."""
     return submission_pb2.Submission(
         name="submissions/gpu", problem=f"problems/{problem.problem_id}", language="cuda", state=submission_pb2.SUBMISSION_STATE_SUCCEEDED,
-        report=messages.report_to_proto(graded.report, Redactor.of(problem), full=True),
+        report=messages.report_to_proto(graded.report, Redactor.for_problem(problem), full=True),
         sources=[submission_pb2.SourceFile(path=file, content=source)],
     )  # fmt: skip

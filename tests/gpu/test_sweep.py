@@ -73,7 +73,7 @@ async def swept(grading: Grading, problem: Problem, file: str) -> submission_pb2
         create_time=datetime.now(UTC),
         report=graded.report,
     )
-    return messages.submission_to_proto(made, Redactor.of(problem), full=True)
+    return messages.submission_to_proto(made, Redactor.for_problem(problem), full=True)
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -119,7 +119,7 @@ def placed_by_ray(devices: Sequence[str], gpus: Sequence[Gpu], place: Path, join
     try:
         cluster.add_node(num_gpus=len(gpus), labels={TYPE_LABEL: kind})
         asked = ["--ray", cluster.address, "--lanes", f"{kind}={len(devices)}", "--join", join, "--", *sandbox]
-        subprocess.run([sys.executable, "-m", "grader.worker.place", *asked], check=True)
+        subprocess.run([sys.executable, "-m", "grader.worker.main", "place", *asked], check=True)
         yield f"{kind.lower()}-0"
     finally:
         cluster.close()

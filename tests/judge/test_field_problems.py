@@ -86,7 +86,7 @@ def attend(product: Kernel, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -
 
 def of_half(kernel: Kernel) -> Kernel:
     """The same on operands that were rounded to half."""
-    return lambda *inputs: kernel(*(one.half().float() for one in inputs))
+    return lambda *inputs: kernel(*(item.half().float() for item in inputs))
 
 
 def conv(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -117,9 +117,9 @@ CASES: tuple[tuple[str, str, dict[str, int], Kernel, Kernel], ...] = (
 def compared(problem: str, workload_id: str, cut: dict[str, int], kernel: Kernel, key: str) -> Comparison:
     """What the judge's comparison finds in the kernel's answer to this key's inputs."""
     spec = native.load(EXAMPLES / problem).spec
-    workload = next(one for one in spec.workloads if one.workload_id == workload_id)
+    workload = next(item for item in spec.workloads if item.workload_id == workload_id)
     inputs = draw(spec.inputs, {**workload.axes, **cut}, key, open_device("emulated"))
-    reference, exact = reference_of(spec)(*inputs), reference_of(spec)(*(one.double() for one in inputs))
+    reference, exact = reference_of(spec)(*inputs), reference_of(spec)(*(item.double() for item in inputs))
     answer = kernel(*inputs)
     return compare(answer, reference, exact, torch.zeros_like(answer, dtype=torch.bool), workload.tolerance or spec.tolerance)
 
@@ -130,7 +130,7 @@ def test_the_declared_shapes_are_the_reference_s_at_every_size(name):
     spec = native.load(EXAMPLES / name).spec
     (declared,) = spec.outputs
     for workload in spec.workloads:
-        inputs = [torch.empty(shape_of(one, workload.axes), dtype=getattr(torch, one.dtype), device="meta") for one in spec.inputs]
+        inputs = [torch.empty(shape_of(item, workload.axes), dtype=getattr(torch, item.dtype), device="meta") for item in spec.inputs]
         output = reference_of(spec)(*inputs)
         assert tuple(output.shape) == shape_of(declared, workload.axes), workload.workload_id
         assert output.dtype == getattr(torch, declared.dtype)
@@ -141,8 +141,8 @@ def test_the_declared_shapes_are_the_reference_s_at_every_size(name):
 @pytest.mark.parametrize(("problem", "workload", "cut", "honest", "_"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES])
 def test_an_honest_order_of_summation_keeps_half_of_the_budget(problem, workload, cut, honest, _, key):
     """At the real lengths of sums too."""
-    found = compared(problem, workload, cut, honest, key)
-    assert found.outcome is wire.TrialOutcome.PASSED and found.budget_ratio < 0.5
+    comparison = compared(problem, workload, cut, honest, key)
+    assert comparison.outcome is wire.TrialOutcome.PASSED and comparison.budget_ratio < 0.5
 
 
 @pytest.mark.slow
@@ -150,5 +150,5 @@ def test_an_honest_order_of_summation_keeps_half_of_the_budget(problem, workload
 @pytest.mark.parametrize(("problem", "workload", "cut", "_", "narrow"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES])
 def test_less_precision_is_over_the_budget(problem, workload, cut, _, narrow, key):
     """Operands of half in float32, or sums kept in half in float16: the control of the test above."""
-    found = compared(problem, workload, cut, narrow, key)
-    assert found.outcome is wire.TrialOutcome.MISMATCHED and found.budget_ratio > 1
+    comparison = compared(problem, workload, cut, narrow, key)
+    assert comparison.outcome is wire.TrialOutcome.MISMATCHED and comparison.budget_ratio > 1

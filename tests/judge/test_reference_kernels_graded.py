@@ -184,15 +184,15 @@ async def fleet() -> AsyncIterator[LocalFleet]:
         Path(place).chmod(0o711)
         settings = BoxSettings(state_id=f"imported{os.getpid()}", runtime_dir=Path(place))
         isolation, _ = await choose("process", settings)
-        async with LocalFleet(isolation=isolation, settings=settings) as made:
-            yield made
+        async with LocalFleet(isolation=isolation, settings=settings) as started:
+            yield started
         await isolation.close()
 
 
 async def graded(fleet: LocalFleet, place: str, content: str) -> Report:
     """The report of a submission, verified and not timed."""
     path = FIXTURES / place
-    problem = next(one for one in formats().values() if one.matches(path)).load(path, root=path.parent)
+    problem = next(format_ for format_ in formats().values() if format_.matches(path)).load(path, root=path.parent)
     source = SourceFile(path="kernel.cu" if "#include" in content else "kernel.py", content=content)
     language = detect((source,))
     assert language in problem.languages

@@ -67,8 +67,8 @@ async def fleet() -> AsyncIterator[LocalFleet]:
         Path(place).chmod(0o711)
         settings = BoxSettings(state_id=f"submitted{os.getpid()}", runtime_dir=Path(place))
         isolation, _ = await choose("process", settings)
-        async with LocalFleet(isolation=isolation, settings=settings) as made:
-            yield made
+        async with LocalFleet(isolation=isolation, settings=settings) as started:
+            yield started
         await isolation.close()
 
 

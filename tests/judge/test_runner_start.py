@@ -38,5 +38,5 @@ def test_a_device_that_does_not_open_is_our_fault(tmp_path: Path) -> None:
 
 def test_an_artifact_that_does_not_load_is_the_submissions(tmp_path: Path) -> None:
     """The control."""
-    found = loaded(tmp_path, device_kind="emulated")
-    assert isinstance(found, Answer) and found.status is Status.RAISED
+    outcome = loaded(tmp_path, device_kind="emulated")
+    assert isinstance(outcome, Answer) and outcome.status is Status.RAISED

@@ -15,8 +15,7 @@ from grader.model import Lease, Submission, SubmissionState
 from grader.server.fleet_port import SERVER_NAME
 from grader.server.running import serving
 from grader.server.wiring import joined
-from grader.worker.serve import _attached
-from grader.worker.session import FleetSession
+from grader.worker.serve import FleetSession, _attached
 from sandbox.protocol import wire
 from sandbox.protocol.version import VERSION
 from tests import fakes

@@ -9,8 +9,7 @@ import grpc
 import pytest
 from grpc_status import rpc_status
 
-from grader.api.absence import ServerAbsence
-from grader.api.client import GraderClient
+from grader.api.client import GraderClient, ServerAbsence
 from grader.api.statuses import to_status
 from grader.cli.exits import GraderFailed
 from grader.cli.session import Target

@@ -4,9 +4,9 @@ import pytest
 
 from grader.html_report.report_file import report_file
 from tests.server.axe import findings_everywhere
+from tests.server.browser import NARROW, reader
 from tests.server.filled_site import filled_site
 from tests.server.site import END, FREEZE
-from tests.server.test_site_browser import NARROW, reader
 from tests.unit.test_html_report import graded
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]

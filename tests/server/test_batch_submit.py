@@ -8,11 +8,11 @@ import pytest
 
 from grader import errors
 from grader.config import Settings
+from grader.intake.gate import SubmissionGate
 from grader.ledger import Ledger
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.server.request_limits import BATCH_LIMIT, message_bytes
-from grader.server.submission_admission import SubmissionAdmission
 from grader.server.submission_service import SubmissionService
 from grader.v1 import grader_service_pb2 as api
 from tests.server.keyed import keyed_server
@@ -110,7 +110,7 @@ async def test_a_server_that_is_read_only_takes_none(place, kernel):
 
 
 @dataclass(frozen=True)
-class Breaking(SubmissionAdmission):
+class Breaking(SubmissionGate):
     """Fails, by a bug, at kernels whose source asks for it."""
 
     def check(self, request, device_kinds):
@@ -125,7 +125,7 @@ async def test_a_bug_that_one_meets_is_its_own_result(settings, place, kernel):
     async with Ledger.open(place / "ledger") as ledger:
         submitting = SubmissionService(
             ledger=ledger,
-            admission=Breaking(problems=problems, competitions=Competitions()),
+            gate=Breaking(problems=problems, competitions=Competitions()),
             device_kinds=lambda: ("emulated",),
             queue_limit=9,
             user_queue_limit=None,

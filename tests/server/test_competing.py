@@ -1,7 +1,7 @@
 """Competitions and quotas over a real socket."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC
 
 import pytest
 
@@ -9,14 +9,7 @@ from grader.errors import CompetitionClosed, CompetitionNotFound, InvalidRequest
 from grader.v1 import competition_pb2, submission_pb2
 from sandbox.protocol import wire
 from tests import fakes
-
-NOW = datetime.now(UTC)
-
-
-def toml(name, start_h=-1.0, end_h=1.0, more=""):
-    """A competition that began and ends so many hours from now."""
-    start, end = ((NOW + timedelta(hours=hours)).isoformat() for hours in (start_h, end_h))
-    return f'name = "{name}"\ntitle = "T"\nproblems = ["sum"]\ndevices = ["emulated"]\nstart = {start}\nend = {end}\n{more}'
+from tests.server.competition_files import NOW, toml
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ async def held(ledger):
 
 
 async def watcher(ledger, held, after=0, problem=PROBLEM):
-    made = RedactedEvents(ledger, held.submission.submission_id, Redactor.of(problem))
+    made = RedactedEvents(ledger, held.submission.submission_id, Redactor.for_problem(problem))
     await made.begin(after)
     return made
 

@@ -183,7 +183,7 @@ async def test_a_device_that_is_away_costs_nobody_an_attempt(ledger):
     async def grade(lease):
         tries.append(lease.attempt)
         if len(tries) < 6:
-            raise DeviceQuarantined("GPU 0", "the canary is unwell")
+            raise DeviceQuarantined.after_checks("GPU 0", "the canary is unwell")
         async for fact in well(lease):
             yield fact
 

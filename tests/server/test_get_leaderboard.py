@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from grader.api.client import GraderClient
-from grader.api.messages import score_kind_to_proto
 from grader.errors import CompetitionNotFound, InvalidRequest, ProblemNotFound
 from grader.ledger import Ledger
-from grader.model import Caller, Scope, ScoreKind
+from grader.model import Caller, Scope
 from grader.server.running import serving
 from grader.v1 import competition_pb2, report_pb2, submission_pb2
 from tests import fakes
@@ -138,9 +137,3 @@ async def test_a_frozen_board_shows_administrators_what_it_keeps_from_others(set
 def test_who_asks_for_no_keys_sees_all():
     """The control: on loopback everybody is an administrator."""
     assert Caller().admin and not replace(Caller(), scopes=frozenset({Scope.READ})).admin
-
-
-def test_kinds_of_score_have_the_same_names_in_the_api():
-    """A new kind without a name in the API fails here and not at a reader's."""
-    for kind in ScoreKind:
-        assert report_pb2.ScoreKind.Name(score_kind_to_proto(kind)) == f"SCORE_KIND_{kind.name}"

@@ -5,9 +5,9 @@ import socket
 import pytest
 
 from tests.server.axe import findings_everywhere
+from tests.server.browser import reader
 from tests.server.provider_site import provider_site
 from tests.server.test_axe_browser import SIZES
-from tests.server.test_site_browser import reader
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 

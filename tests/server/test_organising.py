@@ -5,6 +5,7 @@ import contextlib
 import html
 import os
 import signal
+from datetime import timedelta
 
 import aiohttp
 import pytest
@@ -21,10 +22,10 @@ from grader.server.running import serving
 from grader.v1 import competition_pb2
 from sandbox.protocol import wire
 from tests import fakes
+from tests.server.competition_files import NOW, toml
 from tests.server.processes import fake_server
 from tests.server.signed_in import key_of, reader
 from tests.server.site import END, START, site
-from tests.server.test_competing import NOW, timedelta, toml
 from tests.server.test_submit_page import send
 
 USUAL = (Scope.SUBMIT, Scope.READ)

@@ -143,7 +143,7 @@ async def test_after_the_end_others_read_where_the_competition_says_so(ledger, c
     """From the very end on, and not before; an administrator always, and who asks for no keys."""
     made = await ledger.submit(fakes.new_submission(user="alice", competition_id=competition_id), fakes.problem())
     for caller, sees in ((ALICE, True), (BOB, FOUND[competition_id]), (ROOT, True), (NOBODY, True)):
-        which = access.which(caller, "", competition_id or "any", COMPETITIONS, NOW)
+        which = access.submission_filter(caller, "", competition_id or "any", COMPETITIONS, NOW)
         if competition_id:
             assert bool((await ledger.page(size=10, submission_filter=which))[0]) is sees
         if sees:
@@ -179,6 +179,6 @@ async def test_ones_own_list_is_not_all_that_was_opened(ledger):
         await ledger.submit(fakes.new_submission(user=user, competition_id="over"), fakes.problem())
     listed = {}
     for asked in (("", ""), ("alice", ""), ("", "over"), ("alice", "over"), ("alice", "running")):
-        found, _ = await ledger.page(size=10, submission_filter=access.which(BOB, *asked, COMPETITIONS, NOW))
+        found, _ = await ledger.page(size=10, submission_filter=access.submission_filter(BOB, *asked, COMPETITIONS, NOW))
         listed[asked] = {one.new.user for one in found}
     assert list(listed.values()) == [{"bob"}, {"alice"}, {"alice", "bob"}, {"alice"}, set()]

@@ -364,7 +364,7 @@ async def test_events_keep_hidden_what_was_hidden_when_they_were_made(serve, pla
         found = await until(client, await create(client, problem="problems/sum"))
         await client.apply_rejudge(found.name)
         assert "secret" not in str([event async for event in client.watch(done.name)])
-        mask = Redactor.of(Problems.load([place / "problems"]).get("sum"))
+        mask = Redactor.for_problem(Problems.load([place / "problems"]).get("sum"))
         assert mask.name("secret33") == "secret33"  # the control: the new problem alone would have told it
 
 

@@ -23,8 +23,7 @@ from grader.server import fleet_port as port_module
 from grader.server.commands import admin_workers
 from grader.server.fleet_port import FleetCertificates, fleet_port
 from grader.v1 import report_pb2, submission_pb2
-from grader.worker.serve import _attached, channel_credentials
-from grader.worker.session import FleetSession
+from grader.worker.serve import FleetSession, _attached, channel_credentials
 from sandbox.protocol import wire
 from tests import fakes
 from tests.server.fleet_workers import attached, graded, inside, lease, served, standing, until, working
@@ -497,12 +496,12 @@ async def test_a_worker_that_is_stopped_ends_what_it_has(remote, files, kernel, 
 
 async def test_a_worker_of_another_version_is_told_so(address, files, monkeypatch) -> None:
     """And does not try again: its own end would be the same."""
-    from grader.worker import serve, session
+    from grader.worker import serve
 
-    monkeypatch.setattr(session, "VERSION", "0" * 16)
+    monkeypatch.setattr(serve, "VERSION", "0" * 16)
     async with fakes.wiring(fakes.FakeGrade())(Settings()) as grading:
         with pytest.raises(FleetRefused, match="install the same version"):
-            await serve._join(serve.Joining(address=address), None, grading, files, asyncio.Event(), 0.0)
+            await serve._join(serve.JoinOptions(address=address), None, grading, files, asyncio.Event(), 0.0)
 
 
 async def test_a_session_sends_the_files_that_its_facts_name(fleet, address, files, tmp_path) -> None:

@@ -20,7 +20,7 @@ from grader.server.running import serving
 from grader.v1 import rejudge_pb2, submission_pb2
 from sandbox.protocol import wire
 from tests import fakes
-from tests.server.test_competing import toml
+from tests.server.competition_files import toml
 
 SIZE, SEED, ID = 987654, "feedfacecafebeef" * 2, "secret-1"
 PLANTED = (str(SIZE), SEED, ID, "77777")

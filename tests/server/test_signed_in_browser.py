@@ -10,8 +10,8 @@ from aiohttp import web
 from grader.ledger import Ledger
 from grader.server.running import serving
 from tests import fakes
+from tests.server.browser import CONTRAST, NARROW, reader
 from tests.server.signed_in import key_of
-from tests.server.test_site_browser import CONTRAST, NARROW, reader
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 GOOD = fakes.source("accept")

@@ -19,9 +19,9 @@ from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
 from sandbox.protocol import wire
 from tests import fakes
+from tests.server.competition_files import toml
 from tests.server.signed_in import key_of, reader
 from tests.server.site import END, START, site
-from tests.server.test_competing import toml
 from tests.server.test_secrecy import PLANTED, SECRET, Telltale, found_in
 
 USUAL = (Scope.SUBMIT, Scope.READ)

@@ -24,9 +24,9 @@ from grader.web.submit_page import FORM_LIMIT_BYTES, SubmitPage
 from sandbox.protocol import wire
 from tests import fakes
 from tests.requests import new_submission
+from tests.server.competition_files import toml
 from tests.server.signed_in import SAME_SITE, USUAL, hidden, key_of, reader
 from tests.server.site import START, site
-from tests.server.test_competing import toml
 
 GOOD = fakes.source("accept")
 USUAL_FIELDS = {"problem": "sum", "competition": "", "mode": "benchmark", "language": "", "device_kind": ""}

@@ -6,7 +6,7 @@ from grader.errors import InvalidRequest, RequestIdReused
 from grader.v1 import problem_pb2, report_pb2, submission_pb2
 from sandbox.protocol import wire
 from tests import fakes
-from tests.server.test_competing import toml
+from tests.server.competition_files import toml
 
 RANGE = {"axis": "n", "start": 16, "stop": 64, "factor": 2.0}
 DECLARED = '\n[[sweep]]\naxis = "n"\nstart = 16\nstop = 256\nfactor = 4\n'

@@ -166,6 +166,6 @@ async def test_pages_do_not_show_them(ended):
 async def test_what_is_not_asked_for_as_the_owners_does_not_have_them(ended):
     """The message of a submission leaves them out by default, so that a new caller of it shows nothing."""
     submission = await ended.ledger.get(ended.made)
-    redactor = Redactor.of(await ended.ledger.problem(submission.problem_digest))
+    redactor = Redactor.for_problem(await ended.ledger.problem(submission.problem_digest))
     assert "4711" not in stable_json.to_text(stable_json.to_data(messages.submission_to_proto(submission, redactor, full=True)))
     assert "4711" in stable_json.to_text(stable_json.to_data(messages.submission_to_proto(submission, redactor, owned=True)))

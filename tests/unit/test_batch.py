@@ -63,12 +63,12 @@ def test_a_launch_of_a_batch_takes_what_the_batch_takes_beyond_the_protocol(time
 @pytest.mark.parametrize("wrong", [0, 5 * SIZE + 3])
 def test_a_launch_that_is_wrong_is_the_answer(timed: Any, wrong: int) -> None:
     """Whichever it was."""
-    _, found = timed(wrong=wrong)
-    assert found == _trial(wire.TrialOutcome.MISMATCHED)
+    _, batch = timed(wrong=wrong)
+    assert batch == _trial(wire.TrialOutcome.MISMATCHED)
 
 
 def test_batches_whose_comparison_takes_minutes_are_few(timed: Any) -> None:
     """One beside the warm-up, and signs of life meanwhile: the judge was taken for dead."""
-    said, found = timed(compare_s=4.0)
-    assert isinstance(found, Batch) and len(found.times.durations_ns) == 1
-    assert said == [wire.Progress(stage=wire.Stage.MEASURING, workload_id="n")] * (2 * SIZE * 4 // 20)
+    progress, batch = timed(compare_s=4.0)
+    assert isinstance(batch, Batch) and len(batch.times.durations_ns) == 1
+    assert progress == [wire.Progress(stage=wire.Stage.MEASURING, workload_id="n")] * (2 * SIZE * 4 // 20)

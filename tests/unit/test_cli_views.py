@@ -502,7 +502,7 @@ def test_scalars_and_several_outputs_are_in_the_example() -> None:
         (errors.InvalidSubmission([errors.FieldViolation("sources", "there are none")]), 2),
         (errors.ProblemInvalid("p", "m"), 2),
         (errors.SettingsInvalid("s", "m"), 2),
-        (errors.NoSuchDevice("cuda", ["emulated"]), 2),
+        (errors.NoSuchDevice("cuda", ("emulated",)), 2),
         (errors.QueueFull(10), 3),
         (errors.QueueShareUsed(10), 3),
         (errors.ShuttingDown(), 3),

@@ -120,8 +120,8 @@ class FakeDriver:
         for name, function in zip(FUNCTIONS, self._kept, strict=True):
             setattr(self, name, function)
 
-    def _do(self, what: Callable[[], None]) -> None:
-        self._queued.append(what)
+    def _do(self, action: Callable[[], None]) -> None:
+        self._queued.append(action)
         self.look()
 
     def look(self) -> None:
@@ -157,10 +157,10 @@ def taken(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float = 
 
 def signals(gate: Gate, link: socket.socket, limit_s: float) -> Signals:
     """Of a call that is armed now."""
-    go, done = gate.addresses()
+    go, done_address = gate.addresses()
     return Signals(
         go_address=go,
-        done_address=done,
+        done_address=done_address,
         published_address=ctypes.addressof(PUBLISHED),
         finished_address=ctypes.addressof(FINISHED),
         previous=gate.done,
@@ -196,11 +196,11 @@ def turn_served_by(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> C
 
         thread = threading.Thread(target=runs, daemon=True)
         thread.start()
-        found, arena, snapshot = taken(ours, link, driver)
+        turn_time, arena, snapshot = taken(ours, link, driver)
         thread.join(2)
         assert arena.tolist() == [1.0, 2.0, 3.0]
-        assert found.code != 0 or snapshot.tolist() == arena.tolist()
-        return Turn(found, seen, driver.calls[len(seen) :])
+        assert turn_time.code != 0 or snapshot.tolist() == arena.tolist()
+        return Turn(turn_time, seen, driver.calls[len(seen) :])
 
     return serve
 
@@ -216,9 +216,9 @@ class Turn(NamedTuple):
 def test_a_turn_goes_and_publishes_then_reads(turn_served_by: Callable[..., Turn]) -> None:
     """The inputs are published after `go`, in one order on the device, and the snapshot is taken when the run has ended there."""
     turn = turn_served_by("finish", "reply")
-    found = turn.time
-    assert (found.ending, found.code) == (WaitEnd.DONE, 0)
-    assert found.duration_ns > 1e9 * WORK_S
+    turn_time = turn.time
+    assert (turn_time.ending, turn_time.code) == (WaitEnd.DONE, 0)
+    assert turn_time.duration_ns > 1e9 * WORK_S
     shade = ["evict"] * (1 + SHADE_COUNT)
     assert turn.before == ["synchronize", "unpin", *shade, "record", "copy", "evict", "published", "hold"]
     assert turn.after == ["record", "copy", "record", "done", "synchronize"]  # a host that is slow to say `done` is in nobody's time
@@ -255,18 +255,18 @@ def test_turns_copy_from_and_to_the_same_memory(
     ours, _, link, _ = runner
     driver = FakeDriver()
     clock = clock_of(driver)
-    kept, seen = [], []
+    turns, steps = [], []
     for turn in range(3):
         inputs, outputs, arena = torch.full((1000,), float(turn)), torch.full((2, 5), -1.0 - turn), [torch.zeros(1000), torch.zeros(2, 5)]
-        kept.append((inputs, outputs))
+        turns.append((inputs, outputs))
         driver.copied.clear()
         clock.take([(arena[0], inputs), (arena[1], outputs)], [(outputs, arena[0][:10].view(2, 5))], signals(ours, link, 0.01))
         assert arena[0].tolist() == inputs.tolist() and arena[1].tolist() == [[-1.0 - turn] * 5] * 2
         assert outputs.tolist() == [[turn] * 5] * 2
         (_, first), (_, poison), (read, _) = driver.copied
         assert poison == read
-        seen.append((first, poison))
-    assert len(set(seen)) == (1 if limit_bytes else 3)
+        steps.append((first, poison))
+    assert len(set(steps)) == (1 if limit_bytes else 3)
 
 
 @pytest.mark.timeout(60)  # hundreds of times the deadline
@@ -274,8 +274,8 @@ def test_silence_is_a_time_out(runner: tuple[Gate, Gate, socket.socket, socket.s
     """The deadline is kept, and the snapshot is taken all the same: the judge does not wait for a number that never comes."""
     ours, _, link, _ = runner
     begun = time.monotonic()
-    found, _, snapshot = taken(ours, link, FakeDriver(), limit_s=0.1)
-    assert found.ending is WaitEnd.TIMED_OUT and time.monotonic() - begun >= 0.1
+    turn_time, _, snapshot = taken(ours, link, FakeDriver(), limit_s=0.1)
+    assert turn_time.ending is WaitEnd.TIMED_OUT and time.monotonic() - begun >= 0.1
     assert snapshot.tolist() == [1.0, 2.0, 3.0]
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 import trustme
 
-from grader.api import connection_failures
+from grader.api import channels
 from grader.api.client import GraderClient
 from grader.errors import ServerUnreachable
 
@@ -100,20 +100,18 @@ async def test_names_are_not_taken_from_a_certificate_of_a_stranger():
     """Anybody can write a name into his own; the control is the authority that is trusted."""
     server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0, ssl=context(AUTHORITY.issue_cert(*HERE)))
     async with server:
-        assert await connection_failures.certificate_names(address(server), AUTHORITY.cert_pem.bytes()) == ("127.0.0.1", "localhost")
-        assert await connection_failures.certificate_names(address(server), STRANGER.cert_pem.bytes()) == ()
-    assert await connection_failures.certificate_names("unix:/nowhere", None) == ()
-    assert await connection_failures.certificate_names("127.0.0.1:1", None) == ()
+        assert await channels.certificate_names(address(server), AUTHORITY.cert_pem.bytes()) == ("127.0.0.1", "localhost")
+        assert await channels.certificate_names(address(server), STRANGER.cert_pem.bytes()) == ()
+    assert await channels.certificate_names("unix:/nowhere", None) == ()
+    assert await channels.certificate_names("127.0.0.1:1", None) == ()
 
 
 def test_what_is_not_known_stays_in_grpcs_words():
     """Better those than a guess."""
-    assert connection_failures.explain("something new", tls=True) == "something new"
+    assert channels.explain("something new", tls=True) == "something new"
 
 
 def test_a_connection_that_is_closed_means_another_thing_once_the_server_has_answered():
     """Then it speaks what the client speaks."""
-    expected = [
-        connection_failures.explain("Socket closed", tls=tls, answered=answered) for tls, answered in ((False, False), (False, True))
-    ]
+    expected = [channels.explain("Socket closed", tls=tls, answered=answered) for tls, answered in ((False, False), (False, True))]
     assert "wants TLS" in expected[0] and "TLS" not in expected[1]

@@ -7,14 +7,14 @@ import pytest
 from google.protobuf import json_format
 
 from grader.api import messages
-from grader.model import Event, Failure, Submission, SubmissionState, Verdict
+from grader.model import Event, Failure, ScoreKind, Submission, SubmissionState, Verdict
 from grader.rules.disclosure import Redactor
 from grader.v1 import report_pb2, submission_pb2
 from sandbox.protocol import wire
 from tests import fakes
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, 5000, UTC)
-MASK = Redactor.of(fakes.problem())
+MASK = Redactor.for_problem(fakes.problem())
 SECRETS = ("secret33", "secret97", "33 elements")
 
 
@@ -137,6 +137,7 @@ def test_a_failed_submission_carries_a_status():
         (wire.Clock, "CLOCK", report_pb2.Clock),
         (wire.Mode, "MODE", submission_pb2.Mode),
         (wire.Stage, "STAGE", submission_pb2.Stage),
+        (ScoreKind, "SCORE_KIND", report_pb2.ScoreKind),
     ],
 )
 def test_every_value_of_ours_has_a_name_in_the_api(kind, prefix, enum):
@@ -229,6 +230,6 @@ def test_facts_from_before_a_key_was_there_are_still_read():
 def test_no_output_is_shown_in_a_competition():
     """In no mode: what a box left for a later one could be printed there. The control: outside of a competition."""
     printed = replace(fakes.report(), output="left by the process before: 40144")
-    in_competition = Redactor.of(replace(fakes.problem(), competition_id="one"))
+    in_competition = Redactor.for_problem(replace(fakes.problem(), competition_id="one"))
     assert messages.report_to_proto(printed, MASK).output == printed.output
     assert messages.report_to_proto(printed, in_competition).output == ""

@@ -14,7 +14,7 @@ import yaml
 
 from grader.config import Settings
 from grader.worker import main as worker
-from grader.worker import place
+from grader.worker import ray_placement
 from grader.worker.ray_placement import TYPE_LABEL, LaneCount
 from tests.unit.test_deploy import composed, settings_of  # noqa: F401
 
@@ -34,7 +34,7 @@ def worker_settings(words: list[str]) -> tuple[dict[str, Any], Settings]:
 def placing(text: str) -> Any:
     """The options of the `grader-worker place` in this text."""
     (command,) = re.findall(r"grader-worker place (--lanes(?:[^\\\n]|\\\n)*)", text)
-    words = place.parser().parse_args(shlex.split(re.sub(r"\\\n#?", " ", command)))
+    words = ray_placement.parser().parse_args(shlex.split(re.sub(r"\\\n#?", " ", command)))
     assert words.join and words.certificate == "/etc/grader/worker.pem"
     return words
 

@@ -39,19 +39,19 @@ def inputs() -> list[torch.Tensor]:
     return [torch.randn(64, 64, generator=generator) for _ in range(2)]
 
 
-def product(given: list[torch.Tensor]) -> list[torch.Tensor]:
-    return [given[0] @ given[1]]
+def product(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [tensors[0] @ tensors[1]]
 
 
 def explained(output: torch.Tensor, *, earlier: torch.Tensor | None = None, **of_run: Any) -> wire.Trial:
     """The trial of a product's output."""
-    given = inputs()
+    tensors = inputs()
     unwritten = of_run.pop("unwritten", torch.zeros_like(output, dtype=torch.bool))
     reply = Answer(status=Status.OK, message=of_run.pop("message", ""))
-    done = Run(key="k", reply=reply, duration_ns=1, inputs=given, outputs=[output], unwritten=[unwritten], **of_run)
+    result = Run(key="k", reply=reply, duration_ns=1, inputs=tensors, outputs=[output], unwritten=[unwritten], **of_run)
     bench = WorkloadContext(problem=PROBLEM, workload=WORKLOAD, reference=product)
-    trial = judge_run(done, bench, wire.TrialPhase.VERIFY, 0)
-    return explain(trial, done, bench, None if earlier is None else [earlier])
+    trial = judge_run(result, bench, wire.TrialPhase.VERIFY, 0)
+    return explain(trial, result, bench, None if earlier is None else [earlier])
 
 
 def test_the_first_wrong_elements_have_place_and_values() -> None:
@@ -71,8 +71,8 @@ def test_where_only_the_budget_is_exceeded_the_largest_errors_are_shown() -> Non
     right = torch.ones(8)
     out = right.clone()
     out[2], out[5] = 1 + 2e-6, 1 + 4e-6
-    found = first_wrong("y", out, right, torch.zeros(8, dtype=torch.bool), TOLERANCE)
-    assert [one.index for one in found] == [(5,), (2,)]
+    elements = first_wrong("y", out, right, torch.zeros(8, dtype=torch.bool), TOLERANCE)
+    assert [element.index for element in elements] == [(5,), (2,)]
     assert first_wrong("y", right, right, torch.zeros(8, dtype=torch.bool), TOLERANCE) == ()
 
 
@@ -96,16 +96,16 @@ def test_a_product_of_lower_precision_is_recognised(name: str) -> None:
 
 def test_cut_mantissas_are_those_of_tf32() -> None:
     """Half precision rounds."""
-    cut = [(one.view(torch.int32) & ~0x1FFF).view(torch.float32) for one in inputs()]
+    cut = [(element.view(torch.int32) & ~0x1FFF).view(torch.float32) for element in inputs()]
     assert explained(cut[0] @ cut[1]).symptom is Symptom.TF32
 
 
 def test_weights_that_a_reference_keeps_are_rounded_too() -> None:
     """A model's weights are no inputs, and a tensor core rounds them all the same."""
     weight = inputs()[1]
-    given = [inputs()[0]]
-    out = given[0].half().float() @ weight.half().float()
-    assert symptom([out], [given[0] @ weight], given, lambda x: [x[0] @ weight]) is Symptom.FLOAT16
+    tensors = [inputs()[0]]
+    out = tensors[0].half().float() @ weight.half().float()
+    assert symptom([out], [tensors[0] @ weight], tensors, lambda x: [x[0] @ weight]) is Symptom.FLOAT16
 
 
 def test_other_errors_look_like_no_precision() -> None:
@@ -149,13 +149,13 @@ def test_a_cuda_error_is_shown_in_its_form_only() -> None:
 def test_a_reference_that_fails_on_rounded_inputs_takes_nothing_away() -> None:
     """The elements are shown; the outcome stays."""
 
-    def picky(given: list[torch.Tensor]) -> list[torch.Tensor]:
-        if not torch.equal(given[0], inputs()[0]):
+    def picky(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        if not torch.equal(tensors[0], inputs()[0]):
             raise ValueError("other inputs")
-        return product(given)
+        return product(tensors)
 
     a, b = inputs()
-    done = Run(
+    result = Run(
         key="k",
         reply=Answer(status=Status.OK),
         duration_ns=1,
@@ -165,5 +165,5 @@ def test_a_reference_that_fails_on_rounded_inputs_takes_nothing_away() -> None:
     )
     problem = wire.ProblemSpec(**{**wire.parts(PROBLEM), "tolerance": wire.Tolerance(budget_factor=None)})
     bench = WorkloadContext(problem=problem, workload=WORKLOAD, reference=picky)
-    trial = explain(judge_run(done, bench, wire.TrialPhase.VERIFY, 0), done, bench, None)
+    trial = explain(judge_run(result, bench, wire.TrialPhase.VERIFY, 0), result, bench, None)
     assert trial.outcome is TrialOutcome.MISMATCHED and len(trial.wrong_elements) == 5 and trial.symptom is None

@@ -66,8 +66,8 @@ def in_tf32(x: torch.Tensor) -> torch.Tensor:
 
 def judged(bench: WorkloadContext, x: torch.Tensor, output: torch.Tensor) -> wire.TrialOutcome:
     """What the judge says of that output for that input."""
-    left = Run(key="", reply=FINE, duration_ns=0, inputs=[x], outputs=[output], unwritten=[torch.zeros(1, dtype=torch.bool)])
-    return verify.judge_run(left, bench, wire.TrialPhase.VERIFY, 0).outcome
+    result = Run(key="", reply=FINE, duration_ns=0, inputs=[x], outputs=[output], unwritten=[torch.zeros(1, dtype=torch.bool)])
+    return verify.judge_run(result, bench, wire.TrialPhase.VERIFY, 0).outcome
 
 
 def rejected(kernel: Kernel) -> list[bool]:
@@ -106,8 +106,8 @@ def test_few_shaken_inputs_may_be_unlucky_too(moves_at: int, asked: int, excuses
     def again(_: int, perturbed: tolerance.Tensors) -> Comparison:
         return compare(output, torch.zeros(1), exact, wrong, wire.Tolerance(), perturbed)
 
-    (found,) = tolerance.forgive_rounding_noise([again(0, [])], [], [output], exactly, again)
-    assert (len(calls), found.outcome is wire.TrialOutcome.PASSED) == (asked, excuses)
+    (comparison,) = tolerance.forgive_rounding_noise([again(0, [])], [], [output], exactly, again)
+    assert (len(calls), comparison.outcome is wire.TrialOutcome.PASSED) == (asked, excuses)
 
 
 @pytest.mark.slow
@@ -122,8 +122,10 @@ def test_more_elements_are_not_shaken() -> None:
     many, wrong = torch.zeros(FEW + 1), torch.zeros(FEW + 1, dtype=torch.bool)
     over = compare(many + 1e-6, many, many.double(), wrong, wire.Tolerance())
     assert over.outcome is wire.TrialOutcome.MISMATCHED and not fails_budget_only(over)
-    one = compare(many[:1] + 1e-6, many[:1], many[:1].double(), wrong[:1], wire.Tolerance())
-    assert fails_budget_only(one) and not fails_budget_only(compare(many[:1] + 1, many[:1], many[:1].double(), wrong[:1], wire.Tolerance()))
+    single = compare(many[:1] + 1e-6, many[:1], many[:1].double(), wrong[:1], wire.Tolerance())
+    assert fails_budget_only(single) and not fails_budget_only(
+        compare(many[:1] + 1, many[:1], many[:1].double(), wrong[:1], wire.Tolerance())
+    )
 
 
 def test_what_is_not_finite_excuses_nothing() -> None:
@@ -131,8 +133,8 @@ def test_what_is_not_finite_excuses_nothing() -> None:
     exact, wrong = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.bool)
     for odd in (float("nan"), float("inf")):
         assert spread(exact, [exact, exact * odd]) == 0.0
-        found = compare(torch.ones(1) + 9e-6, torch.ones(1), exact, wrong, wire.Tolerance(), [exact * odd] * 8)
-        assert found.outcome is wire.TrialOutcome.MISMATCHED
+        comparison = compare(torch.ones(1) + 9e-6, torch.ones(1), exact, wrong, wire.Tolerance(), [exact * odd] * 8)
+        assert comparison.outcome is wire.TrialOutcome.MISMATCHED
 
 
 def picky(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -175,8 +177,8 @@ def test_a_loss_of_kernelbench_is_not_unlucky_either() -> None:
         bad = 0
         rows = torch.randn(COUNT, 1500, generator=random)
         for x, output in zip(rows.split(1), kernel(rows).split(1), strict=True):
-            (found,) = comparer(MEAN.workloads[0], [x], [output], [mean(x)], [torch.zeros(1, dtype=torch.bool)])
-            bad += found.outcome is not wire.TrialOutcome.PASSED
+            (comparison,) = comparer(MEAN.workloads[0], [x], [output], [mean(x)], [torch.zeros(1, dtype=torch.bool)])
+            bad += comparison.outcome is not wire.TrialOutcome.PASSED
         return bad / COUNT
 
     assert share(sequential) == 0 and share(in_half) > 0.85

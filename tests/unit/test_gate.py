@@ -126,9 +126,9 @@ def test_every_placement_of_a_batch_has_outputs_of_its_own() -> None:
 def test_done_comes_when_the_device_has_ended_and_not_when_it_was_stopped(pair: tuple[Gate, Gate, int]) -> None:
     """The number is there once wait is over; where that tells of a fault, there is none, and the answer says what it was."""
     judge, runner, _ = pair
-    seen = []
+    echoes = []
     number = judge.open(CALL)
-    assert runner.reply_after(lambda: seen.append(judge.done) or 700, number) == 700
-    assert judge.done == 0 and seen == [0]
-    assert runner.reply_after(lambda: seen.append(judge.done) or 0, number) == 0
-    assert judge.done == number and seen == [0, 0] and judge.answer().status is Status.OK
+    assert runner.reply_after(lambda: echoes.append(judge.done) or 700, number) == 700
+    assert judge.done == 0 and echoes == [0]
+    assert runner.reply_after(lambda: echoes.append(judge.done) or 0, number) == 0
+    assert judge.done == number and echoes == [0, 0] and judge.answer().status is Status.OK

@@ -66,7 +66,7 @@ def host(monkeypatch):
 
 
 GXX = HostFinding(kind="compiler", name="g++", usable=True, detail="", required=True)
-JOINING = serve.Joining(address="unix:/nowhere")
+JOINING = serve.JoinOptions(address="unix:/nowhere")
 EMULATED = HostFinding(kind="device", name="emulated", usable=True, detail="")
 
 

@@ -32,31 +32,31 @@ def drawn(kind: str = "normal", dtype: str = "float32", shape: tuple[str | int, 
 def test_a_key_gives_the_same_values_again(kind: str) -> None:
     """And another key others, but for the constant."""
     parts = (wire.Distribution(), wire.Distribution(kind="uniform"))
-    first, again, other = (drawn(kind, high=5.0, parts=parts, key=key) for key in (KEY, KEY, KEY[::-1]))
+    first, again, second = (drawn(kind, high=5.0, parts=parts, key=key) for key in (KEY, KEY, KEY[::-1]))
     assert torch.equal(first, again)
-    assert torch.equal(first, other) == (kind == "constant")
+    assert torch.equal(first, second) == (kind == "constant")
 
 
 @pytest.mark.parametrize("kind", ["normal", "heavy_tail"])
 def test_scale_offset_and_needles_can_be_switched_off(kind: str) -> None:
     """Then what is left is the distribution itself; the control has them."""
     plain = [drawn("normal", scale_spread=0.0, offset=0.0, needles=0, key=f"{number:032x}") for number in range(8)]
-    assert all(abs(float(one.mean())) < 0.03 and abs(float(one.std()) - 1) < 0.03 for one in plain)
+    assert all(abs(float(tensor.mean())) < 0.03 and abs(float(tensor.std()) - 1) < 0.03 for tensor in plain)
     usual = [drawn("normal", key=f"{number:032x}") for number in range(8)]
-    assert max(abs(float(one.mean())) for one in usual) > 0.03 and max(abs(float(one.std()) - 1) for one in usual) > 0.1
+    assert max(abs(float(tensor.mean())) for tensor in usual) > 0.03 and max(abs(float(tensor.std()) - 1) for tensor in usual) > 0.1
 
 
 def test_needles_are_as_many_and_as_large_as_is_said() -> None:
     """Each of them either sign, at the trial's scale."""
-    one = drawn(scale_spread=0.0, offset=0.0, needles=16, needle_factor=1000.0).abs()
-    assert int((one == 1000.0).sum()) == 16 and float(one[one < 1000.0].max()) < 10
+    tensor = drawn(scale_spread=0.0, offset=0.0, needles=16, needle_factor=1000.0).abs()
+    assert int((tensor == 1000.0).sum()) == 16 and float(tensor[tensor < 1000.0].max()) < 10
     assert int((drawn(scale_spread=0.0, offset=0.0, needles=16, needle_factor=1000.0, shape=(8, 8)).abs() == 1000.0).sum()) == 1
 
 
 def test_an_offset_goes_with_the_scale() -> None:
     """So that a mean is never where somebody would look for it."""
     means = [float(drawn(scale=4.0, scale_spread=0.0, offset=2.0, needles=0, key=f"{number:032x}").mean()) for number in range(16)]
-    assert 4 < max(means) - min(means) <= 16.5 and all(abs(one) < 8.2 for one in means)
+    assert 4 < max(means) - min(means) <= 16.5 and all(abs(tensor) < 8.2 for tensor in means)
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
@@ -74,16 +74,16 @@ def test_integers_take_their_highest_too() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
 def test_sorted_values_never_fall(dtype: str) -> None:
     """Along the last axis, and they are not all the same."""
-    one = drawn("sorted", dtype, high_axis="cols")
-    assert bool((one[:, 1:] >= one[:, :-1]).all()) and bool((one[:, 0] < one[:, -1]).all())
-    assert float(one.min()) >= 0 and float(one.max()) <= 256
-    assert not torch.equal(one, drawn("sorted", dtype, high_axis="cols", key=KEY[::-1]))
+    tensor = drawn("sorted", dtype, high_axis="cols")
+    assert bool((tensor[:, 1:] >= tensor[:, :-1]).all()) and bool((tensor[:, 0] < tensor[:, -1]).all())
+    assert float(tensor.min()) >= 0 and float(tensor.max()) <= 256
+    assert not torch.equal(tensor, drawn("sorted", dtype, high_axis="cols", key=KEY[::-1]))
 
 
 def test_a_permutation_has_every_number_once_in_each_row() -> None:
     """And the rows differ."""
-    one = drawn("permutation", "int64")
-    assert torch.equal(one.sort(dim=-1).values, torch.arange(256).expand(64, 256)) and not torch.equal(one[0], one[1])
+    tensor = drawn("permutation", "int64")
+    assert torch.equal(tensor.sort(dim=-1).values, torch.arange(256).expand(64, 256)) and not torch.equal(tensor[0], tensor[1])
 
 
 def test_probabilities_add_up_to_one() -> None:
@@ -96,8 +96,8 @@ def test_probabilities_add_up_to_one() -> None:
 def test_a_mixture_takes_its_parts_by_weight() -> None:
     """A tenth of the elements are of the second part."""
     parts = (wire.Distribution(kind="constant", high=0.0, weight=9.0), wire.Distribution(kind="uniform", low=5.0, high=6.0, weight=1.0))
-    one = drawn("mixture", parts=parts)
-    assert 0.08 < float((one >= 5).float().mean()) < 0.12 and bool(((one == 0) | (one >= 5)).all())
+    tensor = drawn("mixture", parts=parts)
+    assert 0.08 < float((tensor >= 5).float().mean()) < 0.12 and bool(((tensor == 0) | (tensor >= 5)).all())
 
 
 SQUARE = ("rows", "rows")
@@ -115,42 +115,42 @@ def test_a_structure_has_values_in_its_places_only(structure: str, dtype: str) -
     """The same values as without it; elsewhere is zero, in each matrix of a batch."""
     bandwidth = {"bandwidth": 2} if structure == "banded" else {}
     shape = (3, *SQUARE)
-    full, one = drawn(dtype=dtype, shape=shape), drawn(dtype=dtype, shape=shape, structure=structure, **bandwidth)
+    full, tensor = drawn(dtype=dtype, shape=shape), drawn(dtype=dtype, shape=shape, structure=structure, **bandwidth)
     places = PLACES[structure](torch.arange(64).unsqueeze(1), torch.arange(64))
-    assert torch.equal(one, torch.where(places, full, torch.zeros_like(full))) and int((one != 0).sum()) > 100
+    assert torch.equal(tensor, torch.where(places, full, torch.zeros_like(full))) and int((tensor != 0).sum()) > 100
 
 
 def test_a_symmetric_matrix_is_its_own_transpose() -> None:
     """And below the diagonal it is what it was."""
-    full, one = drawn(shape=SQUARE), drawn(shape=SQUARE, structure="symmetric")
-    assert torch.equal(one, one.T) and torch.equal(one.tril(), full.tril()) and not torch.equal(full, full.T)
+    full, tensor = drawn(shape=SQUARE), drawn(shape=SQUARE, structure="symmetric")
+    assert torch.equal(tensor, tensor.T) and torch.equal(tensor.tril(), full.tril()) and not torch.equal(full, full.T)
 
 
 def test_a_sparse_tensor_has_about_as_many_values_as_its_density() -> None:
     """At other places with another key."""
-    one, other = (drawn(structure="sparse", density=0.1, key=key) for key in (KEY, KEY[::-1]))
-    assert 0.08 < float((one != 0).float().mean()) < 0.12 and not torch.equal(one != 0, other != 0)
+    tensor, second = (drawn(structure="sparse", density=0.1, key=key) for key in (KEY, KEY[::-1]))
+    assert 0.08 < float((tensor != 0).float().mean()) < 0.12 and not torch.equal(tensor != 0, second != 0)
 
 
 @pytest.mark.parametrize("kind", ["constant", "normal"])
 def test_a_permutation_matrix_has_one_value_in_each_row_and_column(kind: str) -> None:
     """Ones, where the kind is the constant 1."""
-    one = drawn(kind, shape=(2, *SQUARE), structure="permutation")
-    assert bool(((one != 0).sum(-1) == 1).all()) and bool(((one != 0).sum(-2) == 1).all())
-    assert bool((one[one != 0] == 1).all()) == (kind == "constant") and not torch.equal(one[0] != 0, one[1] != 0)
+    tensor = drawn(kind, shape=(2, *SQUARE), structure="permutation")
+    assert bool(((tensor != 0).sum(-1) == 1).all()) and bool(((tensor != 0).sum(-2) == 1).all())
+    assert bool((tensor[tensor != 0] == 1).all()) == (kind == "constant") and not torch.equal(tensor[0] != 0, tensor[1] != 0)
 
 
 def test_one_hot_rows_have_one_value_each() -> None:
     """Every column is met."""
-    one = drawn("constant", shape=("cols", "classes"), structure="one_hot")
-    assert bool((one.sum(-1) == 1).all()) and bool((one.sum(0) > 0).all())
+    tensor = drawn("constant", shape=("cols", "classes"), structure="one_hot")
+    assert bool((tensor.sum(-1) == 1).all()) and bool((tensor.sum(0) > 0).all())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 def test_a_sorted_structure_sorts_each_row_of_its_kind(dtype: str) -> None:
     """Whatever the kind."""
-    one = drawn("heavy_tail", dtype, structure="sorted")
-    assert torch.equal(one, drawn("heavy_tail", dtype).sort(dim=-1).values)
+    tensor = drawn("heavy_tail", dtype, structure="sorted")
+    assert torch.equal(tensor, drawn("heavy_tail", dtype).sort(dim=-1).values)
 
 
 @pytest.mark.parametrize("structure", [*PLACES, "symmetric", "sparse", "permutation", "one_hot", "sorted"])
@@ -163,18 +163,18 @@ def test_a_workload_may_draw_an_input_from_another_distribution() -> None:
     """Of that input only, and of that workload only."""
     tensor = wire.TensorSpec(name="x", dtype="float32", shape=("rows", "cols"))
     usual = wire.Workload(workload_id="a", axes=AXES)
-    own = wire.Workload(workload_id="b", axes=AXES, distributions={"x": wire.Distribution(kind="constant", high=3.0)})
+    special = wire.Workload(workload_id="b", axes=AXES, distributions={"x": wire.Distribution(kind="constant", high=3.0)})
     problem = wire.ProblemSpec(
         problem_id="p",
         format="native",
         entry="solve",
         inputs=(tensor, wire.TensorSpec(name="y", dtype="float32", shape=("rows",))),
         outputs=(tensor,),
-        workloads=(usual, own),
+        workloads=(usual, special),
         tolerance=wire.Tolerance(),
         reference="",
     )
     assert inputs.of_workload(problem, usual, None, KEY, EmulatedDevice())[0].unique().numel() > 1000
-    x, y = inputs.of_workload(problem, own, None, KEY, EmulatedDevice())
+    x, y = inputs.of_workload(problem, special, None, KEY, EmulatedDevice())
     assert bool((x == 3).all()) and y.unique().numel() > 1
     assert wire.decode(wire.encode(wire.AdmissionJob(job_id="j", problem=problem))).problem == problem

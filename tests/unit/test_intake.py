@@ -3,7 +3,7 @@
 import pytest
 
 from grader.errors import InvalidSubmission, NoSuchDevice, ProblemNotFound
-from grader.intake import submission_check
+from grader.intake import gate
 from grader.model import SOURCE_LIMIT_BYTES, SourceFile
 from grader.v1 import grader_service_pb2 as api
 from sandbox.protocol import wire
@@ -13,7 +13,7 @@ from tests.requests import new_submission
 
 def find_problem(problem_id):
     if problem_id != "sum":
-        raise ProblemNotFound(problem_id, ["sum"])
+        raise ProblemNotFound(problem_id, ("sum",))
     return fakes.problem()
 
 
@@ -26,7 +26,7 @@ def request(*sources, request_id="", **fields):
 
 
 def check(*sources, **fields):
-    return submission_check.check(request(*sources, **fields), find_problem, ("emulated",))
+    return gate.check_submission(request(*sources, **fields), find_problem, ("emulated",))
 
 
 def violations(*sources, **fields):
@@ -38,8 +38,8 @@ def violations(*sources, **fields):
 def test_a_right_submission_is_taken_as_it_is():
     """Language detected, mode defaulted, entry left to the problem."""
     accepted = check(device_kind="emulated", request_id="00000000-0000-4000-8000-000000000000")
-    assert accepted.new.sources == (SourceFile(path="kernel.cu", content=fakes.SOURCE),)
-    assert (accepted.new.language, accepted.new.entry, accepted.new.mode) == ("cuda", "", wire.Mode.BENCHMARK)
+    assert accepted.submission.sources == (SourceFile(path="kernel.cu", content=fakes.SOURCE),)
+    assert (accepted.submission.language, accepted.submission.entry, accepted.submission.mode) == ("cuda", "", wire.Mode.BENCHMARK)
     assert accepted.problem == fakes.problem()
 
 
@@ -75,14 +75,14 @@ def test_sources_over_a_mebibyte_are_refused():
     half = "ä" * (SOURCE_LIMIT_BYTES // 4)
     assert "1 MiB" in violations(("k.cu", fakes.SOURCE), ("a.cuh", half), ("b.cuh", half))["sources"]
     padding = " " * (SOURCE_LIMIT_BYTES - len(fakes.SOURCE))
-    assert check(("k.cu", fakes.SOURCE + padding)).new.sources[0].content.endswith(padding)
+    assert check(("k.cu", fakes.SOURCE + padding)).submission.sources[0].content.endswith(padding)
 
 
 def test_nothing_to_build_is_refused():
     """No files, empty files, files with NUL."""
     empty = api.SubmitRequest(submission=new_submission("sum", []))
     with pytest.raises(InvalidSubmission, match="at least one file"):
-        submission_check.check(empty, find_problem, ())
+        gate.check_submission(empty, find_problem, ())
     assert "is empty" in violations(("k.cu", " \n"))["sources[0].content"]
     assert "NUL" in violations(("k.cu", fakes.SOURCE + "\0"))["sources[0].content"]
 
@@ -105,7 +105,7 @@ def test_an_unknown_mode_names_the_known_ones():
     asked = request()
     asked.submission.mode = 99
     with pytest.raises(InvalidSubmission, match="MODE_RANKED"):
-        submission_check.check(asked, find_problem, ())
+        gate.check_submission(asked, find_problem, ())
 
 
 def test_a_device_that_is_not_here_is_named():
@@ -120,10 +120,10 @@ def test_a_device_is_chosen_by_kind_place_or_model(choice):
     asked = request()
     asked.submission.device_kind = choice
     offered = ("emulated", "cuda", "cuda:0", "cuda:NVIDIA H200")
-    assert submission_check.check(asked, find_problem, offered).new.device_kind == choice
+    assert gate.check_submission(asked, find_problem, offered).submission.device_kind == choice
     with pytest.raises(NoSuchDevice, match="take one of: emulated, cuda, cuda:0, cuda:NVIDIA H200"):
         asked.submission.device_kind = f"{choice}1"
-        submission_check.check(asked, find_problem, offered)
+        gate.check_submission(asked, find_problem, offered)
 
 
 def test_a_file_that_is_no_kernel_needs_a_language():
@@ -140,14 +140,14 @@ def test_a_missing_entry_point_says_what_to_write():
 def test_bytes_that_are_no_utf_8_are_found_before_they_are_sent():
     """With file, byte and line."""
     with pytest.raises(InvalidSubmission) as caught:
-        submission_check.decode_source("k.cu", b"int a;\n// caf\xe9\n", index=2)
+        gate.decode_source("k.cu", b"int a;\n// caf\xe9\n", index=2)
     (violation,) = caught.value.violations
     assert violation.field == "sources[2].content"
     assert violation.description == "'k.cu' is not UTF-8: byte 0xe9 on line 2; save the file as UTF-8"
-    assert submission_check.decode_source("k.cu", "ä".encode()) == SourceFile(path="k.cu", content="ä")
+    assert gate.decode_source("k.cu", "ä".encode()) == SourceFile(path="k.cu", content="ä")
 
 
 @pytest.mark.parametrize("mode", wire.Mode)
 def test_every_mode_is_taken(mode):
     """Profile mode too."""
-    assert check(mode=mode).new.mode is mode
+    assert check(mode=mode).submission.mode is mode

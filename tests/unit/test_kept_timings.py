@@ -38,31 +38,31 @@ def problem(digest: str = "d") -> wire.ProblemSpec:
 
 def kept(clock: Clock, *, conditions: dict[str, str] = QUIET, digest: str = "d") -> KeptTimings:
     """With the small workload's times."""
-    made = KeptTimings(2, clock)
-    made.load(problem(digest))
-    made.keep(problem(digest), {SMALL.workload_id: TIMINGS}, conditions)
-    return made
+    timings = KeptTimings(2, clock)
+    timings.load(problem(digest))
+    timings.keep(problem(digest), {SMALL.workload_id: TIMINGS}, conditions)
+    return timings
 
 
 def test_all_workloads_are_found_or_none() -> None:
     """A job whose second workload was never timed needs new times of all."""
-    made = kept(Clock())
-    assert made.find(problem(), [SMALL], QUIET) == {"small": TIMINGS}
-    assert made.find(problem(), [SMALL, LARGE], QUIET) is None
-    made.keep(problem(), {LARGE.workload_id: TIMINGS}, QUIET)
-    assert made.find(problem(), [SMALL, LARGE], QUIET) == {"small": TIMINGS, "large": TIMINGS}
-    assert made.find(problem(), [replace(SMALL, axes={"n": 11})], QUIET) is None
-    assert made.find(problem("other"), [SMALL], QUIET) is None
+    timings = kept(Clock())
+    assert timings.find(problem(), [SMALL], QUIET) == {"small": TIMINGS}
+    assert timings.find(problem(), [SMALL, LARGE], QUIET) is None
+    timings.keep(problem(), {LARGE.workload_id: TIMINGS}, QUIET)
+    assert timings.find(problem(), [SMALL, LARGE], QUIET) == {"small": TIMINGS, "large": TIMINGS}
+    assert timings.find(problem(), [replace(SMALL, axes={"n": 11})], QUIET) is None
+    assert timings.find(problem("other"), [SMALL], QUIET) is None
 
 
 def test_they_are_used_for_some_minutes() -> None:
     """A device does not stay as it is."""
     clock = Clock()
-    made = kept(clock)
+    timings = kept(clock)
     clock.now_s += KEPT_S - 1
-    assert made.find(problem(), [SMALL], QUIET) is not None
+    assert timings.find(problem(), [SMALL], QUIET) is not None
     clock.now_s += 2
-    assert made.find(problem(), [SMALL], QUIET) is None
+    assert timings.find(problem(), [SMALL], QUIET) is None
 
 
 @pytest.mark.parametrize(
@@ -84,40 +84,40 @@ def test_they_hold_for_the_conditions_that_they_were_taken_in(then: dict[str, st
 
 def test_they_are_forgotten_with_what_was_compiled_for_the_problem() -> None:
     """The trusted runner forgets the problem that it loaded first, and so do they; a problem without a digest is never kept."""
-    made = kept(Clock())
-    made.load(problem("e"))
-    assert made.find(problem(), [SMALL], QUIET) is not None
-    made.load(problem("f"))
-    assert made.find(problem(), [SMALL], QUIET) is None
-    made.keep(problem(), {SMALL.workload_id: TIMINGS}, QUIET)  # which the runner has not loaded
-    assert made.find(problem(), [SMALL], QUIET) is None
+    timings = kept(Clock())
+    timings.load(problem("e"))
+    assert timings.find(problem(), [SMALL], QUIET) is not None
+    timings.load(problem("f"))
+    assert timings.find(problem(), [SMALL], QUIET) is None
+    timings.keep(problem(), {SMALL.workload_id: TIMINGS}, QUIET)  # which the runner has not loaded
+    assert timings.find(problem(), [SMALL], QUIET) is None
     assert kept(Clock(), digest="").find(problem(""), [SMALL], QUIET) is None
 
 
 def test_a_problem_whose_times_did_not_fit_has_none_for_a_while() -> None:
     """Others keep theirs. New ones would not fit either, and each time a measurement would be made twice."""
     clock = Clock()
-    made = kept(clock)
-    made.load(problem("other"))
-    made.keep(problem("other"), {SMALL.workload_id: TIMINGS}, QUIET)
-    made.forget(problem())
-    made.keep(problem(), {SMALL.workload_id: TIMINGS}, QUIET)
-    assert made.find(problem(), [SMALL], QUIET) is None
-    assert made.find(problem("other"), [SMALL], QUIET) == {"small": TIMINGS}
-    assert made.unfit(problem()) and not made.unfit(problem("other"))
+    timings = kept(clock)
+    timings.load(problem("other"))
+    timings.keep(problem("other"), {SMALL.workload_id: TIMINGS}, QUIET)
+    timings.forget(problem())
+    timings.keep(problem(), {SMALL.workload_id: TIMINGS}, QUIET)
+    assert timings.find(problem(), [SMALL], QUIET) is None
+    assert timings.find(problem("other"), [SMALL], QUIET) == {"small": TIMINGS}
+    assert timings.unfit(problem()) and not timings.unfit(problem("other"))
     clock.now_s += KEPT_S + 1
-    assert not made.unfit(problem())
-    made.keep(problem(), {SMALL.workload_id: TIMINGS}, QUIET)
-    assert made.find(problem(), [SMALL], QUIET) == {"small": TIMINGS}
+    assert not timings.unfit(problem())
+    timings.keep(problem(), {SMALL.workload_id: TIMINGS}, QUIET)
+    assert timings.find(problem(), [SMALL], QUIET) == {"small": TIMINGS}
 
 
 @pytest.mark.parametrize(("clock", "more_ns"), [(wire.Clock.DEVICE_EVENTS, 250), (wire.Clock.HOST, 0)])
 def test_kept_times_have_null_runs_of_now(monkeypatch: pytest.MonkeyPatch, clock: wire.Clock, more_ns: int) -> None:
     """What the protocol costs by now is in the baselines' runs too, so that a baseline's own time is as it was. Not by the host's clock."""
     monkeypatch.setattr(interleaved, "null_runs", lambda *_, floor=False, **__: [(900 if floor else 1_000) + 250] * 3)
-    found = with_new_nulls(TIMINGS, runner(clock), None)  # type: ignore[arg-type]  # null runs alone need it
-    assert found.run_ns == {"eager": [101_000 + more_ns]} and found.floor_ns[0] == 900 + more_ns
-    assert {copies: taken[0] for copies, taken in found.null_ns.items()} == {False: 1_000 + more_ns, True: 1_000 + more_ns}
+    renewed = with_new_nulls(TIMINGS, runner(clock), None)  # type: ignore[arg-type]  # null runs alone need it
+    assert renewed.run_ns == {"eager": [101_000 + more_ns]} and renewed.floor_ns[0] == 900 + more_ns
+    assert {copies: runs_ns[0] for copies, runs_ns in renewed.null_ns.items()} == {False: 1_000 + more_ns, True: 1_000 + more_ns}
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def test_what_was_imported_is_listed_shown_and_loaded(tmp_path: Path) -> None:
     assert "default" in shown and "0.01 + 0.01" in shown and "cross_entropy" in shown and "class ModelNew" in shown
     kept = Problems.load([], tmp_path / "state" / "problems").get("kb_2_conv_norm_gate")
     assert kept == kernelbench.load(FIXTURES / "2_Conv_norm_gate.py")
-    assert Redactor.of(kept).dtype == "" and not messages.problem_to_proto(kept).cuda_signature
+    assert Redactor.for_problem(kept).dtype == "" and not messages.problem_to_proto(kept).cuda_signature
 
 
 def test_native_problems_are_imported_too(tmp_path: Path) -> None:

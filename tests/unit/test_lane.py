@@ -158,12 +158,12 @@ def test_every_trial_has_its_own_key(tmp_path: Path) -> None:
 
 def test_an_answer_kept_from_the_first_call_fails_on_the_second(tmp_path: Path) -> None:
     """Fresh inputs: what was right once is wrong now."""
-    kept: list[torch.Tensor] = []
+    answers: list[torch.Tensor] = []
 
     def replay(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
-        if not kept:
-            kept.append(inputs[0] * 2 + inputs[1])
-        outputs[0].copy_(kept[0])
+        if not answers:
+            answers.append(inputs[0] * 2 + inputs[1])
+        outputs[0].copy_(answers[0])
 
     assert outcomes(judged(tmp_path, replay)) == ["passed", "mismatched"]
 
@@ -265,9 +265,9 @@ def test_a_reference_that_raises_is_not_the_kernels_fault(tmp_path: Path) -> Non
 @pytest.mark.parametrize("hidden", [True, False])
 def test_of_a_reference_that_fails_on_a_hidden_workload_nothing_is_quoted(tmp_path: Path, hidden: bool) -> None:
     """Its error may tell the size; on a public one it is quoted."""
-    small, other = PROBLEM.workloads
+    small, larger = PROBLEM.workloads
     reference = "def reference(a, b):\n    assert len(a) != 33, f'not of {len(a)}'\n    return a * 2 + b\n"
-    problem = replace(PROBLEM, reference=reference, workloads=(small, replace(other, hidden=hidden)))
+    problem = replace(PROBLEM, reference=reference, workloads=(small, replace(larger, hidden=hidden)))
     last = judged(tmp_path, honest, problem=problem)[-1]
     assert isinstance(last, wire.Broken) and last.problem_at_fault
     assert ("33" in last.message) is not hidden and ("hidden workload" in last.message) is hidden
@@ -276,9 +276,9 @@ def test_of_a_reference_that_fails_on_a_hidden_workload_nothing_is_quoted(tmp_pa
 @pytest.fixture(scope="module")
 def baseline() -> Iterator[Baseline]:
     """The real trusted runner, kept from job to job as a judge keeps it."""
-    made = Baseline(EmulatedDevice())
-    yield made
-    made.close()
+    instance = Baseline(EmulatedDevice())
+    yield instance
+    instance.close()
 
 
 @pytest.mark.slow
@@ -335,18 +335,18 @@ def test_only_a_public_wrong_answer_is_explained(tmp_path: Path, hidden: bool) -
 @pytest.mark.slow
 def test_what_has_met_a_hidden_workload_says_nothing_that_is_shown(tmp_path: Path, baseline: Baseline) -> None:
     """An error, an exit code or a claimed time of a public workload could tell a hidden one's size: public ones are over by then."""
-    met: list[int] = []
+    sizes: list[int] = []
 
     def tells(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
-        met.append(inputs[0].numel())
-        if len(met) > 1 and met[-1] == 100 and 33 in met:
-            raise ValueError(f"I have seen {met}")
+        sizes.append(inputs[0].numel())
+        if len(sizes) > 1 and sizes[-1] == 100 and 33 in sizes:
+            raise ValueError(f"I have seen {sizes}")
         honest(inputs, outputs)
 
     facts = judged(tmp_path, tells, baseline=baseline)
     shown = [getattr(fact, "hidden", None) for fact in facts if isinstance(fact, wire.Trial | wire.Measurement)]
     assert shown == sorted(shown) and True in shown and any(isinstance(fact, wire.Measurement) for fact in facts)
-    assert isinstance(facts[-1], wire.Finished) and 33 in met and set(outcomes(facts)) == {"passed"}
+    assert isinstance(facts[-1], wire.Finished) and 33 in sizes and set(outcomes(facts)) == {"passed"}
     hidden_at = next(index for index, fact in enumerate(facts) if isinstance(fact, wire.Progress) and fact.hidden_at_ns)
     assert not any(isinstance(fact, wire.Evidence | wire.Measurement) and not getattr(fact, "hidden", True) for fact in facts[hidden_at:])
 
@@ -377,7 +377,7 @@ def test_a_subject_that_keeps_the_machine_busy_gains_no_speedup(tmp_path: Path, 
     assert isinstance(measurement, wire.Measurement) and measurement.baseline_slowed
     assert measurement.floor_ns == 100
     assert set(measurement.baselines["eager"].durations_ns) == {1_010 - 110}
-    assert all(one.ratio < 0.5 for one in measurement.speedups)
+    assert all(item.ratio < 0.5 for item in measurement.speedups)
 
 
 @pytest.mark.slow
@@ -414,7 +414,7 @@ def benchmarked(
 
 def kept_names(baseline: Baseline, problem: wire.ProblemSpec = KEPT) -> set[str]:
     """The workloads whose times are kept."""
-    return {one.workload_id for one in problem.workloads if baseline.kept.find(problem, [one], {}) is not None}
+    return {item.workload_id for item in problem.workloads if baseline.kept.find(problem, [item], {}) is not None}
 
 
 @pytest.mark.slow
@@ -467,7 +467,7 @@ def test_times_that_are_stale_are_not_believed(
     problem = replace(KEPT, digest=f"stale {factor}")
     benchmarked(tmp_path, honest, baseline, kept_times=False, problem=problem)
     (timings,) = (baseline.kept.find(problem, problem.workloads[:1], {}) or {}).values()
-    stale = replace(timings, run_ns={name: [round(factor * one) for one in taken] for name, taken in timings.run_ns.items()})
+    stale = replace(timings, run_ns={name: [round(factor * item) for item in runs_ns] for name, runs_ns in timings.run_ns.items()})
     baseline.kept.keep(problem, {"n100": stale}, {})
     if factor > 1:
         with monkeypatch.context() as patched:
@@ -541,9 +541,9 @@ def test_a_subject_that_dawdles_over_nothing_is_forgiven_no_more(
     thread.join(5)
     (measurement,) = [fact for fact in facts if isinstance(fact, wire.Measurement)]
     assert min(measurement.certified.durations_ns) > 20_000_000  # 10 ms, were the dawdling believed
-    (kept,) = (json.loads(path.read_text("utf-8")) for path in (tmp_path / "record").iterdir())
-    assert min(one for turn in kept["turns"][OWN_NULL] for one in turn) > 1e9 * dawdle_s
-    assert kept["reported"].keys() >= {SUBJECT, "eager"}
+    (record,) = (json.loads(path.read_text("utf-8")) for path in (tmp_path / "record").iterdir())
+    assert min(item for turn in record["turns"][OWN_NULL] for item in turn) > 1e9 * dawdle_s
+    assert record["reported"].keys() >= {SUBJECT, "eager"}
 
 
 def sleeper(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
@@ -555,7 +555,7 @@ def sleeper(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
 def test_a_kernel_of_a_tight_limit_is_not_blamed_for_do_bench(tmp_path: Path, baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
     """do_bench takes far longer than one trial may, so it has a limit of its own; an honest kernel keeps its verdict, on every workload
     after it too. The limits are noted and not kept: on a busy machine the honest kernel might miss a tight one."""
-    shown = tuple(replace(one, hidden=False) for one in PROBLEM.workloads)
+    shown = tuple(replace(item, hidden=False) for item in PROBLEM.workloads)
     tight = replace(PROBLEM, trial_s=0.2, workloads=shown)
     limits: dict[Operation, set[float]] = {}
     usual_call, usual_turn = RunnerLink.call, RunnerLink.take_turn
@@ -650,11 +650,11 @@ def test_a_batch_gives_every_launch_its_own_inputs_and_one_scalar(tmp_path: Path
     with baseline.serve(scaled, "cuda") as trusted:
         runs = run_batch(trusted, bench, RunOptions(count=4))
         again = run_batch(trusted, bench, RunOptions(count=4, warm_count=3))
-    for done in (*runs, *again):
-        assert judge_run(done, bench, wire.TrialPhase.CERTIFY, 0).outcome is wire.TrialOutcome.PASSED
-    assert len({done.key for done in (*runs, *again)}) == 8
-    assert len({float(done.inputs[1]) for done in runs}) == 1
-    assert len({float(done.inputs[0][0]) for done in runs}) == 4
+    for result in (*runs, *again):
+        assert judge_run(result, bench, wire.TrialPhase.CERTIFY, 0).outcome is wire.TrialOutcome.PASSED
+    assert len({result.key for result in (*runs, *again)}) == 8
+    assert len({float(result.inputs[1]) for result in runs}) == 1
+    assert len({float(result.inputs[0][0]) for result in runs}) == 4
 
 
 @pytest.mark.slow
@@ -662,10 +662,10 @@ def test_only_null_runs_are_made_on_inputs_that_were_there_before(baseline: Base
     """Nobody reads theirs, and drawing takes longer than they do; every call has fresh ones."""
     bench = WorkloadContext(problem=PROBLEM, workload=PROBLEM.workloads[0], reference=lambda one: [one[0] * 2 + one[1]])
     with baseline.serve(PROBLEM, "cuda") as trusted:
-        made = [run(trusted, bench, RunOptions(operation=one)) for one in (Operation.NULL, Operation.CALL, Operation.NULL, Operation.CALL)]
-    first, second, third, fourth = (one.inputs for one in made)
-    assert second[0] is third[0] and judge_run(made[1], bench, wire.TrialPhase.CERTIFY, 0).outcome is wire.TrialOutcome.PASSED
-    assert not any(torch.equal(left[0], right[0]) for left, right in ((first, second), (second, fourth)))
+        runs = [run(trusted, bench, RunOptions(operation=one)) for one in (Operation.NULL, Operation.CALL, Operation.NULL, Operation.CALL)]
+    first, second, third, fourth = (one.inputs for one in runs)
+    assert second[0] is third[0] and judge_run(runs[1], bench, wire.TrialPhase.CERTIFY, 0).outcome is wire.TrialOutcome.PASSED
+    assert not any(torch.equal(before[0], after[0]) for before, after in ((first, second), (second, fourth)))
 
 
 def test_outputs_are_poisoned_inside_the_turn_and_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,8 +56,8 @@ class Runner:
         """y = x * scalar."""
         (x, scalar), (y,) = call.inputs, call.outputs
         self.seen.append((self.page.operation(), scalar.scalar))
-        given, to = (self.arena.tensor(slot.offset, "float32", slot.shape) for slot in (x, y))
-        return Bound(launch=lambda: to.copy_(given * scalar.scalar))
+        source, to = (self.arena.tensor(slot.offset, "float32", slot.shape) for slot in (x, y))
+        return Bound(launch=lambda: to.copy_(source * scalar.scalar))
 
 
 @pytest.fixture
@@ -66,11 +66,11 @@ def runner() -> Iterator[Runner]:
     fd = create_sealed("gate", GATE_BYTES)
     ours, theirs = socket.socketpair()
     arena = device.create_arena(ARENA_BYTES)
-    made = Runner(link=RunnerLink(device=device, arena=arena, gate=Gate(fd), link=ours, loaded=FINE), page=Gate(fd), arena=arena)
-    thread = threading.Thread(target=serve, args=(Gate(fd), 0, device, arena, {0: Loaded(bind=made.bind, uses_torch=False)}), daemon=True)
+    fake = Runner(link=RunnerLink(device=device, arena=arena, gate=Gate(fd), link=ours, loaded=FINE), page=Gate(fd), arena=arena)
+    thread = threading.Thread(target=serve, args=(Gate(fd), 0, device, arena, {0: Loaded(bind=fake.bind, uses_torch=False)}), daemon=True)
     thread.start()
-    yield made
-    made.link.call(Call(operation=Operation.EXIT), 60.0)
+    yield fake
+    fake.link.call(Call(operation=Operation.EXIT), 60.0)
     thread.join()
     ours.close()
     theirs.close()
@@ -87,9 +87,9 @@ def test_a_scalar_that_varies_is_published_with_go(runner: Runner, how: dict[str
     bench = bench_of(PHASE)
     before: list[float] = []
     for _ in range(4):
-        done = run(runner.link, bench, RunOptions(**how, limit_s=60.0))  # type: ignore[arg-type]
-        assert done.reply == FINE and torch.equal(done.outputs[0], done.inputs[0] * float(done.inputs[1]))
-        fresh = float(done.inputs[1])
+        result = run(runner.link, bench, RunOptions(**how, limit_s=60.0))  # type: ignore[arg-type]
+        assert result.reply == FINE and torch.equal(result.outputs[0], result.inputs[0] * float(result.inputs[1]))
+        fresh = float(result.inputs[1])
         assert (Operation.CALL, fresh) in runner.seen
         assert all(value in before for operation, value in runner.seen if operation is not Operation.CALL)
         before.append(fresh)
@@ -99,8 +99,8 @@ def test_a_scalar_that_varies_is_published_with_go(runner: Runner, how: dict[str
 
 def test_a_constant_is_known_before(runner: Runner) -> None:
     """The control: PLACE carries it, so that a kernel is bound outside of the clock."""
-    done = run(runner.link, bench_of(FACTOR), RunOptions(limit_s=60.0))
-    assert done.reply == FINE and runner.seen == [(Operation.PLACE, 3.0)]
+    result = run(runner.link, bench_of(FACTOR), RunOptions(limit_s=60.0))
+    assert result.reply == FINE and runner.seen == [(Operation.PLACE, 3.0)]
 
 
 def test_a_null_run_is_bound_too(runner: Runner) -> None:

@@ -20,7 +20,7 @@ from grader.formats.flashinfer import with_calling_convention
 from grader.grading.build import cut
 from grader.html_report.diagnostics import remarks_by_line
 from grader.html_report.source_lines import HIGHLIGHTED_CHARS, shown_sources
-from grader.intake import languages, submission_check
+from grader.intake import gate, languages
 from grader.intake.labels import check_labels
 from grader.model import NewSubmission, SourceFile
 from grader.v1 import grader_service_pb2 as api
@@ -50,7 +50,7 @@ def submitted(text: str, path: str = "k.cu") -> submission_pb2.Submission:
 
 def checked(text: str, path: str) -> None:
     with suppress(InvalidSubmission):
-        submission_check.check(api.SubmitRequest(submission=submitted(text, path)), lambda _: fakes.problem(), ("emulated",))
+        gate.check_submission(api.SubmitRequest(submission=submitted(text, path)), lambda _: fakes.problem(), ("emulated",))
 
 
 def convention(text: str) -> None:
@@ -73,7 +73,7 @@ READERS: dict[str, Callable[[str], object]] = {
         f"the entry of {name}": lambda text, name=name: languages.missing_entry(name, [SourceFile(path="k.cu", content=text)], "run")
         for name in known_languages()
     },
-    "the decoder": lambda text: submission_check.decode_source("k.cu", text.encode()),
+    "the decoder": lambda text: gate.decode_source("k.cu", text.encode()),
     "the labels": lambda text: check_labels([text], text, {text: text}),
     "the calling convention": convention,
     "the tokens of C++": lambda text: list(tokens(C, text)),

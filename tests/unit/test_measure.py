@@ -48,16 +48,16 @@ if AFTER_COLLECTION:
 
 def test_a_steady_ratio_has_a_narrow_interval() -> None:
     """Twice as fast in every turn is 2.0 with nothing around it."""
-    (found,) = speedup("eager", [100] * 4, [200] * 4)
-    assert (found.ratio, found.ratio_low, found.ratio_high) == pytest.approx((2.0, 2.0, 2.0))
+    (figure,) = speedup("eager", [100] * 4, [200] * 4)
+    assert (figure.ratio, figure.ratio_low, figure.ratio_high) == pytest.approx((2.0, 2.0, 2.0))
 
 
 def test_a_noisy_ratio_has_an_interval_that_holds_its_mean() -> None:
     """Student's t over the turns' logarithms, against numbers worked out by hand: ln ratios 0, ln 1.1025; t(1) = 12.706."""
-    (found,) = speedup("eager", [100, 100], [100, 110.25])
+    (figure,) = speedup("eager", [100, 100], [100, 110.25])
     half = 12.7062 * (math.log(1.1025) / math.sqrt(2)) / math.sqrt(2)
-    assert found.ratio == pytest.approx(1.05)
-    assert found.ratio_low == pytest.approx(1.05 * math.exp(-half)) and found.ratio_high == pytest.approx(1.05 * math.exp(half))
+    assert figure.ratio == pytest.approx(1.05)
+    assert figure.ratio_low == pytest.approx(1.05 * math.exp(-half)) and figure.ratio_high == pytest.approx(1.05 * math.exp(half))
 
 
 def test_a_ratio_whose_interval_spans_more_than_four_is_no_figure() -> None:
@@ -68,8 +68,8 @@ def test_a_ratio_whose_interval_spans_more_than_four_is_no_figure() -> None:
 
 def test_a_drift_that_hits_both_cancels() -> None:
     """In ABBA order a machine that gets slower by the same factor each turn does not change the ratio."""
-    (found,) = speedup("eager", [105, 155], [210, 310])
-    assert found.ratio == pytest.approx(2.0)
+    (figure,) = speedup("eager", [105, 155], [210, 310])
+    assert figure.ratio == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(("subject", "baseline"), [([100, -100], [200] * 2), ([100] * 2, [200, -300]), ([100], [200])])
@@ -99,7 +99,7 @@ def test_a_long_kernel_is_not_run_more_often_than_its_interval_needs() -> None:
 
 def test_one_fact_for_many_runs_keeps_the_worst_of_them() -> None:
     """What is said of a turn's runs must not be better than any of them was."""
-    one = wire.Trial(
+    fact = wire.Trial(
         workload_id="w",
         phase=wire.TrialPhase.CERTIFY,
         index=4,
@@ -108,33 +108,33 @@ def test_one_fact_for_many_runs_keeps_the_worst_of_them() -> None:
         budget_ratio=0.2,
         duration_ns=10,
     )
-    found = merge_trials([one, dataclasses.replace(one, index=5, max_absolute_error=0.3, budget_ratio=0.1, duration_ns=30), one])
-    assert (found.index, found.run_count, found.max_absolute_error, found.budget_ratio, found.duration_ns) == (4, 3, 0.3, 0.2, 10)
+    figure = merge_trials([fact, dataclasses.replace(fact, index=5, max_absolute_error=0.3, budget_ratio=0.1, duration_ns=30), fact])
+    assert (figure.index, figure.run_count, figure.max_absolute_error, figure.budget_ratio, figure.duration_ns) == (4, 3, 0.3, 0.2, 10)
 
 
 def test_a_claim_is_confirmed_only_near_the_clock() -> None:
     """25 us or 5 % on a device clock; a claim that is a half is not confirmed, an honest one is."""
-    seen = wire.Samples(durations_ns=(1_000_000,) * 5)
-    assert confirmed(wire.Samples(durations_ns=(960_000,)), seen, wire.Clock.DEVICE_EVENTS)
-    assert not confirmed(wire.Samples(durations_ns=(500_000,)), seen, wire.Clock.DEVICE_EVENTS)
-    assert not confirmed(wire.Samples(durations_ns=(1_500_000,)), seen, wire.Clock.DEVICE_EVENTS)
+    certified = wire.Samples(durations_ns=(1_000_000,) * 5)
+    assert confirmed(wire.Samples(durations_ns=(960_000,)), certified, wire.Clock.DEVICE_EVENTS)
+    assert not confirmed(wire.Samples(durations_ns=(500_000,)), certified, wire.Clock.DEVICE_EVENTS)
+    assert not confirmed(wire.Samples(durations_ns=(1_500_000,)), certified, wire.Clock.DEVICE_EVENTS)
 
 
 @pytest.mark.parametrize(("clock", "seen_ns"), [(wire.Clock.HOST, 3_400_000), (wire.Clock.DEVICE_EVENTS, 12_000)])
 def test_a_claim_of_a_nanosecond_is_not_confirmed(clock: wire.Clock, seen_ns: int) -> None:
     """Both lie within the clock's slack, which is the control: a claim that is not below half of the certified time is confirmed."""
-    seen = wire.Samples(durations_ns=(seen_ns,) * 5)
-    assert not confirmed(wire.Samples(durations_ns=(1,)), seen, clock)
-    assert not confirmed(wire.Samples(durations_ns=(seen_ns * 49 // 100,)), seen, clock)
-    assert confirmed(wire.Samples(durations_ns=(seen_ns // 2,)), seen, clock)
+    certified = wire.Samples(durations_ns=(seen_ns,) * 5)
+    assert not confirmed(wire.Samples(durations_ns=(1,)), certified, clock)
+    assert not confirmed(wire.Samples(durations_ns=(seen_ns * 49 // 100,)), certified, clock)
+    assert confirmed(wire.Samples(durations_ns=(seen_ns // 2,)), certified, clock)
 
 
 def test_what_time_does_not_average_out_widens_the_interval() -> None:
     """A steady ratio of two processes is known no better than two of the same kind agree: 10 of 100 ns, and half a percent."""
-    (found,) = speedup("eager", [100.0] * 4, [200.0] * 4, bias_ns=10.0)
-    assert (found.ratio_low, found.ratio_high) == pytest.approx((2.0 * math.exp(-0.1), 2.0 * math.exp(0.1)))
-    (found,) = speedup("eager", [100.0] * 4, [200.0] * 4, bias_share=0.005)
-    assert found.ratio_high / found.ratio == pytest.approx(math.exp(0.005))
+    (figure,) = speedup("eager", [100.0] * 4, [200.0] * 4, bias_ns=10.0)
+    assert (figure.ratio_low, figure.ratio_high) == pytest.approx((2.0 * math.exp(-0.1), 2.0 * math.exp(0.1)))
+    (figure,) = speedup("eager", [100.0] * 4, [200.0] * 4, bias_share=0.005)
+    assert figure.ratio_high / figure.ratio == pytest.approx(math.exp(0.005))
 
 
 def test_what_a_host_adds_now_and_then_moves_nothing() -> None:
@@ -283,9 +283,9 @@ def test_turns_are_taken_until_enough_of_them_are_quiet(quiet_from: int, taken: 
     facts, times = _turns_taken(
         monkeypatch, wire.Clock.DEVICE_EVENTS, lambda turn: InterimEstimate(quiet_count=turn if turn >= quiet_from else 0, widths=(narrow,))
     )
-    assert sum(isinstance(one, wire.Trial) for one in facts) == taken
+    assert sum(isinstance(fact, wire.Trial) for fact in facts) == taken
     assert times.end == wire.MeasurementEnd(end) and times.allowance is LookAllowance.FACTOR
-    *_, (last, *_) = (one.trials for one in facts if isinstance(one, wire.Plan))
+    *_, (last, *_) = (fact.trials for fact in facts if isinstance(fact, wire.Plan))
     assert last == ("n", wire.TrialPhase.CERTIFY, 2 * taken * REPEAT_LIMIT)
 
 
@@ -322,8 +322,8 @@ def test_a_process_that_is_slow_in_most_turns_is_said() -> None:
     )
     still, slow = [300_000] * 8, [309_000] * 8
 
-    def unrest(own: list[list[int]]) -> NoiseKind:
-        times = Times(taken_ns={SUBJECT: [[400_000] * 8] * 4, NULL[True]: [still] * 4, OWN_NULL: own})
+    def unrest(own_nulls: list[list[int]]) -> NoiseKind:
+        times = Times(taken_ns={SUBJECT: [[400_000] * 8] * 4, NULL[True]: [still] * 4, OWN_NULL: own_nulls})
         return subtract_overhead(parties, times, {True: []}, 0).unrest  # type: ignore[arg-type]
 
     assert unrest([slow, slow, still, still]) is NoiseKind.OWN
@@ -334,9 +334,9 @@ def test_a_process_that_is_slow_in_most_turns_is_said() -> None:
 def test_as_many_quiet_turns_count_as_let_a_look_end_them(slow_count: int, counting: list[int]) -> None:
     """Three quarters of those taken, of a kernel that takes seconds too, of which there are few; else all do, and no look ends them."""
     still, slow = [300_000] * 8, [309_000] * 8
-    own, theirs = [slow] * slow_count + [still] * (7 - slow_count), [still] * 7
-    assert _counting(own, theirs, 300_000.0) == counting
-    times = Times(taken_ns={SUBJECT: [[400_000] * 8] * 7, EAGER: [[400_000] * 8] * 7, OWN_NULL: own, NULL[True]: theirs})
+    own_nulls, theirs = [slow] * slow_count + [still] * (7 - slow_count), [still] * 7
+    assert _counting(own_nulls, theirs, 300_000.0) == counting
+    times = Times(taken_ns={SUBJECT: [[400_000] * 8] * 7, EAGER: [[400_000] * 8] * 7, OWN_NULL: own_nulls, NULL[True]: theirs})
     parties = SimpleNamespace(
         clock=wire.Clock.DEVICE_EVENTS,
         copies=True,
@@ -358,12 +358,17 @@ def test_an_interval_is_wider_where_one_process_is_slower_than_the_other(apart_n
         alone=SoloTimings(null_ns={True: [300_000]}, floor_ns=[], run_ns={EAGER: [400_000]}),
     )
     # A subject whose null runs are slower is forgiven 2 us of them, and its turns count where they are most of all.
-    own = [[300_000 - apart_ns] * 8] * 12
+    own_nulls = [[300_000 - apart_ns] * 8] * 12
     times = Times(
-        taken_ns={SUBJECT: [[400_000 - apart_ns] * 8] * 12, EAGER: [[400_000] * 8] * 12, NULL[True]: [[300_000] * 8] * 12, OWN_NULL: own}
+        taken_ns={
+            SUBJECT: [[400_000 - apart_ns] * 8] * 12,
+            EAGER: [[400_000] * 8] * 12,
+            NULL[True]: [[300_000] * 8] * 12,
+            OWN_NULL: own_nulls,
+        }
     )
-    (found,) = subtract_overhead(parties, times, {True: [300_000]}, 0).speedups  # type: ignore[arg-type]
-    half = math.log(found.ratio_high / found.ratio_low) / 2
+    (figure,) = subtract_overhead(parties, times, {True: [300_000]}, 0).speedups  # type: ignore[arg-type]
+    half = math.log(figure.ratio_high / figure.ratio_low) / 2
     assert half == pytest.approx(math.hypot(*([2_500 / 100_000] if wider else []), 400 / 100_000, 0.002), rel=0.03)
 
 

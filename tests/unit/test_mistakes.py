@@ -28,5 +28,5 @@ def test_a_problem_s_mistake_is_a_sentence(tmp_path):
 )
 def test_an_option_s_mistake_is_a_sentence(capsys, command, told):
     """On stderr, after the option."""
-    assert command() == serve.MISUSED
+    assert command() == serve.USAGE_ERROR
     assert capsys.readouterr().err.startswith(told)

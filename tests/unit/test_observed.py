@@ -87,12 +87,12 @@ def access(gpu: Gpu) -> GpuAccess:
 
 
 def test_lanes_have_names_that_stay_and_say_what_they_do(tmp_path):
-    """A GPU by its index, emulated ones in their order; every standing has its state."""
+    """A GPU by its index, emulated ones in their order; every status has its state."""
     judges = fakes.Judges(tmp_path)
     made = [DeviceLane(devices.EMULATED, judges("emulated", None, None)) for _ in range(2)]
     made += [DeviceLane(devices.CUDA, judges("cuda", access(fakes.gpu(3)), None), access(fakes.gpu(3)))]
     lanes = Lanes(made, devices.CUDA)
     assert [lane.name for lane in lanes.now] == ["emulated:0", "emulated:1", "cuda:3"]
-    for standing in LaneStatus:
-        made[2].standing = standing
-        assert lanes.now[2].state == LaneState[standing.name]
+    for status in LaneStatus:
+        made[2].status = status
+        assert lanes.now[2].state == LaneState[status.name]

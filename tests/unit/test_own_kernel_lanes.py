@@ -2,7 +2,7 @@
 
 import pytest
 
-from grader.dispatch.own_kernel import grade_own
+from grader.dispatch.host_breaker import grade_own
 from grader.errors import DeviceQuarantined, SandboxBroken
 from grader.observability.observer import LaneNow, LaneState
 from sandbox.protocol import wire
@@ -64,7 +64,7 @@ async def test_a_lane_that_is_out_of_service_is_left_alone():
 
     class Going(Host):
         async def grade(self, lease):
-            raise DeviceQuarantined("GPU 0", "the canary is unwell")
+            raise DeviceQuarantined.after_checks("GPU 0", "the canary is unwell")
             yield
 
     host = Host("cuda:0", "cuda:1", states={"cuda:0": LaneState.QUARANTINED, "cuda:1": LaneState.CORDONED})

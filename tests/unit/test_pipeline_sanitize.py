@@ -13,13 +13,14 @@ import pytest
 import pytest_asyncio
 from rich.console import Console
 
-from grader.api.profiles import profile_to_proto
+from grader.api.conversion import to_message
 from grader.cli.profiles import render
 from grader.dispatch.local_fleet import LocalFleet
 from grader.grading.sanitize import RunResult, sanitizer_follows
 from grader.html_report.profiles import profile as html_profile
 from grader.isolation import Box, BoxExit, BoxSpec, Purpose
 from grader.model import Lease, Submission, SubmissionState, Verdict
+from grader.v1 import report_pb2
 from grader.verdict.fold import fold
 from grader.views import access_counts
 from sandbox.protocol import wire
@@ -338,7 +339,7 @@ async def test_counts_reach_the_report(make, boxes) -> None:
     boxes.findings = ()
     profile = fold(await graded(make())).profile
     assert profile is not None and profile.access_counts == COUNTS and profile.workload_id == "n8"
-    message = profile_to_proto(profile)
+    message = to_message(report_pb2.Profile, profile)
     counts, flops = access_counts.tables(message.access_counts, row_limit=1)
     assert counts.title == "Memory accesses per line, counted in 4 of 16 blocks"
     assert counts.rows == [("kernel.cu:12", "global load", "8", "32 sectors (least 4)", "32", "1.02 kB")]

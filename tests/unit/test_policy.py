@@ -7,7 +7,7 @@ from subprocess import run
 
 import pytest
 
-from grader.verdict.library_policy import forbidden, used
+from grader.verdict.fold import forbidden_libraries, used_libraries
 from sandbox.judge.library_use import NAME_LIMIT, ON_HIDDEN, UNREADABLE, LibraryUse, from_run, from_symbols
 from sandbox.protocol import elf, wire
 from sandbox.protocol.gate import Answer, Status
@@ -67,7 +67,7 @@ def test_an_object_whose_symbols_can_not_be_read_is_not_acquitted(artifact: byte
     """No linker wrote it, and it was loaded: what it may hide counts as found."""
     imported, hints = from_symbols(artifact)
     assert imported == (UNREADABLE,) and hints == ()
-    assert forbidden(wire.Evidence(policy=wire.Libraries.FORBIDDEN, imported=imported)) is not None
+    assert forbidden_libraries(wire.Evidence(policy=wire.Libraries.FORBIDDEN, imported=imported)) is not None
 
 
 def test_names_of_megabytes_fit_into_a_fact(tmp_path: Path) -> None:
@@ -120,9 +120,8 @@ def test_no_name_that_a_runner_made_up_on_a_hidden_workload_is_told(hidden: bool
 def test_only_a_problem_that_forbids_disqualifies() -> None:
     """A label is shown in the report; a hint decides nothing."""
     found = {"imported": ("at::matmul",), "seen": ("torch.mm",)}
-    decision = forbidden(wire.Evidence(policy=wire.Libraries.FORBIDDEN, **found))
+    decision = forbidden_libraries(wire.Evidence(policy=wire.Libraries.FORBIDDEN, **found))
     assert decision is not None and decision[:2] == ("DISQUALIFIED", "POLICY") and "at::matmul" in decision[2]
     labelled = wire.Evidence(policy=wire.Libraries.LABELLED, **found)
-    assert forbidden(labelled) is None and used(labelled) == ("at::matmul", "torch.mm")
-    assert forbidden(wire.Evidence(policy=wire.Libraries.FORBIDDEN, hints=("dlopen",))) is None
-    assert forbidden(None) is None and used(None) == ()
+    assert forbidden_libraries(labelled) is None and used_libraries(labelled) == ("at::matmul", "torch.mm")
+    assert forbidden_libraries(wire.Evidence(policy=wire.Libraries.FORBIDDEN, hints=("dlopen",))) is None

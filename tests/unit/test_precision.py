@@ -15,7 +15,7 @@ from grader.cli.sources import Handed
 from grader.dispatch.local_fleet import PROFILES, read_profile
 from grader.errors import InvalidSubmission
 from grader.grading.ports import MeasurementSettings
-from grader.intake import submission_check
+from grader.intake import gate
 from grader.model import Event, Problem, Submission, SubmissionState
 from grader.rules.disclosure import Redactor
 from grader.v1 import grader_service_pb2, report_pb2, submission_pb2
@@ -28,7 +28,7 @@ PROBLEM = fakes.problem()
 NOW = datetime(2026, 11, 25, tzinfo=UTC)
 
 
-def checked(mode: str, precision: float | None = None, measure_s: float | None = None) -> submission_check.Accepted:
+def checked(mode: str, precision: float | None = None, measure_s: float | None = None) -> gate.Accepted:
     """What becomes of a request that asks for this."""
     source = submission_pb2.SourceFile(path="kernel.cu", content=fakes.new_submission(PROBLEM.problem_id).sources[0].content)
     asked = submission_pb2.Submission(
@@ -40,7 +40,7 @@ def checked(mode: str, precision: float | None = None, measure_s: float | None =
     def find(_: str) -> Problem:
         return PROBLEM
 
-    return submission_check.check(grader_service_pb2.SubmitRequest(submission=asked), find, ("emulated",))
+    return gate.check_submission(grader_service_pb2.SubmitRequest(submission=asked), find, ("emulated",))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def checked(mode: str, precision: float | None = None, measure_s: float | None =
 )
 def test_what_may_be_asked_for(mode: str, precision: float | None, measure_s: float | None) -> None:
     """It is kept with the submission."""
-    new = checked(mode, precision, measure_s).new
+    new = checked(mode, precision, measure_s).submission
     assert (new.precision, new.measure_s) == (precision, measure_s)
 
 
@@ -129,7 +129,7 @@ def test_a_report_says_why_a_measurement_ended(end: str, text: str) -> None:
         submission = Submission(
             submission_id="s", new=fakes.new_submission(), problem_digest="d", state=SubmissionState.RUNNING, create_time=NOW
         )
-        return event_to_proto(event, submission, Redactor.of(PROBLEM)).measurement
+        return event_to_proto(event, submission, Redactor.for_problem(PROBLEM)).measurement
 
     message = shown(measurement)
     assert (message.turn_count, message.left_out_turn_count, message.half_width) == (18, 2, 0.0093)

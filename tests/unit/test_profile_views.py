@@ -7,13 +7,13 @@ import pytest
 from rich.console import Console
 
 from grader.api import messages
-from grader.api.profiles import profile_to_proto
+from grader.api.conversion import to_message
 from grader.cli import profiles, submit
 from grader.cli.exits import Misuse
 from grader.cli.session import Target
 from grader.html_report import content
 from grader.rules.disclosure import Redactor
-from grader.v1 import submission_pb2
+from grader.v1 import report_pb2, submission_pb2
 from grader.views import formatting
 from grader.web.pages import site_templates
 from sandbox.protocol import wire
@@ -40,7 +40,7 @@ PROFILE = wire.KernelProfile(
 def shown() -> str:
     out = io.StringIO()
     console = Console(file=out, width=200, markup=False, emoji=False, highlight=False)
-    for part in profiles.render(profile_to_proto(PROFILE), "s1"):
+    for part in profiles.render(to_message(report_pb2.Profile, PROFILE), "s1"):
         console.print(part)
     return out.getvalue()
 

@@ -11,7 +11,7 @@ from grader.cli import sources as cli_sources
 from grader.cli.exits import Misuse
 from grader.errors import InvalidSubmission
 from grader.formats import native
-from grader.intake import languages, submission_check
+from grader.intake import gate, languages
 from grader.model import SourceFile
 from grader.v1 import grader_service_pb2, submission_pb2
 from tests.python_builds import PLAIN
@@ -52,7 +52,7 @@ def test_a_submission_in_python_may_have_several_files():
         request = grader_service_pb2.SubmitRequest(submission=submission_pb2.Submission(problem="problems/vector_add"))
         for path, content in files:
             request.submission.sources.add(path=path, content=content)
-        return submission_check.check(request, lambda name: native.load(ROOT / "kernels_examples" / name), ["emulated"]).new
+        return gate.check_submission(request, lambda name: native.load(ROOT / "kernels_examples" / name), ["emulated"]).submission
 
     files = [("z.py", PLAIN), ("kernels/__init__.py", ""), ("kernels/add.py", PLAIN), ("kernel.cu", "int x;")]
     new = checked(*files)

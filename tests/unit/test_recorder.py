@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from grader.dispatch.fact_writer import MOST_WAITING, recording
+from grader.dispatch.dispatcher import WAITING_FACT_LIMIT, recording
 from grader.errors import LeaseLost
 from sandbox.protocol import wire
 
@@ -52,7 +52,7 @@ async def test_a_slow_disk_holds_the_facts_up():
     adding = asyncio.create_task(add())
     for _ in range(10 * len(FACTS)):
         await asyncio.sleep(0)
-    assert added <= MOST_WAITING + 1
+    assert added <= WAITING_FACT_LIMIT + 1
     disk.go.set()
     await adding
     assert [fact for batch in disk.batches for fact in batch] == FACTS

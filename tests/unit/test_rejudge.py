@@ -41,7 +41,7 @@ def evidence(*seen, policy=Libraries.LABELLED):
 
 
 def judged(facts, new=OLD, *, old=OLD, mode=wire.Mode.TEST, entry=""):
-    return rule(facts, mode=mode, entry=entry, old=old, new=new)
+    return rule(facts, mode=mode, entry=entry, old=old, current=new)
 
 
 def spec(problem=OLD, **fields):

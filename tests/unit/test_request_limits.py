@@ -13,10 +13,11 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from grader.api import messages
+from grader.api.conversion import from_enum
 from grader.api.resource_names import NAME_LIMIT_BYTES, PROBLEMS, parse, parse_artifact
 from grader.errors import InvalidRequest, ProblemNotFound
 from grader.fleet.v1 import fleet_pb2
+from grader.model import SubmissionState
 from grader.problems.store import Problems
 from grader.server import request_limits
 from grader.server.request_limits import CHECKED_APART, IGNORED, check_fields, check_size, message_bytes
@@ -148,7 +149,7 @@ def test_a_long_list_is_refused_without_a_walk() -> None:
 
     def read(states: list[int]) -> None:
         for state in states:
-            messages.state_from_proto(state)
+            from_enum(SubmissionState, submission_pb2.SubmissionState.DESCRIPTOR, state)
 
     assert abs(call_steps(lambda: refuse(long)) - call_steps(lambda: refuse(short))) < 20
     assert call_steps(lambda: read(short.states)) > 9 * call_steps(lambda: read(short.states[:200]))

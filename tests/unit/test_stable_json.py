@@ -46,7 +46,7 @@ def submission():
 
 
 def text():
-    message = submission_to_proto(submission(), Redactor.of(fakes.problem()), full=True)
+    message = submission_to_proto(submission(), Redactor.for_problem(fakes.problem()), full=True)
     return stable_json.to_text(stable_json.to_data(message), indent=2) + "\n"
 
 

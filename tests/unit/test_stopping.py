@@ -68,8 +68,8 @@ DOF = 5  # of the noise
 )
 def test_when_turns_end(taken: int, limit: int, quiet: int, sampled: float, bias: float, precision: float, end: str | None) -> None:
     """At a look where the interval is as narrow as asked, or as the clock allows; else with the last turn that there is time for."""
-    found = end_of(taken, limit, InterimEstimate(quiet_count=quiet, widths=(HalfWidth(sampled=sampled, bias=bias),)), precision)
-    assert found == (None if end is None else MeasurementEnd(end))
+    outcome = end_of(taken, limit, InterimEstimate(quiet_count=quiet, widths=(HalfWidth(sampled=sampled, bias=bias),)), precision)
+    assert outcome == (None if end is None else MeasurementEnd(end))
 
 
 def test_every_baseline_has_to_be_narrow() -> None:
@@ -101,8 +101,8 @@ def test_quantiles_of_students_t(freedom: int, z: float) -> None:
     """Against their expansion in the normal's (Abramowitz and Stegun, 26.7.5), which is good to 0.003 from 8 degrees of freedom on."""
     expected = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
     expected += (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
-    found = t_quantile(freedom, statistics.NormalDist().cdf(-z))
-    assert found == pytest.approx(expected, abs=0.003 if z < 2 else 0.01)
+    outcome = t_quantile(freedom, statistics.NormalDist().cdf(-z))
+    assert outcome == pytest.approx(expected, abs=0.003 if z < 2 else 0.01)
 
 
 @pytest.mark.parametrize(("freedom", "table"), [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (9, 2.262), (15, 2.131), (30, 2.042)])
@@ -114,7 +114,7 @@ def test_quantiles_are_those_of_tables(freedom: int, table: float) -> None:
 def test_what_an_interval_pays() -> None:
     """For looks at its width, for looks at anything, and for an end after any turn: each is wider than the one before."""
     for count in (12, 18, 28, 40, 60):
-        widths = [quantile(count, one) for one in LookAllowance]
+        widths = [quantile(count, log_ratio) for log_ratio in LookAllowance]
         assert widths == sorted(widths)
     plain = quantile(12, LookAllowance.NONE), quantile(60, LookAllowance.NONE)
     assert quantile(12, LookAllowance.FACTOR) == 1.1 * plain[0]
@@ -153,13 +153,13 @@ class Scenario:
     def turns(self, noise: random.Random) -> list[float]:
         """Sixty, of equal kernels."""
         start, drift, last = noise.gauss(0, self.process), noise.choice((-1, 1)) * self.drift, 0.0
-        found = []
+        outcome = []
         for turn in range(LOOKS[-1]):
             chi = sum(noise.gauss(0, 1) ** 2 for _ in range(DOF))
             fresh = noise.gauss(0, 1) / math.sqrt(chi / DOF) / math.sqrt(DOF / (DOF - 2))
             last = self.following * last + math.sqrt(1 - self.following**2) * fresh if turn else fresh
-            found.append(start + drift * (turn / (LOOKS[-1] - 1) - 0.5) + self.scatter * last)
-        return found
+            outcome.append(start + drift * (turn / (LOOKS[-1] - 1) - 0.5) + self.scatter * last)
+        return outcome
 
 
 II = Scenario(scatter=0.013, following=0.3, drift=0.005, process=0.0025, bias=0.0045)
@@ -173,10 +173,10 @@ def ruled(allowance: LookAllowance) -> Stop:
     """By the rule."""
 
     def stop(logs: Sequence[float], of: Scenario) -> tuple[int, float]:
-        for taken in LOOKS:
-            width = HalfWidth(sampled=sampled_half_width(logs[:taken], allowance), bias=of.bias)
-            if end_of(taken, LOOKS[-1], InterimEstimate(quiet_count=taken, widths=(width,)), of.precision) is not None:
-                return taken, width.total
+        for count in LOOKS:
+            width = HalfWidth(sampled=sampled_half_width(logs[:count], allowance), bias=of.bias)
+            if end_of(count, LOOKS[-1], InterimEstimate(quiet_count=count, widths=(width,)), of.precision) is not None:
+                return count, width.total
         raise AssertionError("the last look is the last")
 
     return stop
@@ -184,13 +184,13 @@ def ruled(allowance: LookAllowance) -> Stop:
 
 def eager_to_win(logs: Sequence[float], of: Scenario) -> tuple[int, float]:
     """The control: looks after every other turn, which also stop at a win, and an interval that pays for neither."""
-    for taken in range(4, LOOKS[-1] + 1, 2):
-        seen = logs[:taken]
-        half = t_quantile(taken - 1, 0.025) * statistics.stdev(seen) / math.sqrt(taken)
+    for count in range(4, LOOKS[-1] + 1, 2):
+        window = logs[:count]
+        half = t_quantile(count - 1, 0.025) * statistics.stdev(window) / math.sqrt(count)
         total = math.hypot(half, of.bias)
-        if statistics.fmean(seen) - total > WIN or total <= of.precision:
+        if statistics.fmean(window) - total > WIN or total <= of.precision:
             break
-    return taken, total
+    return count, total
 
 
 @dataclass(frozen=True)
@@ -225,8 +225,8 @@ def simulated(of: Scenario, stop: Stop, change: Change = lambda logs, _: logs, t
 @pytest.mark.parametrize(("name", "most_missed"), [("II", 0.12), ("IV", 0.3)])
 def test_a_kernel_does_not_win_against_itself(name: str, most_missed: float, allowance: str) -> None:
     """Fewer than one in a hundred in either scenario. What misses is drift and process, which no rule that ends turns can see."""
-    found = simulated({"II": II, "IV": IV}[name], ruled(LookAllowance[allowance]))
-    assert found.winners < WINNER_SHARE and found.misses < most_missed
+    outcome = simulated({"II": II, "IV": IV}[name], ruled(LookAllowance[allowance]))
+    assert outcome.winners < WINNER_SHARE and outcome.misses < most_missed
 
 
 def test_a_rule_that_also_stops_at_a_win_lets_it_win() -> None:
@@ -244,27 +244,27 @@ def test_a_quiet_kernel_is_done_after_twelve_turns() -> None:
 
 def slow_start(logs: list[float], _: random.Random) -> list[float]:
     """A fifth slower in the first six turns."""
-    return [one - (0.2 if turn < 6 else 0.0) for turn, one in enumerate(logs)]
+    return [log_ratio - (0.2 if turn < 6 else 0.0) for turn, log_ratio in enumerate(logs)]
 
 
 def slow_now_and_then(logs: list[float], _: random.Random) -> list[float]:
     """Two percent slower in every other turn."""
-    return [one - (0.02 if turn % 2 else 0.0) for turn, one in enumerate(logs)]
+    return [log_ratio - (0.02 if turn % 2 else 0.0) for turn, log_ratio in enumerate(logs)]
 
 
 def scattering(logs: list[float], noise: random.Random) -> list[float]:
     """A tenth slower in a third of the turns, so that it is measured for longer, and never faster than it is."""
-    return [one - (0.1 if noise.random() < 0.3 else 0.0) for one in logs]
+    return [log_ratio - (0.1 if noise.random() < 0.3 else 0.0) for log_ratio in logs]
 
 
 def scattering_both_ways(logs: list[float], noise: random.Random) -> list[float]:
     """Its times scatter twice as much as they would, in the hope of a lucky look: of a subject that can be faster than it is, a bound."""
-    return [one + noise.gauss(0, 0.02) for one in logs]
+    return [log_ratio + noise.gauss(0, 0.02) for log_ratio in logs]
 
 
 def fast_until_it_wins(logs: list[float], _: random.Random) -> list[float]:
     """Five percent slower after the first twelve turns, whatever was measured by then."""
-    return [one - (0.05 if turn >= 12 else 0.0) for turn, one in enumerate(logs)]
+    return [log_ratio - (0.05 if turn >= 12 else 0.0) for turn, log_ratio in enumerate(logs)]
 
 
 @pytest.mark.parametrize("change", [slow_start, slow_now_and_then, scattering, scattering_both_ways, fast_until_it_wins])
@@ -296,11 +296,11 @@ def a_subject_that_ends_it(allowance: LookAllowance) -> Stop:
     """Dawdles between its runs, so that the time is over as soon as it is ahead, after any turn."""
 
     def stop(logs: Sequence[float], of: Scenario) -> tuple[int, float]:
-        for taken in range(3, LOOKS[-1] + 1):
-            total = math.hypot(sampled_half_width(logs[:taken], allowance), of.bias)
-            if math.fsum(logs[:taken]) / taken - total > WIN:
+        for count in range(3, LOOKS[-1] + 1):
+            total = math.hypot(sampled_half_width(logs[:count], allowance), of.bias)
+            if math.fsum(logs[:count]) / count - total > WIN:
                 break
-        return taken, total
+        return count, total
 
     return stop
 

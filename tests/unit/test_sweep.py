@@ -343,6 +343,6 @@ def test_how_a_process_ended_is_told_of_the_size_that_ended_it():
 def test_only_a_problem_without_hidden_workloads_tells_its_sizes_as_a_sweep():
     """What a submission shows of its sweep comes from the problem that was made for it."""
     made = sweep_problem(SQUARE, SweepRequest(), ("emulated",))
-    assert Redactor.of(made).swept == made and Redactor.of(SQUARE).swept is None
+    assert Redactor.for_problem(made).swept == made and Redactor.for_problem(SQUARE).swept is None
     mixed = dataclasses.replace(made, spec=SQUARE.spec)
-    assert Redactor.of(mixed).swept is None
+    assert Redactor.for_problem(mixed).swept is None

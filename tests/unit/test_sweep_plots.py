@@ -56,7 +56,7 @@ def submission(right=lambda size: True, *, factor=1, clock=wire.Clock.HOST, verd
         create_time=NOW,
         report=report if state is SubmissionState.SUCCEEDED else None,
     )
-    return messages.submission_to_proto(made, Redactor.of(PROBLEM), full=True)
+    return messages.submission_to_proto(made, Redactor.for_problem(PROBLEM), full=True)
 
 
 WRONG = submission(lambda size: size <= 1024, verdict=Verdict.WRONG_ANSWER)

@@ -31,8 +31,8 @@ def _runs(slow_from: int) -> Callable[[Any, Any, Any], Run]:
     numbers = itertools.count()
 
     def run(runner: Any, bench: Any, how: Any) -> Run:
-        own = EAGER_NS if how.operation is Operation.CALL else 0
-        took = PROTOCOL_NS + COPY_NS * (how.copy_out or how.operation is Operation.CALL) + own
+        own_ns = EAGER_NS if how.operation is Operation.CALL else 0
+        took = PROTOCOL_NS + COPY_NS * (how.copy_out or how.operation is Operation.CALL) + own_ns
         took += SPELL_NS if next(numbers) >= slow_from else 0
         return Run(key="", reply=Answer(status=Status.OK), duration_ns=took, inputs=[])
 
@@ -59,16 +59,16 @@ def test_everyone_runs_as_often_and_little_is_kept(monkeypatch: pytest.MonkeyPat
     """Times only: the memory of a run is needed for the next."""
     alone = _taken(monkeypatch, 10_000)
     count = interleaved.ALONE_COUNT[wire.Clock.DEVICE_EVENTS]
-    assert {len(taken) for taken in (*alone.run_ns.values(), *alone.null_ns.values())} == {count}
+    assert {len(runs_ns) for runs_ns in (*alone.run_ns.values(), *alone.null_ns.values())} == {count}
     assert set(alone.run_ns) == {"eager", "compile"}
 
 
 def _replies(*replies: Answer | Silence) -> Callable[[Any, Any, Any], Run]:
     """Runs that are answered so, one after the other; a Silence is the runner's from then on."""
-    said = iter(replies)
+    progress = iter(replies)
 
     def run(runner: Any, bench: Any, how: Any) -> Run:
-        reply = next(said)
+        reply = next(progress)
         runner.silence = reply if isinstance(reply, Silence) else None
         return Run(key="", reply=reply, duration_ns=1, inputs=[])
 
@@ -113,8 +113,8 @@ def test_a_judge_that_times_for_long_says_so(monkeypatch: pytest.MonkeyPatch) ->
     for clock, count in ((wire.Clock.HOST, 3 + 6), (wire.Clock.DEVICE_EVENTS, 3 + 12 * 2 * 3)):
         monkeypatch.setattr(interleaved, "run", _runs(10_000))
         trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=clock), silence=None)
-        said, _ = drained(interleaved.time_alone(trusted, bench, (interleaved.EAGER,)))  # type: ignore[arg-type]
-        assert said == [wire.Progress(stage=wire.Stage.BASELINE)] * count
+        progress, _ = drained(interleaved.time_alone(trusted, bench, (interleaved.EAGER,)))  # type: ignore[arg-type]
+        assert progress == [wire.Progress(stage=wire.Stage.BASELINE)] * count
 
 
 def test_a_reference_has_as_long_as_a_run_of_it_and_a_compiler_longer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,8 +44,8 @@ def test_an_unwritten_element_is_a_wrong_answer(dtype: torch.dtype) -> None:
     output = torch.empty(100, dtype=dtype)
     bits = fill_with_poison(output)
     output[1:] = 1
-    found = compare(output, torch.ones(100, dtype=dtype), None, unwritten_mask(output, bits), LOOSE)
-    assert (found.outcome, found.unwritten_count) == (wire.TrialOutcome.UNWRITTEN, 1)
+    comparison = compare(output, torch.ones(100, dtype=dtype), None, unwritten_mask(output, bits), LOOSE)
+    assert (comparison.outcome, comparison.unwritten_count) == (wire.TrialOutcome.UNWRITTEN, 1)
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "int16", "int8", "uint8", "bool"], indirect=True)
@@ -57,8 +57,8 @@ def test_an_unwritten_integer_is_a_wrong_answer(dtype: torch.dtype) -> None:
     output[1:] = reference[1:]
     if dtype not in (torch.bool,) and int(reference[0]) == int(output[0]):
         pytest.skip("the sentinel is the right answer this time")
-    found = compare(output, reference, None, unwritten_mask(output, bits), LOOSE)
-    assert found.outcome is wire.TrialOutcome.UNWRITTEN
+    comparison = compare(output, reference, None, unwritten_mask(output, bits), LOOSE)
+    assert comparison.outcome is wire.TrialOutcome.UNWRITTEN
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "int32", "uint8", "bool"], indirect=True)
@@ -68,8 +68,8 @@ def test_what_lies_in_memory_of_the_kernels_own_is_unwritten_too(dtype: torch.dt
     output.view(torch.uint8).fill_(0xFF)
     reference = torch.ones(64, dtype=dtype)
     output[8:] = reference[8:]
-    found = compare(output, reference, None, unwritten_mask(output, 5), LOOSE)
-    assert (found.outcome, found.unwritten_count) == (wire.TrialOutcome.UNWRITTEN, 8)
+    comparison = compare(output, reference, None, unwritten_mask(output, 5), LOOSE)
+    assert (comparison.outcome, comparison.unwritten_count) == (wire.TrialOutcome.UNWRITTEN, 8)
 
 
 NARROW = ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"]
@@ -82,9 +82,9 @@ def test_an_unwritten_byte_of_a_narrow_float_is_a_wrong_answer(dtype: torch.dtyp
     bits = fill_with_poison(output)
     reference = torch.full((64, 64), bits ^ 1, dtype=torch.uint8).view(dtype)
     output.view(torch.uint8)[1:] = reference.view(torch.uint8)[1:]
-    found = compare(output, reference, None, unwritten_mask(output, bits), LOOSE)
+    comparison = compare(output, reference, None, unwritten_mask(output, bits), LOOSE)
     count = 128 if dtype == torch.float4_e2m1fn_x2 else 64
-    assert (found.outcome, found.unwritten_count, found.element_count) == (wire.TrialOutcome.UNWRITTEN, count, 64 * count)
+    assert (comparison.outcome, comparison.unwritten_count, comparison.element_count) == (wire.TrialOutcome.UNWRITTEN, count, 64 * count)
     output.view(torch.uint8)[0] = reference.view(torch.uint8)[0]
     assert compare(output, reference, None, unwritten_mask(output, bits), LOOSE).unwritten_count == 0
 
@@ -105,18 +105,18 @@ def test_float8_is_compared_by_its_numbers(dtype: torch.dtype) -> None:
     near, far = (torch.tensor([1.0, 2.0, 4.0, last]).to(dtype) for last in (16.0, 64.0))
     allowed = wire.Tolerance(atol=8.0, rtol=0.0, budget_factor=None)
     assert compared(near, reference, allowed).outcome is PASSED
-    found = compared(far, reference, allowed)
-    assert (found.outcome, found.mismatched_count, found.max_absolute_error) == (wire.TrialOutcome.MISMATCHED, 1, 56.0)
+    comparison = compared(far, reference, allowed)
+    assert (comparison.outcome, comparison.mismatched_count, comparison.max_absolute_error) == (wire.TrialOutcome.MISMATCHED, 1, 56.0)
     assert compared(near, reference, TIGHT).mismatched_count == 1
 
 
 def test_float4_is_two_numbers_in_a_byte_the_first_in_its_low_half() -> None:
     """0x2F is -6 and 1."""
-    one = torch.tensor([[0x2F, 0x80]], dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
-    assert numbers(one).tolist() == [[-6.0, 1.0, 0.0, 0.0]] and math.copysign(1, numbers(one)[0, 3]) == -1
-    other = torch.tensor([[0x3F, 0x00]], dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
-    found = compared(other, one, TIGHT)
-    assert (found.outcome, found.mismatched_count, found.max_absolute_error) == (wire.TrialOutcome.MISMATCHED, 1, 0.5)
+    tensor = torch.tensor([[0x2F, 0x80]], dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    assert numbers(tensor).tolist() == [[-6.0, 1.0, 0.0, 0.0]] and math.copysign(1, numbers(tensor)[0, 3]) == -1
+    second = torch.tensor([[0x3F, 0x00]], dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    comparison = compared(second, tensor, TIGHT)
+    assert (comparison.outcome, comparison.mismatched_count, comparison.max_absolute_error) == (wire.TrialOutcome.MISMATCHED, 1, 0.5)
 
 
 def test_two_poisons_differ() -> None:
@@ -130,8 +130,8 @@ def test_a_nan_that_the_kernel_made_is_not_called_unwritten() -> None:
     bits = fill_with_poison(output)
     output[:] = torch.zeros(4) / torch.zeros(4) * -1
     output.view(torch.int32).fill_(-0x400000)  # x86's default NaN has its sign set
-    found = compare(output, torch.ones(4), None, unwritten_mask(output, bits), LOOSE)
-    assert found.outcome is wire.TrialOutcome.NON_FINITE
+    comparison = compare(output, torch.ones(4), None, unwritten_mask(output, bits), LOOSE)
+    assert comparison.outcome is wire.TrialOutcome.NON_FINITE
 
 
 def verified(output: torch.Tensor, bits: int, reference: torch.Tensor) -> wire.Trial:
@@ -148,7 +148,7 @@ def verified(output: torch.Tensor, bits: int, reference: torch.Tensor) -> wire.T
         tolerance=LOOSE,
         reference="",
     )
-    done = Run(
+    result = Run(
         key="",
         reply=Answer(status=Status.OK),
         duration_ns=0,
@@ -157,7 +157,7 @@ def verified(output: torch.Tensor, bits: int, reference: torch.Tensor) -> wire.T
         unwritten=[unwritten_mask(output, bits)],
     )
     bench = WorkloadContext(problem=problem, workload=workload, reference=lambda _: [reference])
-    return judge_run(done, bench, wire.TrialPhase.VERIFY, 0)
+    return judge_run(result, bench, wire.TrialPhase.VERIFY, 0)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"], indirect=True)
@@ -172,8 +172,8 @@ def test_a_nan_that_is_right_is_not_called_unwritten(dtype: torch.dtype, fresh: 
     output[:5] = math.nan
     if fresh:
         output[:5].view(torch.uint8).fill_(0xFF)
-    found = verified(output, bits, reference)
-    assert (found.outcome, found.unwritten_count, found.mismatched_count) == (wire.TrialOutcome.UNWRITTEN, 1, 1)
+    comparison = verified(output, bits, reference)
+    assert (comparison.outcome, comparison.unwritten_count, comparison.mismatched_count) == (wire.TrialOutcome.UNWRITTEN, 1, 1)
     output[4] = 1
     assert verified(output, bits, reference).outcome is PASSED
 
@@ -182,8 +182,8 @@ def test_a_nan_that_is_right_is_not_called_unwritten(dtype: torch.dtype, fresh: 
 def test_this_trials_poison_is_unwritten_where_nan_is_right_too(dtype: torch.dtype) -> None:
     """A kernel that writes nothing has not found out where there is no answer."""
     output, reference = torch.empty(8, dtype=dtype), torch.full((8,), math.nan, dtype=dtype)
-    found = verified(output, fill_with_poison(output), reference)
-    assert (found.outcome, found.unwritten_count) == (wire.TrialOutcome.UNWRITTEN, 8)
+    comparison = verified(output, fill_with_poison(output), reference)
+    assert (comparison.outcome, comparison.unwritten_count) == (wire.TrialOutcome.UNWRITTEN, 8)
 
 
 def test_poison_is_nobodys_own_nan() -> None:
@@ -231,8 +231,8 @@ def test_an_infinity_that_is_right_changes_nothing_for_its_neighbours(kind: str)
 def test_an_fp64_result_that_is_no_number_excuses_nothing() -> None:
     """Not even within an infinite tolerance."""
     wide = torch.tensor([1.0, math.nan], dtype=torch.float64)
-    found = compared(torch.ones(2), torch.ones(2), LOOSE, wide)
-    assert (found.outcome, found.mismatched_count) == (wire.TrialOutcome.MISMATCHED, 1)
+    comparison = compared(torch.ones(2), torch.ones(2), LOOSE, wide)
+    assert (comparison.outcome, comparison.mismatched_count) == (wire.TrialOutcome.MISMATCHED, 1)
 
 
 def by_hand(out: float, ref: float, ref64: float, poisoned: bool, tolerance: wire.Tolerance) -> tuple[bool, bool, float | None]:
@@ -259,26 +259,30 @@ def test_the_whole_is_what_its_elements_are_by_hand(dtype: torch.dtype, finite: 
         output = reference + (torch.randn(count) * 10 ** chance.uniform(-7, 0)).to(dtype)
         wide = chance.choice([None, reference.double() + torch.randn(count, dtype=torch.float64) * 1e-3])
         if not finite:
-            for one in (reference, output):
-                one[chance.randrange(count)] = chance.choice(strange)
+            for tensor in (reference, output):
+                tensor[chance.randrange(count)] = chance.choice(strange)
             if chance.random() < 0.5:
                 reference[0] = output[0] = chance.choice(strange)
         unwritten = torch.rand(count) < chance.choice([0.0, 0.1])
         tolerance = wire.Tolerance(atol=chance.choice([0.0, 1e-3, math.inf]), rtol=chance.choice([0.0, 1e-3]), budget_factor=None)
-        found = compare(output, reference, wide, unwritten, tolerance)
-        columns = [one.tolist() for one in (output, reference, reference if wide is None else wide, unwritten)]
-        by_element = [by_hand(*each, tolerance) for each in zip(*columns, strict=True)]
+        whole = compare(output, reference, wide, unwritten, tolerance)
+        columns = [tensor.tolist() for tensor in (output, reference, reference if wide is None else wide, unwritten)]
+        by_element = [by_hand(*element, tolerance) for element in zip(*columns, strict=True)]
         wrong, strangers, errors = zip(*by_element, strict=True)
-        assert (found.mismatched_count, found.nonfinite_count, found.unwritten_count) == (sum(wrong), sum(strangers), int(unwritten.sum()))
-        assert found.max_absolute_error == max((one for one in errors if one is not None), default=0.0)
+        assert (whole.mismatched_count, whole.nonfinite_count, whole.unwritten_count) == (
+            sum(wrong),
+            sum(strangers),
+            int(unwritten.sum()),
+        )
+        assert whole.max_absolute_error == max((tensor for tensor in errors if tensor is not None), default=0.0)
 
 
 def test_one_wrong_element_in_a_million_is_wrong() -> None:
     """No share of elements may be wrong."""
     output = torch.ones(1_000_000)
     output[777_777] += 1e-3
-    found = compared(output, torch.ones(1_000_000))
-    assert found.outcome is wire.TrialOutcome.MISMATCHED and found.mismatched_count == 1
+    comparison = compared(output, torch.ones(1_000_000))
+    assert comparison.outcome is wire.TrialOutcome.MISMATCHED and comparison.mismatched_count == 1
 
 
 def test_half_precision_inside_a_single_precision_task_is_over_budget() -> None:
@@ -291,8 +295,8 @@ def test_half_precision_inside_a_single_precision_task_is_over_budget() -> None:
     sequential = torch.zeros(64, 64)
     for k in range(64):
         sequential += a[:, k : k + 1] * b[k : k + 1]
-    found = compared(sequential, a @ b, loose, wide)
-    assert found.outcome is wire.TrialOutcome.PASSED and found.budget_ratio is not None and found.budget_ratio < 0.25
+    comparison = compared(sequential, a @ b, loose, wide)
+    assert comparison.outcome is wire.TrialOutcome.PASSED and comparison.budget_ratio is not None and comparison.budget_ratio < 0.25
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"], indirect=True)
@@ -312,8 +316,8 @@ def test_a_reference_that_rounds_by_itself_refuses_nobody_who_rounds(
     wide = reference(x.double(), w.double())
     once = (x.double() * torch.rsqrt(x.double().square().mean(-1, keepdim=True)) * w.double()).to(dtype)
     once[:, ::7] = (once[:, ::7].double() * (1 + torch.finfo(dtype).eps)).to(dtype)  # here and there by another order of the sums
-    found = compared(once, reference(x, w), loose, wide)
-    assert found.outcome is PASSED and found.budget_ratio is not None and 0 < found.budget_ratio < 0.5
+    comparison = compared(once, reference(x, w), loose, wide)
+    assert comparison.outcome is PASSED and comparison.budget_ratio is not None and 0 < comparison.budget_ratio < 0.5
     off = (once.double() * (1 + 6 * torch.finfo(dtype).eps)).to(dtype)
     assert compared(off, reference(x, w), loose, wide).outcome is wire.TrialOutcome.MISMATCHED
     monkeypatch.setattr("sandbox.judge.tolerance.OWN_ULPS", 0.0)

@@ -1,93 +1,130 @@
-"""Which tests a change runs (tests/selection.py), and which of the slow ones have their turn (tests/turns.py)."""
+"""Work that meets secrets and work that is shown take turns."""
 
-from __future__ import annotations
-
-import os
-import subprocess
-import sys
-from pathlib import Path
+import asyncio
+from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.selection import ROOT, TABLE, matches, select
-
-ATTACKS = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("tests/exploits/test_*.py")}
-TESTS = """
-import pytest
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(16))
-def test_slow(number): ...
-
-def test_quick(): ...
-
-@pytest.mark.daily
-def test_daily(): ...
-"""
+from grader.dispatch.local_fleet import Turns
 
 
-def test_every_commit_runs_the_unit_tests_and_a_part_of_the_attacks() -> None:
-    """A document needs nothing else."""
-    assert select(["docs/api.md"]) == ["tests/exploits", "tests/unit"]
+class Work:
+    """Tasks that hold a turn until they are told to leave it; `under_way` has the names of those that do."""
 
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.turns, self.under_way = Turns(lambda: self.now_s), list[str]()
+        self._tasks: dict[str, tuple[asyncio.Task[None], asyncio.Event]] = {}
 
-@pytest.mark.parametrize("path", ["sandbox/judge/x.py", "grader/isolation/x.py", "tests/exploits/attacks/x.cu"])
-def test_a_change_of_what_protects_runs_all_attacks_and_controls(path: str) -> None:
-    """Both the attacks and the controls."""
-    assert set(select([path])) >= ATTACKS and len(ATTACKS) > 1
+    async def come(self, *names: str) -> None:
+        for name in names:
+            leaves = asyncio.Event()
+            self._tasks[name] = asyncio.create_task(self._hold(name, leaves)), leaves
+        await self.settle()
 
+    async def leave(self, *names: str) -> None:
+        for name in names:
+            self._tasks[name][1].set()
+        await self.settle()
 
-@pytest.mark.parametrize("path", ["unheard/of.py", "constraints.txt", "sandbox/unheard/of.py"])
-def test_a_change_that_no_package_names_runs_everything(path: str) -> None:
-    """With all attacks; the images are apart."""
-    assert {"tests", "tests/exploits/test_exploits.py"} <= set(select([path]))
-    assert ("tests/images" in select([path])) == (path == "constraints.txt")
+    async def cancel(self, name: str) -> None:
+        self._tasks[name][0].cancel()
+        await self.settle()
 
+    async def settle(self) -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
 
-def test_a_changed_test_file_runs_whole_and_its_folder_in_part() -> None:
-    """A removed one has nothing to run."""
-    assert {"tests/server", "tests/server/test_watch.py"} <= set(select(["tests/server/test_watch.py", "tests/server/test_gone.py"]))
+    async def _hold(self, name: str, leaves: asyncio.Event) -> None:
+        async with self._turn(name):
+            await leaves.wait()
 
-
-def test_each_folder_of_the_product_is_in_a_package() -> None:
-    """A folder that is forgotten would run everything with each of its changes."""
-    sources = [source for package in TABLE["package"].values() for source in package["sources"]]
-    folders = {f"{path.parent.relative_to(ROOT)}/x.py" for top in ("grader", "sandbox") for path in ROOT.glob(f"{top}/*/__init__.py")}
-    assert [folder for folder in folders if not any(matches(folder, source) for source in sources)] == []
-    tests = [test for package in TABLE["package"].values() for test in package["tests"]]
-    assert [test for test in tests if not list(ROOT.glob(test))] == []
+    @asynccontextmanager
+    async def _turn(self, name: str):
+        async with self.turns.take(secret=name.startswith("secret")):
+            self.under_way.append(name)
+            try:
+                yield
+            finally:
+                self.under_way.remove(name)
 
 
 @pytest.fixture
-def collected(tmp_path: Path):
-    """Collect a file of tests below a folder with these options; the names that run."""
-    folder = tmp_path / "tests" / "images"
-    (tmp_path / "tests" / "some").mkdir(parents=True)
-    folder.mkdir()
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow\n    daily\n")
-    (tmp_path / "tests" / "some" / "test_a.py").write_text(TESTS)
-    (folder / "test_b.py").write_text("def test_image(): ...\n")
-
-    def collect(*words: str, turn: int = 0) -> list[str]:
-        command = [sys.executable, "-m", "pytest", "-p", "tests.turns", "-p", "no:cacheprovider", "--collect-only", "-q", *words]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "GRADER_TEST_TURN": str(turn)}
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-        return [line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line]
-
-    return collect
+async def work():
+    return Work()
 
 
-def test_slow_tests_take_turns(collected) -> None:
-    """Eight turns run each of sixteen once; a test without a mark runs in each."""
-    turns = [collected("tests", turn=turn) for turn in range(8)]
-    assert [len(names) for names in turns] == [3] * 8 and all("test_quick" in names for names in turns)
-    assert len({name for names in turns for name in names}) == 17
+async def test_work_of_one_kind_is_under_way_together_and_the_other_kind_waits(work):
+    await work.come("secret 1", "secret 2", "build 1")
+    assert work.under_way == ["secret 1", "secret 2"]
+    await work.leave("secret 1")
+    assert work.under_way == ["secret 2"]
+    await work.leave("secret 2")
+    assert work.under_way == ["build 1"]
 
 
-def test_a_named_file_runs_whole(collected) -> None:
-    """But for what is daily; a named folder takes turns, and one that is apart is named or absent."""
-    assert len(collected("tests/some/test_a.py")) == 17
-    assert len(collected("tests", "tests/some/test_a.py")) == 17
-    assert collected("tests/some/test_a.py::test_daily") == ["test_daily"]
-    assert "test_image" in collected("tests/images") and "test_image" not in collected("tests")
-    assert len(collected("--all-cases", "tests")) == 19
+async def test_neither_kind_is_kept_from_its_turn(work):
+    """Who comes later than one that waits does not go before it; then all that wait of a kind go together."""
+    await work.come("build 1", "secret 1", "build 2", "secret 2")
+    assert work.under_way == ["build 1"]
+    await work.leave("build 1")
+    assert work.under_way == ["secret 1", "secret 2"]
+    await work.leave("secret 1", "secret 2")
+    assert work.under_way == ["build 2"]
+
+
+async def test_one_that_gives_up_holds_nobody_off(work):
+    """While it waits, and while it has its turn."""
+    await work.come("build 1", "secret 1", "build 2")
+    await work.cancel("secret 1")
+    assert work.under_way == ["build 1", "build 2"]
+    await work.come("secret 2")
+    await work.cancel("build 1")
+    await work.cancel("build 2")
+    assert work.under_way == ["secret 2"]
+
+
+async def test_one_that_gives_up_in_the_moment_of_its_turn_leaves_it(work):
+    await work.come("build 1", "secret 1")
+    work._tasks["build 1"][1].set()
+    work._tasks["secret 1"][0].cancel()
+    await work.settle()
+    await work.come("build 2")
+    assert work.under_way == ["build 2"]
+
+
+async def test_a_secret_turn_is_followed_by_as_much_time_for_the_others(work):
+    """A slow kernel keeps no build and no run of others waiting twice. The control is the end of that time."""
+    await work.come("secret 1", "build 1")
+    work.now_s = 300.0
+    await work.leave("secret 1")
+    await work.come("secret 2", "build 2")
+    assert work.under_way == ["build 1", "build 2"]
+    work.now_s = 601.0
+    await work.come("build 3")
+    await work.leave("build 1", "build 2")
+    assert work.under_way == ["secret 2"]
+
+
+async def test_a_run_goes_before_secret_work_that_waited_for_its_build(work):
+    """For a moment, since nobody knows whether there is a run."""
+    await work.come("secret 1", "build 1")
+    work.now_s = 300.0
+    await work.leave("secret 1")
+    await work.come("secret 2")
+    await work.leave("build 1")
+    assert work.under_way == []
+    await work.come("run 1")
+    assert work.under_way == ["run 1"]
+    await work.leave("run 1")
+    work.now_s += 2.0
+    await work.come("secret 3")
+    assert sorted(work.under_way) == ["secret 2", "secret 3"]
+
+
+async def test_secret_work_does_not_wait_where_nothing_else_runs(work):
+    await work.come("secret 1")
+    work.now_s = 300.0
+    await work.leave("secret 1")
+    await work.come("secret 2")
+    assert work.under_way == ["secret 2"]

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ TRIAL = wire.Trial(workload_id="n64", phase=wire.TrialPhase.VERIFY, index=0, out
     "message",
     [
         TRIAL,
+        replace(TRIAL, max_absolute_error=math.inf),
         wire.Plan(trials=(("n64", wire.TrialPhase.CERTIFY, 3),), measured=("n64",)),
         wire.Build(outcome=wire.BuildOutcome.BUILT, artifact_digest="00"),
         wire.Round(index=1, count=3),
@@ -25,13 +27,10 @@ def test_a_message_survives_the_wire(message: object) -> None:
     assert wire.decode(wire.encode(message)) == message
 
 
-@pytest.mark.parametrize(
-    "line", ['{"type":"Round","index":"0","count":3}', '{"type":"Round","index":0}', '{"type":"Round","index":0,"count":true}']
-)
-def test_a_round_is_two_whole_numbers(line: str) -> None:
-    """Which process a fact is of is never guessed."""
+def test_a_missing_key_is_refused() -> None:
+    """A key without default has to be there."""
     with pytest.raises(wire.WireError):
-        wire.decode(line.encode())
+        wire.decode(b'{"type":"Round","index":0}')
 
 
 @pytest.mark.parametrize(
@@ -52,15 +51,10 @@ def test_what_facts_no_longer_have_is_left_out_of_stored_ones() -> None:
     """A ledger may hold it; a key that no fact ever had is refused, and so is this one where another fact has it."""
     fact = wire.Measurement(workload_id="n64", clock=wire.Clock.HOST, certified=wire.Samples(durations_ns=(1,)), bound_ns=1, floor_ns=0)
     assert wire.from_json({**wire.as_json(fact), "waited_ns": 5, "done_early": True}) == fact
+    assert wire.from_json({**wire.as_json(TRIAL), "order_swap": None, "error_map": {"output": "y", "wrong_shares": "/w=="}}) == TRIAL
     for changed in ({**wire.as_json(fact), "surprise": 1}, {**wire.as_json(TRIAL), "done_early": True}):
         with pytest.raises(wire.WireError):
             wire.from_json(changed)
-
-
-def test_an_infinite_error_survives_the_wire() -> None:
-    """A kernel may be wrong by infinity, and the report has to say so."""
-    trial = wire.decode(wire.encode(wire.Trial(**{**_fields(TRIAL), "max_absolute_error": math.inf})))
-    assert trial.max_absolute_error == math.inf
 
 
 @pytest.mark.parametrize(
@@ -87,15 +81,3 @@ def test_what_is_no_message_is_refused(line: bytes) -> None:
     """Garbage of any shape is a WireError."""
     with pytest.raises(wire.WireError):
         wire.decode(line)
-
-
-def test_a_missing_key_is_refused() -> None:
-    """A key without default has to be there."""
-    data = wire.as_json(TRIAL)
-    del data["index"]
-    with pytest.raises(wire.WireError):
-        wire.decode(json.dumps(data).encode())
-
-
-def _fields(message: wire.Trial) -> dict[str, object]:
-    return {name: getattr(message, name) for name in message.__dataclass_fields__}

@@ -57,8 +57,8 @@ def at(*index: Any) -> Damage:
 
 def each(*damages: Damage) -> Damage:
     def damage(output: torch.Tensor) -> None:
-        for one in damages:
-            one(output)
+        for part in damages:
+            part(output)
 
     return damage
 
@@ -137,7 +137,7 @@ def test_what_is_unwritten_goes_before_what_is_wrong() -> None:
     missing = torch.zeros(64, 64, dtype=torch.bool)
     missing[-1] = True
     counts = [WrongCounts.of(output, right(64, 64), mask, TOLERANCE) for mask in (missing, torch.zeros_like(missing))]
-    patterns = [find_pattern("c", each) for each in counts if each is not None]
+    patterns = [find_pattern("c", entry) for entry in counts if entry is not None]
     assert patterns[0] is not None and patterns[0].unwritten and patterns[0].count == 64 and patterns[1] is None
 
 
@@ -334,7 +334,7 @@ def test_what_the_share_says_is_not_described() -> None:
     """Every element is 100 %; the cause is there only where none at all was written."""
     whole, nearly = (trial_of(right(300, 300), damage, unwritten=True) for damage in (at(...), by_chance(0.995)))
     assert describe(whole) == describe(nearly) == likely_cause(nearly) == "" and likely_cause(whole)
-    assert {each.wrong_pattern.kind for each in (whole, nearly) if each.wrong_pattern} == {PatternKind.EVERYTHING}
+    assert {entry.wrong_pattern.kind for entry in (whole, nearly) if entry.wrong_pattern} == {PatternKind.EVERYTHING}
 
 
 def test_a_better_cause_is_not_contradicted() -> None:

@@ -134,7 +134,7 @@ class Worker(Process):
     """A stub worker of a server whose fleet port is a unix socket."""
 
     def __init__(self, wait_ms: float, join: str, state_dir: Path, words: Sequence[str] = ()) -> None:
-        super().__init__("tools.service.stub_worker", ["processes", str(wait_ms), "--join", join, *words], state_dir)
+        super().__init__("tools.service.stub_server", ["worker", str(wait_ms), "--join", join, *words], state_dir)
 
 
 def parents() -> dict[int, int]:

@@ -86,10 +86,10 @@ async def run(options: argparse.Namespace, directory: Path) -> Figures:
         async with AsyncExitStack() as stack:
             clients = [await stack.enter_async_context(GraderClient(server.address)) for _ in range(channel_count)]
             await server.until_answering(clients[0])
-            held = [(await clients[0].submit(host.submission(f"{HOLD} {index}"))).name for index in range(min(HELD, options.watches))]
+            held_names = [(await clients[0].submit(host.submission(f"{HOLD} {index}"))).name for index in range(min(HELD, options.watches))]
             opened = [asyncio.Event() for _ in range(options.watches)]
             watches = [
-                asyncio.create_task(_watch(clients[CHANNELS + index // WATCHES_PER_CHANNEL], held[index % HELD], event))
+                asyncio.create_task(_watch(clients[CHANNELS + index // WATCHES_PER_CHANNEL], held_names[index % HELD], event))
                 for index, event in enumerate(opened)
             ]
             async with asyncio.timeout(120):

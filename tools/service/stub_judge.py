@@ -24,9 +24,9 @@ def main() -> None:
         time.sleep(wait_s)
         _say(wire.Load(outcome=wire.LoadOutcome.LOADED))
         workloads = message.problem.workloads
-        _say(wire.Plan(trials=tuple((one.workload_id, wire.TrialPhase.VERIFY, 1) for one in workloads)))
-        for one in workloads:
-            _say(wire.Trial(workload_id=one.workload_id, phase=wire.TrialPhase.VERIFY, index=0, outcome=wire.TrialOutcome.PASSED))
+        _say(wire.Plan(trials=tuple((workload.workload_id, wire.TrialPhase.VERIFY, 1) for workload in workloads)))
+        for workload in workloads:
+            _say(wire.Trial(workload_id=workload.workload_id, phase=wire.TrialPhase.VERIFY, index=0, outcome=wire.TrialOutcome.PASSED))
         _say(wire.Finished(job_id=message.job_id))
 
 

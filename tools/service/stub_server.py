@@ -1,9 +1,10 @@
-"""`grader-server` whose kernels are stubs: the server, the ledger, the queue and the API are the real ones.
+"""Runs `grader-server` or `grader-worker` with stub kernels: server, ledger, queue, API, stream and fleet are real.
 
     python -m tools.service.stub_server instant|processes|remote MILLISECONDS OPTIONS OF grader-server...
+    python -m tools.service.stub_server worker MILLISECONDS OPTIONS OF grader-worker...
 
-instant: facts come from this process, at the seam where the dispatcher asks the fleet. processes: the real fleet and pipeline, with a
-judge and boxes that are processes and can be killed, but do nothing. remote: workers that join (`stub_worker.py`).
+instant: facts come from this process, instead of a fleet. processes, worker: the real fleet and pipeline, with a judge and
+boxes that are processes and can be killed, but do nothing. remote: workers join.
 """
 
 from __future__ import annotations
@@ -25,25 +26,25 @@ from grader.server.grading import Grading, Wiring
 from grader.server.main import parser
 from grader.server.serve import run
 from grader.server.wiring import box_settings, host_breaker, joined
+from grader.worker import main as worker
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import READY
 
 CAPACITY = 4
-BUILDER_COUNT = 2  # where --builders says nothing: stubs need no cores
-HOLD = "stub: hold"  # a source with this in it is graded until it is cancelled, in addition to the others
-HELD_MOST = 5000
+BUILDER_COUNT = 2  # without --builders: stubs need no cores
+HOLD = "stub: hold"  # a source with this text is graded until it is cancelled, in addition to the others
+HELD_LIMIT = 5000
 HELD_LEASE_S = 600.0  # no server has thousands of attempts under way, and none has their heartbeats
 ARTIFACT = bytes(1 << 20)  # as large as that of a small extension
 BOX_COMMAND = ("cat", "-")  # waits until it is killed, or until the process that started it is gone
 POOL_COMMAND = (*BOX_COMMAND, "-")  # the same, of a box that was started before there was a job for it
-POOL_COUNT = 2  # where --warm-boxes says nothing
+POOL_COUNT = 2  # without --warm-boxes
 JUDGE_MODULE = "tools.service.stub_judge"
 
 
-def instant(wait_s: float, lane_count: int = 0) -> Wiring:
-    """Everything is right after wait_s. lane_count: so many at once, and nothing is held."""
-    room = asyncio.Semaphore(lane_count or CAPACITY)
-    capacity = lane_count or CAPACITY + HELD_MOST
+def instant(wait_s: float) -> Wiring:
+    """Accept every kernel after wait_s."""
+    room = asyncio.Semaphore(CAPACITY)
 
     async def grade(lease: Lease) -> AsyncIterator[wire.Fact]:
         yield wire.Environment(device="stub", device_kind="emulated", clock=wire.Clock.HOST)
@@ -53,20 +54,22 @@ def instant(wait_s: float, lane_count: int = 0) -> Wiring:
         async with room:
             await asyncio.sleep(wait_s)
         yield wire.Load(outcome=wire.LoadOutcome.LOADED)
-        yield wire.Plan(trials=tuple((one.workload_id, wire.TrialPhase.VERIFY, 1) for one in lease.problem.spec.workloads))
-        for one in lease.problem.spec.workloads:
-            yield wire.Trial(workload_id=one.workload_id, phase=wire.TrialPhase.VERIFY, index=0, outcome=wire.TrialOutcome.PASSED)
+        names = [workload.workload_id for workload in lease.problem.spec.workloads]
+        yield wire.Plan(trials=tuple((name, wire.TrialPhase.VERIFY, 1) for name in names))
+        for name in names:
+            yield wire.Trial(workload_id=name, phase=wire.TrialPhase.VERIFY, index=0, outcome=wire.TrialOutcome.PASSED)
         yield wire.Finished(job_id=lease.submission.submission_id)
 
     @asynccontextmanager
     async def wired(settings: Settings) -> AsyncIterator[Grading]:
-        yield Grading(grade=grade, capacity=lambda: capacity, device_kinds=lambda: ("emulated",), isolation="stub", safe=True)
+        kinds, capacity = ("emulated",), CAPACITY + HELD_LIMIT
+        yield Grading(grade=grade, capacity=lambda: capacity, device_kinds=lambda: kinds, isolation="stub", safe=True)
 
     return wired
 
 
 def processes(wait_s: float) -> Wiring:
-    """The real fleet, with a judge and boxes that do nothing."""
+    """Run the real fleet with a judge and boxes that do nothing."""
 
     def judge(kind: str, gpu: GpuAccess | None, cache_dir: Path | None, /) -> JudgeProcess:
         return JudgeProcess(kind, gpu, cache_dir, command=(sys.executable, "-m", JUDGE_MODULE, str(wait_s * 1000)))
@@ -103,79 +106,75 @@ class StubBoxes:
     NAME, SAFE = "stub", True
 
     async def check(self) -> Availability:
-        """It works."""
-        return Availability(usable=True, detail="keeps nobody in, and runs nothing")
+        """Report that it works."""
+        return Availability(usable=True, detail="confines nothing, and runs nothing")
 
     @asynccontextmanager
     async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
-        """Start one."""
+        """Start a box."""
         if spec.purpose is Purpose.BUILD:
             assert spec.out_dir is not None
             (spec.out_dir / "artifact").write_bytes(ARTIFACT)
-            yield _Ended()
+            yield _StubBox(None)
             return
         if spec.link_dir is not None and (spec.link_dir / READY).is_fifo():
             (spec.link_dir / READY).write_bytes(b"r")  # it has imported all that it needs
         command = POOL_COMMAND if spec.box_id.startswith("warm-") else BOX_COMMAND
         process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE)
+        box = _StubBox(process)
         try:
-            yield _Running(process)
+            yield box
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+            await box.kill()
 
     async def fingerprint(self) -> str:
-        """There are no tools."""
+        """Return the same for every build: there are no tools."""
         return "stub"
 
     async def sweep(self) -> int:
-        """Boxes of a server that died have ended with it."""
+        """Find nothing: boxes of a server that died have ended with it."""
         return 0
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Close nothing."""
 
 
-class _Ended:
+class _StubBox:
+    """A box of a process, or of none, which has ended."""
+
     uid = -1
 
-    async def wait(self) -> BoxExit:
-        return BoxExit(cause=BoxCause.EXITED, exit_code=0)
-
-    kill = wait
-
-    def begin(self, wall_s: float) -> None:
-        """It has ended."""
-
-
-class _Running:
-    uid = -1
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process | None) -> None:
         self._process = process
 
     async def wait(self) -> BoxExit:
-        code = await self._process.wait()
-        return BoxExit(cause=BoxCause.SIGNALLED if code < 0 else BoxCause.EXITED, signal=-code if code < 0 else None)
+        code = await self._process.wait() if self._process is not None else 0
+        return BoxExit(cause=BoxCause.SIGNALLED, signal=-code) if code < 0 else BoxExit(cause=BoxCause.EXITED, exit_code=0)
 
     def begin(self, wall_s: float) -> None:
-        """It has no limit."""
+        """Start no limit."""
 
     async def kill(self) -> BoxExit:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
         return await self.wait()
 
 
+async def _examine(*_: object) -> None:
+    """Find nothing: stubs need no compiler."""
+
+
 def main() -> int:
-    """Serve."""
+    """Serve or work."""
     kind, wait_ms, *words = sys.argv[1:]
-    given: dict[str, Any] = {name: value for name, value in vars(parser().parse_args(words)).items() if value is not None}
     wait_s = float(wait_ms) / 1000
+    if kind == "worker":
+        return worker.start(vars(worker.parser().parse_args(words)), wiring=processes(wait_s), examine=_examine)
+    options: dict[str, Any] = {name: value for name, value in vars(parser().parse_args(words)).items() if value is not None}
     if kind == "instant":
-        given["lease_s"] = HELD_LEASE_S
-    return run(given, {"instant": instant, "processes": processes}[kind](wait_s) if kind != "remote" else joined)
+        options["lease_s"] = HELD_LEASE_S
+    return run(options, {"instant": instant, "processes": processes}[kind](wait_s) if kind != "remote" else joined)
 
 
 if __name__ == "__main__":

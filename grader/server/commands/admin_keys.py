@@ -25,7 +25,7 @@ from grader.errors import GraderError, SettingsInvalid
 from grader.ledger import Ledger
 from grader.model import Scope
 from grader.rules.keys import USER_FORM, Key, check_note, check_user, new
-from grader.server.commands.ledger_options import add_ledger_options, ledger_settings
+from grader.server.settings import add_ledger_options, ledger_settings
 
 MISUSED, FAILED = 2, 3
 Work = Callable[[Ledger, argparse.Namespace], Awaitable[int]]

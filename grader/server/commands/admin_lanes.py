@@ -7,10 +7,9 @@ import json
 from collections.abc import Sequence
 
 from grader.config import Settings, state_directory
-from grader.server.commands.ledger_options import state_dir_option
 from grader.server.commands.text_table import aligned
 from grader.server.server_state import NAME, Cordons, running_server
-from grader.server.settings_given import misused, say
+from grader.server.settings import print_line, state_dir_option, usage_error
 
 PROGRAM = "grader-server admin lanes"
 HEADINGS = ("lane", "state")
@@ -26,22 +25,24 @@ def main(arguments: Sequence[str]) -> int:
         _list(settings, sorted(cordons.names), as_json=words.json)
         return 0
     if NAME.fullmatch(words.name) is None:
-        return misused(
+        return usage_error(
             PROGRAM, f"{words.name!r} can't be the name of a lane or a worker; `{PROGRAM} list` shows names, such as gpu-1/cuda:0"
         )
     try:
         if words.word == "cordon":
             cordons.add(words.name)
-            say(f"{words.name} ends what it has and gets nothing more. Undo it with: {PROGRAM} uncordon {words.name}")
+            print_line(f"{words.name} ends what it has and gets nothing more. Undo it with: {PROGRAM} uncordon {words.name}")
             running = running_server(settings)
             if running is not None and not any(f"{lane.name}/".startswith(f"{words.name}/") for lane in running.lanes):
-                say(f"No lane has this name now, and no worker with a lane. It holds for one that joins later; {PROGRAM} list shows names")
+                print_line(
+                    f"No lane has this name now, and no worker with a lane. It holds for one that joins later; {PROGRAM} list shows names"
+                )
             return 0
         if not cordons.remove(words.name):
-            return misused(PROGRAM, f"{words.name} is not cordoned; `{PROGRAM} list` shows what is")
+            return usage_error(PROGRAM, f"{words.name} is not cordoned; `{PROGRAM} list` shows what is")
     except (OSError, ValueError) as error:
-        return misused(PROGRAM, f"the file in {settings.state_dir} can't be used: {error}")
-    say(f"{words.name} gets work again")
+        return usage_error(PROGRAM, f"the file in {settings.state_dir} can't be used: {error}")
+    print_line(f"{words.name} gets work again")
     return 0
 
 
@@ -50,13 +51,13 @@ def _list(settings: Settings, cordoned: Sequence[str], *, as_json: bool) -> None
     lanes = running.lanes if running is not None else ()
     if as_json:
         listed = [{"name": lane.name, "state": lane.state.value} for lane in lanes]
-        say(json.dumps({"running": running is not None, "lanes": listed, "cordoned": list(cordoned)}, indent=2))
+        print_line(json.dumps({"running": running is not None, "lanes": listed, "cordoned": list(cordoned)}, indent=2))
         return
     if running is None:
-        say(f"no server runs on {settings.state_dir}")
+        print_line(f"no server runs on {settings.state_dir}")
     else:
-        say(aligned([HEADINGS, *((lane.name, lane.state.value) for lane in lanes)]) if lanes else "the server has no lanes now")
-    say(f"cordoned: {', '.join(cordoned)}" if cordoned else "nothing is cordoned")
+        print_line(aligned([HEADINGS, *((lane.name, lane.state.value) for lane in lanes)]) if lanes else "the server has no lanes now")
+    print_line(f"cordoned: {', '.join(cordoned)}" if cordoned else "nothing is cordoned")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -15,10 +15,9 @@ from grader.config import Settings
 from grader.errors import CallRefused, GraderError
 from grader.ledger import Ledger
 from grader.ledger.queue import QueueEntry
-from grader.server.commands.ledger_options import add_ledger_options, ledger_settings
 from grader.server.commands.text_table import aligned
 from grader.server.server_state import EVERY_LANE, Cordons
-from grader.server.settings_given import misused, say
+from grader.server.settings import add_ledger_options, ledger_settings, print_line, usage_error
 
 PROGRAM = "grader-server admin queue"
 FAILED = 3
@@ -36,17 +35,17 @@ def main(arguments: Sequence[str]) -> int:
             cordons = Cordons(settings.cordons_path)
             if options.action == "pause":
                 cordons.add(EVERY_LANE)
-                say("paused: what runs ends, and what comes waits. Go on with: grader-server admin queue resume")
+                print_line("paused: what runs ends, and what comes waits. Go on with: grader-server admin queue resume")
             elif cordons.remove(EVERY_LANE):
-                say("the queue goes on")
+                print_line("the queue goes on")
             else:
-                return misused(PROGRAM, "the queue of this server is not paused; with several servers, name its --state-dir")
+                return usage_error(PROGRAM, "the queue of this server is not paused; with several servers, name its --state-dir")
             return 0
         return asyncio.run(_in_ledger(settings, options))
     except CallRefused as error:
-        return misused(PROGRAM, str(error))
+        return usage_error(PROGRAM, str(error))
     except (GraderError, OSError, ValueError, SQLAlchemyError) as error:
-        misused(PROGRAM, str(error))
+        usage_error(PROGRAM, str(error))
         return FAILED
 
 
@@ -71,7 +70,7 @@ async def _in_ledger(settings: Settings, options: argparse.Namespace) -> int:
         if options.action == "first":
             submission_id = resource_id(SUBMISSIONS, options.submission)
             await ledger.take_first(submission_id)
-            say(f"{submission_id} is taken up next")
+            print_line(f"{submission_id} is taken up next")
             return 0
         entries, now = await ledger.queue_entries(), ledger.now()
     cordons = Cordons(settings.cordons_path)
@@ -91,11 +90,11 @@ async def _in_ledger(settings: Settings, options: argparse.Namespace) -> int:
             }
             for entry in entries
         ]
-        say(json.dumps({"paused": paused, "submissions": submissions}, indent=2))
+        print_line(json.dumps({"paused": paused, "submissions": submissions}, indent=2))
         return 0
     if paused:
-        say("paused: `grader-server admin queue resume` lets it go on")
-    say(_table(entries, now) if entries else "nothing waits, and nothing runs")
+        print_line("paused: `grader-server admin queue resume` lets it go on")
+    print_line(_table(entries, now) if entries else "nothing waits, and nothing runs")
     return 0
 
 

@@ -13,10 +13,9 @@ from grader.config import Settings
 from grader.errors import GraderError
 from grader.ledger.servers import ServerConnection, connected_servers
 from grader.server.commands.check import reading
-from grader.server.commands.ledger_options import add_ledger_options, ledger_settings
 from grader.server.commands.text_table import aligned
 from grader.server.server_state import running_server
-from grader.server.settings_given import misused, say
+from grader.server.settings import add_ledger_options, ledger_settings, print_line, usage_error
 
 PROGRAM = "grader-server admin servers"
 FAILED = 3
@@ -32,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         connections = _of_database(settings) if settings.database else _of_state_dir(settings)
     except (GraderError, OSError, SQLAlchemyError) as error:
-        misused(PROGRAM, str(error))
+        usage_error(PROGRAM, str(error))
         return FAILED
     if options.json:
         servers = [
@@ -46,11 +45,11 @@ def main(arguments: Sequence[str]) -> int:
             }
             for connection in connections
         ]
-        say(json.dumps({"servers": servers}, indent=2))
+        print_line(json.dumps({"servers": servers}, indent=2))
     elif connections:
-        say(aligned([HEADINGS, *map(_row, connections)]))
+        print_line(aligned([HEADINGS, *map(_row, connections)]))
     else:
-        say("no server uses this database" if settings.database else f"no server runs on {settings.state_dir}")
+        print_line("no server uses this database" if settings.database else f"no server runs on {settings.state_dir}")
     return 0
 
 

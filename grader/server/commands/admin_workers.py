@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from grader.config import Settings, state_directory
-from grader.server.commands.ledger_options import state_dir_option
 from grader.server.fleet_port import NODE, VALID, FleetCertificates
-from grader.server.settings_given import misused, say
+from grader.server.settings import print_line, state_dir_option, usage_error
 
 PROGRAM = "grader-server admin workers"
 
@@ -20,24 +19,24 @@ def main(arguments: Sequence[str]) -> int:
     words = parser().parse_args(arguments)
     certificates = FleetCertificates(Settings(state_dir=words.state_dir or state_directory()).fleet_path)
     if words.word == "list":
-        say("\n".join(certificates.nodes()) or "no worker may join; add one with `grader-server admin workers add NODE`")
+        print_line("\n".join(certificates.nodes()) or "no worker may join; add one with `grader-server admin workers add NODE`")
         return 0
     if NODE.fullmatch(words.node) is None:
-        return misused(PROGRAM, f"{words.node!r} can't be a node's name: lower case letters, digits, '.' and '-', at most 63")
+        return usage_error(PROGRAM, f"{words.node!r} can't be a node's name: lower case letters, digits, '.' and '-', at most 63")
     if words.word == "remove":
         if not certificates.remove(words.node):
-            return misused(PROGRAM, f"there is no worker {words.node!r}; `grader-server admin workers list` shows those that there are")
-        say(f"{words.node} is let in no more; a running server ends its stream within half a minute")
+            return usage_error(PROGRAM, f"there is no worker {words.node!r}; `grader-server admin workers list` shows those that there are")
+        print_line(f"{words.node} is let in no more; a running server ends its stream within half a minute")
         return 0
     out = words.out or Path(f"{words.node}.pem")
     try:
         descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
-        return misused(PROGRAM, f"can't write {out}: {error.strerror}; name another file with --out")
+        return usage_error(PROGRAM, f"can't write {out}: {error.strerror}; name another file with --out")
     with os.fdopen(descriptor, "wb") as file:
         file.write(certificates.issue(words.node))
-    say(f"{out}: key and certificate of the worker {words.node}, good for {VALID.days} days. Move it to that host, and run there:")
-    say(f"  grader-worker --join ADDRESS --certificate {out.name}")
+    print_line(f"{out}: key and certificate of the worker {words.node}, good for {VALID.days} days. Move it to that host, and run there:")
+    print_line(f"  grader-worker --join ADDRESS --certificate {out.name}")
     return 0
 
 

@@ -21,13 +21,15 @@ from psycopg.conninfo import make_conninfo
 
 from grader.errors import GraderError, LedgerUnreachable
 from grader.ledger.postgres import connection_words, shown_url
-from grader.server.commands.ledger_options import add_ledger_options, ledger_settings
+from grader.server.settings import add_ledger_options, ledger_settings
 
 DONE, FAILED, MISUSED = 0, 1, 2
 
 
 class BackupFailed(GraderError):
     """There is no backup."""
+
+    detail: str
 
 
 def main(arguments: Sequence[str]) -> int:

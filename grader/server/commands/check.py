@@ -17,13 +17,15 @@ from sqlalchemy.exc import DBAPIError
 from grader.errors import GraderError, LedgerUnreachable
 from grader.ledger import postgres, sqlite
 from grader.ledger.checks import LedgerCheck, contents, schema
-from grader.server.commands.ledger_options import add_ledger_options, ledger_settings
+from grader.server.settings import add_ledger_options, ledger_settings
 
 OK, BROKEN, UNUSABLE = 0, 1, 2
 
 
 class LedgerDamaged(GraderError):
     """The file is no database any more."""
+
+    detail: str
 
 
 def main(arguments: Sequence[str]) -> int:

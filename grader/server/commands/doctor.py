@@ -26,7 +26,7 @@ from grader.isolations import isolations as known_isolations
 from grader.server.checkup import CheckupFinding, CheckupStatus, look
 from grader.server.grading import Wiring
 from grader.server.main import parser as server_parser
-from grader.server.settings_given import settings_given
+from grader.server.settings import parse_settings
 from grader.server.wiring import local
 
 WELL, UNWELL, MISUSED = 0, 1, 2
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     """0 where a server would start, 1 where something is in its way, 2 where the options themselves are wrong."""
     options = {name: value for name, value in vars(parser().parse_args(arguments)).items() if value is not None}
     as_json = options.pop("json")
-    settings = settings_given("grader-server doctor", options)
+    settings = parse_settings("grader-server doctor", options)
     if settings is None:
         return MISUSED
     findings = list(look(settings))

@@ -38,7 +38,10 @@ def admit(
     except ReferenceFailed as failure:
         if isinstance(failure, ReferenceTooLarge):
             yield from arguments_of(spec, device)
-        yield _not_loaded(failure)
+        if is_out_of_memory(failure):
+            yield wire.Finding(check="fits", workload_id="", outcome=UNKNOWN, message=f"not checked: {failure}")
+        else:
+            yield wire.Finding(check="runs", workload_id="", outcome=FAILED, message=f"{failure}; fix the reference")
         return
     if task.described is not None:
         yield task.described
@@ -50,12 +53,6 @@ def arguments_of(spec: wire.ProblemSpec, device: Device) -> Iterator[wire.Descri
     with suppress(ReferenceFailed):
         if (description := describe(spec, device.TORCH)) is not None:
             yield description
-
-
-def _not_loaded(failure: ReferenceFailed) -> wire.Finding:
-    if is_out_of_memory(failure):
-        return wire.Finding(check="fits", workload_id="", outcome=UNKNOWN, message=f"not checked: {failure}")
-    return wire.Finding(check="runs", workload_id="", outcome=FAILED, message=f"{failure}; fix the reference")
 
 
 @contextmanager

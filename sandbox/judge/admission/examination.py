@@ -196,7 +196,7 @@ def finding(check: str, workload: wire.Workload, outcome: wire.FindingOutcome, m
 def examine(task: Task, device: Device, budget_s: float, clock: Callable[[], float] = time.monotonic) -> Iterator[wire.Finding]:
     """Each workload that there is memory and time for, the small ones first, and then all of them together."""
     examiner = _Examiner(task=task, device=device, end_s=clock() + budget_s, clock=clock)
-    for workload in sorted(task.spec.workloads, key=lambda result: working_bytes(task.spec, result)):
+    for workload in sorted(task.spec.workloads, key=lambda workload: working_bytes(task.spec, workload)):
         for result in examiner.examine(workload):
             examiner.findings.append(result)
             yield result

@@ -255,12 +255,8 @@ class _Wide:
         if self._call is None:
             model = _moved(self._source.model(), torch.float64, self._where)
             self._call = _reference(model, self._seen, self._constants)
-        before = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)  # of what forward makes itself
-        try:
+        with sources.in_double():
             return self._call([tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs])
-        finally:
-            torch.set_default_dtype(before)
 
 
 def _weight_checks(

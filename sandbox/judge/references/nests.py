@@ -78,7 +78,7 @@ def with_strides(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor
 
 
 def object_parts(value: object, name_of: Callable[[type], str | None]) -> pytree.ObjectParts | None:
-    """Return the parts of an object; None for what is no object of a problem. name_of: the name of a class that can be found again."""
+    """Return the parts of an object; None for what a problem does not define. name_of: the name of a class that can be found again."""
     kind = type(value)
     if isinstance(value, torch.nn.Module):
         return _parts(MODULE, kind, _module_fields(value), name_of)

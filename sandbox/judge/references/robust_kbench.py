@@ -49,13 +49,9 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
         return by_shapes[tuple(tuple(tensor.shape) for tensor in inputs)].run(inputs)
 
     def wide(inputs: _Tensors) -> _Tensors:
-        before = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)  # of what forward_fn makes itself
-        try:
+        with sources.in_double():
             widened = [tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs]
             return by_shapes[tuple(tuple(tensor.shape) for tensor in inputs)].run(widened, wide=True)
-        finally:
-            torch.set_default_dtype(before)
 
     for function in (reference, wide):
         function.__code__ = function.__code__.replace()  # their own: what torch.compile makes is kept with the code object
@@ -291,7 +287,7 @@ class KernelCall:
             names=_tensor_names(tree, tuple(name or f"argument{index}" for index, name in enumerate(given_names))),
             tree=renumbered(tree, range(len(tensors)), tensors),
             own_tensors=_sent(own_tensors),
-            forward=renumbered(forward_tree, [places[id(workload)] for workload in below], everything),
+            forward=renumbered(forward_tree, [places[id(tensor)] for tensor in below], everything),
             gradients=wanted,
             gradient_names=tuple(f"grad_{names[index]}" for index in wanted),
             output=renumbered(["tensor", 0], [places[id(gradient)]], everything),

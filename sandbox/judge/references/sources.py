@@ -171,6 +171,17 @@ def _bounded_memory(where: str) -> Iterator[None]:
 
 
 @contextmanager
+def in_double() -> Iterator[None]:
+    """Let the tensors that a problem's code makes itself be in double precision."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@contextmanager
 def seeded(key: str, where: str = "cpu") -> Iterator[None]:
     """Seed torch's generators, Python's and numpy's from a key; they are as they were when the context is left.
 

@@ -72,7 +72,9 @@ def _trace(
 ) -> TracedCall:
     real = isinstance(making, _Bounded)
     values = inputs(making, where if real else "cpu")
-    _check_inputs(values)
+    for index, value in enumerate(values):
+        if not torch.is_tensor(value) and not isinstance(value, (bool, int, float)):
+            raise references.ReferenceFailed(f"input {index} is a {type(value).__name__}; tensors and numbers can be given")
     sizes = _Sizes(input_bytes=_size(values), where=where, weight_factor=weight_factor)
     sizes.check(0, 0)
     traced_model = model(making)
@@ -215,12 +217,6 @@ def _is_zero(value: object) -> bool:
 
 def _attributes(module: torch.nn.Module) -> dict[str, Any]:
     return {name: value for name, value in vars(module).items() if name not in _OWN}
-
-
-def _check_inputs(values: list[Any]) -> None:
-    for index, value in enumerate(values):
-        if not torch.is_tensor(value) and not isinstance(value, (bool, int, float)):
-            raise references.ReferenceFailed(f"input {index} is a {type(value).__name__}; tensors and numbers can be given")
 
 
 def _size(values: list[Any]) -> int:

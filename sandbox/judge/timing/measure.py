@@ -53,7 +53,7 @@ BELOW_NS = 500_000
 BATCH_NS = 2_000_000
 BATCH_COUNT = 6
 BATCHES_S = 20.0  # beyond this one is enough: where a reference takes a second, comparing takes minutes
-FLOOR = 4
+SMALLEST_BATCH = 4
 
 
 def measure(
@@ -72,7 +72,7 @@ def measure(
     times, signs = Times(), Heartbeat(wire.Stage.MEASURING, bench.workload.workload_id)
 
     def look() -> InterimEstimate:
-        return _subtracted(parties, times, nulls, floors).net.look
+        return _subtracted(parties, times, nulls, floors)[0].look
 
     if clock is wire.Clock.HOST:  # where the budget is short, the rest of the measurement is not much shorter than its turns
         bench_s = (1 + len(parties.alone.run_ns)) * bench_budget_ns / 1e9
@@ -81,7 +81,10 @@ def measure(
         yield fact
         if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
             return
-    batch = yield from _batches(parties, bench, baseline_bench, times, nulls[parties.copies], signs)
+    batch: Batch | wire.Trial | None = None
+    if clock is not wire.Clock.HOST:
+        estimate_ns = int(statistics.median(times.flat(SUBJECT)) - statistics.median(nulls[parties.copies]))
+        batch = yield from time_batches(parties.subject, trusted, bench, baseline_bench, estimate_ns, signs, copies=parties.copies)
     if isinstance(batch, wire.Trial):
         yield batch
         return
@@ -114,15 +117,6 @@ def measure(
     )
 
 
-def _batches(
-    parties: TimingSetup, bench: WorkloadContext, baseline_bench: WorkloadContext, times: Times, nulls: list[int], signs: Heartbeat
-) -> Generator[wire.Progress, None, Batch | wire.Trial | None]:
-    if parties.clock is wire.Clock.HOST:
-        return None
-    estimate_ns = int(statistics.median(times.flat(SUBJECT)) - statistics.median(nulls))
-    return (yield from time_batches(parties.subject, parties.trusted, bench, baseline_bench, estimate_ns, signs, copies=parties.copies))
-
-
 def _added_runs(
     parties: TimingSetup, bench: WorkloadContext, times: Times, claim: wire.Samples | None, signs: Heartbeat
 ) -> Generator[wire.Progress, None, list[int] | wire.Trial]:
@@ -153,25 +147,18 @@ def _shortest_ns(parties: TimingSetup, bench: WorkloadContext, times: Times, cer
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Subtracted:
-    """The turns less the protocol, and what was subtracted."""
-
-    net: NetTiming
-    floor_ns: int
-
-
-def _subtracted(parties: TimingSetup, times: Times, nulls: Mapping[bool, list[int]], floors: list[int]) -> _Subtracted:
+def _subtracted(parties: TimingSetup, times: Times, nulls: Mapping[bool, list[int]], floors: list[int]) -> tuple[NetTiming, int]:
+    """The turns less the protocol, and the floor of the protocol's time."""
     null_ns = min(run_ns for copies, runs_ns in nulls.items() for run_ns in (*runs_ns, *times.flat(NULL[copies])))
     floor_ns = min([*floors, round(null_ns - parties.launch_ns)])
-    return _Subtracted(net=subtract_overhead(parties, times, nulls, floor_ns), floor_ns=floor_ns)
+    return subtract_overhead(parties, times, nulls, floor_ns), floor_ns
 
 
 def _measurement(
     parties: TimingSetup, bench: WorkloadContext, times: Times, nulls: Mapping[bool, list[int]], floors: list[int]
 ) -> wire.Measurement:
-    subtracted = _subtracted(parties, times, nulls, floors)
-    net, floor_ns, turn_count = subtracted.net, subtracted.floor_ns, len(times.taken_ns[SUBJECT])
+    net, floor_ns = _subtracted(parties, times, nulls, floors)
+    turn_count = len(times.taken_ns[SUBJECT])
     return wire.Measurement(
         workload_id=bench.workload.workload_id,
         hidden=bench.workload.hidden,
@@ -263,7 +250,7 @@ def batch_size(estimate_ns: int, bench: WorkloadContext, arena_bytes: int) -> in
     if estimate_ns >= BELOW_NS:
         return 0
     size = min(BATCH_LIMIT, arena_bytes // placement_bytes(bench.problem, bench.workload), BATCH_NS // max(estimate_ns, 1))
-    return size if size >= FLOOR else 0
+    return size if size >= SMALLEST_BATCH else 0
 
 
 def time_batches(

@@ -72,7 +72,8 @@ def subtract_overhead(parties: TimingSetup, times: Times, nulls: Mapping[bool, l
         unrest = NoiseKind.OWN if own_nulls and unrest is NoiseKind.NONE else unrest
     values_ns = [steady(turn) - less for turn, less in zip(subject_ns, less_ns, strict=True)]
     baselines = baseline_times(parties, times, nulls[True])
-    apart_ns = process_bias_ns([own_nulls[turn] for turn in counting], [null_turns[turn] for turn in counting]) if own_nulls else 0.0
+    # By how much one process does nothing more quickly than the other.
+    apart_ns = abs(statistics.fmean(steady(own_nulls[turn]) - steady(null_turns[turn]) for turn in counting)) if own_nulls else 0.0
     bias_ns = math.hypot(BIAS_NS[clock], max(0.0, apart_ns - APART_NS))
     speedups, widths = list[wire.Speedup](), list[HalfWidth | None]()
     for name, baseline in baselines.items():
@@ -82,7 +83,7 @@ def subtract_overhead(parties: TimingSetup, times: Times, nulls: Mapping[bool, l
         speedups += speedup(name, *pair, bias_ns=bias_ns, bias_share=BIAS_SHARE[clock], allowance=times.allowance, selection=chosen)
     return NetTiming(
         unrest=unrest,
-        certified=wire.Samples(durations_ns=tuple(round(baseline - own_ns[turn]) for turn in counting for baseline in subject_ns[turn])),
+        certified=wire.Samples(durations_ns=tuple(round(run_ns - own_ns[turn]) for turn in counting for run_ns in subject_ns[turn])),
         baselines=baselines,
         speedups=tuple(speedups),
         quiet_count=len(quiet),
@@ -114,11 +115,6 @@ def selection_allowance(
     narrower = max(0.0, scatter - statistics.stdev(chosen))
     widened = narrower * quantile(len(chosen), looks) / math.sqrt(len(chosen))
     return scatter * normal.pdf(normal.inv_cdf(1 - share)) / share + widened
-
-
-def process_bias_ns(own_nulls: Sequence[Sequence[int]], trusted_nulls: Sequence[Sequence[int]]) -> float:
-    """By how much one process does nothing more quickly than the other, in nanoseconds."""
-    return abs(statistics.fmean(steady(ours) - steady(trusted) for ours, trusted in zip(own_nulls, trusted_nulls, strict=True)))
 
 
 def least_by_own_nulls(parties: TimingSetup, times: Times) -> int:
@@ -167,7 +163,7 @@ def baseline_times(parties: TimingSetup, times: Times, nulls: list[int]) -> dict
 def _by_device_clock(parties: TimingSetup, times: Times, _: list[int], name: str) -> BaselineTimes:
     """Net of the turn's own null runs, and turn by turn: a gross time is mostly the protocol, in which a slowed baseline would not show.
     A turn that was slowed counts as alone."""
-    alone_ns = _alone_by_device_clock(parties, name)
+    alone_ns = _alone_ns(parties, name)
     most_ns = FACTOR[parties.clock] * alone_ns + SLACK_NS[parties.clock]
     turns = list(zip(times.taken_ns[name], times.taken_ns[NULL[True]], strict=True))
     protocol_ns = [steady(null) - parties.launch_ns for _, null in turns]
@@ -198,13 +194,10 @@ def outdated(parties: TimingSetup, measurement: wire.Measurement) -> bool:
 
 def _alone_ns(parties: TimingSetup, name: str) -> float:
     """A baseline's time alone, less the protocol's."""
+    run_ns, null_ns = parties.alone.run_ns[name], parties.alone.null_ns[True]
     if parties.clock is wire.Clock.DEVICE_EVENTS:
-        return _alone_by_device_clock(parties, name)
-    return statistics.median(parties.alone.run_ns[name]) - statistics.median(parties.alone.null_ns[True])
-
-
-def _alone_by_device_clock(parties: TimingSetup, name: str) -> float:
-    return max(0.0, steady(parties.alone.run_ns[name]) - steady(parties.alone.null_ns[True]) + parties.launch_ns)
+        return max(0.0, steady(run_ns) - steady(null_ns) + parties.launch_ns)
+    return statistics.median(run_ns) - statistics.median(null_ns)
 
 
 def _by_host_clock(parties: TimingSetup, times: Times, nulls: list[int], name: str) -> BaselineTimes:

@@ -85,9 +85,7 @@ public:
 };
 
 template <unsigned Size, class Parent>
-thread_block_tile<Size, Parent> tiled_partition(const Parent&) {
-    return {};
-}
+thread_block_tile<Size, Parent> tiled_partition(const Parent&) { return {}; }
 
 // All blocks of the grid; they can meet after cudaLaunchCooperativeKernel only.
 class grid_group {
@@ -172,12 +170,8 @@ public:
 inline coalesced_group coalesced_threads(unsigned line = __builtin_LINE()) { return coalesced_group(__activemask(line)); }
 
 template <class Group>
-void sync(const Group& group) {
-    group.sync();
-}
+void sync(const Group& group) { group.sync(); }
 template <class Group>
-unsigned thread_rank(const Group& group) {
-    return group.thread_rank();
-}
+unsigned thread_rank(const Group& group) { return group.thread_rank(); }
 
 }  // namespace cooperative_groups

@@ -66,9 +66,7 @@ struct Fp8 {
     explicit operator bool() const { return (__x & 0x7fu) != 0; }
     template <class T>
         requires(std::is_integral_v<T> && !std::is_same_v<T, bool>)
-    explicit operator T() const {
-        return saturate_to_all<T>(static_cast<float>(*this));
-    }
+    explicit operator T() const { return saturate_to_all<T>(static_cast<float>(*this)); }
 };
 
 template <__nv_fp8_interpretation_t kind>

@@ -35,9 +35,7 @@ uint4 four_bits(State* state) {
 }  // namespace emu
 
 template <class State>
-float curand_uniform(State* state) {
-    return emu::uniform_float(curand(state));
-}
+float curand_uniform(State* state) { return emu::uniform_float(curand(state)); }
 inline double curand_uniform_double(curandStateXORWOW* state) {
     unsigned x = curand(state), y = curand(state);
     return emu::uniform_double(x, y);
@@ -50,9 +48,7 @@ float2 curand_normal2(State* state) {
     return emu::box_muller(x, y);
 }
 template <class State>
-double2 curand_normal2_double(State* state) {
-    return emu::box_muller_double(emu::four_bits(state));
-}
+double2 curand_normal2_double(State* state) { return emu::box_muller_double(emu::four_bits(state)); }
 template <class State>
 float2 curand_log_normal2(State* state, float mean, float deviation) {
     float2 two = curand_normal2(state);

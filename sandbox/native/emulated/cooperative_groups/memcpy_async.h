@@ -17,12 +17,8 @@ void memcpy_async(const Group& group, T* to, ToCount to_count, const T* from, Fr
     emu::copy_share(to, from, count * sizeof(T), group.thread_rank(), group.num_threads());
 }
 template <class Group>
-void wait(const Group& group) {
-    group.sync();
-}
+void wait(const Group& group) { group.sync(); }
 template <unsigned Stages, class Group>
-void wait_prior(const Group& group) {
-    group.sync();
-}
+void wait_prior(const Group& group) { group.sync(); }
 
 }  // namespace cooperative_groups

@@ -70,9 +70,7 @@ struct DoubleBuffer {
     T* Alternate() { return d_buffers[selector ^ 1]; }
 };
 template <class T>
-constexpr T DivideAndRoundUp(T n, T d) {
-    return n / d + (n % d != 0 ? 1 : 0);
-}
+constexpr T DivideAndRoundUp(T n, T d) { return n / d + (n % d != 0 ? 1 : 0); }
 inline int LaneId() { return static_cast<int>(emu::lane()); }
 inline int WarpId() { return static_cast<int>(emu::worker->current().linear / 32); }
 inline int RowMajorTid(int x, int y, int) { return static_cast<int>((threadIdx.z * y + threadIdx.y) * x + threadIdx.x); }

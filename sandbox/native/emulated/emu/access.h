@@ -6,9 +6,7 @@
 #include "fault.h"
 
 template <class T>
-EMU_INLINE T __ldg(const T* address) {
-    return *address;
-}
+EMU_INLINE T __ldg(const T* address) { return *address; }
 #define EMU_LOAD(name)                           \
     template <class T>                           \
     EMU_INLINE T name(const T* address) {                   \

@@ -7,9 +7,7 @@
 
 // The types of textures and of CUDA arrays, with the runtime's own values.
 enum cudaChannelFormatKind {
-    cudaChannelFormatKindSigned = 0,
-    cudaChannelFormatKindUnsigned = 1,
-    cudaChannelFormatKindFloat = 2,
+    cudaChannelFormatKindSigned = 0, cudaChannelFormatKindUnsigned = 1, cudaChannelFormatKindFloat = 2,
     cudaChannelFormatKindNone = 3,
 };
 struct cudaChannelFormatDesc {
@@ -167,9 +165,7 @@ inline TexelFormat texel_format(const cudaChannelFormatDesc& desc) {
 }  // namespace emu
 
 template <class T>
-cudaChannelFormatDesc cudaCreateChannelDesc() {
-    return emu::TextureValue<T>::desc();
-}
+cudaChannelFormatDesc cudaCreateChannelDesc() { return emu::TextureValue<T>::desc(); }
 inline cudaChannelFormatDesc cudaCreateChannelDescHalf() { return {16, 0, 0, 0, cudaChannelFormatKindFloat}; }
 inline cudaChannelFormatDesc cudaCreateChannelDescHalf1() { return {16, 0, 0, 0, cudaChannelFormatKindFloat}; }
 inline cudaChannelFormatDesc cudaCreateChannelDescHalf2() { return {16, 16, 0, 0, cudaChannelFormatKindFloat}; }

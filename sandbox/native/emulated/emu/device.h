@@ -48,10 +48,7 @@ enum cudaDeviceAttr { EMU_ATTRIBUTES };
 #undef EMU_ATTRIBUTE
 
 enum cudaLimit {
-    cudaLimitStackSize,
-    cudaLimitPrintfFifoSize,
-    cudaLimitMallocHeapSize,
-    cudaLimitDevRuntimeSyncDepth,
+    cudaLimitStackSize, cudaLimitPrintfFifoSize, cudaLimitMallocHeapSize, cudaLimitDevRuntimeSyncDepth,
     cudaLimitDevRuntimePendingLaunchCount,
 };
 #define cudaDeviceScheduleAuto 0
@@ -104,14 +101,8 @@ inline int attribute(cudaDeviceAttr which) {
 
 }  // namespace emu
 
-inline cudaError_t cudaGetDeviceCount(int* count) {
-    *count = 1;
-    return cudaSuccess;
-}
-inline cudaError_t cudaGetDevice(int* device) {
-    *device = 0;
-    return cudaSuccess;
-}
+inline cudaError_t cudaGetDeviceCount(int* count) { return emu::answer(count, 1); }
+inline cudaError_t cudaGetDevice(int* device) { return emu::answer(device, 0); }
 inline cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : emu::report(cudaErrorInvalidDevice); }
 inline cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
 inline cudaError_t cudaDeviceReset() { return cudaSuccess; }
@@ -131,10 +122,7 @@ inline cudaError_t cudaDeviceGetAttribute(int* out, cudaDeviceAttr which, int de
     *out = emu::attribute(which);
     return cudaSuccess;
 }
-inline cudaError_t cudaRuntimeGetVersion(int* version) {
-    *version = CUDART_VERSION;
-    return cudaSuccess;
-}
+inline cudaError_t cudaRuntimeGetVersion(int* version) { return emu::answer(version, CUDART_VERSION); }
 inline cudaError_t cudaDriverGetVersion(int* version) { return cudaRuntimeGetVersion(version); }
 
 template <class Kernel>

@@ -60,6 +60,13 @@ inline EMU_THREAD_LOCAL cudaError_t last_error = cudaSuccess;
 
 int* error_of_thread();  // of the kernel's thread that asks; null on the host
 
+// Gives a call's answer, which cannot fail.
+template <class T, class Value>
+cudaError_t answer(T* out, Value value) {
+    *out = value;
+    return cudaSuccess;
+}
+
 // Remembers a failure for cudaGetLastError, as every runtime call does, and hands it on.
 inline cudaError_t report(cudaError_t code) {
     if (code == cudaSuccess) return code;

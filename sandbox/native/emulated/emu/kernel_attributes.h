@@ -54,8 +54,7 @@ KernelAttributes& attributes_of(const void* function);
 }  // namespace emu
 
 enum cudaFuncAttribute {
-    cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
-    cudaFuncAttributePreferredSharedMemoryCarveout = 9,
+    cudaFuncAttributeMaxDynamicSharedMemorySize = 8, cudaFuncAttributePreferredSharedMemoryCarveout = 9,
     cudaFuncAttributeNonPortableClusterSizeAllowed = 13,
 };
 enum cudaSharedCarveout { cudaSharedmemCarveoutDefault = -1, cudaSharedmemCarveoutMaxShared = 100, cudaSharedmemCarveoutMaxL1 = 0 };
@@ -89,10 +88,6 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, R (*function)(P...)) 
     return cudaFuncGetAttributes(out, reinterpret_cast<const void*>(function));
 }
 template <class R, class... P>
-cudaError_t cudaFuncSetCacheConfig(R (*)(P...), cudaFuncCache) {
-    return cudaSuccess;
-}
+cudaError_t cudaFuncSetCacheConfig(R (*)(P...), cudaFuncCache) { return cudaSuccess; }
 template <class R, class... P>
-cudaError_t cudaFuncSetSharedMemConfig(R (*)(P...), cudaSharedMemConfig) {
-    return cudaSuccess;
-}
+cudaError_t cudaFuncSetSharedMemConfig(R (*)(P...), cudaSharedMemConfig) { return cudaSuccess; }

@@ -56,9 +56,7 @@ struct Kernel {
 };
 
 template <class Body>
-Kernel<Body> emu_kernel(const char* name, Body body) {
-    return {name, body};
-}
+Kernel<Body> emu_kernel(const char* name, Body body) { return {name, body}; }
 
 // cudaLaunchKernel hands arguments over as addresses; the kernel's own type says what lies there.
 template <class... P, size_t... I>
@@ -87,13 +85,9 @@ cudaError_t cudaLaunchCooperativeKernel(void (*function)(P...), dim3 grid, dim3 
 }
 
 enum cudaLaunchAttributeID {
-    cudaLaunchAttributeIgnore = 0,
-    cudaLaunchAttributeAccessPolicyWindow = 1,
-    cudaLaunchAttributeCooperative = 2,
-    cudaLaunchAttributeSynchronizationPolicy = 3,
-    cudaLaunchAttributeClusterDimension = 4,
-    cudaLaunchAttributeClusterSchedulingPolicyPreference = 5,
-    cudaLaunchAttributeProgrammaticStreamSerialization = 6,
+    cudaLaunchAttributeIgnore = 0, cudaLaunchAttributeAccessPolicyWindow = 1, cudaLaunchAttributeCooperative = 2,
+    cudaLaunchAttributeSynchronizationPolicy = 3, cudaLaunchAttributeClusterDimension = 4,
+    cudaLaunchAttributeClusterSchedulingPolicyPreference = 5, cudaLaunchAttributeProgrammaticStreamSerialization = 6,
     cudaLaunchAttributePriority = 8,
 };
 union cudaLaunchAttributeValue {

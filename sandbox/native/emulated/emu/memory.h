@@ -131,25 +131,17 @@ inline cudaError_t cudaMallocPitch(void** out, size_t* pitch, size_t width, size
     return emu::allocate(out, *pitch * height);
 }
 template <class T>
-cudaError_t cudaMalloc(T** out, size_t bytes) {
-    return emu::allocate(reinterpret_cast<void**>(out), bytes);
-}
+cudaError_t cudaMalloc(T** out, size_t bytes) { return emu::allocate(reinterpret_cast<void**>(out), bytes); }
 template <class T>
 cudaError_t cudaMallocManaged(T** out, size_t bytes, unsigned = cudaMemAttachGlobal) {
     return emu::allocate(reinterpret_cast<void**>(out), bytes);
 }
 template <class T>
-cudaError_t cudaMallocHost(T** out, size_t bytes, unsigned = 0) {
-    return emu::allocate(reinterpret_cast<void**>(out), bytes);
-}
+cudaError_t cudaMallocHost(T** out, size_t bytes, unsigned = 0) { return emu::allocate(reinterpret_cast<void**>(out), bytes); }
 template <class T>
-cudaError_t cudaHostAlloc(T** out, size_t bytes, unsigned) {
-    return emu::allocate(reinterpret_cast<void**>(out), bytes);
-}
+cudaError_t cudaHostAlloc(T** out, size_t bytes, unsigned) { return emu::allocate(reinterpret_cast<void**>(out), bytes); }
 template <class T>
-cudaError_t cudaMallocAsync(T** out, size_t bytes, cudaStream_t) {
-    return emu::allocate(reinterpret_cast<void**>(out), bytes);
-}
+cudaError_t cudaMallocAsync(T** out, size_t bytes, cudaStream_t) { return emu::allocate(reinterpret_cast<void**>(out), bytes); }
 template <class T>
 cudaError_t cudaMallocPitch(T** out, size_t* pitch, size_t width, size_t height) {
     return cudaMallocPitch(reinterpret_cast<void**>(out), pitch, width, height);
@@ -160,10 +152,7 @@ inline cudaError_t cudaFreeHost(void* address) { return emu::release(address); }
 inline cudaError_t cudaFreeAsync(void* address, cudaStream_t) { return emu::release(address); }
 inline cudaError_t cudaHostRegister(void*, size_t, unsigned) { return cudaSuccess; }
 inline cudaError_t cudaHostUnregister(void*) { return cudaSuccess; }
-inline cudaError_t cudaHostGetDevicePointer(void** out, void* host, unsigned) {
-    *out = host;
-    return cudaSuccess;
-}
+inline cudaError_t cudaHostGetDevicePointer(void** out, void* host, unsigned) { return emu::answer(out, host); }
 inline cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
     *total_bytes = *free_bytes = emu::physical_bytes();  // what is free on the host is not told
     return cudaSuccess;
@@ -218,11 +207,7 @@ cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t bytes, size_t
 }
 template <class T>
 cudaError_t cudaGetSymbolAddress(void** out, const T& symbol) {
-    *out = const_cast<void*>(static_cast<const volatile void*>(&symbol));
-    return cudaSuccess;
+    return emu::answer(out, const_cast<void*>(static_cast<const volatile void*>(&symbol)));
 }
 template <class T>
-cudaError_t cudaGetSymbolSize(size_t* out, const T& symbol) {
-    *out = sizeof symbol;
-    return cudaSuccess;
-}
+cudaError_t cudaGetSymbolSize(size_t* out, const T& symbol) { return emu::answer(out, sizeof symbol); }

@@ -312,9 +312,7 @@ EMU_UNCHECKED void Worker::resume_next(Context& from) {
     if (&fiber_->context != &from) switch_context(from, fiber_->context);
 }
 
-EMU_UNCHECKED void Worker::wait() {
-    resume_next(current_->fiber->context);
-}
+EMU_UNCHECKED void Worker::wait() { resume_next(current_->fiber->context); }
 
 // For a thread that spins: lets all others of its block run.
 EMU_UNCHECKED void Worker::yield() {

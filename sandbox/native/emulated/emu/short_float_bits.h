@@ -8,9 +8,7 @@
 namespace emu EMU_HIDDEN {
 
 template <class To>
-inline To saturate_to_all(float value) {
-    return saturate_to<To>(value, std::numeric_limits<To>::min(), std::numeric_limits<To>::max());
-}
+inline To saturate_to_all(float value) { return saturate_to<To>(value, std::numeric_limits<To>::min(), std::numeric_limits<To>::max()); }
 
 enum class Rounding { Nearest, TowardZero, Up, Down };
 

@@ -163,10 +163,7 @@ inline double now_ms() {
 
 }  // namespace emu
 
-inline cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-    *stream = new CUstream_st;
-    return cudaSuccess;
-}
+inline cudaError_t cudaStreamCreate(cudaStream_t* stream) { return emu::answer(stream, new CUstream_st); }
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreate(stream); }
 inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) { return cudaStreamCreate(stream); }
 inline cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
@@ -201,10 +198,7 @@ inline cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function
     return cudaSuccess;
 }
 
-inline cudaError_t cudaEventCreate(cudaEvent_t* event) {
-    *event = new CUevent_st;
-    return cudaSuccess;
-}
+inline cudaError_t cudaEventCreate(cudaEvent_t* event) { return emu::answer(event, new CUevent_st); }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
 inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
     delete event;
@@ -236,12 +230,10 @@ inline cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph)
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-    *status = stream && stream->captures() ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
-    return cudaSuccess;
+    return emu::answer(status, stream && stream->captures() ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone);
 }
 inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long = 0) {
-    *exec = new CUgraph_st(*graph);
-    return cudaSuccess;
+    return emu::answer(exec, new CUgraph_st(*graph));
 }
 inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, cudaGraphNode_t*, char*, size_t) {
     return cudaGraphInstantiate(exec, graph, 0);

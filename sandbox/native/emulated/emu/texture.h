@@ -320,21 +320,15 @@ EMU_OUTLINE Texel fetch_texture(cudaTextureObject_t handle, unsigned dimensions,
 }  // namespace emu
 
 template <class T>
-EMU_INLINE T tex1Dfetch(cudaTextureObject_t texture, int x) {
-    return emu::TextureValue<T>::from(emu::fetch_linear(texture, x).words);
-}
+EMU_INLINE T tex1Dfetch(cudaTextureObject_t texture, int x) { return emu::TextureValue<T>::from(emu::fetch_linear(texture, x).words); }
 template <class T>
-EMU_INLINE typename emu::TextureValue<T>::type tex1Dfetch(T* out, cudaTextureObject_t texture, int x) {
-    *out = tex1Dfetch<T>(texture, x);
-}
+EMU_INLINE typename emu::TextureValue<T>::type tex1Dfetch(T* out, cudaTextureObject_t texture, int x) { *out = tex1Dfetch<T>(texture, x); }
 template <class T>
 EMU_INLINE T tex1D(cudaTextureObject_t texture, float x) {
     return emu::TextureValue<T>::from(emu::fetch_texture(texture, 1, x, 0, 0).words);
 }
 template <class T>
-EMU_INLINE typename emu::TextureValue<T>::type tex1D(T* out, cudaTextureObject_t texture, float x) {
-    *out = tex1D<T>(texture, x);
-}
+EMU_INLINE typename emu::TextureValue<T>::type tex1D(T* out, cudaTextureObject_t texture, float x) { *out = tex1D<T>(texture, x); }
 template <class T>
 EMU_INLINE T tex2D(cudaTextureObject_t texture, float x, float y) {
     return emu::TextureValue<T>::from(emu::fetch_texture(texture, 2, x, y, 0).words);

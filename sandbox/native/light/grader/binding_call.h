@@ -34,9 +34,7 @@ struct arg {
 struct arg_v : arg {
     template <class T>
     arg_v(const arg& base, T&& value, const char* text = nullptr)
-        : arg(base), value(reinterpret_steal<object>(detail::to_python(std::forward<T>(value)))), text(text) {
-        PyErr_Clear();
-    }
+        : arg(base), value(reinterpret_steal<object>(detail::to_python(std::forward<T>(value)))), text(text) { PyErr_Clear(); }
     template <class T>
     arg_v(const char* name, T&& value, const char* text = nullptr) : arg_v(arg(name), std::forward<T>(value), text) {}
     arg_v& noconvert(bool flag = true) {
@@ -52,9 +50,7 @@ struct arg_v : arg {
     const char* text;
 };
 template <class T>
-arg_v arg::operator=(T&& value) const {
-    return {*this, std::forward<T>(value)};
-}
+arg_v arg::operator=(T&& value) const { return {*this, std::forward<T>(value)}; }
 
 inline namespace literals {
 constexpr arg operator""_a(const char* name, size_t) { return arg(name); }

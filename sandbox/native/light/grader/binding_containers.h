@@ -87,9 +87,7 @@ struct type_caster<std::array<Value, Size>> {
 
    private:
     template <size_t... Is>
-    void fill(std::vector<Value>& elements, std::index_sequence<Is...>) {
-        value.emplace(Array{{std::move(elements[Is])...}});
-    }
+    void fill(std::vector<Value>& elements, std::index_sequence<Is...>) { value.emplace(Array{{std::move(elements[Is])...}}); }
     std::optional<Array> value;
 };
 

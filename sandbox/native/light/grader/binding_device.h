@@ -64,9 +64,7 @@ enum class return_value_policy : uint8_t { automatic, automatic_reference, take_
 struct arg {
     constexpr explicit arg(const char* = nullptr) {}
     template <class T>
-    arg operator=(T&&) const {
-        return *this;
-    }
+    arg operator=(T&&) const { return *this; }
     arg& noconvert(bool = true);
     arg& none(bool = true);
 };
@@ -91,9 +89,7 @@ class module_ : public object {
     attribute attr(const char* name) const;
     attribute doc() const;
     template <class Callable, class... Extra>
-    module_& def(const char*, Callable&&, const Extra&...) {
-        return *this;
-    }
+    module_& def(const char*, Callable&&, const Extra&...) { return *this; }
 };
 using module = module_;
 

@@ -65,13 +65,9 @@ class object : public handle {
 };
 
 template <class T>
-T reinterpret_borrow(handle source) {
-    return {source, object::borrowed_t{}};
-}
+T reinterpret_borrow(handle source) { return {source, object::borrowed_t{}}; }
 template <class T>
-T reinterpret_steal(handle source) {
-    return {source, object::stolen_t{}};
-}
+T reinterpret_steal(handle source) { return {source, object::stolen_t{}}; }
 
 class none : public object {
    public:

@@ -9,19 +9,11 @@
 namespace cub {
 
 enum BlockLoadAlgorithm {
-    BLOCK_LOAD_DIRECT,
-    BLOCK_LOAD_STRIPED,
-    BLOCK_LOAD_VECTORIZE,
-    BLOCK_LOAD_TRANSPOSE,
-    BLOCK_LOAD_WARP_TRANSPOSE,
+    BLOCK_LOAD_DIRECT, BLOCK_LOAD_STRIPED, BLOCK_LOAD_VECTORIZE, BLOCK_LOAD_TRANSPOSE, BLOCK_LOAD_WARP_TRANSPOSE,
     BLOCK_LOAD_WARP_TRANSPOSE_TIMESLICED,
 };
 enum BlockStoreAlgorithm {
-    BLOCK_STORE_DIRECT,
-    BLOCK_STORE_STRIPED,
-    BLOCK_STORE_VECTORIZE,
-    BLOCK_STORE_TRANSPOSE,
-    BLOCK_STORE_WARP_TRANSPOSE,
+    BLOCK_STORE_DIRECT, BLOCK_STORE_STRIPED, BLOCK_STORE_VECTORIZE, BLOCK_STORE_TRANSPOSE, BLOCK_STORE_WARP_TRANSPOSE,
     BLOCK_STORE_WARP_TRANSPOSE_TIMESLICED,
 };
 
@@ -67,21 +59,13 @@ public:
     BlockExchange() = default;
     explicit BlockExchange(TempStorage&) {}
     template <class Out>
-    void StripedToBlocked(const T (&in)[Items], Out (&out)[Items]) {
-        run(in, out, nullptr, true, false);
-    }
+    void StripedToBlocked(const T (&in)[Items], Out (&out)[Items]) { run(in, out, nullptr, true, false); }
     template <class Out>
-    void BlockedToStriped(const T (&in)[Items], Out (&out)[Items]) {
-        run(in, out, nullptr, false, true);
-    }
+    void BlockedToStriped(const T (&in)[Items], Out (&out)[Items]) { run(in, out, nullptr, false, true); }
     template <class Out>
-    void ScatterToBlocked(const T (&in)[Items], Out (&out)[Items], int (&ranks)[Items]) {
-        run(in, out, ranks, false, false);
-    }
+    void ScatterToBlocked(const T (&in)[Items], Out (&out)[Items], int (&ranks)[Items]) { run(in, out, ranks, false, false); }
     template <class Out>
-    void ScatterToStriped(const T (&in)[Items], Out (&out)[Items], int (&ranks)[Items]) {
-        run(in, out, ranks, false, true);
-    }
+    void ScatterToStriped(const T (&in)[Items], Out (&out)[Items], int (&ranks)[Items]) { run(in, out, ranks, false, true); }
     void StripedToBlocked(T (&items)[Items]) { StripedToBlocked(items, items); }
     void BlockedToStriped(T (&items)[Items]) { BlockedToStriped(items, items); }
     void ScatterToBlocked(T (&items)[Items], int (&ranks)[Items]) { ScatterToBlocked(items, items, ranks); }
@@ -107,9 +91,7 @@ void LoadDirectStriped(int thread, Iterator from, T (&items)[Items], int valid, 
     LoadDirectStriped<Threads>(thread, from, items, valid);
 }
 template <class T, int Items>
-void LoadDirectBlockedVectorized(int thread, const T* from, T (&items)[Items]) {
-    LoadDirectBlocked(thread, from, items);
-}
+void LoadDirectBlockedVectorized(int thread, const T* from, T (&items)[Items]) { LoadDirectBlocked(thread, from, items); }
 template <class T, int Items, class Iterator>
 void StoreDirectBlocked(int thread, Iterator to, T (&items)[Items], int valid = INT_MAX) {
     for (int i = 0; i < Items && thread * Items + i < valid; ++i) to[thread * Items + i] = items[i];
@@ -119,9 +101,7 @@ void StoreDirectStriped(int thread, Iterator to, T (&items)[Items], int valid = 
     for (int i = 0; i < Items && i * Threads + thread < valid; ++i) to[i * Threads + thread] = items[i];
 }
 template <class T, int Items>
-void StoreDirectBlockedVectorized(int thread, T* to, T (&items)[Items]) {
-    StoreDirectBlocked(thread, to, items);
-}
+void StoreDirectBlockedVectorized(int thread, T* to, T (&items)[Items]) { StoreDirectBlocked(thread, to, items); }
 
 template <class T, int X, int Items, BlockLoadAlgorithm Algorithm = BLOCK_LOAD_DIRECT, int Y = 1, int Z = 1, int = 0>
 class BlockLoad {

@@ -7,9 +7,7 @@
 namespace cub {
 
 enum BlockReduceAlgorithm {
-    BLOCK_REDUCE_RAKING_COMMUTATIVE_ONLY,
-    BLOCK_REDUCE_RAKING,
-    BLOCK_REDUCE_WARP_REDUCTIONS,
+    BLOCK_REDUCE_RAKING_COMMUTATIVE_ONLY, BLOCK_REDUCE_RAKING, BLOCK_REDUCE_WARP_REDUCTIONS,
     BLOCK_REDUCE_WARP_REDUCTIONS_NONDETERMINISTIC,
 };
 
@@ -53,9 +51,7 @@ public:
     explicit BlockReduce(TempStorage&) {}
 
     template <class Operation>
-    T Reduce(T value, Operation operation) {
-        return Reduce(value, operation, X * Y * Z);
-    }
+    T Reduce(T value, Operation operation) { return Reduce(value, operation, X * Y * Z); }
     template <class Operation>
     T Reduce(T value, Operation operation, int valid) {
         emulated::ReducePart<T> own{value};
@@ -66,15 +62,11 @@ public:
         return own.value;
     }
     template <int Items, class Operation>
-    T Reduce(T (&items)[Items], Operation operation) {
-        return Reduce(emulated::reduce_items(items, operation), operation);
-    }
+    T Reduce(T (&items)[Items], Operation operation) { return Reduce(emulated::reduce_items(items, operation), operation); }
     T Sum(T value) { return Reduce(value, cub::Sum()); }
     T Sum(T value, int valid) { return Reduce(value, cub::Sum(), valid); }
     template <int Items>
-    T Sum(T (&items)[Items]) {
-        return Reduce(items, cub::Sum());
-    }
+    T Sum(T (&items)[Items]) { return Reduce(items, cub::Sum()); }
 };
 
 }  // namespace cub

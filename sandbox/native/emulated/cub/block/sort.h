@@ -88,25 +88,15 @@ public:
     BlockMergeSort() = default;
     explicit BlockMergeSort(TempStorage&) {}
     template <class Less>
-    void Sort(Key (&keys)[Items], Less less) {
-        run(keys, nullptr, less, all);
-    }
+    void Sort(Key (&keys)[Items], Less less) { run(keys, nullptr, less, all); }
     template <class Less>
-    void Sort(Key (&keys)[Items], Value (&values)[Items], Less less) {
-        run(keys, values, less, all);
-    }
+    void Sort(Key (&keys)[Items], Value (&values)[Items], Less less) { run(keys, values, less, all); }
     template <class Less>
-    void Sort(Key (&keys)[Items], Less less, int valid, Key) {
-        run(keys, nullptr, less, valid);
-    }
+    void Sort(Key (&keys)[Items], Less less, int valid, Key) { run(keys, nullptr, less, valid); }
     template <class Less>
-    void Sort(Key (&keys)[Items], Value (&values)[Items], Less less, int valid, Key) {
-        run(keys, values, less, valid);
-    }
+    void Sort(Key (&keys)[Items], Value (&values)[Items], Less less, int valid, Key) { run(keys, values, less, valid); }
     template <class Less, class... Rest>
-    void StableSort(Key (&keys)[Items], Less less, Rest... rest) {
-        Sort(keys, less, rest...);
-    }
+    void StableSort(Key (&keys)[Items], Less less, Rest... rest) { Sort(keys, less, rest...); }
 };
 
 }  // namespace cub

@@ -15,13 +15,9 @@ Accumulated<Operation, First, ValueOf<In>> reduce_from(In in, size_t begin, size
 }
 
 template <class T>
-T lowest() {
-    return std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
-}
+T lowest() { return std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest(); }
 template <class T>
-T highest() {
-    return std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
-}
+T highest() { return std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max(); }
 
 // The pair of the best value and the first place where it stands.
 template <class Pair, class In, class Better>

@@ -49,25 +49,15 @@ public:
     T Sum(T value) { return Reduce(value, cub::Sum()); }
     T Sum(T value, int valid) { return Reduce(value, cub::Sum(), valid); }
     template <int Items>
-    T Sum(T (&items)[Items]) {
-        return Sum(emulated::reduce_items(items, cub::Sum()));
-    }
+    T Sum(T (&items)[Items]) { return Sum(emulated::reduce_items(items, cub::Sum())); }
     template <class Flag, class Operation>
-    T HeadSegmentedReduce(T value, Flag head, Operation operation) {
-        return segments(value, static_cast<bool>(head), operation, true);
-    }
+    T HeadSegmentedReduce(T value, Flag head, Operation operation) { return segments(value, static_cast<bool>(head), operation, true); }
     template <class Flag, class Operation>
-    T TailSegmentedReduce(T value, Flag tail, Operation operation) {
-        return segments(value, static_cast<bool>(tail), operation, false);
-    }
+    T TailSegmentedReduce(T value, Flag tail, Operation operation) { return segments(value, static_cast<bool>(tail), operation, false); }
     template <class Flag>
-    T HeadSegmentedSum(T value, Flag head) {
-        return HeadSegmentedReduce(value, head, cub::Sum());
-    }
+    T HeadSegmentedSum(T value, Flag head) { return HeadSegmentedReduce(value, head, cub::Sum()); }
     template <class Flag>
-    T TailSegmentedSum(T value, Flag tail) {
-        return TailSegmentedReduce(value, tail, cub::Sum());
-    }
+    T TailSegmentedSum(T value, Flag tail) { return TailSegmentedReduce(value, tail, cub::Sum()); }
 
 private:
     template <class Operation>
@@ -99,25 +89,15 @@ public:
     void ExclusiveSum(T in, T& out) { run(in, out, cub::Sum(), false, true, T{}); }
     void ExclusiveSum(T in, T& out, T& aggregate) { aggregate = run(in, out, cub::Sum(), false, true, T{}); }
     template <class Operation>
-    void InclusiveScan(T in, T& out, Operation operation) {
-        run(in, out, operation, true, false, T{});
-    }
+    void InclusiveScan(T in, T& out, Operation operation) { run(in, out, operation, true, false, T{}); }
     template <class Operation>
-    void InclusiveScan(T in, T& out, Operation operation, T& aggregate) {
-        aggregate = run(in, out, operation, true, false, T{});
-    }
+    void InclusiveScan(T in, T& out, Operation operation, T& aggregate) { aggregate = run(in, out, operation, true, false, T{}); }
     template <class Operation>
-    void ExclusiveScan(T in, T& out, Operation operation) {
-        run(in, out, operation, false, false, T{});
-    }
+    void ExclusiveScan(T in, T& out, Operation operation) { run(in, out, operation, false, false, T{}); }
     template <class Operation>
-    void ExclusiveScan(T in, T& out, T first, Operation operation) {
-        run(in, out, operation, false, true, first);
-    }
+    void ExclusiveScan(T in, T& out, T first, Operation operation) { run(in, out, operation, false, true, first); }
     template <class Operation>
-    void ExclusiveScan(T in, T& out, Operation operation, T& aggregate) {
-        aggregate = run(in, out, operation, false, false, T{});
-    }
+    void ExclusiveScan(T in, T& out, Operation operation, T& aggregate) { aggregate = run(in, out, operation, false, false, T{}); }
     template <class Operation>
     void ExclusiveScan(T in, T& out, T first, Operation operation, T& aggregate) {
         aggregate = run(in, out, operation, false, true, first);
@@ -146,13 +126,9 @@ public:
     using TempStorage = emulated::Storage<Key>;
     explicit WarpMergeSort(TempStorage&) {}
     template <class Less>
-    void Sort(Key (&keys)[Items], Less less) {
-        run(keys, nullptr, less);
-    }
+    void Sort(Key (&keys)[Items], Less less) { run(keys, nullptr, less); }
     template <class Less>
-    void Sort(Key (&keys)[Items], Value (&values)[Items], Less less) {
-        run(keys, values, less);
-    }
+    void Sort(Key (&keys)[Items], Value (&values)[Items], Less less) { run(keys, values, less); }
 
 private:
     template <class Less>

@@ -35,17 +35,13 @@ public:
     void arrive_and_wait() { wait(arrive()); }
     void arrive_and_drop() { (void)take(1, 1); }
     template <class Duration>
-    bool try_wait_for(arrival_token&& token, const Duration&) const {
-        return done(token) || (emu::let_others_run(), done(token));
-    }
+    bool try_wait_for(arrival_token&& token, const Duration&) const { return done(token) || (emu::let_others_run(), done(token)); }
     template <class Duration>
     bool try_wait_parity_for(bool parity, const Duration&) const {
         return done_parity(parity) || (emu::let_others_run(), done_parity(parity));
     }
     template <class Time>
-    bool try_wait_until(arrival_token&& token, const Time&) const {
-        return try_wait_for(::std::move(token), 0);
-    }
+    bool try_wait_until(arrival_token&& token, const Time&) const { return try_wait_for(::std::move(token), 0); }
 
     friend void init(barrier* where, ptrdiff_t count) { new (where) barrier(count); }
     friend void init(barrier* where, ptrdiff_t count, Completion completion) { new (where) barrier(count, completion); }

@@ -67,9 +67,7 @@ public:
     void producer_commit() {}
     void consumer_wait() {}
     template <class Duration>
-    bool consumer_wait_for(const Duration&) {
-        return true;
-    }
+    bool consumer_wait_for(const Duration&) { return true; }
     void consumer_release() {}
     bool quit() { return true; }
 };

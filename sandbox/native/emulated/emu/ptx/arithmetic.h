@@ -174,9 +174,7 @@ template <class T>
 inline constexpr bool is_short_kind = is_short<T> || is_pair<T>;
 
 template <class T>
-inline Unsigned<T> as_unsigned(T value) {
-    return static_cast<Unsigned<T>>(value);
-}
+inline Unsigned<T> as_unsigned(T value) { return static_cast<Unsigned<T>>(value); }
 
 template <class T, unsigned flags>
 inline T emu_add(T a, T b) {

@@ -24,13 +24,9 @@ inline T* emu_aligned(char* address) {
 }
 
 template <class T, unsigned count>
-inline void emu_load(T (&to)[count], char* from) {
-    memcpy(to, emu_aligned<T, count>(from), sizeof to);
-}
+inline void emu_load(T (&to)[count], char* from) { memcpy(to, emu_aligned<T, count>(from), sizeof to); }
 template <class T, unsigned count>
-inline void emu_store(char* to, const T (&from)[count]) {
-    memcpy(static_cast<void*>(emu_aligned<T, count>(to)), from, sizeof from);
-}
+inline void emu_store(char* to, const T (&from)[count]) { memcpy(static_cast<void*>(emu_aligned<T, count>(to)), from, sizeof from); }
 // Volatile, relaxed, acquire and release: a thread that spins on one lets the others run.
 template <class T, unsigned count>
 inline void emu_load_ordered(T (&to)[count], char* from) {

@@ -93,13 +93,9 @@ inline T flushed(T value) {
     return value != 0 && __builtin_fabs(static_cast<double>(value)) < static_cast<double>(__FLT_MIN__) ? __builtin_copysign(T{0}, value) : value;
 }
 template <unsigned flags>
-inline float input(float value) {
-    return (flags & Ftz) ? flushed(value) : value;
-}
+inline float input(float value) { return (flags & Ftz) ? flushed(value) : value; }
 template <unsigned flags>
-inline double input(double value) {
-    return value;
-}
+inline double input(double value) { return value; }
 
 inline float canonical_nan() { return bit_cast<float>(0x7fffffffu); }
 
@@ -135,14 +131,10 @@ inline float finished(float value) {
     return (flags & Ftz) ? flushed(value) : value;
 }
 template <unsigned flags>
-inline double finished(double value) {
-    return value;
-}
+inline double finished(double value) { return value; }
 
 template <class F>
-inline double wide(uint16_t bits) {
-    return F::to_float(bits);
-}
+inline double wide(uint16_t bits) { return F::to_float(bits); }
 // Rounds a value that is exact, or rounded to odd, once.
 template <class F, unsigned flags>
 inline uint16_t narrowed(double value) {
@@ -164,13 +156,9 @@ inline ShortPair<F> by_double(Function function, ShortPair<F> a, Rest... rest) {
 }
 // Applies an operation on bits.
 template <class F, class Function>
-inline ShortFloat<F> by_bits(Function function, ShortFloat<F> a) {
-    return {function(a.bits)};
-}
+inline ShortFloat<F> by_bits(Function function, ShortFloat<F> a) { return {function(a.bits)}; }
 template <class F, class Function>
-inline ShortPair<F> by_bits(Function function, ShortPair<F> a) {
-    return {function(a.low), function(a.high)};
-}
+inline ShortPair<F> by_bits(Function function, ShortPair<F> a) { return {function(a.low), function(a.high)}; }
 
 }  // namespace ptx
 }  // namespace emu

@@ -20,9 +20,7 @@ struct Barriers {
 };
 inline constinit Barriers barriers{};
 
-EMU_RAW inline void reset_barriers() {
-    emu_libc_memset(&barriers, 0, sizeof barriers);
-}
+EMU_RAW inline void reset_barriers() { emu_libc_memset(&barriers, 0, sizeof barriers); }
 
 struct Ranges {
     char text[120];

@@ -358,9 +358,7 @@ struct JsonLine {
         }
         put("\"");
     }
-    EMU_RAW void index(const Index& value) {
-        put("["), number(value.x), put(","), number(value.y), put(","), number(value.z), put("]");
-    }
+    EMU_RAW void index(const Index& value) { put("["), number(value.x), put(","), number(value.y), put(","), number(value.z), put("]"); }
 };
 
 EMU_COLD inline void write_finding(int file, unsigned id, const Finding& finding) {

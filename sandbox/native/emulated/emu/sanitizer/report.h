@@ -152,9 +152,7 @@ EMU_COLD inline void add_context(Finding& finding) {
     finding.thread = index_of(self_linear());
 }
 
-EMU_RAW inline const char* space_name(const Region* region) {
-    return !region ? "" : region->space == Space::Shared ? "shared" : "global";
-}
+EMU_RAW inline const char* space_name(const Region* region) { return !region ? "" : region->space == Space::Shared ? "shared" : "global"; }
 
 // The static variables of the running kernel, which lie in shared regions.
 struct Variable {

@@ -55,9 +55,7 @@ void mma_float(const PerLane<MmaOperands<uint32_t>>& lanes) {
 }
 
 template <class T>
-Operand decode_fp8(uint32_t code) {
-    return decode_half(std::is_same_v<T, ptx::e4m3> ? e4m3_to_half(code) : e5m2_to_half(code));
-}
+Operand decode_fp8(uint32_t code) { return decode_half(std::is_same_v<T, ptx::e4m3> ? e4m3_to_half(code) : e5m2_to_half(code)); }
 
 // ptxas for sm_90 makes halves of fp8, and two products: of the elements in the low halves of the registers and, added to
 // it, of those in the high halves.  C is added last, with an addition of its own (read from the code for the instruction).

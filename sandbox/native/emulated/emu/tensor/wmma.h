@@ -98,13 +98,9 @@ inline constexpr bool has_layout = is_layout<Layout> && (!is_packed<T> || std::i
 // Different elements in a lane, of a matrix of that many in all.  Fragments of half have 16 places, and copies in the rest.
 constexpr int different(int elements) { return elements / 32; }
 template <class T>
-constexpr int places(int elements) {
-    return std::is_same_v<T, __half> ? 16 : different(elements);
-}
+constexpr int places(int elements) { return std::is_same_v<T, __half> ? 16 : different(elements); }
 template <class T>
-constexpr int words(int elements) {
-    return is_packed<T> ? 1 : places<T>(elements);
-}
+constexpr int words(int elements) { return is_packed<T> ? 1 : places<T>(elements); }
 
 struct Position {
     int row, column;

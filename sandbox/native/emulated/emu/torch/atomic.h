@@ -18,18 +18,10 @@ inline c10::BFloat16 atomicAdd(c10::BFloat16* address, c10::BFloat16 value) {
 inline int64_t atomicAdd(int64_t* address, int64_t value) { return __atomic_fetch_add(address, value, __ATOMIC_RELAXED); }
 
 template <typename T>
-T gpuAtomicAdd(T* address, T value) {
-    return atomicAdd(address, value);
-}
+T gpuAtomicAdd(T* address, T value) { return atomicAdd(address, value); }
 template <typename T>
-void gpuAtomicAddNoReturn(T* address, T value) {
-    atomicAdd(address, value);
-}
+void gpuAtomicAddNoReturn(T* address, T value) { atomicAdd(address, value); }
 template <typename T>
-T gpuAtomicMax(T* address, T value) {
-    return atomicMax(address, value);
-}
+T gpuAtomicMax(T* address, T value) { return atomicMax(address, value); }
 template <typename T>
-T gpuAtomicMin(T* address, T value) {
-    return atomicMin(address, value);
-}
+T gpuAtomicMin(T* address, T value) { return atomicMin(address, value); }

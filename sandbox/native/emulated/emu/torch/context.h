@@ -38,13 +38,9 @@ inline cudaDeviceProp* getDeviceProperties(c10::DeviceIndex = 0) {
 inline cudaDeviceProp* getCurrentDeviceProperties() { return getDeviceProperties(); }
 
 template <typename integer>
-constexpr integer ceil_div(integer n, integer m) {
-    return (n + m - 1) / m;
-}
+constexpr integer ceil_div(integer n, integer m) { return (n + m - 1) / m; }
 template <typename integer>
-constexpr integer ATenCeilDiv(integer n, integer m) {
-    return (n + m - 1) / m;
-}
+constexpr integer ATenCeilDiv(integer n, integer m) { return (n + m - 1) / m; }
 
 class CUDAEvent {
 public:

@@ -1,0 +1,293 @@
+"""The gate: every check that a submission passes before it is stored or run, in their order.  No clock, no network.
+
+A competition first says what it takes; then fields and files are checked, all violations at once, each naming the field and what to do;
+then the device, and last the sizes of a sweep. The ledger applies the policy that comes out of it in the transaction that stores the
+submission: quotas, bans, and the time.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import PurePosixPath
+
+from grader import devices
+from grader.api import messages
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, parse, resource_id, violation
+from grader.errors import FieldViolation, InvalidSubmission, NoSuchDevice
+from grader.intake import languages
+from grader.intake.labels import check_labels
+from grader.model import SOURCE_LIMIT_BYTES, Competition, NewSubmission, Phase, Problem, SourceFile
+from grader.problems.competition_store import Competitions, first_shown, problem_for
+from grader.problems.store import Problems
+from grader.problems.sweep import SweepRequest, sweep_problem
+from grader.rules import quotas
+from grader.rules.quotas import AdmissionPolicy, Quota
+from grader.rules.sweep import SweepInvalid
+from grader.v1 import grader_service_pb2, submission_pb2
+from sandbox.protocol import wire
+from sandbox.protocol.devices import DeviceKind
+from sandbox.protocol.languages import languages as known_languages
+from sandbox.protocol.signatures import declaration, entry_in
+
+SOURCE_COUNT_LIMIT = 64
+PATH_LIMIT_BYTES = 200
+ENTRY_LIMIT_CHARS = 256
+PRECISION_LEAST, PRECISION_MOST = 0.001, 0.2
+MEASURE_LEAST_S, MEASURE_MOST_S = 0.1, 30.0
+REUSED_MODES = frozenset({wire.Mode.TEST, wire.Mode.BENCHMARK})
+_TIMED = {"precision": (wire.Mode.BENCHMARK, wire.Mode.SWEEP), "measure_duration": (wire.Mode.BENCHMARK,)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """A request that may be stored, under this policy."""
+
+    submission: NewSubmission
+    problem: Problem
+    request_id: str
+    allow_cached: bool = False
+    policy: AdmissionPolicy = field(default_factory=AdmissionPolicy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionGate:
+    """The problems and competitions that submissions are for, and the server's own quotas."""
+
+    problems: Problems
+    competitions: Competitions
+    quotas: Sequence[Quota] = ()
+
+    def check(self, request: grader_service_pb2.SubmitRequest, device_kinds: Sequence[str]) -> Accepted:
+        """Return what may be stored. Raises InvalidSubmission, NoSuchDevice, ProblemNotFound, CompetitionNotFound."""
+        message = request.submission
+        if not message.competition:
+            accepted = check_submission(request, self.problems.get, device_kinds)
+            return replace(_with_sweep(accepted, message, device_kinds), policy=AdmissionPolicy(quotas=tuple(self.quotas)))
+        if message.mode == submission_pb2.MODE_SWEEP or message.HasField("sweep"):
+            raise InvalidSubmission([FieldViolation("mode", "a sweep is not for a competition; leave out the competition")])
+        if request.allow_cached_result:
+            raise InvalidSubmission([FieldViolation("allow_cached_result", "a competition grades every submission; leave it out")])
+        competition = self.competitions.get(parse(COMPETITIONS, message.competition, "competition"))
+        kind = message.device_kind or competition.device_kinds[0]
+        if kind not in competition.device_kinds:
+            choices = ", ".join(competition.device_kinds)
+            text = f"{kind!r} is not a device of competition {competition.competition_id!r}; leave it out, or take one of: {choices}"
+            raise InvalidSubmission([FieldViolation("device_kind", text)])
+        accepted = check_submission(request, lambda problem_id: self._problem(competition, problem_id), device_kinds)
+        if accepted.submission.mode in (wire.Mode.PROFILE, wire.Mode.SANITIZE):
+            # What they find comes from processes that begin after secret workloads were run, and could carry what those left behind.
+            text = f"a competition takes no MODE_{accepted.submission.mode.name}; leave `competition` out to run it on the public workloads"
+            raise InvalidSubmission([FieldViolation("mode", text)])
+        if accepted.submission.mode is not competition.mode and first_shown(accepted.problem, kind.partition(":")[0]) is None:
+            text = f"only MODE_{competition.mode.name} runs hidden workloads, and {kind!r} has no other here; take that mode"
+            raise InvalidSubmission([FieldViolation("mode", text)])
+        if not devices.is_offered(kind, device_kinds):
+            raise NoSuchDevice(kind, tuple(offer for offer in competition.device_kinds if devices.is_offered(offer, device_kinds)))
+        submission = replace(accepted.submission, device_kind=kind, competition_id=competition.competition_id)
+        policy = AdmissionPolicy(competition=competition, quotas=(*quotas.for_competition(competition), *self.quotas))
+        return replace(accepted, submission=submission, policy=policy)
+
+    def quotas_at(self, now: datetime) -> list[Quota]:
+        """Return all that limit a user now: the server's, and those of competitions that take submissions."""
+        competitions = [competition for competition in self.competitions.all() if competition.phase(now) in (Phase.OPEN, Phase.FROZEN)]
+        return [*self.quotas, *(quota for competition in competitions for quota in quotas.for_competition(competition))]
+
+    def _problem(self, competition: Competition, problem_id: str) -> Problem:
+        if problem_id not in competition.problem_ids:
+            choices = ", ".join(full_name(PROBLEMS, choice) for choice in competition.problem_ids)
+            text = f"{problem_id!r} is not a problem of competition {competition.competition_id!r}; take one of: {choices}"
+            raise InvalidSubmission([FieldViolation("problem", text)])
+        return problem_for(competition, self.problems.get(problem_id))
+
+
+def decode_source(path: str, content: bytes, *, index: int = 0) -> SourceFile:
+    """Make a source file from its bytes; InvalidSubmission naming `sources[index].content` where they are no UTF-8."""
+    try:
+        return SourceFile(path=path, content=content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        text = f"{path!r} is not UTF-8: byte 0x{content[error.start]:02x} on line {line}; save the file as UTF-8"
+        raise InvalidSubmission([FieldViolation(f"sources[{index}].content", text)]) from None
+
+
+def check_submission(
+    request: grader_service_pb2.SubmitRequest, find_problem: Callable[[str], Problem], device_kinds: Sequence[str]
+) -> Accepted:
+    """Check fields and files. Raises InvalidSubmission with all violations, ProblemNotFound (by find_problem), NoSuchDevice."""
+    message = request.submission
+    sources = tuple(SourceFile(path=source.path, content=source.content) for source in message.sources)
+    violations = [*check_request_id(request.request_id), *check_sources(sources)]
+    entry = message.entry
+    if len(entry) > ENTRY_LIMIT_CHARS or (entry and not (entry.isidentifier() and entry.isascii())):
+        text = f"{entry[:40]!r} is not a function name; write letters, digits and '_', or leave it out"
+        violations.append(FieldViolation("entry", text))
+    violations += check_labels(message.tags, message.parent, message.annotations)
+    if (wrong_name := violation(PROBLEMS, message.problem, "problem")) is not None:
+        text = f"{wrong_name.description}; `grader-cli problems list` lists them"
+        raise InvalidSubmission([*violations, FieldViolation("problem", text)])
+    problem_id = resource_id(PROBLEMS, message.problem)
+    problem = find_problem(problem_id)
+    try:
+        mode = messages.mode_from_proto(message.mode)
+    except ValueError:
+        mode, names = wire.Mode.BENCHMARK, ", ".join(f"MODE_{mode.name}" for mode in wire.Mode)
+        violations.append(FieldViolation("mode", f"{int(message.mode)} is not known here; take one of: {names}"))
+    violations += check_precision(message, mode)
+    if request.allow_cached_result and mode not in REUSED_MODES:
+        text = f"a result is never reused in MODE_{mode.name}; leave it out, or take MODE_TEST or MODE_BENCHMARK"
+        violations.append(FieldViolation("allow_cached_result", text))
+    language, wrong_language = _language(message.language, sources, problem)
+    violations += wrong_language
+    info = known_languages().get(language)
+    if info is not None and 0 < info.file_limit < len(sources):
+        limit = "a single file" if info.file_limit == 1 else f"at most {info.file_limit} files"
+        text = f"a {language} submission must be {limit} (got {len(sources)}); embed CUDA sources as strings"
+        violations.append(FieldViolation("sources", text))
+    if not violations:
+        remedy = languages.missing_entry(language, sources, entry or entry_in(problem.spec, language))
+        if remedy is not None:
+            signature = declaration(problem.spec, language)
+            text = f"the entry point is missing: {remedy}" + (f"; the problem asks for `{signature}`" if signature else "")
+            violations.append(FieldViolation("entry" if entry else "sources", text))
+    if violations:
+        raise InvalidSubmission(violations)
+    if message.device_kind and not devices.is_offered(message.device_kind, device_kinds):
+        raise NoSuchDevice(message.device_kind, tuple(device_kinds))
+    submission = NewSubmission(
+        problem_id=problem_id,
+        language=language,
+        sources=sources,
+        entry=entry,
+        device_kind=message.device_kind,
+        mode=mode,
+        tags=tuple(sorted(message.tags)),
+        parent_id=resource_id(SUBMISSIONS, message.parent),
+        annotations=dict(message.annotations),
+        precision=message.precision if message.HasField("precision") else None,
+        measure_s=message.measure_duration.ToNanoseconds() / 1e9 if message.HasField("measure_duration") else None,
+        skip_sanitizer=message.skip_sanitizer,
+    )
+    return Accepted(submission=submission, problem=problem, request_id=request.request_id, allow_cached=request.allow_cached_result)
+
+
+def check_sources(sources: Sequence[SourceFile]) -> list[FieldViolation]:
+    """Return the violations of the files: of their paths, their number, their size."""
+    if not sources:
+        return [FieldViolation("sources", "there are none; add at least one file")]
+    if len(sources) > SOURCE_COUNT_LIMIT:
+        return [FieldViolation("sources", f"there are {len(sources)}, and at most {SOURCE_COUNT_LIMIT} are taken; join some")]
+    violations, first_index = [], dict[str, int]()
+    for index, source in enumerate(sources):
+        if (fault := _path(source.path)) is not None:
+            violations.append(FieldViolation(f"sources[{index}].path", fault))
+        elif source.path in first_index:
+            text = f"{source.path!r} is also the path of sources[{first_index[source.path]}]; rename one"
+            violations.append(FieldViolation(f"sources[{index}].path", text))
+        elif (above := next((file.path for file in sources if source.path.startswith(file.path + "/")), None)) is not None:
+            text = f"{source.path!r} lies in {above!r}, which is a file here; rename one"
+            violations.append(FieldViolation(f"sources[{index}].path", text))
+        if not source.content.strip() and PurePosixPath(source.path).name != "__init__.py":  # it makes its directory a package
+            violations.append(FieldViolation(f"sources[{index}].content", "is empty; leave the file out, or send what it holds"))
+        elif "\0" in source.content:
+            violations.append(FieldViolation(f"sources[{index}].content", "holds a NUL character, so it is not text; send source code"))
+        first_index.setdefault(source.path, index)
+    size = sum(len(source.content.encode()) for source in sources)
+    if size > SOURCE_LIMIT_BYTES:
+        text = f"hold {size} bytes together, and at most {SOURCE_LIMIT_BYTES} (1 MiB) are taken; leave out what the kernel does not need"
+        violations.append(FieldViolation("sources", text))
+    return violations
+
+
+def _path(path: str) -> str | None:
+    if not path:
+        return "is empty; write a relative path such as 'kernel.cu'"
+    if len(path.encode()) > PATH_LIMIT_BYTES:
+        return f"is longer than {PATH_LIMIT_BYTES} bytes; shorten it"
+    if not path.isprintable() or "\\" in path:
+        return f"source path {path!r} has a backslash or a character that does not print; write it with '/' and plain characters"
+    # The remedy keeps what may be kept of the path: no root, no way up.
+    inside = posixpath.join(*[part for part in path.split("/") if part not in ("", ".", "..")] or ["kernel.cu"])
+    if path.startswith("/"):
+        return f"source path {path!r} is absolute; write '{inside}'"
+    if ".." in path.split("/"):
+        normalized = posixpath.normpath(path)
+        return f"source path {path!r} is not normalized; write '{inside if normalized.startswith('..') else normalized}'"
+    if posixpath.normpath(path) != path or path == ".":
+        return f"source path {path!r} is not normalized; write '{inside}'"
+    return None
+
+
+def check_request_id(request_id: str) -> list[FieldViolation]:
+    """Return the violation of a request id, which is a UUID or left out."""
+    try:
+        if not request_id or str(uuid.UUID(request_id)) == request_id.lower():
+            return []
+    except ValueError:
+        pass
+    text = f"{request_id!r} is not a UUID; write one such as '{uuid.UUID(int=1 << 78 | 1 << 63)}', or leave it out"
+    return [FieldViolation("request_id", text)]
+
+
+def _language(language: str, sources: Sequence[SourceFile], problem: Problem) -> tuple[str, list[FieldViolation]]:
+    choices = ", ".join(problem.languages)
+    if language and language not in problem.languages:
+        text = f"problem {problem.problem_id!r} does not take {language!r}; take one of: {choices}"
+        return language, [FieldViolation("language", text)]
+    detected = language or languages.detect(sources)
+    if detected is None:
+        suffixes = ", ".join(dict.fromkeys(suffix for info in known_languages().values() for suffix in info.suffixes))
+        text = f"no source is of a known kind ({suffixes}); name the file so, or set one of: {choices}"
+        return "", [FieldViolation("language", text)]
+    if detected not in problem.languages:
+        text = f"the sources look like {detected!r}, which problem {problem.problem_id!r} does not take; take one of: {choices}"
+        return detected, [FieldViolation("language", text)]
+    return detected, []
+
+
+def check_precision(message: submission_pb2.Submission, mode: wire.Mode) -> list[FieldViolation]:
+    """Return the violations of `precision` and `measure_duration`. Ranked results are measured alike, so there is no choice."""
+    violations = [
+        FieldViolation(field, _not_in(mode, modes)) for field, modes in _TIMED.items() if message.HasField(field) and mode not in modes
+    ]
+    if message.HasField("precision") and not PRECISION_LEAST <= message.precision <= PRECISION_MOST:
+        bounds = f"from {PRECISION_LEAST:g} to {PRECISION_MOST:g} ({100 * PRECISION_LEAST:g} to {100 * PRECISION_MOST:g} %)"
+        text = f"is {message.precision:g} ({100 * message.precision:g} %); it has to be {bounds}, such as 0.01 for one percent"
+        violations.append(FieldViolation("precision", text))
+    if message.HasField("measure_duration"):
+        seconds = message.measure_duration.seconds + message.measure_duration.nanos / 1e9
+        if not MEASURE_LEAST_S <= seconds <= MEASURE_MOST_S:
+            text = f"is {seconds:g} s; it has to be from {MEASURE_LEAST_S:g} s to {MEASURE_MOST_S:g} s"
+            violations.append(FieldViolation("measure_duration", text))
+    return violations
+
+
+def _not_in(mode: wire.Mode, modes: tuple[wire.Mode, ...]) -> str:
+    names = " and ".join(f"MODE_{choice.name}" for choice in modes)
+    if mode is wire.Mode.RANKED:
+        return f"is for {names} only: the server decides how ranked results are measured, the same for everybody; leave it out"
+    if mode is wire.Mode.SWEEP:
+        return f"is for {names} only; set `sweep.measure_duration` for a sweep"
+    return f"is for {names} only, and this is MODE_{mode.name}; leave it out"
+
+
+def _with_sweep(accepted: Accepted, submission: submission_pb2.Submission, device_kinds: Sequence[str]) -> Accepted:
+    """Replace the problem by that which a sweep is judged by, where it is one."""
+    if accepted.submission.mode is not wire.Mode.SWEEP:
+        if submission.HasField("sweep"):
+            raise InvalidSubmission([FieldViolation("sweep", "is for MODE_SWEEP only; set that mode, or leave it out")])
+        return accepted
+    kinds = [kind for kind in (devices.CUDA, devices.EMULATED) if kind in device_kinds]  # where no device is named, a GPU is taken
+    if accepted.submission.device_kind:
+        kinds = [DeviceKind(accepted.submission.device_kind.partition(":")[0])]
+    sweep = submission.sweep
+    numbers = {name: getattr(sweep, name) for name in ("start", "stop", "factor", "step") if sweep.HasField(name)}
+    measure_s = sweep.measure_duration.ToNanoseconds() / 1e9 if sweep.HasField("measure_duration") else None
+    try:
+        request = SweepRequest(axis=sweep.axis or None, axes=dict(sweep.axes), measure_s=measure_s, **numbers)
+        return replace(accepted, problem=sweep_problem(accepted.problem, request, kinds))
+    except SweepInvalid as error:
+        raise InvalidSubmission([FieldViolation(f"sweep.{error.key}", str(error))]) from None

@@ -1,0 +1,62 @@
+"""Settings from the options of a command line, for every program that has them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from grader.config import Settings
+from grader.formats.validation_messages import describe
+
+USAGE_ERROR, FAILED = 2, 3  # exit codes: the caller's options are wrong; the program failed
+
+
+def parse_settings(program: str, options: Mapping[str, Any]) -> Settings | None:
+    """Return the settings; None where they are wrong, after a line for each option on standard error."""
+    try:
+        return Settings(**options)
+    except ValidationError as error:
+        for mistake in error.errors():
+            sys.stderr.write(f"{program}: --{str(mistake['loc'][0]).replace('_', '-')}: {describe(mistake)}\n")
+        return None
+
+
+def usage_error(program: str, text: str) -> int:
+    """Print what is wrong with the options on standard error; the exit code."""
+    sys.stderr.write(f"{program}: {text}\n")
+    return USAGE_ERROR
+
+
+def print_line(text: str) -> None:
+    """Print a line of a command's output."""
+    sys.stdout.write(f"{text}\n")
+
+
+def add_ledger_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name a ledger, as `grader-server` has them."""
+    parser.add_argument("--state-dir", type=Path, metavar="DIR", help="as the server's ($GRADER_STATE_DIR, or the user's state directory)")
+    text = "as the server's ($GRADER_DATABASE, or SQLite in the state directory)"
+    parser.add_argument("--database", metavar="URL", default=os.environ.get("GRADER_DATABASE"), help=text)
+
+
+def state_dir_option(*, again: bool = False) -> argparse.ArgumentParser:
+    """Make a parent parser for a command that needs no ledger.
+
+    again: of a word of that command, so that the option may stand before or behind the word.
+    """
+    parent = argparse.ArgumentParser(add_help=False)
+    text = "the server's ($GRADER_STATE_DIR, or the user's state directory)"
+    parent.add_argument("--state-dir", type=Path, metavar="DIR", default=argparse.SUPPRESS if again else None, help=text)
+    return parent
+
+
+def ledger_settings(options: argparse.Namespace) -> Settings | None:
+    """Return settings that name the ledger; None where they are wrong, after a line on standard error."""
+    values = {name: value for name in ("state_dir", "database") if (value := getattr(options, name)) is not None}
+    return parse_settings("grader-server", values)

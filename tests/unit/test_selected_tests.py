@@ -1,0 +1,93 @@
+"""Which tests a change runs (tests/selection.py), and which of the slow ones have their turn (tests/turns.py)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.selection import ROOT, TABLE, matches, select
+
+ATTACKS = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("tests/exploits/test_*.py")}
+TESTS = """
+import pytest
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(16))
+def test_slow(number): ...
+
+def test_quick(): ...
+
+@pytest.mark.daily
+def test_daily(): ...
+"""
+
+
+def test_every_commit_runs_the_unit_tests_and_a_part_of_the_attacks() -> None:
+    """A document needs nothing else."""
+    assert select(["docs/api.md"]) == ["tests/exploits", "tests/unit"]
+
+
+@pytest.mark.parametrize("path", ["sandbox/judge/x.py", "grader/isolation/x.py", "tests/exploits/attacks/x.cu"])
+def test_a_change_of_what_protects_runs_all_attacks_and_controls(path: str) -> None:
+    """Both the attacks and the controls."""
+    assert set(select([path])) >= ATTACKS and len(ATTACKS) > 1
+
+
+@pytest.mark.parametrize("path", ["unheard/of.py", "constraints.txt", "sandbox/unheard/of.py"])
+def test_a_change_that_no_package_names_runs_everything(path: str) -> None:
+    """With all attacks; the images are apart."""
+    assert {"tests", "tests/exploits/test_exploits.py"} <= set(select([path]))
+    assert ("tests/images" in select([path])) == (path == "constraints.txt")
+
+
+def test_a_changed_test_file_runs_whole_and_its_folder_in_part() -> None:
+    """A removed one has nothing to run."""
+    assert {"tests/server", "tests/server/test_watch.py"} <= set(select(["tests/server/test_watch.py", "tests/server/test_gone.py"]))
+
+
+def test_each_folder_of_the_product_is_in_a_package() -> None:
+    """A folder that is forgotten would run everything with each of its changes."""
+    sources = [source for package in TABLE["package"].values() for source in package["sources"]]
+    folders = {f"{path.parent.relative_to(ROOT)}/x.py" for top in ("grader", "sandbox") for path in ROOT.glob(f"{top}/*/__init__.py")}
+    assert [folder for folder in folders if not any(matches(folder, source) for source in sources)] == []
+    tests = [test for package in TABLE["package"].values() for test in package["tests"]]
+    assert [test for test in tests if not list(ROOT.glob(test))] == []
+
+
+@pytest.fixture
+def collected(tmp_path: Path):
+    """Collect a file of tests below a folder with these options; the names that run."""
+    folder = tmp_path / "tests" / "images"
+    (tmp_path / "tests" / "some").mkdir(parents=True)
+    folder.mkdir()
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow\n    daily\n")
+    (tmp_path / "tests" / "some" / "test_a.py").write_text(TESTS)
+    (folder / "test_b.py").write_text("def test_image(): ...\n")
+
+    def collect(*words: str, turn: int = 0) -> list[str]:
+        command = [sys.executable, "-m", "pytest", "-p", "tests.turns", "-p", "no:cacheprovider", "--collect-only", "-q", *words]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "GRADER_TEST_TURN": str(turn)}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        return [line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line]
+
+    return collect
+
+
+def test_slow_tests_take_turns(collected) -> None:
+    """Eight turns run each of sixteen once; a test without a mark runs in each."""
+    turns = [collected("tests", turn=turn) for turn in range(8)]
+    assert [len(names) for names in turns] == [3] * 8 and all("test_quick" in names for names in turns)
+    assert len({name for names in turns for name in names}) == 17
+
+
+def test_a_named_file_runs_whole(collected) -> None:
+    """But for what is daily; a named folder takes turns, and one that is apart is named or absent."""
+    assert len(collected("tests/some/test_a.py")) == 17
+    assert len(collected("tests", "tests/some/test_a.py")) == 17
+    assert collected("tests/some/test_a.py::test_daily") == ["test_daily"]
+    assert "test_image" in collected("tests/images") and "test_image" not in collected("tests")
+    assert len(collected("--all-cases", "tests")) == 19
