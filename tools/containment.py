@@ -30,11 +30,10 @@ from pathlib import Path
 
 import docker
 
-from grader.isolation.directories import remove_tree
+from grader.isolation.directories import FIRST_UID, SLOT_COUNT, remove_tree, shared_slot_directory
 from grader.isolation.processes import STATE_VARIABLE
 from grader.isolation.select import make
 from grader.isolation.settings import BoxSettings
-from grader.isolation.slots import FIRST_UID, SLOT_COUNT, shared_slot_directory
 from tools.page import ROOT, Table, facts, table_lines, words_of
 
 SUITE = "tests/containment"

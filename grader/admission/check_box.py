@@ -21,10 +21,9 @@ from grader import devices
 from grader.dispatch.gpus import Gpu
 from grader.errors import JudgeBroken
 from grader.isolation import SRC, BoxExit, BoxSpec, GpuAccess, Isolation, IsolationBroken, Limits, Purpose
-from grader.isolation.directories import output_directory, run_directory
+from grader.isolation.directories import hold_slot, output_directory, run_directory, shared_slot_directory
 from grader.isolation.pickup import Refusal, pick_up
 from grader.isolation.settings import BoxSettings
-from grader.isolation.slots import hold_slot, shared_slot_directory
 from grader.isolation.toolchain import package_directory, profile
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BoxCause

@@ -16,11 +16,10 @@ from pathlib import Path
 
 import structlog
 
-from grader.artifacts.seal import Made, artifact_key
-from grader.artifacts.store import ArtifactStore, usage
+from grader.artifacts.store import ArtifactStore, BuildResult, artifact_key, usage
 from grader.isolation.cancellation import finish_despite_cancel
 
-__all__ = ["ArtifactCache", "Made", "artifact_key", "usage"]
+__all__ = ["ArtifactCache", "BuildResult", "artifact_key", "usage"]
 
 log = structlog.get_logger()
 
@@ -28,7 +27,7 @@ RETRY_S = 0.05
 
 
 class ArtifactCache:
-    """What was built, by key; each key is built once, however many jobs and servers ask for it at a time.
+    """Artifacts by key; each key is built once, however many jobs and servers ask for it at a time.
 
     patience_s: how long to wait for another server that builds the same, before it is built twice.
     """
@@ -37,52 +36,45 @@ class ArtifactCache:
         self.directory = directory
         self._store = ArtifactStore(directory, limit_bytes)
         self._patience_s = patience_s
-        self._flights: dict[str, asyncio.Future[Made | None]] = {}
+        self._flights: dict[str, asyncio.Future[BuildResult | None]] = {}
 
-    async def fetch(self, key: str, build: Callable[[], Awaitable[Made]], *, limit_bytes: int) -> Made:
-        """What is made of this key: found, or built by one of those who ask for it meanwhile, for all of them.
+    async def fetch(self, key: str, build: Callable[[], Awaitable[BuildResult]], *, limit_bytes: int) -> BuildResult:
+        """Return the build of this key: from the cache, or built by one of those who ask for it meanwhile, for all of them.
 
         build: where it raises or is cancelled, the next who waits calls its own.
         limit_bytes: how large an artifact may be.
         """
-        if (found := await self._look_up(key, limit_bytes)) is not None:
-            return found
+        if (cached := await self._look_up(key, limit_bytes)) is not None:
+            return cached
         while (flight := self._flights.get(key)) is not None:
             shared = await asyncio.shield(flight)  # who stops waiting does not end it for the others
             if shared is not None:
                 return _as_cached(shared)
         self._flights[key] = flight = asyncio.get_running_loop().create_future()
-        made = None
+        result = None
         try:
-            made = await self._lead(key, build, limit_bytes)
-            return made
+            async with self._locked(key) as alone:
+                result = await self._look_up(key, limit_bytes)  # another server may have built it while we waited
+                if result is None:
+                    result = await build()
+                    # Who does not hold the key stores nothing, so there are never two entries of different bytes.
+                    if alone and result.cacheable:
+                        try:
+                            await finish_despite_cancel(asyncio.to_thread(self._store.store, key, result))
+                        except OSError as error:
+                            _complain("store", error)
+            return result
         finally:
             del self._flights[key]
-            flight.set_result(made if made is not None and made.lasting else None)
+            flight.set_result(result if result is not None and result.cacheable else None)
 
-    async def _lead(self, key: str, build: Callable[[], Awaitable[Made]], limit_bytes: int) -> Made:
-        async with self._locked(key) as alone:
-            if (found := await self._look_up(key, limit_bytes)) is not None:  # another server built it while we waited
-                return found
-            made = await build()
-            # Who does not hold the key stores nothing, so there are never two entries of different bytes.
-            if alone and made.lasting:
-                await finish_despite_cancel(asyncio.to_thread(self._keep, key, made))
-            return made
-
-    async def _look_up(self, key: str, limit_bytes: int) -> Made | None:
+    async def _look_up(self, key: str, limit_bytes: int) -> BuildResult | None:
         try:
-            found = await asyncio.to_thread(self._store.look_up, key, artifact_limit_bytes=limit_bytes)
+            result = await asyncio.to_thread(self._store.look_up, key, artifact_limit_bytes=limit_bytes)
         except OSError as error:
             _complain("look up", error)
             return None
-        return None if found is None else _as_cached(found)
-
-    def _keep(self, key: str, made: Made) -> None:
-        try:
-            self._store.store(key, made)
-        except OSError as error:
-            _complain("store", error)
+        return None if result is None else _as_cached(result)
 
     @asynccontextmanager
     async def _locked(self, key: str) -> AsyncIterator[bool]:
@@ -100,8 +92,8 @@ class ArtifactCache:
                 self._store.unlock(key, descriptor)
 
 
-def _as_cached(made: Made) -> Made:
-    return replace(made, build=replace(made.build, cached=True))
+def _as_cached(result: BuildResult) -> BuildResult:
+    return replace(result, build=replace(result.build, cached=True))
 
 
 def _complain(doing: str, error: OSError) -> None:

@@ -56,16 +56,16 @@ class SubmissionFiles:
         """The bytes of a file; None where it is not here, or is no longer what it was."""
         if _DIGEST.fullmatch(digest) is None or not self.directory.is_dir():
             return None
-        found = pick_up(self.directory, digest, limit_bytes=FILE_LIMIT_BYTES)
-        if isinstance(found, Refusal):
+        content = pick_up(self.directory, digest, limit_bytes=FILE_LIMIT_BYTES)
+        if isinstance(content, Refusal):
             return None
-        if hashlib.sha256(found).hexdigest() != digest:
+        if hashlib.sha256(content).hexdigest() != digest:
             log.warning("submission_file_damaged", digest=digest)
             return None
-        return found
+        return content
 
     def holds(self, digest: str) -> bool:
-        """Whether a file is here."""
+        """Return whether a file is here."""
         return _DIGEST.fullmatch(digest) is not None and (self.directory / digest).is_file()
 
     async def remove_unknown(self, unknown: Callable[[Sequence[str]], Awaitable[set[str]]], *, fresh_s: float = FRESH_S) -> int:
@@ -80,9 +80,9 @@ class SubmissionFiles:
         return count
 
     def _evict(self, *, but: str) -> None:
-        found = sorted((facts.st_mtime_ns, path.name, facts.st_size) for path, facts in self._files())
-        total_bytes = sum(size_bytes for _, _, size_bytes in found)
-        for _, name, size_bytes in found:
+        files = sorted((facts.st_mtime_ns, path.name, facts.st_size) for path, facts in self._files())
+        total_bytes = sum(size_bytes for _, _, size_bytes in files)
+        for _, name, size_bytes in files:
             if total_bytes <= self.limit_bytes:
                 return
             if name != but:

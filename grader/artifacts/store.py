@@ -7,20 +7,111 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
+import hmac
+import json
 import os
 import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
-from grader.artifacts.seal import OVERHEAD_LIMIT_BYTES, SECRET_BYTES, Made, NotSealed, sealed, unsealed
 from grader.errors import SettingsInvalid
 from grader.isolation.pickup import Refusal, RefusalReason, pick_up
+from grader.model import Reason
+from sandbox.protocol import wire
+from sandbox.protocol.wire import BuildOutcome
+
+KEY_VERSION = b"grader artifact key 1"
+MAGIC = b"grader artifact 1\n"
+SEAL_BYTES, SECRET_BYTES, LENGTH_BYTES = 32, 32, 8
+OVERHEAD_LIMIT_BYTES = 1024 * 1024  # what an entry has next to its artifact: a log of 64 KiB, escaped, and a little
+
+# What ran into a limit, or died, or was imported with what the host had then, says nothing of the next build.
+CACHEABLE_OUTCOMES = frozenset({BuildOutcome.BUILT, BuildOutcome.REJECTED})
+TRANSIENT_REASONS = frozenset({Reason.BUILDER_DIED, Reason.IMPORT_FAILED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildResult:
+    """A build and what it made. cacheable: every other build of the same key would end so; it may be handed to others."""
+
+    build: wire.Build
+    artifact: bytes | None
+    cacheable: bool
+
+    def __post_init__(self) -> None:
+        if (self.artifact is None) is (self.build.outcome is BuildOutcome.BUILT):
+            raise ValueError("there is an artifact exactly where the outcome is BUILT")
+        if self.cacheable and (self.build.outcome not in CACHEABLE_OUTCOMES or self.build.reason in TRANSIENT_REASONS):
+            raise ValueError(f"a build that ended as {self.build.outcome.value} ({self.build.reason}) may end otherwise the next time")
+
+
+class NotSealed(ValueError):
+    """Bytes that are no entry of ours for this key; the message says what gave them away."""
+
+
+def artifact_key(job: wire.BuildJob, sources: Iterable[tuple[str, bytes]], settings: Iterable[str]) -> str:
+    """The key of a build; settings: whatever else can change the artifact, the toolchain's fingerprint above all.
+
+    Every piece goes in after its length, and every list after its own, so that no byte can move from one piece to its neighbour.
+    """
+    fixed = (KEY_VERSION, json.dumps(wire.as_json(job), sort_keys=True).encode())
+    files = [piece for path, content in sources for piece in (path.encode(), content)]
+    digest = hashlib.sha256()
+    for pieces in (fixed, [setting.encode() for setting in settings], files):
+        digest.update(_length(pieces))
+        for piece in pieces:
+            digest.update(_length(piece))
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def sealed(key: str, result: BuildResult, secret: bytes) -> bytes:
+    """An entry's bytes. The seal covers the header, and the header the artifact by its digest, or by having none that there is none."""
+    header = json.dumps({"key": key, "build": wire.as_json(result.build)}).encode()
+    head = MAGIC + _length(header) + header
+    return hmac.digest(secret, head, "sha256") + head + (result.artifact or b"")
+
+
+def unsealed(content: bytes, key: str, secret: bytes) -> BuildResult:
+    """The entry in these bytes, or NotSealed."""
+    start = SEAL_BYTES + len(MAGIC) + LENGTH_BYTES
+    end = start + int.from_bytes(content[start - LENGTH_BYTES : start], "big")
+    if content[SEAL_BYTES : SEAL_BYTES + len(MAGIC)] != MAGIC:
+        raise NotSealed("it is no entry, or one of another version")
+    if not start < end <= len(content):
+        raise NotSealed("its header is cut")
+    if not hmac.compare_digest(hmac.digest(secret, content[SEAL_BYTES:end], "sha256"), content[:SEAL_BYTES]):
+        raise NotSealed("its seal is broken")
+    # From here on the header is ours: nobody else knows the secret.
+    header, artifact = json.loads(content[start:end]), content[end:]
+    if header["key"] != key:
+        raise NotSealed("it belongs to another key")
+    try:
+        build = wire.from_json(header["build"])
+    except wire.WireError as error:
+        raise NotSealed(f"it is of another version: {error}") from None
+    # A build without a digest made nothing; an empty artifact has a digest.
+    if build.artifact_digest is None and artifact:
+        raise NotSealed("it has an artifact, and its build made none")
+    if build.artifact_digest is not None and hashlib.sha256(artifact).hexdigest() != build.artifact_digest:
+        raise NotSealed("its artifact has another digest")
+    try:
+        return BuildResult(build=build, artifact=None if build.artifact_digest is None else artifact, cacheable=True)
+    except ValueError as error:
+        raise NotSealed(f"it is not what is kept: {error}") from None
+
+
+def _length(of: bytes | tuple[bytes, ...] | list[bytes]) -> bytes:
+    return len(of).to_bytes(LENGTH_BYTES, "big")
+
 
 log = structlog.get_logger()
 
@@ -40,12 +131,12 @@ class ArtifactStore:
     def __init__(self, directory: Path, limit_bytes: int) -> None:
         self.directory, self.limit_bytes = directory, limit_bytes
         self._entries, self._rejections, self._locks = directory / ENTRIES, directory / REJECTIONS, directory / LOCKS
-        for one in (directory, self._entries, self._rejections, self._locks):
-            make_private(one, "cache_dir")
+        for place in (directory, self._entries, self._rejections, self._locks):
+            make_private(place, "cache_dir")
         with _flocked(directory / f"{SECRET}.lock"):
             self._secret = _shared_secret(directory)
 
-    def look_up(self, key: str, *, artifact_limit_bytes: int) -> Made | None:
+    def look_up(self, key: str, *, artifact_limit_bytes: int) -> BuildResult | None:
         """The entry of this key. One that can't be believed is removed, and None."""
         if (built := self._look_into(self._entries, key, artifact_limit_bytes + OVERHEAD_LIMIT_BYTES)) is not None:
             with contextlib.suppress(FileNotFoundError):  # evicted since it was opened
@@ -57,63 +148,69 @@ class ArtifactStore:
                 _remove(rejection)
         return self._look_into(self._rejections, key, OVERHEAD_LIMIT_BYTES)
 
-    def store(self, key: str, made: Made) -> None:
+    def store(self, key: str, result: BuildResult) -> None:
         """Keep what was made. Nothing is synced: what a power cut tears is no longer sealed, and is built again."""
-        content = sealed(key, made, self._secret)
-        built = made.artifact is not None
-        if _on_disk(len(content)) > (self.limit_bytes if built else min(self._rejections_limit_bytes, OVERHEAD_LIMIT_BYTES)):
+        content = sealed(key, result, self._secret)
+        built, rejections_limit_bytes = result.artifact is not None, self.limit_bytes // REJECTION_SHARE
+        if _on_disk(len(content)) > (self.limit_bytes if built else min(rejections_limit_bytes, OVERHEAD_LIMIT_BYTES)):
             return
         write_whole((self._entries if built else self._rejections) / key, content)
         with _flocked(self.directory / "eviction.lock"):
-            rejections_bytes = self._evict(self._rejections, self._rejections_limit_bytes)
+            rejections_bytes = self._evict(self._rejections, rejections_limit_bytes)
             self._evict(self._entries, self.limit_bytes - rejections_bytes)
-            self._clear_stale()
+            before = time.time() - STALE_S
+            for entry, facts in (*_files(self._entries), *_files(self._rejections)):
+                if entry.name.startswith(".") and facts.st_mtime < before:
+                    _remove(entry)
+            for lock, facts in _files(self._locks):
+                if facts.st_mtime < before and (descriptor := self.try_lock(lock.name)) is not None:
+                    self.unlock(lock.name, descriptor)
 
     def try_lock(self, key: str) -> int | None:
-        """A descriptor that holds this key, to be given to `unlock`; None while another has it."""
-        return _try_lock(self._locks / key)
+        """Return a descriptor that holds this key, for `unlock`; None while it is held. The lock counts only where the file, which its
+        holder removes when done, still has its name."""
+        path = self._locks / key
+        with ExitStack() as stack:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            stack.callback(os.close, descriptor)
+            with contextlib.suppress(BlockingIOError, FileNotFoundError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(descriptor), path.lstat()):
+                    stack.pop_all()
+                    return descriptor
+        return None
 
     def unlock(self, key: str, descriptor: int) -> None:
         """Let the key go."""
         (self._locks / key).unlink(missing_ok=True)
         os.close(descriptor)
 
-    @property
-    def _rejections_limit_bytes(self) -> int:
-        return self.limit_bytes // REJECTION_SHARE
-
-    def _look_into(self, directory: Path, key: str, limit_bytes: int) -> Made | None:
-        taken = pick_up(directory, key, limit_bytes=limit_bytes)
-        if isinstance(taken, Refusal):
-            if taken.reason is not RefusalReason.MISSING:
-                _disbelieve(directory / key, taken.sentence)
-            return None
-        try:
-            return unsealed(taken, key, self._secret)
-        except NotSealed as error:
-            _disbelieve(directory / key, str(error))
-            return None
+    def _look_into(self, directory: Path, key: str, limit_bytes: int) -> BuildResult | None:
+        content = pick_up(directory, key, limit_bytes=limit_bytes)
+        if isinstance(content, Refusal):
+            if content.reason is RefusalReason.MISSING:
+                return None
+            why = content.sentence
+        else:
+            try:
+                return unsealed(content, key, self._secret)
+            except NotSealed as error:
+                why = str(error)
+        log.warning("artifact_not_believed", key=key, why=why)
+        _remove(directory / key)
+        return None
 
     def _evict(self, directory: Path, limit_bytes: int) -> int:
         """Remove the entries of a directory that were not touched for longest; how many bytes are left."""
-        found = sorted((facts.st_mtime_ns, entry, _on_disk(facts.st_size)) for entry, facts in _whole(directory))
-        total_bytes = sum(size_bytes for _, _, size_bytes in found)
-        for _, entry, size_bytes in found:
+        entries = sorted((facts.st_mtime_ns, entry, _on_disk(facts.st_size)) for entry, facts in _whole(directory))
+        total_bytes = sum(size_bytes for _, _, size_bytes in entries)
+        for _, entry, size_bytes in entries:
             if total_bytes <= limit_bytes:
                 break
             _remove(entry)  # anybody who reads it has it open
             total_bytes -= size_bytes
             log.info("artifact_evicted", key=entry.name, size_bytes=size_bytes)
         return total_bytes
-
-    def _clear_stale(self) -> None:
-        before = time.time() - STALE_S
-        for entry, facts in (*_files(self._entries), *_files(self._rejections)):
-            if entry.name.startswith(".") and facts.st_mtime < before:
-                _remove(entry)
-        for lock, facts in _files(self._locks):
-            if facts.st_mtime < before and (descriptor := self.try_lock(lock.name)) is not None:
-                self.unlock(lock.name, descriptor)
 
 
 def usage(directory: Path) -> tuple[int, int]:
@@ -122,17 +219,12 @@ def usage(directory: Path) -> tuple[int, int]:
     return len(sizes), sum(sizes) + sum(rejections)
 
 
-def _disbelieve(entry: Path, why: str) -> None:
-    log.warning("artifact_not_believed", key=entry.name, why=why)
-    _remove(entry)
-
-
 def _on_disk(size_bytes: int) -> int:
     return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
 
 
 def _files(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """What lies there, with its facts; what vanishes meanwhile is left out."""
+    """Yield what lies there, with its facts; what vanishes meanwhile is left out."""
     with contextlib.suppress(FileNotFoundError):
         for entry in list(directory.iterdir()):
             with contextlib.suppress(FileNotFoundError):
@@ -163,15 +255,15 @@ def make_private(directory: Path, setting: str) -> None:
 
 def _shared_secret(directory: Path) -> bytes:
     """The secret of this cache, made by the first process that needs it. A damaged one is replaced, and what it sealed is built again."""
-    found = pick_up(directory, SECRET, limit_bytes=SECRET_BYTES)
-    if isinstance(found, bytes) and len(found) == SECRET_BYTES:
-        return found
-    if not isinstance(found, Refusal) or found.reason is not RefusalReason.MISSING:
+    secret = pick_up(directory, SECRET, limit_bytes=SECRET_BYTES)
+    if isinstance(secret, bytes) and len(secret) == SECRET_BYTES:
+        return secret
+    if not isinstance(secret, Refusal) or secret.reason is not RefusalReason.MISSING:
         log.warning("artifact_secret_replaced", directory=str(directory))
         _remove(directory / SECRET)
-    made = secrets.token_bytes(SECRET_BYTES)
-    write_whole(directory / SECRET, made)
-    return made
+    fresh = secrets.token_bytes(SECRET_BYTES)
+    write_whole(directory / SECRET, fresh)
+    return fresh
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -199,16 +291,3 @@ def _flocked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _try_lock(path: Path) -> int | None:
-    """Lock a file that its holder removes when done: the lock counts only where the file still has its name."""
-    with ExitStack() as stack:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        stack.callback(os.close, descriptor)
-        with contextlib.suppress(BlockingIOError, FileNotFoundError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(descriptor), path.lstat()):
-                stack.pop_all()
-                return descriptor
-    return None

@@ -13,10 +13,9 @@ from pathlib import Path
 from grader.admission.check_box import CheckBox
 from grader.cli.check_options import CheckPlace, safe_isolations
 from grader.cli.exits import GraderFailed
-from grader.isolation.directories import leave_runtime
+from grader.isolation.directories import leave_runtime, shared_slot_directory
 from grader.isolation.select import ClosableIsolation, make
 from grader.isolation.settings import BoxSettings
-from grader.isolation.slots import shared_slot_directory
 from grader.isolations import AUTO
 
 

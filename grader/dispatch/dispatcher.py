@@ -24,7 +24,7 @@ from grader.errors import CallRefused, DeviceQuarantined, GraderFault, HostBroke
 from grader.ledger import Ledger
 from grader.ledger.news import News, NewsKind
 from grader.model import Failure, Lease, Ranking, Report
-from grader.observability.observer import Ended, Observer, Stopped
+from grader.observability.observer import Ended, Observer, StopReason
 from grader.verdict.fold import fold
 from sandbox.protocol import wire
 
@@ -56,7 +56,7 @@ class Stop(Enum):
     LEASE_LOST = auto()
 
 
-_STOPPED = {Stop.CANCEL: Stopped.CANCELLED, Stop.DRAIN: Stopped.DRAINED, Stop.LEASE_LOST: Stopped.LEASE_LOST, None: Stopped.LEASE_LOST}
+_STOPPED: dict[Stop | None, StopReason] = {Stop.CANCEL: StopReason.CANCELLED, Stop.DRAIN: StopReason.DRAINED}  # else: lost
 
 
 @dataclass(eq=False)
@@ -246,7 +246,7 @@ class Dispatcher:
     async def _attempt(self, attempt: _LeaseAttempt) -> None:
         """Run an attempt from lease to settlement."""
         lease = attempt.lease
-        ended: Ended = Stopped.NOT_SETTLED
+        ended: Ended = StopReason.NOT_SETTLED
         trace_id = self._observer.attempt_began(lease)
         fields = {"submission": lease.submission.submission_id, "attempt": lease.attempt} | ({"trace_id": trace_id} if trace_id else {})
         with structlog.contextvars.bound_contextvars(**fields):
@@ -261,7 +261,7 @@ class Dispatcher:
                     heart.cancel()
                 outcome = None if attempt.grading.cancelled() else attempt.grading.result()
                 await self._settle(attempt, outcome)
-                ended = outcome or _STOPPED[attempt.stop]
+                ended = outcome or _STOPPED.get(attempt.stop, StopReason.LEASE_LOST)
             except (LeaseLost, GraderFault) as error:  # the ledger's last word: the next worker that has the lease does the work
                 log.warning("attempt_not_settled", error=str(error))
             finally:

@@ -25,9 +25,8 @@ from grader.grading import pipeline
 from grader.grading.ports import LaneReservation, Profile, Workspace
 from grader.grading.run_box import RunBox
 from grader.isolation import BoxSpec, GpuAccess, Isolation, Limits
-from grader.isolation.directories import box_output, run_directory
+from grader.isolation.directories import box_output, hold_slot, run_directory, shared_slot_directory
 from grader.isolation.settings import BoxSettings
-from grader.isolation.slots import hold_slot, shared_slot_directory
 from grader.model import Lease
 from grader.observability.observer import LaneNow, WarmNow
 from sandbox.protocol import wire

@@ -15,11 +15,12 @@ from dataclasses import asdict, replace
 
 import structlog
 
-from grader.artifacts import Made, artifact_key
+from grader.artifacts import BuildResult, artifact_key
 from grader.errors import JudgeBroken, SandboxBroken
+from grader.grading.attempt import StepClock, module_argv
 from grader.grading.ports import Host, Workspace
-from grader.grading.step_clock import StepClock
-from grader.isolation import BoxExit, BoxSpec, IsolationBroken, Purpose
+from grader.grading.run_box import open_box
+from grader.isolation import BoxExit, BoxSpec, Purpose
 from grader.isolation.pickup import Refusal, pick_up
 from grader.model import Lease, Reason
 from sandbox.protocol import wire
@@ -40,7 +41,7 @@ HEADERS = frozenset({"", "light", "full"})
 # The builder's exit codes (`sandbox/compilers/build_result.py`). An interpreter that can't start: 1 or 2. A box without one: 127.
 COMPILER_REJECTED = 7
 BUILD_REASONS = {3: Reason.UNSUPPORTED, 4: Reason.ENTRY_NOT_FOUND, 6: Reason.IMPORT_FAILED}
-LASTING = frozenset({3, 4, COMPILER_REJECTED})  # every other build of the same source would end so
+CACHEABLE_EXIT_CODES = frozenset({3, 4, COMPILER_REJECTED})  # every other build of the same source would end so
 # What a compiler prints that was stopped, or lacked something of the host: the next build may end otherwise. One that is taken for such
 # costs a build, and no more.
 INTERRUPTED = re.compile(
@@ -58,39 +59,49 @@ BUILD_ENVIRONMENT = (("SOURCE_DATE_EPOCH", "0"),)
 async def build_artifact(
     lease: Lease, host: Host, work: Workspace, environment: wire.Environment, steps: StepClock, *, sanitize: bool = False
 ) -> wire.Build:
-    """Leave the artifact at `work.artifact_path`, and say how it was come by. sanitize: it is for the emulated device's sanitizer."""
+    """Leave the artifact at `work.artifact_path`, and return how it was built. sanitize: it is for the emulated device's sanitizer."""
     begun_ns = time.monotonic_ns()
     job, files = build_input(lease, environment)
     job = replace(job, sanitize=sanitize)
 
-    async def built() -> Made:
+    async def built() -> BuildResult:
         steps.enter(Step.BUILDER)
         async with host.builder(), host.turn(secret=False):
             write_sources(job, files, work)
             return await _build(job.language, host, work, steps)
 
     steps.enter(Step.ARTIFACT)
-    made = await _fetch(job, lease.submission.new.user, files, host, built)
-    if made.artifact is not None:
-        work.artifact_path.write_bytes(made.artifact)
-    build = replace(made.build, duration_ns=time.monotonic_ns() - begun_ns) if made.build.cached else made.build
-    return _with_declaration(build, lease)
-
-
-def build_input(lease: Lease, environment: wire.Environment) -> tuple[wire.BuildJob, dict[str, bytes]]:
-    """What a builder is given: the job, and the files below {src}, in the order in which the job names them, which is in the key."""
-    job, modules = _build_job(lease, environment), lease.problem.spec.modules
-    files = {f"{FILES}/{source.path}": source.content.encode() for source in lease.submission.new.sources}
-    return job, {**files, **{f"{MODULES}/{name}": modules[name].encode() for name in job.modules}}
-
-
-def _with_declaration(build: wire.Build, lease: Lease) -> wire.Build:
-    """Where the entry is missing, remark how the problem declares it, if that is known before it is judged."""
+    result = await _fetch(job, lease.submission.new.user, files, host, built)
+    if result.artifact is not None:
+        work.artifact_path.write_bytes(result.artifact)
+    build = replace(result.build, duration_ns=time.monotonic_ns() - begun_ns) if result.build.cached else result.build
     declared = declaration(lease.problem.spec, lease.submission.new.language) if build.reason == Reason.ENTRY_NOT_FOUND else ""
     return replace(build, remarks=(*build.remarks, f"the problem asks for `{declared}`")) if declared else build
 
 
-async def _fetch(job: wire.BuildJob, user: str, files: Mapping[str, bytes], host: Host, build: Callable[[], Awaitable[Made]]) -> Made:
+def build_input(lease: Lease, environment: wire.Environment) -> tuple[wire.BuildJob, dict[str, bytes]]:
+    """Return the input of a builder: the job, and the files below {src}, in the order in which the job names them, which is in the key."""
+    if environment.architecture and ARCHITECTURE.fullmatch(environment.architecture) is None:
+        raise JudgeBroken(f"the judge's device has the architecture {environment.architecture!r}, which nvcc does not know")
+    submission, spec = lease.submission.new, lease.problem.spec
+    info = languages().get(submission.language)
+    job = wire.BuildJob(
+        language=submission.language,
+        language_module=module_of(submission.language),
+        entry=submission.entry or entry_in(spec, submission.language),
+        device_kind=environment.device_kind,
+        architecture=environment.architecture,
+        sources=tuple(source.path for source in submission.sources),
+        modules=tuple(sorted(spec.modules)) if info is not None and info.takes_modules else (),
+        call=_entry_call(spec, submission.language, environment.device_kind),
+    )
+    files = {f"{FILES}/{source.path}": source.content.encode() for source in submission.sources}
+    return job, {**files, **{f"{MODULES}/{name}": spec.modules[name].encode() for name in job.modules}}
+
+
+async def _fetch(
+    job: wire.BuildJob, user: str, files: Mapping[str, bytes], host: Host, build: Callable[[], Awaitable[BuildResult]]
+) -> BuildResult:
     """Ask the cache, if there is one. A key names the toolchain too, so what is built while that changes is handed to nobody else."""
     if host.cache is None:
         return await build()
@@ -100,23 +111,23 @@ async def _fetch(job: wire.BuildJob, user: str, files: Mapping[str, bytes], host
     settings = (f"user={user}", toolchain, "safe" if host.isolation.SAFE else "unsafe", *("=".join(pair) for pair in BUILD_ENVIRONMENT))
     key = artifact_key(job, files.items(), settings)
 
-    async def build_steadily() -> Made:
-        made = await build()
-        return made if made.lasting and await host.isolation.fingerprint() == toolchain else replace(made, lasting=False)
+    async def build_steadily() -> BuildResult:
+        result = await build()
+        return result if result.cacheable and await host.isolation.fingerprint() == toolchain else replace(result, cacheable=False)
 
-    made = await host.cache.fetch(key, build_steadily, limit_bytes=host.profile.build.file_bytes)
+    result = await host.cache.fetch(key, build_steadily, limit_bytes=host.profile.build.file_bytes)
     log.info(
         "artifact",
         key=key,
-        hit=made.build.cached,
-        outcome=made.build.outcome.value,
+        hit=result.build.cached,
+        outcome=result.build.outcome.value,
         duration_ms=(time.monotonic_ns() - begun_ns) // 1_000_000,
-        build_ms=made.build.duration_ns // 1_000_000,
+        build_ms=result.build.duration_ns // 1_000_000,
     )
-    return made
+    return result
 
 
-async def _build(language: str, host: Host, work: Workspace, steps: StepClock) -> Made:
+async def _build(language: str, host: Host, work: Workspace, steps: StepClock) -> BuildResult:
     """Build in a box and take the artifact out of it; the box is gone before anything that it left is touched."""
     limits = host.profile.build
     spec = BoxSpec(
@@ -131,13 +142,10 @@ async def _build(language: str, host: Host, work: Workspace, steps: StepClock) -
     )
     begun_ns = time.monotonic_ns()
     steps.enter(Step.BOX)
-    try:
-        async with host.isolation.start(spec) as box:
-            steps.enter(Step.COMPILE)
-            end = await box.wait()
-            steps.enter(Step.ARTIFACT)
-    except IsolationBroken as error:
-        raise SandboxBroken(str(error)) from error
+    async with open_box(host.isolation, spec) as box:
+        steps.enter(Step.COMPILE)
+        end = await box.wait()
+        steps.enter(Step.ARTIFACT)
     outcome, reason = _build_outcome(end)
     artifact = pick_up(work.out_dir, ARTIFACT, limit_bytes=limits.file_bytes) if outcome is BuildOutcome.BUILT else None
     note = read_note(pick_up(work.out_dir, NOTE, limit_bytes=NOTE_LIMIT_BYTES))
@@ -156,12 +164,12 @@ async def _build(language: str, host: Host, work: Workspace, steps: StepClock) -
         kernels=note.kernels,
         remarks=note.remarks,
     )
-    lasting = isinstance(artifact, bytes) or _compiler_rejected(end, language)
-    return Made(build=build, artifact=artifact if isinstance(artifact, bytes) else None, lasting=lasting)
+    cacheable = isinstance(artifact, bytes) or _compiler_rejected(end, language)
+    return BuildResult(build=build, artifact=artifact if isinstance(artifact, bytes) else None, cacheable=cacheable)
 
 
 def read_note(content: bytes | Refusal) -> wire.BuildNote:
-    """What the builder says of itself; an empty note where that is missing or not plain. It decides nothing."""
+    """Return the builder's note on its build; an empty note where that is missing or not plain. It decides nothing."""
     empty = wire.BuildNote()
     if isinstance(content, Refusal):
         return empty
@@ -171,34 +179,28 @@ def read_note(content: bytes | Refusal) -> wire.BuildNote:
         return empty
     if not isinstance(note, wire.BuildNote) or note.headers not in HEADERS:
         return empty
-    kernels = tuple(replace(one, name=plain(one.name, NAME_LIMIT_CHARS)) for one in note.kernels[:KERNEL_LIMIT] if sane(one))
-    remarks = tuple(plain(one, REMARK_LIMIT_CHARS) for one in note.remarks[:REMARK_LIMIT])
+    kernels = tuple(replace(use, name=plain(use.name, NAME_LIMIT_CHARS)) for use in note.kernels[:KERNEL_LIMIT] if sane(use))
+    remarks = tuple(plain(remark, REMARK_LIMIT_CHARS) for remark in note.remarks[:REMARK_LIMIT])
     return wire.BuildNote(headers=note.headers, fallback=plain(note.fallback, FALLBACK_LIMIT_CHARS), kernels=kernels, remarks=remarks)
 
 
 def plain(text: str, limit_chars: int) -> str:
-    """The printable characters of a text, cut."""
+    """Return the printable characters of a text, cut."""
     return "".join(character for character in text if character.isprintable())[:limit_chars]
 
 
 def sane(use: wire.KernelUse) -> bool:
-    """Whether its numbers can be."""
+    """Return whether all its numbers are possible."""
     numbers = (value for value in asdict(use).values() if isinstance(value, int))
     return all(0 <= number < 2**31 for number in numbers)
 
 
 def cut(output: bytes) -> tuple[str, bool]:
-    """What a box printed as text of at most LOG_LIMIT_BYTES, whatever bytes it was, and whether some of it is gone."""
+    """Return a box's output as text of at most LOG_LIMIT_BYTES, whatever bytes it was, and whether some of it is gone."""
     text = output.decode("utf-8", "replace").encode()  # a byte that is no UTF-8 becomes three
     if len(output) < wire.LOG_LIMIT_BYTES and len(text) <= wire.LOG_LIMIT_BYTES:
         return text.decode(), False
     return text[: wire.LOG_LIMIT_BYTES].decode("utf-8", "ignore").removesuffix("\ufffd"), True
-
-
-def module_argv(name: str, *arguments: str) -> tuple[str, ...]:
-    """Run a module of the `sandbox` package that the box has at {lib}, in isolated mode: no PYTHON* variable, no user site, no cwd."""
-    start = f"import sys, runpy; sys.path[:0] = sys.argv.pop(1).split(':'); runpy.run_module('{name}', run_name='__main__', alter_sys=True)"
-    return ("{python}", "-I", "-c", start, "{lib}", *arguments)
 
 
 def _build_outcome(end: BoxExit) -> tuple[BuildOutcome, str | None]:
@@ -219,45 +221,28 @@ def _build_outcome(end: BoxExit) -> tuple[BuildOutcome, str | None]:
 
 
 def _compiler_rejected(end: BoxExit, language: str) -> bool:
-    """Whether the source is at fault, so that every other build of it would be rejected too.
+    """Return whether the source is at fault, so that every other build of it would be rejected too.
 
     What is imported may use packages of the host, which no fingerprint has: of such a language only the compiler's own word lasts.
     """
-    known = languages().get(language)
-    codes = LASTING if known is not None and known.is_c else {COMPILER_REJECTED}
+    info = languages().get(language)
+    codes = CACHEABLE_EXIT_CODES if info is not None and info.is_c else {COMPILER_REJECTED}
     whole = len(end.output) < wire.LOG_LIMIT_BYTES  # or nobody knows how it ends
     return end.cause is BoxCause.EXITED and end.exit_code in codes and whole and INTERRUPTED.search(end.output) is None
 
 
-def _build_job(lease: Lease, environment: wire.Environment) -> wire.BuildJob:
-    if environment.architecture and ARCHITECTURE.fullmatch(environment.architecture) is None:
-        raise JudgeBroken(f"the judge's device has the architecture {environment.architecture!r}, which nvcc does not know")
-    new = lease.submission.new
-    info = languages().get(new.language)
-    return wire.BuildJob(
-        language=new.language,
-        language_module=module_of(new.language),
-        entry=new.entry or entry_in(lease.problem.spec, new.language),
-        device_kind=environment.device_kind,
-        architecture=environment.architecture,
-        sources=tuple(source.path for source in new.sources),
-        modules=tuple(sorted(lease.problem.spec.modules)) if info is not None and info.takes_modules else (),
-        call=_entry_call(lease.problem.spec, new.language, environment.device_kind),
-    )
-
-
 def _entry_call(spec: wire.ProblemSpec, language: str, device_kind: str) -> wire.EntryCall | None:
-    """What everybody may know of how the entry is called; None where only the problem's own code knows it."""
+    """Return the public part of how the entry is called; None where only the problem's own code knows it."""
     spec = spec if language == PYTHON else without_model(spec)
     if not spec.inputs or not spec.outputs:
         return None
-    shown = [one for one in spec.workloads if not one.hidden and one.device_kind in ("", device_kind)]
-    tensors = [tuple(replace(one, distribution=wire.Distribution()) for one in those) for those in (spec.inputs, spec.outputs)]
+    shown = [workload for workload in spec.workloads if not workload.hidden and workload.device_kind in ("", device_kind)]
+    tensors = [tuple(replace(tensor, distribution=wire.Distribution()) for tensor in those) for those in (spec.inputs, spec.outputs)]
     return wire.EntryCall(
         inputs=tensors[0],
         outputs=tensors[1],
         axes=spec.axes,
-        sizes=min((one.axes for one in shown), key=lambda axes: math.prod(axes.values()), default={}),
+        sizes=min((workload.axes for workload in shown), key=lambda axes: math.prod(axes.values()), default={}),
         convention=spec.convention,
     )
 

@@ -24,14 +24,14 @@ class Lane(Protocol):
 
     @property
     def environment(self) -> wire.Environment:
-        """What reports from here are made on and with."""
+        """Return the environment that reports from here name."""
 
     def judge(self, job: wire.Job) -> AsyncIterator[wire.Fact]:
         """The judge's facts up to Finished or Broken; JudgeBroken where it died."""
 
 
 class LaneReservation(Protocol):
-    """One attempt's place at a lane, from before the build on. It may end up at another lane whose device is alike."""
+    """Place of an attempt at a lane, from before the build on. It may end up at another lane whose device is alike."""
 
     @property
     def gpu(self) -> GpuAccess | None:
@@ -43,14 +43,14 @@ class LaneReservation(Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether a run box may be started before the lane is asked for. Where there is a GPU it is then kept for this seat."""
+        """Return whether a run box may be started before the lane is asked for. Where there is a GPU it is then kept for this seat."""
 
     @property
     def contended(self) -> bool:
-        """Whether more attempts have a place at lanes like this one than there are such lanes."""
+        """Return whether more attempts have a place at lanes like this one than there are such lanes."""
 
     async def environment(self) -> wire.Environment:
-        """What reports from this lane are made on and with."""
+        """Return the environment that reports from this lane name."""
 
     def lane(self) -> AbstractAsyncContextManager[Lane]:
         """Wait for the device. One job at a time is on it."""
@@ -58,7 +58,7 @@ class LaneReservation(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """One attempt's directories, and its slot; all gone when the attempt ends."""
+    """Directories and slot of an attempt; all gone when the attempt ends."""
 
     source_dir: Path
     out_dir: Path
@@ -71,7 +71,7 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What a box may use, and how long the judge is patient; `sandbox/profiles/limits.toml`."""
+    """Limits of boxes, and how long the judge is patient; `sandbox/profiles/limits.toml`."""
 
     build: Limits
     run: Limits  # on the emulated device
@@ -107,20 +107,20 @@ class MeasurementSettings:
     precision: float
 
     @classmethod
-    def of(cls, new: NewSubmission, problem: wire.ProblemSpec, profile: Profile, *, on_gpu: bool) -> MeasurementSettings:
+    def of(cls, submission: NewSubmission, problem: wire.ProblemSpec, profile: Profile, *, on_gpu: bool) -> MeasurementSettings:
         """As the submission asks, where that is allowed (`grader/intake/gate.py`); else as the profile says. On the emulated
         device all times are practice, and short."""
-        ranked = new.mode is wire.Mode.RANKED
-        precision, measure_s = (None, None) if ranked else (new.precision, new.measure_s)
+        ranked = submission.mode is wire.Mode.RANKED
+        precision, measure_s = (None, None) if ranked else (submission.precision, submission.measure_s)
         if measure_s is None:
             measure_s = profile.measure_s
-            if new.mode in (wire.Mode.BENCHMARK, wire.Mode.RANKED) and not on_gpu:
-                measure_s = min(measure_s, profile.practice_s / max(1, sum(not one.hidden for one in problem.workloads)))
+            if submission.mode in (wire.Mode.BENCHMARK, wire.Mode.RANKED) and not on_gpu:
+                measure_s = min(measure_s, profile.practice_s / max(1, sum(not workload.hidden for workload in problem.workloads)))
         return cls(measure_s=measure_s, precision=precision or (profile.ranked_precision if ranked else profile.precision))
 
 
 class Host(Protocol):
-    """What grading needs of the machine that it runs on."""
+    """Needs of grading from the machine that it runs on."""
 
     isolation: Isolation
     profile: Profile

@@ -1,36 +1,50 @@
 """Profile mode, once a kernel was verified: tools look at it in boxes of their own, with no more rights than the kernel has.
 
 What the tools leave is shown and kept, and decides nothing: no fact of it reaches the verdict, and there is no score. No hidden workload is
-run in these boxes, and nothing of the box that was verified in comes here, so that no file can hold a hidden size.
+run in these boxes, and nothing of the box that was verified in comes here, so that no file can hold a hidden size. The note and the files
+that a box leaves are claims: bounded, plain, and of no weight.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
 
-from grader.errors import JudgeBroken, ProblemBroken, SandboxBroken
-from grader.grading import claims
-from grader.grading.build import BUILD_ENVIRONMENT, KERNEL_LIMIT, REMARK_LIMIT_CHARS, build_input, module_argv, write_sources
-from grader.grading.claims import ClaimedFile, ProfileClaims
-from grader.grading.link import closed_link
-from grader.grading.ports import Host, Lane, Workspace
-from grader.isolation import Box, BoxExit, BoxSpec, IsolationBroken, Purpose
-from grader.model import Lease
+from grader.artifacts.files import FILE_COUNT_LIMIT, NAME, SUBMISSION_LIMIT_BYTES
+from grader.errors import JudgeBroken, ProblemBroken
+from grader.grading.attempt import Attempt, RunTool, module_argv
+from grader.grading.build import (
+    BUILD_ENVIRONMENT,
+    KERNEL_LIMIT,
+    NAME_LIMIT_CHARS,
+    REMARK_LIMIT,
+    REMARK_LIMIT_CHARS,
+    build_input,
+    plain,
+    sane,
+    write_sources,
+)
+from grader.grading.ports import Host, Lane
+from grader.grading.run_box import closed_link, ending, open_box
+from grader.isolation import BoxExit, BoxSpec, Purpose
+from grader.isolation.pickup import Refusal, RefusalReason, pick_up
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import (
     COMPUTE_SANITIZER,
     EMULATED_SANITIZER,
+    FILE_LIMIT_BYTES,
     NCU,
     NCU_CSV,
     NCU_REPORT,
     NCU_TEXT,
     NSIGHT,
+    PROFILE_NOTE,
     SANITIZER_TEXT,
     TORCH_PROFILER,
     TORCH_TABLE,
@@ -41,33 +55,34 @@ from sandbox.protocol.wire import BoxCause, ToolOutcome
 
 log = structlog.get_logger()
 
-SLOWDOWN = 20.0  # what compute-sanitizer and ncu make of a kernel's time, at most
+NOTE_LIMIT_BYTES = 256 * 1024
+TOOL_LIMIT, LAUNCH_LIMIT, FINDING_LIMIT, DETAIL_LIMIT_CHARS, TOOL_LIMIT_CHARS, ARCHITECTURE_LIMIT_CHARS = 16, 64, 50, 400, 64, 16
+COUNTED_LINE_LIMIT = 40
+AXES = 3
+SLOWDOWN = 20.0  # the factor by which compute-sanitizer and ncu slow a kernel down, at most
 TOOL_END_S = 150.0  # once the runner has ended, for the tool's own report
-COMPILERS = "compilers"  # what the static box is called where it left nothing
+PROFILE_BOX = 1  # the number of the first run box for profilers: the box before verified
+COMPILERS = "compilers"  # the tool that is named where the static box left nothing
 # As `sandbox/builder/profile.py` and what it calls name themselves.
 STATIC_TOOLS = (COMPILERS, "kernels", "nvcc", "ptxas", "nvdisasm", "Triton", "Numba")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunTool:
-    """A profiler that has the kernel run, in a run box of its own.
-
-    files: what it may leave. options: the runner's. command: what launches the runner; () where the runner looks at itself.
-    on_smallest: it takes too long for a large workload.
-    """
+class ClaimedFile:
+    """A file out of a box. name: plain, as `files.NAME` has it."""
 
     name: str
-    files: tuple[str, ...]
-    options: tuple[str, ...] = ()
-    command: tuple[str, ...] = ()
-    on_smallest: bool = False
-    directory: Path | None = None
+    tool: str
+    content: bytes
 
-    def patient(self, job: wire.Job) -> wire.Job:
-        """The job, with the time that the kernel takes under the tool."""
-        if not self.command:
-            return job
-        return replace(job, load_s=SLOWDOWN * job.load_s, problem=replace(job.problem, trial_s=SLOWDOWN * job.problem.trial_s))
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileClaims:
+    """The claims of one box. missing: why there is no note, in a sentence; "" where there is a note."""
+
+    profile: wire.KernelProfile = wire.KernelProfile()  # noqa: RUF009  frozen
+    files: tuple[ClaimedFile, ...] = ()
+    missing: str = ""
 
 
 TORCH = RunTool(name=TORCH_PROFILER, files=(TORCH_TABLE, TORCH_TRACE, TORCH_TRACE_PACKED), options=("--profile", "{out}"))
@@ -77,7 +92,7 @@ GPU_SANITIZER = RunTool(
     command=module_argv("sandbox.runner.nvidia_tools", COMPUTE_SANITIZER, "{out}"),
     on_smallest=True,
 )
-# In this order: one that brings a GPU to a stop comes last.
+# In this order: a tool that brings a GPU to a stop comes last.
 GPU_TOOLS = (
     RunTool(
         name=NCU,
@@ -90,48 +105,183 @@ GPU_TOOLS = (
 )
 
 
-def run_tools(*, on_gpu: bool) -> tuple[RunTool, ...]:
-    """Those that can run on this device."""
-    return (TORCH, *GPU_TOOLS) if on_gpu else (TORCH,)
+def take(out_dir: Path, tools: Collection[str], names: Collection[str] | None = None) -> ProfileClaims:
+    """Read the files in {out} of a box that is gone. Never follows a link; a file over a limit is left there, and named in a remark.
+
+    tools: those that the box runs; claims of another tool are dropped. names: the files that it may leave; None: any plain name.
+    """
+    content = pick_up(out_dir, PROFILE_NOTE, limit_bytes=NOTE_LIMIT_BYTES)
+    if isinstance(content, Refusal):
+        return ProfileClaims(missing="it left no result" if content.reason is RefusalReason.MISSING else content.sentence)
+    try:
+        note = wire.decode(content)
+    except wire.WireError:
+        note = None
+    if not isinstance(note, wire.ProfileNote):
+        return ProfileClaims(missing="it left a result that can't be read")
+    files: list[ClaimedFile] = []
+    refused: list[str] = []
+    free_bytes = SUBMISSION_LIMIT_BYTES
+    wanted = [(name, tool) for name, tool in note.files.items() if tool in tools and (names is None or name in names)]
+    for name, tool in wanted[:FILE_COUNT_LIMIT]:
+        if NAME.fullmatch(name) is None:  # checked before anything is opened
+            refused.append("a file without a plain name")
+            continue
+        content = pick_up(out_dir, name, limit_bytes=min(FILE_LIMIT_BYTES, free_bytes))
+        if isinstance(content, Refusal):
+            refused.append(content.sentence)
+            continue
+        free_bytes -= len(content)
+        files.append(ClaimedFile(name=name, tool=plain(tool, TOOL_LIMIT_CHARS), content=content))
+    if len(wanted) > FILE_COUNT_LIMIT:
+        refused.append(f"all but the first {FILE_COUNT_LIMIT} files")
+    profile = checked(replace(note.profile, tools=tuple(tool for tool in note.profile.tools if tool.name in tools)))
+    remarks = (f"left out: {'; '.join(refused)}"[:REMARK_LIMIT_CHARS],) if refused else ()
+    return ProfileClaims(profile=replace(profile, remarks=(*profile.remarks, *remarks)), files=tuple(files))
 
 
-def unavailable_tools(*, on_gpu: bool) -> ProfileClaims:
-    """Those that can't, named in every profile, so that nobody looks for them."""
-    left = () if on_gpu else GPU_TOOLS
-    return without_result(ToolOutcome.UNAVAILABLE, "it needs a GPU", *(one.name for one in left))
-
-
-async def profiled(claimed: tuple[ProfileClaims, ...], host: Host, build: wire.Build) -> AsyncIterator[wire.Fact]:
-    """Keep the files of all boxes, and say what they found, and the build did not say, in one fact."""
-    merged = joined(tuple(one.profile for one in claimed))
-    files, left_out = claims.bounded(file for one in claimed for file in one.files)
-    for file in files:
-        if (fact := await _stored(file, host)) is None:
-            left_out.append(file.name)
-        else:
-            yield fact
-    remarks = (f"left out, for being too large or too many: {', '.join(left_out)}"[:REMARK_LIMIT_CHARS],) if left_out else ()
-    news = tuple(one for one in merged.remarks if one not in build.remarks)
-    yield replace(merged, remarks=(*news, *remarks))
-
-
-def joined(profiles: tuple[wire.KernelProfile, ...]) -> wire.KernelProfile:
-    """One profile of several."""
+def checked(profile: wire.KernelProfile) -> wire.KernelProfile:
+    """Return the profile in printable characters, cut to sizes and counts, without impossible numbers."""
+    findings = map(_checked_finding, profile.findings[:FINDING_LIMIT])
     return wire.KernelProfile(
-        tools=tuple(tool for one in profiles for tool in one.tools),
-        workload_id=next((one.workload_id for one in profiles if one.workload_id), ""),
-        architecture=next((one.architecture for one in profiles if one.architecture), ""),
-        kernels=tuple(use for one in profiles for use in one.kernels)[:KERNEL_LIMIT],
-        launches=tuple(launch for one in profiles for launch in one.launches)[: claims.LAUNCH_LIMIT],
-        remarks=tuple(dict.fromkeys(remark for one in profiles for remark in one.remarks)),
-        findings=tuple(found for one in profiles for found in one.findings)[: claims.FINDING_LIMIT],
-        access_counts=next((one.access_counts for one in profiles if one.access_counts is not None), None),
+        tools=tuple(
+            replace(tool, name=plain(tool.name, TOOL_LIMIT_CHARS), detail=plain(tool.detail, DETAIL_LIMIT_CHARS))
+            for tool in profile.tools[:TOOL_LIMIT]
+        ),
+        architecture=plain(profile.architecture, ARCHITECTURE_LIMIT_CHARS),
+        kernels=tuple(replace(use, name=plain(use.name, NAME_LIMIT_CHARS)) for use in profile.kernels[:KERNEL_LIMIT] if sane(use)),
+        launches=tuple(
+            replace(launch, kernel=plain(launch.kernel, NAME_LIMIT_CHARS))
+            for launch in profile.launches[:LAUNCH_LIMIT]
+            if len(launch.grid) == len(launch.block) == AXES
+            and _below(2**53, *launch.grid, *launch.block, launch.shared_bytes, launch.count, launch.duration_ns or 0)
+        ),
+        remarks=tuple(plain(remark, REMARK_LIMIT_CHARS) for remark in profile.remarks[:REMARK_LIMIT]),
+        findings=tuple(finding for finding in findings if finding is not None),
+        access_counts=_checked_counts(profile.access_counts),
     )
 
 
-async def static_profile(lease: Lease, host: Host, work: Workspace, environment: wire.Environment) -> ProfileClaims:
-    """Compile the kernels for a GPU in a build box, and take what that leaves."""
-    job, files = build_input(lease, environment)
+def _below(limit: int, *numbers: int) -> bool:
+    return all(0 <= number < limit for number in numbers)
+
+
+def _checked_finding(finding: wire.SanitizerFinding) -> wire.SanitizerFinding | None:
+    if len(finding.block) not in (0, AXES) or len(finding.thread) not in (0, AXES):
+        return None
+    if not _below(2**31, *finding.block, *finding.thread, finding.line, finding.other_line, finding.count):
+        return None
+    return replace(
+        finding,
+        message=plain(finding.message, REMARK_LIMIT_CHARS),
+        path=plain(finding.path, NAME_LIMIT_CHARS),
+        other_path=plain(finding.other_path, NAME_LIMIT_CHARS),
+        memory=plain(finding.memory, NAME_LIMIT_CHARS),
+    )
+
+
+def _checked_counts(counts: wire.AccessCounts | None) -> wire.AccessCounts | None:
+    """Return the possible lines; None where even the number of blocks is impossible."""
+    if counts is None or not 0 < counts.counted_blocks <= counts.blocks < 2**53:
+        return None
+    lines = (
+        replace(line, path=plain(line.path, NAME_LIMIT_CHARS))
+        for line in counts.lines[:COUNTED_LINE_LIMIT]
+        if 0 < line.line < 2**31
+        and 0 < line.requests < 2**53
+        and _below(2**53, line.transactions, line.least_transactions, line.active_lanes, line.requested_bytes)
+    )
+    flops = (
+        replace(line, path=plain(line.path, NAME_LIMIT_CHARS))
+        for line in counts.flops[:COUNTED_LINE_LIMIT]
+        if 0 < line.line < 2**31 and 0 < line.flops < 2**63
+    )
+    return replace(counts, lines=tuple(lines), flops=tuple(flops))
+
+
+def bounded(files: Iterable[ClaimedFile]) -> tuple[list[ClaimedFile], list[str]]:
+    """Return the first files of a submission that fit its limits, each name once, and the names of the rest."""
+    accepted: list[ClaimedFile] = []
+    refused: list[str] = []
+    for file in files:
+        total_bytes = sum(len(earlier.content) for earlier in accepted) + len(file.content)
+        fits = total_bytes <= SUBMISSION_LIMIT_BYTES and len(accepted) < FILE_COUNT_LIMIT
+        if fits and not any(file.name == earlier.name for earlier in accepted):
+            accepted.append(file)
+        else:
+            refused.append(file.name)
+    return accepted, refused
+
+
+def run_tools(*, on_gpu: bool) -> tuple[RunTool, ...]:
+    """Return the tools that can run on this device."""
+    return (TORCH, *GPU_TOOLS) if on_gpu else (TORCH,)
+
+
+async def profile_kernel(attempt: Attempt, lane: Lane, build: wire.Build) -> AsyncIterator[wire.Fact]:
+    """Let the tools of profile mode look at a kernel that was right on every workload."""
+    yield wire.Progress(stage=wire.Stage.PROFILING)
+    on_gpu = attempt.on_gpu
+    claims = [await _static_profile(attempt, lane.environment)]
+    assert attempt.work.make_output is not None
+    for number, tool in enumerate(run_tools(on_gpu=on_gpu), PROFILE_BOX):
+        problem = profiled_workload(attempt.problem, largest=on_gpu and not tool.on_smallest)
+        if problem is None:
+            claims.append(no_workload(tool))
+            continue
+        with attempt.work.make_output() as out_dir:
+            spec = attempt.run_spec(number, tool, out_dir)
+            async with attempt.host.turn(secret=False), aclosing(run_tool(attempt, tool, spec, problem, build, lane)) as facts:
+                async for fact in facts:
+                    if isinstance(fact, ProfileClaims):
+                        claims.append(fact)
+                    else:
+                        yield fact
+    # Named in every profile, so that nobody looks for them.
+    claims.append(without_result(ToolOutcome.UNAVAILABLE, "it needs a GPU", *(tool.name for tool in (() if on_gpu else GPU_TOOLS))))
+    async for fact in profiled(tuple(claims), attempt.host, build):
+        yield fact
+
+
+async def profiled(claims: tuple[ProfileClaims, ...], host: Host, build: wire.Build) -> AsyncIterator[wire.Fact]:
+    """Keep the files of all boxes, and join what they claim, and the build did not say, in one fact."""
+    merged = joined(tuple(claim.profile for claim in claims))
+    files, left_out = bounded(file for claim in claims for file in claim.files)
+    for file in files:
+        digest = None
+        if host.files is not None:
+            try:
+                digest = await asyncio.to_thread(host.files.keep, file.content)
+            except OSError as error:
+                log.warning("submission_file_not_kept", error=str(error))
+        if digest is None:
+            left_out.append(file.name)
+        else:
+            yield wire.ArtifactFile(name=file.name, tool=file.tool, digest=digest, size_bytes=len(file.content))
+    remarks = tuple(remark for remark in merged.remarks if remark not in build.remarks)
+    if left_out:
+        remarks += (f"left out, for being too large or too many: {', '.join(left_out)}"[:REMARK_LIMIT_CHARS],)
+    yield replace(merged, remarks=remarks)
+
+
+def joined(profiles: tuple[wire.KernelProfile, ...]) -> wire.KernelProfile:
+    """Join the profiles of all boxes."""
+    return wire.KernelProfile(
+        tools=tuple(tool for profile in profiles for tool in profile.tools),
+        workload_id=next((profile.workload_id for profile in profiles if profile.workload_id), ""),
+        architecture=next((profile.architecture for profile in profiles if profile.architecture), ""),
+        kernels=tuple(use for profile in profiles for use in profile.kernels)[:KERNEL_LIMIT],
+        launches=tuple(launch for profile in profiles for launch in profile.launches)[:LAUNCH_LIMIT],
+        remarks=tuple(dict.fromkeys(remark for profile in profiles for remark in profile.remarks)),
+        findings=tuple(finding for profile in profiles for finding in profile.findings)[:FINDING_LIMIT],
+        access_counts=next((profile.access_counts for profile in profiles if profile.access_counts is not None), None),
+    )
+
+
+async def _static_profile(attempt: Attempt, environment: wire.Environment) -> ProfileClaims:
+    """Compile the kernels for a GPU in a build box, and take the claims of that."""
+    host, work = attempt.host, attempt.work
+    job, files = build_input(attempt.lease, environment)
     assert work.make_output is not None
     with work.make_output() as out_dir:
         write_sources(job, files, work)
@@ -145,98 +295,93 @@ async def static_profile(lease: Lease, host: Host, work: Workspace, environment:
             out_dir=out_dir,
             environment=BUILD_ENVIRONMENT,
         )
-        async with host.builder(), host.turn(secret=False):
-            end = await _ended(host, spec)
-        found = await asyncio.to_thread(claims.take, out_dir, STATIC_TOOLS)
+        async with host.builder(), host.turn(secret=False), open_box(host.isolation, spec) as box:
+            end = await box.wait()
+        claims = await asyncio.to_thread(take, out_dir, STATIC_TOOLS)
     # The static tools claim nothing of a run.
-    profile = replace(found.profile, launches=(), findings=(), access_counts=None, workload_id="")
-    return unless_missing(replace(found, profile=profile), COMPILERS, end)
+    profile = replace(claims.profile, launches=(), findings=(), access_counts=None, workload_id="")
+    return unless_missing(replace(claims, profile=profile), COMPILERS, end)
 
 
-def unless_missing(found: ProfileClaims, tool: str, end: BoxExit) -> ProfileClaims:
-    """The claims; of a box that left none, that this tool failed, and how the box ended."""
-    if not found.missing:
-        return found
-    how = {
+async def run_tool(
+    attempt: Attempt, tool: RunTool, spec: BoxSpec, problem: wire.ProblemSpec, build: wire.Build, lane: Lane
+) -> AsyncGenerator[wire.Fact | ProfileClaims, None]:
+    """Launch the kernel once more in a fresh box, under a profiler; yield progress, then the claims. The caller has the turn.
+
+    None of the facts of this run is kept: the kernel was judged before. problem: with one public workload.
+    """
+    failure, end = "", BoxExit(cause=BoxCause.EXITED)
+    mode = wire.Mode.PROFILE if attempt.submission.mode is wire.Mode.PROFILE else wire.Mode.TEST
+    async with open_box(attempt.host.isolation, spec) as box:
+        job = replace(attempt.job(build, box, problem), mode=mode)
+        if tool.command:
+            job = replace(job, load_s=SLOWDOWN * job.load_s, problem=replace(job.problem, trial_s=SLOWDOWN * job.problem.trial_s))
+        async with closed_link(box, Path(job.link_path)):
+            # From here on a process of ours shares a device with untrusted code. Only what the judge says is believed.
+            async for fact in lane.judge(job):
+                if isinstance(fact, wire.Broken) and (fact.problem_at_fault or fact.device_lost or not tool.command):
+                    raise (ProblemBroken if fact.problem_at_fault else JudgeBroken)(fact.message)
+                if isinstance(fact, wire.Progress):
+                    yield fact
+                failure = failure or _failure(fact)
+        # A tool writes its report once the runner has ended.
+        end = await ending(box, TOOL_END_S) if tool.command else await box.kill()
+    assert spec.out_dir is not None
+    claims = await asyncio.to_thread(take, spec.out_dir, (tool.name,), tool.files)
+    if not claims.missing and not claims.profile.tools:
+        claims = replace(claims, missing="its result does not name it")
+    if claims.missing and failure:
+        claims = replace(claims, missing=failure)
+    # It compiles nothing. Which workload it was is not the box's to say. Launches are what torch's profiler has to say.
+    launches = () if tool.command else claims.profile.launches
+    sanitizes = tool.name == EMULATED_SANITIZER
+    findings, counts = (claims.profile.findings, claims.profile.access_counts) if sanitizes else ((), None)
+    workload_id = job.problem.workloads[0].workload_id if launches or findings or counts else ""
+    profile = replace(
+        claims.profile, kernels=(), architecture="", launches=launches, findings=findings, access_counts=counts, workload_id=workload_id
+    )
+    yield unless_missing(replace(claims, profile=profile), tool.name, end)
+
+
+def unless_missing(claims: ProfileClaims, tool: str, end: BoxExit) -> ProfileClaims:
+    """Return the claims; of a box that left none, that this tool failed, and how the box ended."""
+    if not claims.missing:
+        return claims
+    detail = {
         BoxCause.WALL_LIMIT: "it reached its time limit",
         BoxCause.MEMORY_LIMIT: "it took more memory than a box may",
         BoxCause.OUTPUT_LIMIT: "it printed too much",
-    }.get(end.cause, found.missing)
-    return without_result(ToolOutcome.FAILED, how, tool)
-
-
-async def run_profile(
-    tool: RunTool, spec: BoxSpec, job: Callable[[Box], wire.Job], lane: Lane, host: Host, out_dir: Path
-) -> AsyncGenerator[wire.Fact | ProfileClaims, None]:
-    """Have the kernel launched once more in a fresh box, under a profiler; progress, then what that left. The caller has the turn.
-
-    None of the facts of this run is kept: the kernel was judged before. job: of one public workload.
-    """
-    why, end = "", BoxExit(cause=BoxCause.EXITED)
-    try:
-        async with host.isolation.start(spec) as box:
-            wanted = tool.patient(job(box))
-            async with closed_link(box, Path(wanted.link_path)):
-                # From here on a process of ours shares a device with untrusted code. Only what the judge says is believed.
-                async for fact in lane.judge(wanted):
-                    if isinstance(fact, wire.Broken) and (fact.problem_at_fault or fact.device_lost or not tool.command):
-                        raise (ProblemBroken if fact.problem_at_fault else JudgeBroken)(fact.message)
-                    if isinstance(fact, wire.Progress):
-                        yield fact
-                    why = why or _failure(fact)
-            end = await _reported(box) if tool.command else await box.kill()
-    except IsolationBroken as error:
-        raise SandboxBroken(str(error)) from error
-    found = await asyncio.to_thread(claims.take, out_dir, (tool.name,), tool.files)
-    if not found.missing and not found.profile.tools:
-        found = replace(found, missing="its result does not name it")
-    if found.missing and why:
-        found = replace(found, missing=why)
-    workload_id = wanted.problem.workloads[0].workload_id
-    # It compiles nothing. Which workload it was is not the box's to say. Launches are what torch's profiler has to say.
-    launches = () if tool.command else found.profile.launches
-    sanitizes = tool.name == EMULATED_SANITIZER
-    findings, counts = (found.profile.findings, found.profile.access_counts) if sanitizes else ((), None)
-    shown_id = workload_id if launches or findings or counts else ""
-    profile = replace(
-        found.profile, kernels=(), architecture="", launches=launches, findings=findings, access_counts=counts, workload_id=shown_id
-    )
-    yield unless_missing(replace(found, profile=profile), tool.name, end)
+    }.get(end.cause, claims.missing)
+    return without_result(ToolOutcome.FAILED, detail, tool)
 
 
 def profiled_workload(problem: wire.ProblemSpec, *, largest: bool, preferred: str = "") -> wire.ProblemSpec | None:
-    """The problem with the one public workload that is profiled: the one of the id `preferred`, else the largest or the smallest; None
-    where all are hidden. It is not observed for libraries: one profiler does not run under another."""
-    shown = sorted((one for one in problem.workloads if not one.hidden), key=lambda one: math.prod(one.axes.values()))
-    if not shown:
+    """Return the problem with the public workload of the id `preferred`, else its largest or smallest; None where all are hidden.
+
+    It is not observed for libraries: one profiler does not run under another.
+    """
+    public = sorted(
+        (workload for workload in problem.workloads if not workload.hidden), key=lambda workload: math.prod(workload.axes.values())
+    )
+    if not public:
         return None
-    chosen = next((one for one in shown if one.workload_id == preferred), shown[-1 if largest else 0])
+    chosen = next((workload for workload in public if workload.workload_id == preferred), public[-1 if largest else 0])
     return replace(problem, workloads=(chosen,), trial_count=1, libraries=wire.Libraries.ALLOWED)
 
 
 def no_workload(tool: RunTool) -> ProfileClaims:
-    """Where every workload is hidden."""
+    """Return the claims of a tool where every workload is hidden."""
     return without_result(ToolOutcome.UNAVAILABLE, "the problem has no public workload", tool.name)
 
 
 def without_result(outcome: ToolOutcome, detail: str, *names: str) -> ProfileClaims:
-    """Tools that have found nothing, and why."""
-    return ProfileClaims(
-        profile=wire.KernelProfile(tools=tuple(wire.ProfileTool(name=one, outcome=outcome, detail=detail) for one in names))
-    )
-
-
-async def _reported(box: Box) -> BoxExit:
-    """Wait until a tool has written its report, which it does once the runner has ended."""
-    try:
-        async with asyncio.timeout(TOOL_END_S):
-            return await box.wait()
-    except TimeoutError:
-        return await box.kill()
+    """Return the claims of tools that saw nothing, and why."""
+    tools = tuple(wire.ProfileTool(name=name, outcome=outcome, detail=detail) for name in names)
+    return ProfileClaims(profile=wire.KernelProfile(tools=tools))
 
 
 def _failure(fact: wire.Fact) -> str:
-    """Why a run that was right before is none now."""
+    """Return why a run that was right before is not right now."""
     match fact:
         case wire.Load(outcome=outcome) if outcome is not wire.LoadOutcome.LOADED:
             return f"the kernel did not load again: {outcome.value}"
@@ -245,24 +390,3 @@ def _failure(fact: wire.Fact) -> str:
         case wire.Violation():
             return "the kernel's process broke the protocol"
     return ""
-
-
-async def _ended(host: Host, spec: BoxSpec) -> BoxExit:
-    try:
-        async with host.isolation.start(spec) as box:
-            return await box.wait()
-    except IsolationBroken as error:
-        raise SandboxBroken(str(error)) from error
-
-
-async def _stored(file: ClaimedFile, host: Host) -> wire.ArtifactFile | None:
-    if host.files is None:
-        return None
-    try:
-        digest = await asyncio.to_thread(host.files.keep, file.content)
-    except OSError as error:
-        log.warning("submission_file_not_kept", error=str(error))
-        return None
-    if digest is None:
-        return None
-    return wire.ArtifactFile(name=file.name, tool=file.tool, digest=digest, size_bytes=len(file.content))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader.errors import SandboxBroken
-from grader.isolation import Box, BoxSpec, Isolation, IsolationBroken
+from grader.isolation import Box, BoxExit, BoxSpec, Isolation, IsolationBroken
 from grader.isolation.cancellation import finish_despite_cancel
 from sandbox.protocol.box_files import GO, READY
 
@@ -62,14 +62,14 @@ class RunBox:
     pipes: JobPipes
 
     async def imported(self) -> bool:
-        """Wait until it says that it has imported everything, or has ended, for IMPORT_S at most: whether it has said it. That decides
-        nothing else."""
-        waits = [asyncio.ensure_future(one) for one in (self.pipes.ready.wait(), self.box.wait())]
+        """Wait until it reports that it has imported everything, or has ended, for IMPORT_S at most. Return whether it has reported,
+        which decides nothing else."""
+        waits = [asyncio.ensure_future(event) for event in (self.pipes.ready.wait(), self.box.wait())]
         try:
             await asyncio.wait(waits, timeout=IMPORT_S, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for one in waits:
-                one.cancel()
+            for wait in waits:
+                wait.cancel()
         return self.pipes.ready.is_set()
 
     def give_job(self) -> None:
@@ -103,7 +103,7 @@ class HeldRunBox:
 
     @property
     def opened(self) -> bool:
-        """Whether it was begun."""
+        """Return whether it was begun."""
         return self._holder is not None
 
     def open(self) -> None:
@@ -116,7 +116,7 @@ class HeldRunBox:
         self._finished.set()
         if self._holder is None:
             return
-        await finish_despite_cancel(_end(self._holder))
+        await finish_despite_cancel(asyncio.wait([self._holder]))
         if self.box.done() and not self.box.cancelled():
             self.box.exception()  # seen: anybody who asked for the box got it
         self._holder.result()
@@ -137,5 +137,38 @@ class HeldRunBox:
         self.box.set_exception(error)
 
 
-async def _end(holder: asyncio.Task[None]) -> None:
-    await asyncio.wait([holder])
+@asynccontextmanager
+async def open_box(isolation: Isolation, spec: BoxSpec) -> AsyncIterator[Box]:
+    """Start a box; an isolation that cannot is our fault. Leaving ends it and waits until nothing of it is left."""
+    try:
+        async with isolation.start(spec) as box:
+            yield box
+    except IsolationBroken as error:
+        raise SandboxBroken(str(error)) from error
+
+
+async def ending(box: Box, patience_s: float) -> BoxExit:
+    """Return how a box ended that should end by itself within this time; after it the box is killed."""
+    try:
+        async with asyncio.timeout(patience_s):
+            return await box.wait()
+    except TimeoutError:
+        return await box.kill()
+
+
+@asynccontextmanager
+async def closed_link(box: Box, link: Path) -> AsyncIterator[None]:
+    """While inside, tell the judge when the box has ended, so that it does not wait for a runner that never comes."""
+    closed = link.with_name(f"{link.name}.closed")
+    closed.unlink(missing_ok=True)  # of the box before
+
+    async def watch() -> None:
+        await box.wait()
+        closed.touch()
+
+    watcher = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watcher.cancel()
+        await asyncio.gather(watcher, return_exceptions=True)

@@ -1,25 +1,26 @@
-"""Which sanitizer looks at a kernel once it was verified, and for how long: in mode sanitize, and after
-a failed test on the emulated device.
+"""The sanitizer of a kernel that was verified: in mode sanitize, and after a failed test on the emulated device.
 
-It looks in a box of its own, at one public workload, with no more rights than the kernel has. What it
-finds is a claim, as of profile mode. The verdict is known before and never changes, so the sanitizer
-is bounded, and after a failed test it runs only while no other attempt needs the lane.
+It looks in a box of its own, at one public workload, with no more rights than the kernel has. Its findings are claims, as of profile
+mode. The verdict is known before and never changes, so the sanitizer is bounded, and after a failed test it runs only while no other
+attempt needs the lane.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import asyncio
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
 
-from grader.grading.build import module_argv
-from grader.grading.claims import ProfileClaims
-from grader.grading.profile import GPU_SANITIZER, RunTool, without_result
+from grader.grading.attempt import Attempt, RunResult, RunTool, module_argv
+from grader.grading.build import build_artifact
+from grader.grading.profile import GPU_SANITIZER, PROFILE_BOX, ProfileClaims, no_workload, profiled_workload, run_tool, without_result
 from grader.model import NewSubmission
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import EMULATED_SANITIZER
 from sandbox.protocol.languages import languages
-from sandbox.protocol.wire import BoxCause, ToolOutcome, TrialOutcome
+from sandbox.protocol.wire import BoxCause, BuildOutcome, Step, ToolOutcome, TrialOutcome
 
-FAILED_TEST_S, SANITIZE_MODE_S = 10.0, 120.0
+FAILED_TEST_S, SANITIZE_MODE_S = 10.0, 120.0  # for building for the sanitizer and running under it, together
 EXPLAINED = frozenset(
     (
         TrialOutcome.MISMATCHED,
@@ -39,96 +40,79 @@ SANITIZER = RunTool(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
-    """Facts of the run that judged the kernel, as far as a sanitizer is concerned. failure: the trial
-    that failed, if any. end: of its process."""
+def sanitizer_follows(submission: NewSubmission, result: RunResult, *, on_gpu: bool) -> bool:
+    """Return whether the report is to have the findings of a sanitizer: in its mode, and on the emulated device after a failed test.
 
-    loaded: bool = False
-    violated: bool = False
-    failure: wire.Trial | None = None
-    end: wire.RunEnd | None = None
-
-    def after(self, fact: wire.Fact) -> RunResult:
-        """Add a fact."""
-        match fact:
-            case wire.Load(outcome=outcome):
-                return replace(self, loaded=outcome is wire.LoadOutcome.LOADED)
-            case wire.Violation():
-                return replace(self, violated=True)
-            case wire.Trial(outcome=outcome) if outcome is not TrialOutcome.PASSED and self.failure is None:
-                return replace(self, failure=fact)
-            case wire.RunEnd():
-                return replace(self, end=fact)
-        return self
-
-    @property
-    def finished(self) -> bool:
-        """Tell whether it loaded and came back. If not, it would not under a sanitizer, which is slower."""
-        return self.loaded and (self.failure is None or self.failure.outcome is not TrialOutcome.TIMED_OUT)
-
-    @property
-    def explainable(self) -> bool:
-        """Tell whether a sanitizer may see the cause: of a wrong access, not of a limit or a shape."""
-        if self.failure is None or self.violated:
-            return False
-        crashed = self.failure.outcome is TrialOutcome.CRASHED
-        return self.failure.outcome in EXPLAINED or (crashed and self.end is not None and self.end.cause is BoxCause.SIGNALLED)
-
-
-def sanitizer_follows(new: NewSubmission, result: RunResult, *, on_gpu: bool) -> bool:
-    """Tell whether the report is to have what a sanitizer sees: in its mode, and on the emulated device
-    after a failed test. A competition's submissions are only judged; of a kernel that broke the rules
-    nothing more is shown."""
-    if new.mode is wire.Mode.SANITIZE:
+    A competition's submissions are only judged; of a kernel that broke the rules nothing more is shown.
+    """
+    if submission.mode is wire.Mode.SANITIZE:
         return not result.violated
-    failed_test = new.mode is wire.Mode.TEST and result.explainable
-    return failed_test and not (on_gpu or new.skip_sanitizer or new.competition_id) and is_compiled(new.language)
+    if submission.mode is not wire.Mode.TEST or result.violated or result.failure is None:
+        return False
+    # A sanitizer may see the cause of a wrong access, not of a limit or a shape.
+    crashed = result.failure.outcome is TrialOutcome.CRASHED and result.end is not None and result.end.cause is BoxCause.SIGNALLED
+    explainable = crashed or result.failure.outcome in EXPLAINED
+    skipped = on_gpu or submission.skip_sanitizer or bool(submission.competition_id)
+    return explainable and not skipped and languages()[submission.language].is_c
 
 
-def limit_s(mode: wire.Mode) -> float:
-    """Bound the time of building for the sanitizer and of running under it, together."""
-    return SANITIZE_MODE_S if mode is wire.Mode.SANITIZE else FAILED_TEST_S
-
-
-def is_compiled(language: str) -> bool:
-    """Whether its sources can be compiled for the emulated device's sanitizer."""
-    return languages()[language].is_c
-
-
-def tool_for(new: NewSubmission, result: RunResult, *, on_gpu: bool, contended: bool) -> RunTool | ProfileClaims:
-    """The sanitizer of the device, or why none runs. contended: another attempt needs the lane."""
-    tool, why = GPU_SANITIZER if on_gpu else SANITIZER, ""
-    if not on_gpu and not is_compiled(new.language):
+def _tool_for(attempt: Attempt, result: RunResult) -> RunTool | ProfileClaims:
+    """Return the sanitizer of the device, or why none runs."""
+    submission, tool, why = attempt.submission, GPU_SANITIZER if attempt.on_gpu else SANITIZER, ""
+    if not attempt.on_gpu and not languages()[submission.language].is_c:
         why = "it looks at CUDA C++ only, not at kernels in Python"
-    elif not result.finished:
+    elif not result.loaded or (result.failure is not None and result.failure.outcome is TrialOutcome.TIMED_OUT):
         why = "the kernel did not load, or did not end in time; under it the kernel takes longer"
-    elif contended and new.mode is not wire.Mode.SANITIZE:
+    elif attempt.seat.contended and submission.mode is not wire.Mode.SANITIZE:
         why = "others wait for the device; --mode sanitize runs it all the same"
     return without_result(ToolOutcome.UNAVAILABLE, why, tool.name) if why else tool
 
 
-def without_counts(found: ProfileClaims) -> ProfileClaims:
-    """What explains a failed test: findings, and not how the kernel uses memory."""
-    return replace(found, profile=replace(found.profile, access_counts=None))
+async def sanitized(attempt: Attempt, result: RunResult, build: wire.Build) -> ProfileClaims:
+    """Run a kernel that was verified once more, under the device's sanitizer, at the public workload that failed or at the smallest.
 
-
-def too_slow(mode: wire.Mode) -> ProfileClaims:
-    """A source whose compilation for the sanitizer takes too long."""
-    return without_result(
-        ToolOutcome.FAILED,
-        f"the kernel was not compiled for it within {limit_s(mode):g} s, waiting for a builder included",
-        EMULATED_SANITIZER,
-    )
-
-
-def too_late(mode: wire.Mode, tool: str) -> ProfileClaims:
-    """A sanitizer that could not begin, because of other work on the host."""
-    why = f"other work on the host did not end within {limit_s(mode):g} s; --mode sanitize waits for it"
-    return without_result(ToolOutcome.UNAVAILABLE, why, tool)
-
-
-def not_built(build: wire.Build) -> ProfileClaims:
-    """A source that compiles, but not with the sanitizer."""
-    why = build.log.strip().splitlines()[-1:] or [build.outcome.value]
-    return without_result(ToolOutcome.FAILED, f"the kernel could not be compiled for it: {why[0]}", EMULATED_SANITIZER)
+    Others have the lane while it is compiled for that. The box's own limit ends the run, so that the judge sees a runner that went away
+    and need not be started anew.
+    """
+    mode, now_s = attempt.submission.mode, asyncio.get_running_loop().time
+    limit_s = SANITIZE_MODE_S if mode is wire.Mode.SANITIZE else FAILED_TEST_S
+    end_s = now_s() + limit_s
+    tool = _tool_for(attempt, result)
+    if isinstance(tool, ProfileClaims):
+        return tool
+    problem = profiled_workload(attempt.problem, largest=False, preferred=result.failure.workload_id if result.failure else "")
+    if problem is None:
+        return no_workload(tool)
+    work = attempt.work
+    assert work.make_output is not None
+    with work.make_output() as out_dir, work.make_output() as built_dir:
+        if not attempt.on_gpu:
+            work = replace(work, out_dir=built_dir, artifact_path=work.artifact_path.with_name("sanitized"))
+            attempt = replace(attempt, work=work)
+            try:
+                async with asyncio.timeout_at(end_s):
+                    build = await build_artifact(attempt.lease, attempt.host, work, attempt.environment, attempt.steps, sanitize=True)
+            except TimeoutError:
+                why = f"the kernel was not compiled for it within {limit_s:g} s, waiting for a builder included"
+                return without_result(ToolOutcome.FAILED, why, EMULATED_SANITIZER)
+            if build.outcome is not BuildOutcome.BUILT:
+                (line,) = build.log.strip().splitlines()[-1:] or [build.outcome.value]
+                return without_result(ToolOutcome.FAILED, f"the kernel could not be compiled for it: {line}", EMULATED_SANITIZER)
+            tool = _tool_for(attempt, result)  # others may have come
+            if isinstance(tool, ProfileClaims):
+                return tool
+        attempt.steps.enter(Step.PROFILE)
+        spec = attempt.run_spec(PROFILE_BOX, tool, out_dir)
+        spec = replace(spec, limits=replace(spec.limits, wall_s=max(0.0, end_s - now_s())))
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout_at(None if mode is wire.Mode.SANITIZE else end_s):
+                    lane = await stack.enter_async_context(attempt.seat.lane())
+                    await stack.enter_async_context(attempt.host.turn(secret=False))
+            except TimeoutError:
+                why = f"other work on the host did not end within {limit_s:g} s; --mode sanitize waits for it"
+                return without_result(ToolOutcome.UNAVAILABLE, why, tool.name)
+            facts = await stack.enter_async_context(aclosing(run_tool(attempt, tool, spec, problem, build, lane)))
+            (claims,) = [fact async for fact in facts if isinstance(fact, ProfileClaims)]
+    # A failed test is explained by findings, and not by how the kernel uses memory.
+    return claims if mode is wire.Mode.SANITIZE else replace(claims, profile=replace(claims.profile, access_counts=None))

@@ -32,7 +32,7 @@ class NoIsolationWorks(IsolationBroken):
 
 
 class Purpose(StrEnum):
-    """What a box is for."""
+    """The purpose of a box."""
 
     BUILD = "build"
     RUN = "run"
@@ -41,7 +41,7 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a box may use; `sandbox/profiles/limits.toml` holds the defaults."""
+    """Resource limits of a box; `sandbox/profiles/limits.toml` holds the defaults."""
 
     wall_s: float
     cpu_s: float
@@ -71,7 +71,7 @@ class GpuAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoxSpec:
-    """One single-use box.
+    """Specification of a single-use box.
 
     argv: the command, with {python} {lib} {link} {src} {out} for paths inside. Runs as the box's uid, under `sandbox.box_init`.
     link_dir: bound read-only at {link}; sockets appear in it while the box runs.
@@ -113,7 +113,7 @@ class BoxExit:
     arrivals: tuple[tuple[int, int], ...] = ()  # from which byte of the output on it came when, by the host's monotonic clock
 
     def output_before(self, time_ns: int) -> bytes:
-        """What was here by then. Whatever was printed later came later."""
+        """Return the output that had arrived by then. Whatever was printed later came later."""
         return self.output[: next((offset for offset, came_ns in self.arrivals if came_ns >= time_ns), len(self.output))]
 
 
@@ -136,7 +136,7 @@ class Box(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Availability:
-    """Whether an isolation works on this host, and if not, why and what to do."""
+    """Result of a check of an isolation on this host; detail: if it does not work, why and what to do."""
 
     usable: bool
     detail: str

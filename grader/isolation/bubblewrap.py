@@ -20,40 +20,38 @@ from grader.isolation import (
     BoxSpec,
     IsolationBroken,
     Purpose,
-    driver,
     gpu,
     host_box,
     launch,
     probe,
     processes,
 )
-from grader.isolation.container import MASKED_PATHS, SHM_BYTES, TMP_INODE_COUNT
-from grader.isolation.directories import link_directory
+from grader.isolation.directories import link_directory, slot_uid
+from grader.isolation.launch import MASKED_PATHS, SHM_BYTES, TMP_INODE_COUNT
 from grader.isolation.settings import HOST_ROOT, BoxSettings, Protections
-from grader.isolation.slots import slot_uid
 from grader.isolation.stage import STAGE
 from grader.isolation.supervision import live
-from grader.isolation.toolchain import Bind, Toolchain, host_toolchain, profile, write_own_etc
+from grader.isolation.toolchain import BindMount, Toolchain, host_toolchain, profile, write_own_etc
 
 PROGRAM = "bwrap"
 DEVICE_BIND = "--dev-bind"
 HELP_TIMEOUT_S = 10
 COVER_BYTES = 4096
 # Without /sys the driver does not start: cuInit says 304. Covered, so that what is left is what a container has.
-SYS = Bind(source=Path("/sys"), target="/sys")
+SYS = BindMount(source=Path("/sys"), target="/sys")
 SYS_COVERED = ("/sys/class/net",)
 
 
 class BubblewrapIsolation(host_box.HostIsolation):
-    """One bubblewrap sandbox for each box."""
+    """Makes boxes with bubblewrap."""
 
     NAME = "bubblewrap"
     SAFE = True
 
     def __init__(
-        self, settings: BoxSettings, protections: Protections | None = None, find_driver: Callable[[int], driver.DriverFiles] = driver.find
+        self, settings: BoxSettings, protections: Protections | None = None, find_driver: Callable[[int], gpu.DriverFiles] = gpu.find_driver
     ) -> None:
-        super().__init__(settings, find_driver, fixed_toolchain=settings.resident_dir is not None)
+        super().__init__(settings, find_driver, fixed_toolchain=settings.memory_toolchain_dir is not None)
         self._protections = protections or Protections()
         self._program = shutil.which(PROGRAM)
         self._options = ""
@@ -85,38 +83,55 @@ class BubblewrapIsolation(host_box.HostIsolation):
         uid = slot_uid(spec.slot, spec.purpose) if self._root and self._protections.own_uid else os.geteuid()
         grant = gpu.NOTHING
         if spec.gpu is not None:
-            grant = gpu.plain(spec.gpu, await asyncio.to_thread(self._find_driver, spec.gpu.minor), self._settings.resident_dir)
+            grant = gpu.plain(spec.gpu, await asyncio.to_thread(self._find_driver, spec.gpu.minor), self._settings.memory_toolchain_dir)
         with ExitStack() as stack:
             link_dir = stack.enter_context(link_directory(self._settings, spec))
             cgroup = self._cgroup(spec, stack, memory=self._protections.memory_limit, processes=self._protections.process_limit)
-            descriptor = self._open_filter(stack)
+            descriptor = None
+            if self._protections.seccomp:
+                descriptor = os.memfd_create("seccomp", os.MFD_CLOEXEC)
+                stack.callback(os.close, descriptor)
+                os.write(descriptor, profile("seccomp.bpf").read_bytes())
+                os.lseek(descriptor, 0, os.SEEK_SET)
             how = self._launch(self._program, spec, link_dir, uid, descriptor, grant, limited=cgroup is not None)
             async with live(host_box.HostBox(spec, how, cgroup)) as box:
                 yield box
-
-    def _open_filter(self, stack: ExitStack) -> int | None:
-        if not self._protections.seccomp:
-            return None
-        program = profile("seccomp.bpf").read_bytes()
-        descriptor = os.memfd_create("seccomp", os.MFD_CLOEXEC)
-        stack.callback(os.close, descriptor)
-        os.write(descriptor, program)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        return descriptor
 
     def _launch(
         self, program: str, spec: BoxSpec, link_dir: Path, uid: int, descriptor: int | None, grant: gpu.Grant, *, limited: bool
     ) -> host_box.Launch:
         write_own_etc(self._settings.etc_directory)
-        toolchain = host_toolchain(self._settings.etc_directory, self._settings.hidden_paths, self._settings.resident_dir)
-        binds = self._binds(spec, toolchain, link_dir, grant)
+        toolchain = host_toolchain(self._settings.etc_directory, self._settings.hidden_paths, self._settings.memory_toolchain_dir)
+        keep = self._protections
+        proc = toolchain.proc if keep.masked_proc else ()
+        # Everything of the host that the box sees, each with how.
+        binds = [(bind, "--ro-bind") for bind in (*toolchain.binds, *proc, *grant.binds, BindMount(source=link_dir, target=LINK))]
+        if grant.devices:
+            binds += [(SYS, "--ro-bind"), *((device, DEVICE_BIND) for device in grant.devices)]
+        if spec.src_dir is not None:
+            binds.append((BindMount(source=spec.src_dir, target=SRC), "--ro-bind"))
+        if spec.tool_dir is not None:
+            binds.append((BindMount(source=spec.tool_dir, target=str(spec.tool_dir)), "--ro-bind"))
+        if spec.out_dir is not None:
+            binds.append((BindMount(source=spec.out_dir, target=OUT), "--bind"))
+        binds += [(BindMount(source=Path(source), target=target), "--ro-bind") for source, target in keep.extra_binds]
         sources = [str(bind.source) for bind, _ in binds]
         paths = {"python": toolchain.python, "lib": LIB, "link": LINK, "src": SRC, "out": OUT}
         # Counted in the box's own user namespace, so the host's processes of the same uid do not count (Linux 5.14).
-        count = None if limited or not self._protections.process_limit else spec.limits.process_count
-        limits = launch.rlimits(spec.limits, process_count=count) if self._protections.rlimits else {}
+        count = None if limited or not keep.process_limit else spec.limits.process_count
+        limits = launch.rlimits(spec.limits, process_count=count) if keep.rlimits else {}
         inside = launch.environment(spec, toolchain.path, grant=grant)
-        outer = [program, *self._namespaces(program), *self._mounts(spec, toolchain, binds)]
+        outer = [program, "--die-with-parent", "--new-session", "--unshare-user", "--unshare-uts", "--unshare-cgroup-try"]
+        outer += ["--unshare-net"] if keep.own_network else []
+        outer += ["--unshare-pid", "--as-pid-1"] if keep.own_pids else []
+        outer += ["--unshare-ipc"] if keep.own_ipc else []
+        outer += ["--cap-drop", "ALL"] if keep.drop_capabilities else ["--cap-add", "ALL"]
+        if keep.no_nested_namespaces:
+            if not self._options:
+                help_run = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=HELP_TIMEOUT_S, check=False)
+                self._options = help_run.stdout + help_run.stderr
+            outer += ["--disable-userns"] if "--disable-userns" in self._options else []
+        outer += ["--hostname", "box", *self._mounts(spec, toolchain, binds)]
         outer += [] if descriptor is None else ["--seccomp", str(descriptor)]
         variables = [word for name, value in inside.items() for word in ("--setenv", name, value)]
         outer += ["--clearenv", *variables, "--chdir", "/tmp"]
@@ -131,46 +146,15 @@ class BubblewrapIsolation(host_box.HostIsolation):
             ],
             environment={"PATH": toolchain.path, **processes.labels(self._settings, spec.box_id)},
             uid=uid,
-            own_uid=self._root and self._protections.own_uid,
+            own_uid=self._root and keep.own_uid,
             binds=sources if self._root else (),
-            tmp=tmp if self._protections.tmp_limit else None,
+            tmp=tmp if keep.tmp_limit else None,
             descriptors=() if descriptor is None else (descriptor,),
-            watch_memory=self._protections.memory_limit,
-            watch_count=self._protections.process_limit,
+            watch_memory=keep.memory_limit,
+            watch_count=keep.process_limit,
         )
 
-    def _namespaces(self, program: str) -> list[str]:
-        keep = self._protections
-        options = ["--die-with-parent", "--new-session", "--unshare-user", "--unshare-uts", "--unshare-cgroup-try"]
-        options += ["--unshare-net"] if keep.own_network else []
-        options += ["--unshare-pid", "--as-pid-1"] if keep.own_pids else []
-        options += ["--unshare-ipc"] if keep.own_ipc else []
-        options += ["--cap-drop", "ALL"] if keep.drop_capabilities else ["--cap-add", "ALL"]
-        if keep.no_nested_namespaces and "--disable-userns" in self._known_options(program):
-            options += ["--disable-userns"]
-        return [*options, "--hostname", "box"]
-
-    def _known_options(self, program: str) -> str:
-        if not self._options:
-            asked = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=HELP_TIMEOUT_S, check=False)
-            self._options = asked.stdout + asked.stderr
-        return self._options
-
-    def _binds(self, spec: BoxSpec, toolchain: Toolchain, link_dir: Path, grant: gpu.Grant) -> list[tuple[Bind, str]]:
-        """Return everything of the host that the box sees, each with how."""
-        proc = toolchain.proc if self._protections.masked_proc else ()
-        binds = [(bind, "--ro-bind") for bind in (*toolchain.binds, *proc, *grant.binds, Bind(source=link_dir, target=LINK))]
-        if grant.devices:
-            binds += [(SYS, "--ro-bind"), *((device, DEVICE_BIND) for device in grant.devices)]
-        if spec.src_dir is not None:
-            binds.append((Bind(source=spec.src_dir, target=SRC), "--ro-bind"))
-        if spec.tool_dir is not None:
-            binds.append((Bind(source=spec.tool_dir, target=str(spec.tool_dir)), "--ro-bind"))
-        if spec.out_dir is not None:
-            binds.append((Bind(source=spec.out_dir, target=OUT), "--bind"))
-        return binds + [(Bind(source=Path(source), target=target), "--ro-bind") for source, target in self._protections.extra_binds]
-
-    def _mounts(self, spec: BoxSpec, toolchain: Toolchain, binds: list[tuple[Bind, str]]) -> list[str]:
+    def _mounts(self, spec: BoxSpec, toolchain: Toolchain, binds: list[tuple[BindMount, str]]) -> list[str]:
         # First what may lie below a bind: the checkout, or Python, can be somewhere in /tmp.
         if not self._protections.tmp_limit:
             words = ["--tmpfs", "/tmp"]
@@ -189,11 +173,9 @@ class BubblewrapIsolation(host_box.HostIsolation):
         if self._protections.masked_proc:
             # Without a GPU there is no /sys at all.
             masked = [path for path in MASKED_PATHS if path.startswith("/proc/")] if spec.gpu is None else [*MASKED_PATHS, *SYS_COVERED]
-            words += [word for path in masked for word in _mask(Path(path))]
+            for path in masked:
+                if Path(path).is_dir():
+                    words += ["--size", str(COVER_BYTES), "--perms", "0555", "--tmpfs", path, "--remount-ro", path]
+                elif Path(path).exists():
+                    words += ["--ro-bind", "/dev/null", path]
         return [*words, "--remount-ro", "/dev", "--remount-ro", "/"] if self._protections.read_only_root else words
-
-
-def _mask(path: Path) -> list[str]:
-    if path.is_dir():
-        return ["--size", str(COVER_BYTES), "--perms", "0555", "--tmpfs", str(path), "--remount-ro", str(path)]
-    return ["--ro-bind", "/dev/null", str(path)] if path.exists() else []

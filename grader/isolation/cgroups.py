@@ -20,7 +20,7 @@ EMPTY_WITHIN_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """What the kernel counted for a box; None where nobody counted."""
+    """Counters of the kernel for a box; None where nobody counted."""
 
     peak_memory_bytes: int | None = None
     oom_kills: int = 0
@@ -69,10 +69,6 @@ class BoxCgroup:
     def pids(self) -> set[int]:
         """Return the processes inside."""
         return {int(line) for directory in self.directories for line in _text(directory / "cgroup.procs").split()}
-
-    def counters(self) -> Counters:
-        """Return what the kernel has counted so far."""
-        return read_counters(self.directories)
 
     def kill(self) -> None:
         """Kill everything inside and wait until nothing is.  No new forks first, or a fork loop would outrun us."""
@@ -127,14 +123,14 @@ def read_counters(directories: tuple[Path, ...]) -> Counters:
 
 def directories_of(pid: int) -> tuple[Path, ...]:
     """Return the memory and pids cgroups of a process, wherever they are mounted."""
-    found = []
+    directories = []
     for line in _text(Path(f"/proc/{pid}/cgroup")).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            found += [root / path.lstrip("/") for root in (ROOT, ROOT / "unified")]
+            directories += [root / path.lstrip("/") for root in (ROOT, ROOT / "unified")]
         elif set(controllers.split(",")) & set(CONTROLLERS):
-            found.append(ROOT / controllers / path.lstrip("/"))
-    return tuple(directory for directory in found if directory.is_dir())
+            directories.append(ROOT / controllers / path.lstrip("/"))
+    return tuple(directory for directory in directories if directory.is_dir())
 
 
 class Cgroups:
@@ -146,7 +142,7 @@ class Cgroups:
 
     @property
     def usable(self) -> bool:
-        """Whether boxes get a cgroup here."""
+        """Return whether boxes get a cgroup here."""
         return bool(self._hierarchies)
 
     def make(self, box_id: str) -> BoxCgroup:
@@ -185,23 +181,19 @@ class Cgroups:
 
 def _hierarchies(name: str) -> Iterator[Hierarchy]:
     if (ROOT / "cgroup.controllers").exists():
-        for base in _unified_bases():
-            if _delegates(base) and _made(base / name) and _delegates(base / name):
+        bases = [ROOT]  # root's is the top, so that a later server finds it
+        if os.geteuid() != 0:  # a user's is the nearest cgroup above this process that is delegated
+            group = next((line[3:] for line in _text(Path("/proc/self/cgroup")).splitlines() if line.startswith("0::")), "/")
+            above = [ROOT / group.lstrip("/"), *(ROOT / group.lstrip("/")).parents]
+            bases = [base for base in above if base.is_relative_to(ROOT) and os.access(base / "cgroup.procs", os.W_OK)]
+        for base in bases:
+            if _delegates(base) and _make_directory(base / name) and _delegates(base / name):
                 yield Hierarchy(base / name, unified=True)
                 return
         return
     places = [ROOT / controller / name for controller in CONTROLLERS]
-    if all(_made(place) for place in places):
+    if all(_make_directory(place) for place in places):
         yield from (Hierarchy(place, unified=False) for place in places)
-
-
-def _unified_bases() -> list[Path]:
-    """Root's is the top, so that a later server finds it; a user's is the nearest cgroup above this process that is delegated."""
-    if os.geteuid() == 0:
-        return [ROOT]
-    own = next((line[3:] for line in _text(Path("/proc/self/cgroup")).splitlines() if line.startswith("0::")), "/")
-    above = [ROOT / own.lstrip("/"), *(ROOT / own.lstrip("/")).parents]
-    return [base for base in above if base.is_relative_to(ROOT) and os.access(base / "cgroup.procs", os.W_OK)]
 
 
 def _delegates(directory: Path) -> bool:
@@ -211,7 +203,7 @@ def _delegates(directory: Path) -> bool:
     return set(CONTROLLERS) <= set(_text(enabled).split())
 
 
-def _made(directory: Path) -> bool:
+def _make_directory(directory: Path) -> bool:
     if not directory.parent.is_dir():
         return False
     try:

@@ -1,9 +1,10 @@
-"""The directories of live boxes: made, bounded in size where we may mount, and removed however untrusted code has left them."""
+"""The slots of live boxes, with their uids, and their directories: bounded in size where we may mount, and removed after untrusted code."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import secrets
 import shutil
@@ -11,8 +12,45 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from grader.isolation import BoxSpec
+from grader.isolation import BoxSpec, IsolationBroken, Purpose
 from grader.isolation.settings import BoxSettings
+
+FIRST_UID = 61000
+SLOT_COUNT = 256
+
+
+def slot_uid(slot: int, purpose: Purpose) -> int:
+    """Return the uid of a box in this slot.  A build and the run after it differ, so that neither can signal the other."""
+    if not 0 <= slot < SLOT_COUNT:
+        raise ValueError(f"slot {slot} is not in 0..{SLOT_COUNT - 1}")
+    return FIRST_UID + 2 * slot + (purpose is not Purpose.BUILD)
+
+
+def shared_slot_directory() -> Path:
+    """Return where the slots of this host are locked: one place for all servers of root, else one for each user."""
+    return Path("/run/grader-slots") if os.geteuid() == 0 else Path(f"/tmp/grader-slots-{os.geteuid()}")
+
+
+@contextmanager
+def hold_slot(directory: Path) -> Iterator[int]:
+    """Hold the lowest free slot.  The lock is the kernel's, so a server that dies gives its slots back."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    facts = directory.lstat()
+    if facts.st_uid != os.geteuid() or directory.is_symlink():
+        raise IsolationBroken(f"{directory} belongs to someone else; remove it")
+    for slot in range(SLOT_COUNT):
+        descriptor = os.open(directory / f"{slot}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield slot
+            return
+        finally:
+            os.close(descriptor)
+    raise IsolationBroken(f"all {SLOT_COUNT} slots of this host are in use; run fewer boxes at once")
+
 
 HOW = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOSYMFOLLOW = 2, 4, 8, 256
@@ -77,7 +115,13 @@ def output_directory(parent: Path, *, limit_bytes: int, inode_count: int = 4096,
     parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     directory = parent / f"out-{secrets.token_hex(8)}"
     directory.mkdir(mode=0o700)
-    mounted = _mount_scratch(directory, limit_bytes, inode_count, executable)
+    mounted = False
+    if os.geteuid() == 0:
+        libc = ctypes.CDLL(None, use_errno=True)
+        options = f"size={limit_bytes},nr_inodes={inode_count},mode=0700".encode()
+        common = MS_NOSUID | MS_NODEV | (0 if executable else MS_NOEXEC)
+        attempts = (common | MS_NOSYMFOLLOW, common)  # nosymfollow: Linux 5.10
+        mounted = any(libc.mount(b"grader-out", bytes(directory), b"tmpfs", flags, options) == 0 for flags in attempts)
     # The parent keeps others out; inside, the box's uid is not ours, and a remapping engine's is not even the one we asked for.
     directory.chmod(0o777)
     try:
@@ -88,16 +132,6 @@ def output_directory(parent: Path, *, limit_bytes: int, inode_count: int = 4096,
             directory.rmdir()
         else:
             remove_tree(directory)
-
-
-def _mount_scratch(directory: Path, limit_bytes: int, inode_count: int, executable: bool) -> bool:
-    if os.geteuid() != 0:
-        return False
-    libc = ctypes.CDLL(None, use_errno=True)
-    options = f"size={limit_bytes},nr_inodes={inode_count},mode=0700".encode()
-    common = MS_NOSUID | MS_NODEV | (0 if executable else MS_NOEXEC)
-    attempts = (common | MS_NOSYMFOLLOW, common)  # nosymfollow: Linux 5.10
-    return any(libc.mount(b"grader-out", bytes(directory), b"tmpfs", flags, options) == 0 for flags in attempts)
 
 
 def _unmount(directory: Path) -> None:
@@ -151,8 +185,8 @@ def _remove_files(descriptor: int) -> list[str]:
     """Remove what is not a directory; open to us, and name, what is one."""
     directories = []
     with os.scandir(descriptor) as entries:
-        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_directory in found:
+        names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_directory in names:
         with contextlib.suppress(OSError):
             if is_directory:
                 directories.append(name)

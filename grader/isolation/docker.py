@@ -6,9 +6,13 @@ The engine's client blocks, so it lives in threads of its own, each call with a 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
+import math
+import os
+import socket
 import tarfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -18,15 +22,15 @@ import docker
 import docker.errors
 import requests.exceptions
 
-from grader.isolation import Availability, Box, BoxSpec, GpuAccess, IsolationBroken, container, driver, gpu, probe
+from grader.isolation import Availability, Box, BoxSpec, GpuAccess, IsolationBroken, cgroups, gpu, launch, probe, processes
 from grader.isolation.cancellation import finish_despite_cancel
-from grader.isolation.directories import link_directory, sweep_runtime
-from grader.isolation.docker_box import DockerBox, StdioSocket
+from grader.isolation.cgroups import Counters
+from grader.isolation.directories import link_directory, slot_uid, sweep_runtime
 from grader.isolation.fingerprint import HostFingerprint
 from grader.isolation.settings import BoxSettings, Protections
-from grader.isolation.slots import slot_uid
-from grader.isolation.supervision import live
+from grader.isolation.supervision import SupervisedBox, live
 from grader.isolation.toolchain import Toolchain, host_toolchain, image_toolchain, profile, write_own_etc
+from sandbox.protocol.wire import BoxCause
 
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 EMPTY_REPOSITORY, EMPTY_TAG = "grader-box", "empty"
@@ -35,6 +39,10 @@ CHECK_TIMEOUT_S = 20.0
 LIVE_BOX_COUNT = 128
 RECURSIVE_READONLY_SINCE = 25
 ENGINE_FAULTS = (docker.errors.DockerException, requests.exceptions.RequestException)
+WAIT_GRACE_S = 120
+IDLE_LIMIT_S = 24 * 3600  # no box waits for so long for what it is to do
+SAMPLE_S = 0.25
+REMOVE_ATTEMPTS = 3
 
 Result = TypeVar("Result")
 
@@ -50,7 +58,7 @@ class Engine:
 
     @property
     def local(self) -> bool:
-        """Whether the engine's processes are this host's."""
+        """Return whether the engine's processes are this host's."""
         return self.host.startswith("unix://")
 
     async def call(self, work: Callable[[docker.APIClient], Result]) -> Result:
@@ -78,14 +86,162 @@ class Engine:
         self._threads.shutdown(wait=False)
 
 
+class StdioSocket:
+    """A listening socket in a directory of ours; takes one connection, the box's first process's, and is gone."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self._path = directory / name
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.connection: socket.socket | None = None
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            # Through the descriptor: a socket's path may have 107 bytes at most, and state directories lie deep.
+            self._listener.bind(f"/proc/self/fd/{descriptor}/{name}")
+        except BaseException:
+            self._listener.close()
+            raise
+        finally:
+            os.close(descriptor)
+        self._path.chmod(0o666)
+        self._listener.listen(1)
+        self._listener.setblocking(False)
+
+    async def accept(self) -> socket.socket:
+        """Take the first connection and close the door."""
+        self.connection, _ = await asyncio.get_running_loop().sock_accept(self._listener)
+        self._close_listener()
+        return self.connection
+
+    def close(self) -> None:
+        """Close whatever is open."""
+        self._close_listener()
+        if self.connection is not None:
+            self.connection.close()
+
+    def _close_listener(self) -> None:
+        self._listener.close()
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+
+
+class DockerBox(SupervisedBox):
+    """A container. create: makes it under `name`; stdio: where its first process connects to print.
+
+    It is removed by its name: a start that is cancelled while the engine creates it never hears the
+    id.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        name: str,
+        create: Callable[[docker.APIClient], object],
+        spec: BoxSpec,
+        uid: int,
+        stdio: StdioSocket,
+        *,
+        watch_memory: bool = True,
+    ) -> None:
+        super().__init__(spec, uid, watch_memory=watch_memory and engine.local)
+        self._name, self._create = name, create
+        self._engine, self._stdio = engine, stdio
+        self._directories: tuple[Path, ...] = ()
+        self._first_pid = -1
+        self._code: int | None = None
+        self._removed = False
+
+    async def start(self) -> None:
+        """Create the container and start its first process."""
+        try:
+            await self._engine.call(self._create)
+            await self._engine.call(lambda client: client.start(self._name))
+        except ENGINE_FAULTS as error:
+            raise IsolationBroken(f"the engine does not start the box: {error}") from error
+        self._ending.begin()
+
+    def _watches(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
+        return self._await_exit, self._converse, self._sample
+
+    async def _stop(self) -> None:
+        if self._ending.cause is not BoxCause.EXITED:
+            await self.remove()
+
+    async def _clear(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+        self._stdio.close()
+        await self.remove()
+
+    async def remove(self) -> None:
+        """Kill and remove the container; every process of its pid namespace dies with it."""
+        if self._removed:
+            return
+        for attempt in range(REMOVE_ATTEMPTS):
+            try:
+                await self._engine.call(lambda client: client.remove_container(self._name, force=True, v=True))
+            except docker.errors.NotFound:
+                break
+            except (docker.errors.APIError, requests.exceptions.RequestException) as error:
+                if attempt == REMOVE_ATTEMPTS - 1:
+                    raise IsolationBroken(f"the engine does not remove box {self._name}: {error}") from error
+            else:
+                break
+        self._removed = True
+
+    async def _await_exit(self) -> None:
+        timeout_s = math.ceil(self._spec.limits.wall_s) + IDLE_LIMIT_S + WAIT_GRACE_S  # `begin` may have been late
+        try:
+            answer = await self._engine.call(lambda client: client.wait(self._name, timeout=timeout_s))
+        except docker.errors.NotFound:
+            return  # removed by us meanwhile
+        self._code = int(answer["StatusCode"])
+        self._ending.record_cause(BoxCause.EXITED)
+
+    async def _converse(self) -> None:
+        connection = await self._stdio.accept()
+        self._read(connection.fileno())
+        assert self._reader is not None
+        await self._reader.ended.wait()
+        if self._ending.cause is None:
+            self._look()  # the first process waits for us to hang up, so the counters are still there
+            connection.close()
+
+    async def _sample(self) -> None:
+        if not self._engine.local:
+            return
+        state: dict[str, Any] = await self._engine.call(lambda client: client.inspect_container(self._name))
+        self._first_pid = int(state["State"]["Pid"]) or -1
+        directories = cgroups.directories_of(self._first_pid)
+        self._directories = tuple(directory for directory in directories if str(state["Id"]) in str(directory))
+        while True:
+            self._look()
+            await asyncio.sleep(SAMPLE_S)
+
+    def _members(self) -> set[int]:
+        return processes.descendants(self._first_pid, processes.table())
+
+    def _look(self) -> None:
+        self._counters = self._counters.merged(cgroups.read_counters(self._directories))
+
+    async def _settle(self) -> int | None:
+        if self._reader is None and self._ending.cause is not BoxCause.KILLED:
+            raise IsolationBroken("a box's first process never reported; is `python3` (3.11 or later) in the box root?")
+        self._drain()
+        if self._ending.cause is BoxCause.EXITED:
+            state: dict[str, Any] = await self._engine.call(lambda client: client.inspect_container(self._name))
+            if state["State"].get("OOMKilled"):
+                self._counters = self._counters.merged(Counters(oom_kills=1))
+        return self._code
+
+
 class DockerIsolation:
-    """One container for each box."""
+    """Makes boxes as containers."""
 
     NAME = "docker"
     SAFE = True
 
     def __init__(
-        self, settings: BoxSettings, protections: Protections | None = None, find_driver: Callable[[int], driver.DriverFiles] = driver.find
+        self, settings: BoxSettings, protections: Protections | None = None, find_driver: Callable[[int], gpu.DriverFiles] = gpu.find_driver
     ) -> None:
         self._settings = settings
         self._protections = protections or Protections()
@@ -94,7 +250,7 @@ class DockerIsolation:
         self._engine = Engine(settings.docker_host)
         self._image: str | None = None
         self._toolchain: Toolchain | None = None
-        self._fingerprint = HostFingerprint(fixed=settings.resident_dir is not None)
+        self._fingerprint = HostFingerprint(fixed=settings.memory_toolchain_dir is not None)
 
     async def check(self) -> Availability:
         """Start a trivial box."""
@@ -121,7 +277,7 @@ class DockerIsolation:
         grant = gpu.NOTHING if spec.gpu is None else await self._grant(spec.gpu)
         with ExitStack() as stack:
             link_dir = stack.enter_context(link_directory(self._settings, spec))
-            stdio = StdioSocket(link_dir, container.STDIO_NAME)
+            stdio = StdioSocket(link_dir, launch.STDIO_NAME)
             stack.callback(stdio.close)
             async with live(self._box(spec, link_dir, stdio, grant)) as box:
                 yield box
@@ -136,10 +292,10 @@ class DockerIsolation:
     async def sweep(self) -> int:
         """Remove the containers of earlier servers with this state directory."""
         sweep_runtime(self._settings)
-        found = await self._engine.call(
-            lambda client: client.containers(all=True, filters={"label": f"{container.STATE_LABEL}={self._settings.state_id}"})
+        containers = await self._engine.call(
+            lambda client: client.containers(all=True, filters={"label": f"{launch.STATE_LABEL}={self._settings.state_id}"})
         )
-        strangers = [box["Id"] for box in found if box["Labels"].get(container.SERVER_LABEL) != self._settings.run_id]
+        strangers = [box["Id"] for box in containers if box["Labels"].get(launch.SERVER_LABEL) != self._settings.run_id]
         for stranger in strangers:
             await self._engine.call(lambda client, box=stranger: client.remove_container(box, force=True, v=True))  # type: ignore[misc]
         return len(strangers)
@@ -158,31 +314,31 @@ class DockerIsolation:
                 # By its id: what was looked at once is what every box is made of, whatever the name means later.
                 self._image = await self._engine.call(_empty_image if named is None else lambda client: _image_id(client, named))
             except ENGINE_FAULTS as error:
-                what = "cannot make an empty image" if named is None else f"has no image {named}; build it, or pull it"
-                raise IsolationBroken(f"the engine {what}: {_first_line(error)}") from error
+                problem = "cannot make an empty image" if named is None else f"has no image {named}; build it, or pull it"
+                raise IsolationBroken(f"the engine {problem}: {_first_line(error)}") from error
 
     def _make_toolchain(self) -> Toolchain:
         if self._settings.image is not None:
             return image_toolchain()
         write_own_etc(self._settings.etc_directory)
-        return host_toolchain(self._settings.etc_directory, self._settings.hidden_paths, self._settings.resident_dir)
+        return host_toolchain(self._settings.etc_directory, self._settings.hidden_paths, self._settings.memory_toolchain_dir)
 
     async def _grant(self, wanted: GpuAccess) -> gpu.Grant:
         """Plain device nodes where that can be; else what the engine arranges, which an image has room for and the host's root has not."""
         missing: IsolationBroken | None = None
         if self._engine.local:
             try:
-                return gpu.plain(wanted, await asyncio.to_thread(self._find_driver, wanted.minor), self._settings.resident_dir)
-            except driver.DriverMissing as error:
+                return gpu.plain(wanted, await asyncio.to_thread(self._find_driver, wanted.minor), self._settings.memory_toolchain_dir)
+            except gpu.DriverMissing as error:
                 missing = error
         if self._settings.image is not None:
             try:
                 info = await self._engine.call(lambda client: client.info())
             except ENGINE_FAULTS as error:
                 raise IsolationBroken(f"the engine does not say what it can do: {_first_line(error)}") from error
-            found = gpu.requested(wanted, info)
-            if found is not None:
-                return found
+            grant = gpu.requested(wanted, info)
+            if grant is not None:
+                return grant
         raise missing or IsolationBroken(
             f"the engine at {self._engine.host} is not this host's and cannot give a box a GPU by itself; "
             "install NVIDIA's container toolkit there and use box root 'image:NAME'"
@@ -192,12 +348,12 @@ class DockerIsolation:
         toolchain, image, text = self._toolchain, self._image, self._seccomp_text
         if toolchain is None or image is None or text is None:
             raise AssertionError("start prepares these")
-        create = container.create_options(spec, toolchain, self._settings, image, self._protections, grant)
-        options = container.host_options(spec, toolchain, link_dir, self._protections, text, grant)
+        create = launch.create_options(spec, toolchain, self._settings, image, self._protections, grant)
+        options = launch.host_options(spec, toolchain, link_dir, self._protections, text, grant)
 
         def make(client: docker.APIClient) -> None:
             host_config: dict[str, Any] = client.create_host_config(**options)
-            container.mask_paths(host_config, spec, toolchain, self._protections)
+            launch.mask_paths(host_config, spec, toolchain, self._protections)
             client.create_container(host_config=host_config, **create)
 
         uid = slot_uid(spec.slot, spec.purpose) if self._protections.own_uid else 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -33,6 +34,7 @@ CUDA_TREES = ("bin", "nvvm", "include", "targets")
 PACKAGES = ("ninja", "tree_sitter", "tree_sitter_cuda")  # what takes part in a build, next to torch
 SKIPPED = "__pycache__"
 MISSING = (-1, -1)
+NOT_INSTALLED = "none"
 
 
 class HostFingerprint:
@@ -42,7 +44,7 @@ class HostFingerprint:
     fixed: walked once only, for boxes that see a copy of the toolchain, which does not change.
     """
 
-    def __init__(self, take: Callable[[Walk], None] | None = None, *, fixed: bool = False) -> None:
+    def __init__(self, take: Callable[[ToolchainScan], None] | None = None, *, fixed: bool = False) -> None:
         self._take = take or take_host
         self._fixed = fixed
         self._digest = ""
@@ -58,14 +60,23 @@ class HostFingerprint:
         changed = not self._fixed and any(_facts(path) != facts for path, facts in self._watched.items())
         if not self._digest or changed:
             begun_ns = time.monotonic_ns()
-            walk = _walked(self._take)
-            self._digest, self._watched = walk.digest(), walk.watched
-            log.info("toolchain_walked", digest=self._digest, file_count=walk.file_count, duration_ms=_ms_since(begun_ns))
+            for _ in range(WALK_COUNT):
+                scan = ToolchainScan()
+                try:
+                    self._take(scan)
+                except FileNotFoundError:
+                    continue  # a package is being replaced
+                break
+            else:
+                raise IsolationBroken("the toolchain changes while it is looked at; wait until the installation of packages is over")
+            self._digest, self._watched = scan.digest(), scan.watched
+            duration_ms = (time.monotonic_ns() - begun_ns) // 1_000_000
+            log.info("toolchain_walked", digest=self._digest, file_count=scan.file_count, duration_ms=duration_ms)
         return self._digest
 
 
-class Walk:
-    """What of a toolchain has been looked at. watched: directories and single files, with their facts from before they were read."""
+class ToolchainScan:
+    """Digest of the files of a toolchain. watched: directories and single files, with their facts from before they were read."""
 
     def __init__(self) -> None:
         self.watched: dict[str, tuple[int, int]] = {}
@@ -81,7 +92,7 @@ class Walk:
         self._hash.update(repr(words).encode())
 
     def take_file(self, path: Path) -> None:
-        """One file by its facts; that it is missing is one too."""
+        """Take in a file by its facts; that it is missing is a fact too."""
         self.watched[str(path)] = facts = _facts(str(path))
         self.note(str(path), facts)
         self.file_count += 1
@@ -98,7 +109,7 @@ class Walk:
                 self.take_own(entry, f"{name}/{entry.name}")
 
     def take_tree(self, directory: str, *, deep: bool = True) -> None:
-        """The files in a directory, and below it if deep. What a link leads to counts; a directory behind one is not entered."""
+        """Take in the files in a directory, and below it if deep. What a link leads to counts; a directory behind one is not entered."""
         self.watched[directory] = _facts(directory)
         if self.watched[directory] == MISSING:
             return
@@ -112,58 +123,47 @@ class Walk:
                 self.take_tree(entry.path)
 
 
-def _walked(take: Callable[[Walk], None]) -> Walk:
-    for _ in range(WALK_COUNT):
-        walk = Walk()
-        try:
-            take(walk)
-        except FileNotFoundError:
-            continue  # a package is being replaced
-        return walk
-    raise IsolationBroken("the toolchain changes while it is looked at; wait until the installation of packages is over")
-
-
-def take_host(walk: Walk) -> None:
+def take_host(scan: ToolchainScan) -> None:
     """Take in the compilers, the headers and libraries that they read, Python, torch, and our own side of a box."""
     for tree in SYSTEM_HEADERS:
-        walk.take_tree(tree)
-    _take_gcc(walk)
+        scan.take_tree(tree)
+    _take_gcc(scan)
     if (cuda := cuda_home()) is not None:
-        walk.note("nvcc", asked(str(cuda / "bin" / "nvcc"), "--version"))
+        scan.note("nvcc", compiler_output(str(cuda / "bin" / "nvcc"), "--version"))
         for name in CUDA_TREES:
-            walk.take_tree(str(cuda.resolve() / name))
-    walk.note(sys.version)
-    walk.take_file(Path(sys.executable).resolve())
-    walk.take_tree(sysconfig.get_path("include"))
+            scan.take_tree(str(cuda.resolve() / name))
+    scan.note(sys.version)
+    scan.take_file(Path(sys.executable).resolve())
+    scan.take_tree(sysconfig.get_path("include"))
     if (torch := _package("torch")) is not None:
-        walk.take_tree(str(torch / "include"))
-        walk.take_tree(str(torch / "lib"), deep=False)
-        walk.take_file(torch / "version.py")
+        scan.take_tree(str(torch / "include"))
+        scan.take_tree(str(torch / "lib"), deep=False)
+        scan.take_file(torch / "version.py")
     for name in PACKAGES:
         if (package := _package(name)) is not None:
-            walk.take_tree(str(package))
-    walk.take_file(Path(sys.executable).parent / "ninja")
+            scan.take_tree(str(package))
+    scan.take_file(Path(sys.executable).parent / "ninja")
     for bind in library_binds():
-        walk.take_own(bind.source, bind.target)
+        scan.take_own(bind.source, bind.target)
 
 
-def _take_gcc(walk: Walk) -> None:
+def _take_gcc(scan: ToolchainScan) -> None:
     """gcc's own directory, with cc1plus, collect2 and its headers; the assembler and the linker; the libraries that can be linked."""
     compiler = shutil.which("g++", path=search_path())
     if compiler is None:
-        walk.note("no g++")
+        scan.note("no g++")
         return
-    walk.note("g++", asked(compiler, "--version"))
-    walk.take_file(Path(compiler).resolve())
+    scan.note("g++", compiler_output(compiler, "--version"))
+    scan.take_file(Path(compiler).resolve())
     for name in ("as", "ld"):
-        found = shutil.which(asked(compiler, f"-print-prog-name={name}").strip(), path=search_path())
-        walk.take_file(Path(found or name).resolve())
-    directories = dict(line.split(": ", 1) for line in asked(compiler, "-print-search-dirs").splitlines() if ": " in line)
-    if own := directories.get("install"):
-        walk.take_tree(str(Path(own)))
+        program = shutil.which(compiler_output(compiler, f"-print-prog-name={name}").strip(), path=search_path())
+        scan.take_file(Path(program or name).resolve())
+    directories = dict(line.split(": ", 1) for line in compiler_output(compiler, "-print-search-dirs").splitlines() if ": " in line)
+    if install := directories.get("install"):
+        scan.take_tree(str(Path(install)))
     listed = directories.get("libraries", "").removeprefix("=").split(":")
-    for directory in dict.fromkeys(str(Path(one).resolve()) for one in listed if one):
-        walk.take_tree(directory, deep=False)
+    for directory in dict.fromkeys(str(Path(directory_name).resolve()) for directory_name in listed if directory_name):
+        scan.take_tree(directory, deep=False)
 
 
 def _package(name: str) -> Path | None:
@@ -171,13 +171,13 @@ def _package(name: str) -> Path | None:
     return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
 
 
-def asked(program: str, question: str) -> str:
-    """What a compiler of this host answers; an error's text is an answer too."""
+def compiler_output(program: str, question: str) -> str:
+    """Return the answer of a compiler of this host; an error's text is an answer too."""
     environment = {"PATH": search_path(), "LANG": "C.UTF-8"}
-    done = subprocess.run(
+    answer = subprocess.run(
         [program, question], env=environment, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=ASK_TIMEOUT_S, check=False
     )
-    return (done.stdout + done.stderr).decode(errors="replace")
+    return (answer.stdout + answer.stderr).decode(errors="replace")
 
 
 def _facts(path: str) -> tuple[int, int]:
@@ -186,7 +186,3 @@ def _facts(path: str) -> tuple[int, int]:
     except OSError:
         return MISSING
     return facts.st_size, facts.st_mtime_ns
-
-
-def _ms_since(begun_ns: int) -> int:
-    return (time.monotonic_ns() - begun_ns) // 1_000_000

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from grader.isolation import BoxSpec, IsolationBroken, processes
-from grader.isolation.cgroups import BoxCgroup, Cgroups, Counters
+from grader.isolation.cgroups import BoxCgroup, Cgroups, Counters, read_counters
 from grader.isolation.directories import sweep_runtime
-from grader.isolation.driver import DriverFiles
 from grader.isolation.fingerprint import HostFingerprint
+from grader.isolation.gpu import DriverFiles
 from grader.isolation.settings import BoxSettings
 from grader.isolation.supervision import SupervisedBox
 from sandbox.protocol.wire import BoxCause
@@ -52,7 +52,7 @@ class Launch:
 
 
 class HostBox(SupervisedBox):
-    """One process tree."""
+    """A box that is a process tree."""
 
     def __init__(self, spec: BoxSpec, launch: Launch, cgroup: BoxCgroup | None) -> None:
         super().__init__(spec, launch.uid, watch_memory=launch.watch_memory)
@@ -136,19 +136,19 @@ class HostBox(SupervisedBox):
             await asyncio.sleep(WATCH_S)
 
     def _usage(self) -> tuple[int, int]:
-        seen = processes.table()
-        inside = processes.descendants(self._process.pid if self._process else -1, seen)
-        return processes.memory_bytes(inside, seen, self._spec.limits.memory_bytes), sum(seen[pid].thread_count for pid in inside)
+        table = processes.table()
+        inside = processes.descendants(self._process.pid if self._process else -1, table)
+        return processes.memory_bytes(inside, table, self._spec.limits.memory_bytes), sum(table[pid].thread_count for pid in inside)
 
     def _members(self) -> set[int]:
         """Return every process of the box, found in all the ways there are: one of them it may have escaped."""
-        seen = processes.table()
-        found = processes.descendants(self._process.pid, seen) if self._process else set()
+        table = processes.table()
+        pids = processes.descendants(self._process.pid, table) if self._process else set()
         label = {name: self._launch.environment[name] for name in (processes.BOX_VARIABLE, processes.SERVER_VARIABLE)}
-        found |= set(processes.labelled(**label))
+        pids |= set(processes.labelled(**label))
         if self._launch.own_uid:
-            found |= processes.of_uid(self._launch.uid)
-        return found
+            pids |= processes.of_uid(self._launch.uid)
+        return pids
 
     def _meet_first(self) -> None:
         """Hold the process that the launcher names: by descriptor, for a number may soon be another's."""
@@ -177,23 +177,22 @@ class HostBox(SupervisedBox):
         await asyncio.to_thread(self._end_processes)
         code = await self._process.wait() if self._process else None
         if self._cgroup is not None:
-            self._counters = self._cgroup.counters()
+            self._counters = read_counters(self._cgroup.directories)
         self._drain()
-        if self._ending.cause is BoxCause.EXITED and not self._has_entered():
-            assert self._reader is not None
-            message = self._reader.head.decode(errors="replace").strip()[-500:]
-            raise IsolationBroken(f"a box did not come up (exit code {code}): {message}")
+        if self._ending.cause is BoxCause.EXITED:
+            os.set_blocking(self._entered, False)
+            entered = b""
+            with contextlib.suppress(BlockingIOError):
+                entered = os.read(self._entered, 1)
+            if entered != ENTERED:
+                assert self._reader is not None
+                message = self._reader.head.decode(errors="replace").strip()[-500:]
+                raise IsolationBroken(f"a box did not come up (exit code {code}): {message}")
         return 128 - code if code is not None and code < 0 else code
-
-    def _has_entered(self) -> bool:
-        os.set_blocking(self._entered, False)
-        with contextlib.suppress(BlockingIOError):
-            return os.read(self._entered, 1) == ENTERED
-        return False
 
 
 class HostIsolation:
-    """What isolations whose boxes are processes of this host have in common: cgroups where they can be made, and what is left behind."""
+    """Base of isolations whose boxes are processes of this host: cgroups where they can be made, and the sweep of leftovers."""
 
     def __init__(self, settings: BoxSettings, find_driver: Callable[[int], DriverFiles], *, fixed_toolchain: bool = False) -> None:
         self._settings, self._find_driver = settings, find_driver
@@ -201,7 +200,7 @@ class HostIsolation:
         self._fingerprint = HostFingerprint(fixed=fixed_toolchain)
 
     def _cgroup(self, spec: BoxSpec, stack: ExitStack, *, memory: bool = True, processes: bool = True) -> BoxCgroup | None:
-        """The box's cgroup with its limits, removed with the stack; None where none can be made."""
+        """Make the box's cgroup with its limits, removed with the stack; None where none can be made."""
         if not self._cgroups.usable:
             return None
         cgroup = self._cgroups.make(spec.box_id)
@@ -211,7 +210,7 @@ class HostIsolation:
         return cgroup
 
     async def fingerprint(self) -> str:
-        """The host's toolchain, which is what a box has."""
+        """Return the fingerprint of the host's toolchain, which is what a box has."""
         return await self._fingerprint.current()
 
     async def sweep(self) -> int:

@@ -43,7 +43,16 @@ def pick_up(directory: Path, name: str, *, limit_bytes: int) -> bytes | Refusal:
             # O_NONBLOCK: a FIFO would hang the reader for ever.
             descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY, dir_fd=parent)
         except OSError as error:
-            return _refused_open(name, error)
+            match error.errno:
+                case errno.ENOENT:
+                    reason, sentence = RefusalReason.MISSING, f"there is no file {name!r}"
+                case errno.ELOOP:
+                    reason, sentence = RefusalReason.SYMLINK, f"{name!r} is a symbolic link; leave the file itself"
+                case errno.ENXIO | errno.ENODEV | errno.EISDIR:
+                    reason, sentence = RefusalReason.NOT_A_FILE, f"{name!r} is not a plain file"
+                case _:
+                    reason, sentence = RefusalReason.UNREADABLE, f"{name!r} cannot be read: {os.strerror(error.errno or 0)}"
+            return Refusal(reason=reason, sentence=sentence)
         with _closing(descriptor):
             return _read(descriptor, name, limit_bytes)
 
@@ -54,19 +63,6 @@ def _closing(descriptor: int) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _refused_open(name: str, error: OSError) -> Refusal:
-    match error.errno:
-        case errno.ENOENT:
-            reason, sentence = RefusalReason.MISSING, f"there is no file {name!r}"
-        case errno.ELOOP:
-            reason, sentence = RefusalReason.SYMLINK, f"{name!r} is a symbolic link; leave the file itself"
-        case errno.ENXIO | errno.ENODEV | errno.EISDIR:
-            reason, sentence = RefusalReason.NOT_A_FILE, f"{name!r} is not a plain file"
-        case _:
-            reason, sentence = RefusalReason.UNREADABLE, f"{name!r} cannot be read: {os.strerror(error.errno or 0)}"
-    return Refusal(reason=reason, sentence=sentence)
 
 
 def _read(descriptor: int, name: str, limit_bytes: int) -> bytes | Refusal:

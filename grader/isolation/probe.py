@@ -7,7 +7,7 @@ import secrets
 from dataclasses import replace
 
 from grader.isolation import BoxExit, BoxSpec, GpuAccess, Isolation, IsolationBroken, Limits, Purpose
-from grader.isolation.slots import hold_slot, shared_slot_directory
+from grader.isolation.directories import hold_slot, shared_slot_directory
 from sandbox.protocol.version import VERSION
 from sandbox.protocol.wire import BoxCause
 
@@ -45,10 +45,17 @@ print({GREETING!r})
 """
 
 
-async def failure(isolation: Isolation) -> str | None:
-    """Return why a trivial box does not work; None if it does."""
-    ended = await _tried(isolation, f"print({GREETING!r})", LIMITS, WITHIN_S, None)
-    return _complaint(ended, "a trivial box")
+async def failure(isolation: Isolation, gpu: GpuAccess | None = None) -> str | None:
+    """Return why a trivial box does not work, or a box with this GPU; None if it does."""
+    if gpu is None:
+        name, ended = "a trivial box", await _tried(isolation, f"print({GREETING!r})", LIMITS, WITHIN_S, None)
+    else:
+        name, ended = "a box with this GPU", await _tried(isolation, GPU_TRIAL, GPU_LIMITS, GPU_WITHIN_S, gpu)
+    if isinstance(ended, str):
+        return ended
+    if ended.cause is BoxCause.EXITED and ended.exit_code == 0 and GREETING.encode() in ended.output:
+        return None
+    return f"{name} ended as {ended.cause}, exit code {ended.exit_code}: {ended.output.decode(errors='replace').strip()[-300:]}"
 
 
 async def outdated(isolation: Isolation) -> str | None:
@@ -56,17 +63,11 @@ async def outdated(isolation: Isolation) -> str | None:
     ended = await _tried(isolation, PRINT_VERSION, LIMITS, WITHIN_S, None, "{lib}")
     if isinstance(ended, str):
         return ended
-    found = ended.output.decode(errors="replace").strip()
-    if ended.exit_code == 0 and found == VERSION:
+    version = ended.output.decode(errors="replace").strip()
+    if ended.exit_code == 0 and version == VERSION:
         return None
-    seen = f"speaks protocol {found[-16:]!r}" if ended.exit_code == 0 else "does not know its protocol"
-    return f"the copy of the grader in the boxes' image {seen}, and this server {VERSION!r}; build the image from this version"
-
-
-async def gpu_failure(isolation: Isolation, gpu: GpuAccess) -> str | None:
-    """Return why a box cannot use this GPU; None if it can."""
-    ended = await _tried(isolation, GPU_TRIAL, GPU_LIMITS, GPU_WITHIN_S, gpu)
-    return _complaint(ended, "a box with this GPU")
+    difference = f"speaks protocol {version[-16:]!r}" if ended.exit_code == 0 else "does not know its protocol"
+    return f"the copy of the grader in the boxes' image {difference}, and this server {VERSION!r}; build the image from this version"
 
 
 async def _tried(
@@ -86,11 +87,3 @@ async def _tried(
                 return await box.wait()
     except (IsolationBroken, OSError, TimeoutError) as error:
         return str(error) or f"no answer within {within_s:.0f} s"
-
-
-def _complaint(ended: BoxExit | str, what: str) -> str | None:
-    if isinstance(ended, str):
-        return ended
-    if ended.cause is BoxCause.EXITED and ended.exit_code == 0 and GREETING.encode() in ended.output:
-        return None
-    return f"{what} ended as {ended.cause}, exit code {ended.exit_code}: {ended.output.decode(errors='replace').strip()[-300:]}"

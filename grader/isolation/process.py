@@ -10,10 +10,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
-from grader.isolation import Availability, Box, BoxSpec, driver, gpu, host_box, launch, probe, processes
-from grader.isolation.directories import link_directory, output_directory, run_directory
+from grader.isolation import Availability, Box, BoxSpec, gpu, host_box, launch, probe, processes
+from grader.isolation.directories import link_directory, output_directory, run_directory, slot_uid
 from grader.isolation.settings import BoxSettings
-from grader.isolation.slots import slot_uid
 from grader.isolation.supervision import live
 from grader.isolation.toolchain import host_toolchain, package_directory, plug_ins
 
@@ -21,12 +20,12 @@ UNSAFE = "UNSAFE: a submission sees this host's files and network; use it for yo
 
 
 class ProcessIsolation(host_box.HostIsolation):
-    """One process tree for each box."""
+    """Makes boxes as plain process trees."""
 
     NAME = "process"
     SAFE = False
 
-    def __init__(self, settings: BoxSettings, find_driver: Callable[[int], driver.DriverFiles] = driver.find) -> None:
+    def __init__(self, settings: BoxSettings, find_driver: Callable[[int], gpu.DriverFiles] = gpu.find_driver) -> None:
         super().__init__(settings, find_driver)
         self._unreachable = _unreachable(
             (Path(sys.executable), Path(sys.base_prefix), package_directory("sandbox"), settings.runtime_dir / "run")
@@ -76,7 +75,10 @@ class ProcessIsolation(host_box.HostIsolation):
             "link": str(link_dir),
         }
         paths |= {"src": str(spec.src_dir or ""), "out": str(spec.out_dir or "")}
-        count = None if limited else spec.limits.process_count + (0 if own_uid else _threads_of(uid))
+        count = None if limited else spec.limits.process_count
+        if count is not None and not own_uid:  # RLIMIT_NPROC counts all threads of a uid, not just the box's
+            table = processes.everything()  # a zombie counts until it is reaped
+            count += sum(max(1, table[pid].thread_count) for pid in processes.of_uid(uid, table))
         limits = launch.rlimits(spec.limits, process_count=count)
         return host_box.Launch(
             argv=lambda entered, _: launch.command(spec, paths, limited=limits, entered=entered),
@@ -87,12 +89,6 @@ class ProcessIsolation(host_box.HostIsolation):
             uid=uid,
             own_uid=own_uid,
         )
-
-
-def _threads_of(uid: int) -> int:
-    """Return how many threads a uid has: RLIMIT_NPROC counts all of them, not just the box's."""
-    seen = processes.everything()  # a zombie counts until it is reaped
-    return sum(max(1, seen[pid].thread_count) for pid in processes.of_uid(uid, seen))
 
 
 def _unreachable(paths: tuple[Path, ...]) -> Path | None:

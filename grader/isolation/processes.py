@@ -1,7 +1,8 @@
-"""Finds and ends processes on the host through /proc: by descent, by uid, and by the label in their environment."""
+"""Reads /proc: finds and ends processes by descent, by uid and by the label in their environment, and watches the host's memory."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import select
@@ -18,11 +19,20 @@ STATE_VARIABLE, SERVER_VARIABLE, BOX_VARIABLE = "GRADER_BOX_STATE", "GRADER_BOX_
 GONE_WITHIN_S = 5.0
 DEAD = frozenset("ZX")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+WATCH_S = 0.1  # the driver clears its pages, so about a gigabyte at most comes between two looks
+SCARCE_BYTES, SCARCE_SHARE = 2 << 30, 0.05
+# Every page that is not in one of these is a driver's. Shmem is in Cached, Mlocked in AnonPages; HugePages are counted by themselves.
+CATEGORIES = (
+    "MemFree", "Buffers", "Cached", "SwapCached", "AnonPages", "Slab", "KernelStack", "PageTables", "SecPageTables", "Percpu", "Hugetlb",
+    "Bounce",
+)  # fmt: skip
+NODE_PREFIX = b"/dev/nvidia"
+UVM_PREFIX = b"/dev/nvidia-uvm"  # reserves addresses by the terabyte
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """One line of the process table."""
+    """A line of the process table."""
 
     parent: int
     session: int
@@ -43,14 +53,14 @@ def table() -> dict[int, ProcessFacts]:
 
 def everything() -> dict[int, ProcessFacts]:
     """Return the processes of this host that we can see, with those that have died and wait to be reaped."""
-    found = {}
+    facts_by_pid = {}
     for directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             # The name of a process is its own choice and may hold anything, so count from its last bracket.
             words = (directory / "stat").read_bytes().rpartition(b")")[2].split()
             facts = ProcessFacts(int(words[1]), int(words[3]), words[0].decode(), int(words[17]), int(words[21]) * PAGE_BYTES)
-            found[int(directory.name)] = facts
-    return found
+            facts_by_pid[int(directory.name)] = facts
+    return facts_by_pid
 
 
 def descendants(root: int, processes: dict[int, ProcessFacts]) -> set[int]:
@@ -58,28 +68,28 @@ def descendants(root: int, processes: dict[int, ProcessFacts]) -> set[int]:
     children: dict[int, list[int]] = {}
     for pid, facts in processes.items():
         children.setdefault(facts.parent, []).append(pid)
-    found = {pid for pid, facts in processes.items() if pid == root or facts.session == root}
-    waiting = list(found | {root})
+    pids = {pid for pid, facts in processes.items() if pid == root or facts.session == root}
+    waiting = list(pids | {root})
     while waiting:
-        below = [pid for pid in children.get(waiting.pop(), []) if pid not in found]
-        found.update(below)
+        below = [pid for pid in children.get(waiting.pop(), []) if pid not in pids]
+        pids.update(below)
         waiting += below
-    return found
+    return pids
 
 
 def of_uid(uid: int, among: Iterable[int] | None = None) -> set[int]:
     """Return the processes of a uid."""
-    found = set()
+    pids = set()
     for pid in table() if among is None else among:
         with contextlib.suppress(OSError):
             if Path(f"/proc/{pid}").stat().st_uid == uid:
-                found.add(pid)
-    return found
+                pids.add(pid)
+    return pids
 
 
-def memory_bytes(pids: Iterable[int], seen: dict[int, ProcessFacts], limit_bytes: int) -> int:
-    """Return what these processes hold.  Cheap while it is under the limit; exact above, where shared pages must count once."""
-    resident = {pid: seen[pid].resident_bytes for pid in pids}
+def memory_bytes(pids: Iterable[int], processes: dict[int, ProcessFacts], limit_bytes: int) -> int:
+    """Return the memory that these processes hold.  Cheap while it is under the limit; exact above, where shared pages must count once."""
+    resident = {pid: processes[pid].resident_bytes for pid in pids}
     if sum(resident.values()) <= limit_bytes:
         return sum(resident.values())
     return sum(_proportional_bytes(pid, otherwise=resident[pid]) for pid in resident)
@@ -94,13 +104,14 @@ def _proportional_bytes(pid: int, *, otherwise: int) -> int:
 
 def labelled(**wanted: str) -> dict[int, dict[str, str]]:
     """Return the processes whose environment began with these variables, with that environment."""
-    found = {}
+    environments = {}
     for pid in table():
         with contextlib.suppress(OSError):
-            environment = _environment(pid)
+            entries = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+            environment = dict(entry.split("=", 1) for entry in entries if "=" in entry)
             if all(environment.get(name) == value for name, value in wanted.items()):
-                found[pid] = environment
-    return found
+                environments[pid] = environment
+    return environments
 
 
 def strangers(settings: BoxSettings) -> dict[int, str]:
@@ -115,11 +126,11 @@ def strangers(settings: BoxSettings) -> dict[int, str]:
 def end_all(find: Callable[[], set[int]]) -> None:
     """Kill what `find` finds until it finds nothing; stopped first, so that a fork loop cannot outrun us."""
     until = time.monotonic() + GONE_WITHIN_S
-    while found := find():
+    while pids := find():
         if time.monotonic() > until:
-            raise IsolationBroken(f"processes {sorted(found)} of a box do not die; a device driver may hold them")
+            raise IsolationBroken(f"processes {sorted(pids)} of a box do not die; a device driver may hold them")
         for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in found:
+            for pid in pids:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
         time.sleep(0.001)
@@ -140,6 +151,87 @@ def end_one(descriptor: int) -> None:
         raise IsolationBroken("a box's first process does not die; a device driver may hold it")
 
 
-def _environment(pid: int) -> dict[str, str]:
-    entries = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
-    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostMemory:
+    """Contents of /proc/meminfo. driver_bytes: the bytes that are in no other category."""
+
+    total_bytes: int
+    available_bytes: int
+    driver_bytes: int
+
+    @property
+    def scarce(self) -> bool:
+        """Return whether the host itself is about to run out."""
+        return self.available_bytes < max(SCARCE_BYTES, SCARCE_SHARE * self.total_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryWatch:
+    """Watches for host memory that a GPU box takes through the driver, where the kernel's own limits may not count it.
+
+    The driver's pages belong to no process, no cache and no cgroup (`nv-vm.c` allocates them without __GFP_ACCOUNT), but their sum shows
+    in /proc/meminfo: what is neither free nor in any of its categories. Others' boxes take such memory too, so one sign is not enough.
+    members: the box's processes; read only where something is amiss already.
+    """
+
+    limit_bytes: int
+    members: Callable[[], Iterable[int]]
+    record_cause: Callable[[], None]
+    proc: Path = Path("/proc")
+
+    async def run(self) -> None:
+        """Look until the box is to blame, then strike once."""
+        start = read_host_memory(self.proc)
+        while True:
+            await asyncio.sleep(WATCH_S)
+            now = read_host_memory(self.proc)
+            if now.scarce or _grown(start, now, self.limit_bytes):  # worth asking whose memory it is
+                own_bytes = await asyncio.to_thread(self._own_bytes)
+                if to_blame(start, now, own_bytes, self.limit_bytes):
+                    self.record_cause()
+                    return
+
+    def _own_bytes(self) -> int:
+        processes = table()
+        inside = {pid for pid in self.members() if pid in processes}
+        return memory_bytes(inside, processes, self.limit_bytes) + mapped_bytes(inside, self.proc)
+
+
+def to_blame(start: HostMemory, now: HostMemory, own_bytes: int, limit_bytes: int) -> bool:
+    """Return whether two of three signs hold: the driver holds more than when the box began, by more than the box may have; the box's own
+    processes have as much in sight, resident or mapped from the driver; the host is nearly out of memory.
+    """
+    return sum((_grown(start, now, limit_bytes), own_bytes > limit_bytes, now.scarce)) >= 2
+
+
+def _grown(start: HostMemory, now: HostMemory, limit_bytes: int) -> bool:
+    return now.driver_bytes - start.driver_bytes > limit_bytes
+
+
+def read_host_memory(proc: Path = Path("/proc")) -> HostMemory:
+    """Look once; costs some microseconds."""
+    counted = {}
+    for line in (proc / "meminfo").read_text().splitlines():
+        name, _, rest = line.partition(":")
+        words = rest.split()
+        if len(words) == 2 and words[1] == "kB":
+            counted[name] = int(words[0]) << 10
+    total = counted["MemTotal"]
+    return HostMemory(
+        total_bytes=total,
+        available_bytes=counted["MemAvailable"],
+        driver_bytes=total - sum(counted.get(name, 0) for name in CATEGORIES),
+    )
+
+
+def mapped_bytes(pids: Iterable[int], proc: Path = Path("/proc")) -> int:
+    """Return how much these processes have mapped from the driver's nodes.  It is not resident memory for the kernel."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for line in (proc / str(pid) / "maps").read_bytes().splitlines():
+                addresses, *_, name = line.split(maxsplit=5)
+                if name.startswith(NODE_PREFIX) and not name.startswith(UVM_PREFIX):
+                    begin, _, end = addresses.partition(b"-")
+                    total += int(end, 16) - int(begin, 16)
+    return total

@@ -1,13 +1,55 @@
-"""Chooses an isolation: the one that was named, or the strongest that works here."""
+"""Makes isolations, chooses the strongest that works here, and observes how long boxes take to start."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Protocol
 
-from grader.isolation import Availability, Isolation, NoIsolationWorks
+from grader.isolation import Availability, Box, BoxSpec, Isolation, NoIsolationWorks
 from grader.isolation.settings import BoxSettings
 from grader.isolations import AUTO, choices, isolations
+from grader.observability.observer import Observer
+
+
+class ObservedIsolation:
+    """Another isolation, which tells an observer how long its boxes took to start."""
+
+    def __init__(self, isolation: Isolation) -> None:
+        self.NAME, self.SAFE = isolation.NAME, isolation.SAFE
+        self._observer, self._isolation = Observer(), isolation
+
+    def observe(self, observer: Observer) -> None:
+        """Tell this observer from now on."""
+        self._observer = observer
+
+    async def check(self) -> Availability:
+        """As the isolation does."""
+        return await self._isolation.check()
+
+    async def fingerprint(self) -> str:
+        """As the isolation does."""
+        return await self._isolation.fingerprint()
+
+    async def sweep(self) -> int:
+        """As the isolation does."""
+        return await self._isolation.sweep()
+
+    @asynccontextmanager
+    async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
+        """Start a box; a box that nobody waits for any more while it starts is not counted."""
+        begun, counted = time.monotonic(), False
+        try:
+            async with self._isolation.start(spec) as box:
+                counted = True
+                self._observer.box_started(spec.purpose, time.monotonic() - begun, failed=False)
+                yield box
+        except Exception:
+            if not counted:
+                self._observer.box_started(spec.purpose, time.monotonic() - begun, failed=True)
+            raise
 
 
 class ClosableIsolation(Isolation, Protocol):
@@ -19,8 +61,8 @@ class ClosableIsolation(Isolation, Protocol):
 
 def make(name: str, settings: BoxSettings, *arguments: object, **named: object) -> ClosableIsolation:
     """Make the isolation of that name. arguments, named: more that its class takes, such as the protections of a control."""
-    made: ClosableIsolation = isolations()[name].load()(settings, *arguments, **named)
-    return made
+    isolation: ClosableIsolation = isolations()[name].load()(settings, *arguments, **named)
+    return isolation
 
 
 async def choose(name: str, settings: BoxSettings) -> tuple[ClosableIsolation, Availability]:
@@ -33,20 +75,22 @@ async def choose(name: str, settings: BoxSettings) -> tuple[ClosableIsolation, A
     refused: list[tuple[str, str]] = []
     for candidate in isolations() if name == AUTO else (name,):
         isolation = make(candidate, settings)
-        found = await isolation.check()
-        if found.usable:
-            passed_over = tuple(f"{other} is not usable: {reason}" for other, reason in refused)
-            return isolation, replace(found, detail=f"{candidate}: {found.detail}", warnings=(*found.warnings, *passed_over))
+        availability = await isolation.check()
+        if availability.usable:
+            passed_over = tuple(f"{passed} is not usable: {reason}" for passed, reason in refused)
+            return isolation, replace(
+                availability, detail=f"{candidate}: {availability.detail}", warnings=(*availability.warnings, *passed_over)
+            )
         await isolation.close()
-        refused.append((candidate, found.detail))
+        refused.append((candidate, availability.detail))
     raise NoIsolationWorks(tuple(refused))
 
 
 async def survey(settings: BoxSettings) -> dict[str, Availability]:
-    """Return what every isolation says of itself on this host."""
-    found = {}
+    """Return the availability of every isolation on this host."""
+    answers = {}
     for name in isolations():
         isolation = make(name, settings)
-        found[name] = await isolation.check()
+        answers[name] = await isolation.check()
         await isolation.close()
-    return found
+    return answers

@@ -1,4 +1,4 @@
-"""What the server passes to an isolation, and the protections that tests may take away one at a time."""
+"""Settings that the server passes to an isolation, and the protections that tests may take away one at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class BoxSettings:
     state_id: a hash of the server's state directory; `sweep` removes the boxes that carry it and an earlier `run_id`.
     runtime_dir: a directory of this server alone; made if missing. Not on a `noexec` mount if artifacts are run from it.
     box_root: "host" (the host's toolchain and Python environment, read-only) or "image:NAME" (docker only).
-    resident_dir: where a copy of the host's toolchain lies in memory, which boxes see in its place; None: they see the files on disk.
+    memory_toolchain_dir: the copy of the host's toolchain in memory, which boxes see; None: they see the files on disk.
     hidden_paths: never visible in a box, should they lie below a bound path; the problems' directory for one.
     """
 
@@ -26,7 +26,7 @@ class BoxSettings:
     docker_host: str | None = None
     run_id: str = field(default_factory=lambda: secrets.token_hex(6))
     hidden_paths: tuple[Path, ...] = ()
-    resident_dir: Path | None = None
+    memory_toolchain_dir: Path | None = None
 
     def __post_init__(self) -> None:
         if not self.state_id.isalnum() or not self.run_id.isalnum():
@@ -39,7 +39,7 @@ class BoxSettings:
     @property
     def etc_directory(self) -> Path:
         """Where the passwd and group that boxes see are written: in memory, where the toolchain is."""
-        return self.runtime_dir / "etc" if self.resident_dir is None else self.resident_dir / "own-etc"
+        return self.runtime_dir / "etc" if self.memory_toolchain_dir is None else self.memory_toolchain_dir / "own-etc"
 
     @property
     def image(self) -> str | None:
@@ -49,7 +49,7 @@ class BoxSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protections:
-    """What keeps a box in.  All on; a control test takes one away to prove that its attack needs it.
+    """Protections that keep a box in.  All on; a control test takes one away to prove that its attack needs it.
 
     Not reachable from settings, command line or API, and it must stay so.
     """

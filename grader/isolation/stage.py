@@ -63,10 +63,10 @@ def arrange(libc: ctypes.CDLL, sources: list[str], tmp: dict[str, int] | None) -
         check(libc.mount(b"grader-tmp", bytes(scratch), b"tmpfs", flags, options), "mount tmp")
 
 
-def check(result: int, what: str) -> None:
+def check(result: int, name: str) -> None:
     """Raise what libc reported."""
     if result != 0:
-        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+        raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
 
 
 if __name__ == "__main__":

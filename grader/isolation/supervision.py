@@ -1,12 +1,13 @@
 """The life of a box: it is started, watched, ended for the first cause that strikes, and cleared away.
 
-How a box is started, looked at and removed is its class's: a container (`docker_box.py`) or a tree of processes (`host_box.py`).
+How a box is started, looked at and removed is its class's: a container (`docker.py`) or a tree of processes (`host_box.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import signal
 import time
 from abc import ABC, abstractmethod
@@ -17,9 +18,68 @@ from typing import Any
 from grader.isolation import Box, BoxExit, BoxSpec
 from grader.isolation.cancellation import finish_despite_cancel, settled
 from grader.isolation.cgroups import Counters
-from grader.isolation.host_memory import MemoryWatch
-from grader.isolation.output import OutputReader
+from grader.isolation.processes import MemoryWatch
 from sandbox.protocol.wire import BoxCause
+
+HEAD_BYTES = 64 * 1024
+CHUNK_BYTES = 64 * 1024
+ARRIVAL_GRAIN_NS = 1_000_000
+
+
+class OutputReader:
+    """Reads a descriptor that untrusted code writes to: keeps the head, counts the rest, and calls `on_full` at the cap.
+
+    Plain reads: descriptors that the box tries to pass along a socket are dropped by the kernel.
+    """
+
+    def __init__(self, descriptor: int, *, cap_bytes: int, on_full: Callable[[], None]) -> None:
+        self._descriptor = descriptor
+        self._cap_bytes = cap_bytes
+        self._on_full = on_full
+        self._head = bytearray()
+        self._count = 0
+        self.arrivals: list[tuple[int, int]] = []  # for `BoxExit`, a millisecond apart at least
+        self.ended = asyncio.Event()
+        os.set_blocking(descriptor, False)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(descriptor, self._read_once)
+
+    @property
+    def head(self) -> bytes:
+        """The first 64 KiB."""
+        return bytes(self._head)
+
+    def drain(self) -> None:
+        """Take what is already there, for a box that has ended; bounded by the cap."""
+        while not self.ended.is_set() and self._read_once():
+            pass
+
+    def close(self) -> None:
+        """Stop reading; once. Afterwards the descriptor may be closed, and its number may be another's."""
+        if not self.ended.is_set():
+            self._loop.remove_reader(self._descriptor)
+            self.ended.set()
+
+    def _read_once(self) -> bool:
+        try:
+            chunk = os.read(self._descriptor, CHUNK_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            chunk = b""
+        if not chunk:
+            self.close()
+            return False
+        now_ns = time.monotonic_ns()
+        if not self.arrivals or now_ns - self.arrivals[-1][1] > ARRIVAL_GRAIN_NS:
+            self.arrivals.append((len(self._head), now_ns))
+        self._head += chunk[: HEAD_BYTES - len(self._head)]
+        self._count += len(chunk)
+        if self._count >= self._cap_bytes:
+            self.close()
+            self._on_full()
+        return True
+
 
 SIGNAL_EXIT_BASE = 128
 NEARLY_FULL = 0.98
@@ -50,7 +110,7 @@ class FirstCause:
         if self.cause is None:
             raise AssertionError("a box is summed up after it has ended")
         cause, exit_code, number = self.cause, code, None
-        if code is not None and _is_signal(code - SIGNAL_EXIT_BASE):
+        if code is not None and code - SIGNAL_EXIT_BASE in signal.valid_signals():
             exit_code, number = None, code - SIGNAL_EXIT_BASE
         if cause is BoxCause.EXITED:
             cause = _own_end(exit_code, number, counters, memory_limit_bytes)
@@ -66,7 +126,7 @@ class FirstCause:
 
 
 class SupervisedBox(ABC):
-    """One box. `supervise` runs next to it and enforces every limit, whether anybody waits or not. uid: the host's, of its processes."""
+    """A box. `supervise` runs next to it and enforces every limit, whether anybody waits or not. uid: the host's, of its processes."""
 
     def __init__(self, spec: BoxSpec, uid: int, *, watch_memory: bool) -> None:
         self._spec, self._uid, self._watch_memory = spec, uid, watch_memory
@@ -108,7 +168,7 @@ class SupervisedBox(ABC):
 
     @abstractmethod
     def _watches(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
-        """What watches it until it has ended; one of them records that it ended by itself."""
+        """Return the watches over it until it has ended; one of them records that it ended by itself."""
 
     @abstractmethod
     def _members(self) -> set[int]:
@@ -211,7 +271,3 @@ def _own_end(exit_code: int | None, number: int | None, counters: Counters, memo
     if counters.forks_refused > 0:
         return BoxCause.PROCESS_LIMIT
     return BoxCause.EXITED if number is None else BoxCause.SIGNALLED
-
-
-def _is_signal(number: int) -> bool:
-    return number in signal.valid_signals()

@@ -1,4 +1,4 @@
-"""Which host paths a box sees, read-only: the toolchain, the Python environment, and the box's side of `sandbox`."""
+"""Selects the host paths that a box sees, read-only: the toolchain, the Python environment, and the box's side of `sandbox`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OWN_PROC = ("cpuinfo", "loadavg", "meminfo", "stat", "uptime")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bind:
+class BindMount:
     """A host path and where the box sees it. shared: a part of the host's toolchain, which all boxes see."""
 
     source: Path
@@ -36,7 +36,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """What the root of a box consists of.
+    """Contents of the root of a box.
 
     hidden: directories inside bound ones that are covered by an empty one; hidden_sources: where these lie on the host.
     library: those of the binds that show the box's side of `sandbox`. proc: files of our own for the box's /proc.
@@ -44,11 +44,11 @@ class Toolchain:
 
     python: str
     path: str
-    binds: tuple[Bind, ...]
+    binds: tuple[BindMount, ...]
     hidden: tuple[str, ...]
     hidden_sources: tuple[str, ...] = ()
-    library: tuple[Bind, ...] = ()
-    proc: tuple[Bind, ...] = ()
+    library: tuple[BindMount, ...] = ()
+    proc: tuple[BindMount, ...] = ()
 
 
 def package_directory(name: str) -> Path:
@@ -64,71 +64,78 @@ def profile(name: str) -> Path:
     return package_directory("sandbox") / "profiles" / name
 
 
-def library_binds() -> tuple[Bind, ...]:
+def library_binds() -> tuple[BindMount, ...]:
     """Return the parts of `sandbox` that a box may see, each by itself, at {lib}."""
     package = package_directory("sandbox")
     entries = sorted(entry for entry in package.iterdir() if entry.name not in TRUSTED_ONLY and entry.suffix != ".pyc")
-    own = (Bind(source=entry, target=f"{LIB}/sandbox/{entry.name}") for entry in entries)
-    return (*own, *(Bind(source=path, target=f"{LIB}/{path.name}") for path in plug_ins()))
+    sandbox = (BindMount(source=entry, target=f"{LIB}/sandbox/{entry.name}") for entry in entries)
+    return (*sandbox, *(BindMount(source=path, target=f"{LIB}/{path.name}") for path in plug_ins()))
 
 
 def plug_ins() -> tuple[Path, ...]:
     """Return the packages and modules that bring languages, as they lie on this host."""
-    found = dict[Path, None]()
-    for one in languages().values():
-        name = one.module.partition(".")[0]
+    packages = dict[Path, None]()
+    for language in languages().values():
+        name = language.module.partition(".")[0]
         if name == "sandbox":
             continue
         spec = importlib.util.find_spec(name)
         places = [] if spec is None else [*(spec.submodule_search_locations or ()), *([spec.origin] if spec.origin else [])]
         if not places:
-            raise IsolationBroken(f"the package {name!r} of the language {one.name!r} is missing; install it, or remove its entry point")
-        found[Path(places[0])] = None
-    return tuple(found)
+            raise IsolationBroken(
+                f"the package {name!r} of the language {language.name!r} is missing; install it, or remove its entry point"
+            )
+        packages[Path(places[0])] = None
+    return tuple(packages)
 
 
-def host_toolchain(etc_directory: Path, hidden_paths: tuple[Path, ...] = (), resident_dir: Path | None = None) -> Toolchain:
+def host_toolchain(etc_directory: Path, hidden_paths: tuple[Path, ...] = (), memory_toolchain_dir: Path | None = None) -> Toolchain:
     """Return the host's own compilers, libraries and Python environment, to be seen at the same paths inside.
 
-    resident_dir: where their copy in memory is, which is bound in their place (`resident.py`).
+    memory_toolchain_dir: where their copy in memory is, which is bound in their place (`memory_toolchain.py`).
     """
     roots = [Path(path) for path in SYSTEM if Path(path).exists()]
     prefixes = [Path(prefix) for prefix in (sys.base_prefix, sys.base_exec_prefix, sys.prefix, sys.exec_prefix)]
     cuda = cuda_home()
     roots += [path for prefix in (*prefixes, *([cuda] if cuda else [])) for path in (prefix, prefix.resolve())]
-    binds = _without_nested([Bind(source=path.resolve(), target=str(path), shared=True) for path in roots])
-    etc = tuple(Bind(source=etc_directory / name, target=f"/etc/{name}") for name in OWN_ETC)
+    binds = _without_nested([BindMount(source=path.resolve(), target=str(path), shared=True) for path in roots])
+    etc = tuple(BindMount(source=etc_directory / name, target=f"/etc/{name}") for name in OWN_ETC)
     hidden = [path.resolve() for path in (package_directory("sandbox"), package_directory("grader"), *hidden_paths)]
     library = library_binds()
     return Toolchain(
         python=sys.executable,
         path=search_path(),
-        binds=(*_resident(binds, resident_dir), *etc, *_resident(library, resident_dir)),
-        hidden=tuple(target for path in hidden for target in _seen_as(path, binds)),
+        binds=(*_from_memory(binds, memory_toolchain_dir), *etc, *_from_memory(library, memory_toolchain_dir)),
+        hidden=tuple(
+            str(Path(bind.target) / path.relative_to(bind.source))
+            for path in hidden
+            for bind in binds
+            if path.is_relative_to(bind.source) and path.is_dir()
+        ),
         hidden_sources=tuple(map(str, hidden)),
         library=library,
-        proc=tuple(Bind(source=etc_directory / name, target=f"/proc/{name}") for name in OWN_PROC),
+        proc=tuple(BindMount(source=etc_directory / name, target=f"/proc/{name}") for name in OWN_PROC),
     )
 
 
-def mirrored(resident_dir: Path, path: Path) -> Path:
+def mirrored(memory_toolchain_dir: Path, path: Path) -> Path:
     """Return where the copy of a host path lies in a copy of the toolchain."""
-    return resident_dir / str(path).lstrip("/")
+    return memory_toolchain_dir / str(path).lstrip("/")
 
 
-def at_resident(resident_dir: Path | None, bind: Bind) -> Bind:
+def in_memory(memory_toolchain_dir: Path | None, bind: BindMount) -> BindMount:
     """Return the bind of a file's copy, where there is one; else the bind itself."""
-    copied = None if resident_dir is None else mirrored(resident_dir, bind.source)
+    copied = None if memory_toolchain_dir is None else mirrored(memory_toolchain_dir, bind.source)
     return bind if copied is None or not copied.is_file() else replace(bind, source=copied)
 
 
-def _resident(binds: tuple[Bind, ...], resident_dir: Path | None) -> tuple[Bind, ...]:
-    if resident_dir is None:
+def _from_memory(binds: tuple[BindMount, ...], memory_toolchain_dir: Path | None) -> tuple[BindMount, ...]:
+    if memory_toolchain_dir is None:
         return binds
-    found = tuple(replace(bind, source=mirrored(resident_dir, bind.source)) for bind in binds)
-    if missing := [str(bind.source) for bind in found if not bind.source.exists()]:
+    copies = tuple(replace(bind, source=mirrored(memory_toolchain_dir, bind.source)) for bind in binds)
+    if missing := [str(bind.source) for bind in copies if not bind.source.exists()]:
         raise IsolationBroken(f"the toolchain's copy in memory lacks {missing[0]}; restart the server, which makes a new one")
-    return found
+    return copies
 
 
 def image_toolchain() -> Toolchain:
@@ -189,20 +196,16 @@ def cuda_home() -> Path | None:
     return toolkit if (toolkit / "nvvm").exists() else None
 
 
-def _without_nested(binds: list[Bind]) -> tuple[Bind, ...]:
-    """Drop a bind that an earlier one already shows at the same place."""
-    kept: list[Bind] = []
+def _without_nested(binds: list[BindMount]) -> tuple[BindMount, ...]:
+    """Drop a bind that an earlier bind already shows at the same place."""
+
+    def shows(outer: BindMount, inner: BindMount) -> bool:
+        if inner.target != outer.target and not inner.target.startswith(outer.target + "/"):
+            return False
+        return (outer.source / Path(inner.target).relative_to(outer.target)).resolve() == inner.source
+
+    outermost: list[BindMount] = []
     for bind in sorted(binds, key=lambda bind: bind.target):
-        if not any(_shows(outer, bind) for outer in kept):
-            kept.append(bind)
-    return tuple(kept)
-
-
-def _shows(outer: Bind, inner: Bind) -> bool:
-    if inner.target != outer.target and not inner.target.startswith(outer.target + "/"):
-        return False
-    return (outer.source / Path(inner.target).relative_to(outer.target)).resolve() == inner.source
-
-
-def _seen_as(path: Path, binds: tuple[Bind, ...]) -> list[str]:
-    return [str(Path(bind.target) / path.relative_to(bind.source)) for bind in binds if path.is_relative_to(bind.source) and path.is_dir()]
+        if not any(shows(outer, bind) for outer in outermost):
+            outermost.append(bind)
+    return tuple(outermost)

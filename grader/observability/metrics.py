@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import assert_never
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 from grader import devices
 from grader.model import DeviceDemand, Failure, Lease, QueueDepth, Report, WriteTotals
-from grader.observability.observer import Ended, LaneNow, LaneState, Observer, Stopped, WarmNow
+from grader.observability.observer import Ended, LaneNow, LaneState, Observer, StopReason, WarmNow, attempt_key
 from sandbox.protocol import wire
 
 REASON_LIMIT, REASON_CHARS = 64, 48  # reasons come from judges and builders: what is more, or looks otherwise, is OTHER
@@ -39,102 +40,88 @@ class _Timing:
 
 
 class Metrics(Observer):
-    """The registry, and everything in it."""
+    """Counts and measures what a server does, in a registry of its own."""
 
     def __init__(self, *, version: str = "unknown", clock: Callable[[], float] = time.monotonic) -> None:
         self.registry = CollectorRegistry()
         self._clock = clock
         self._timings: dict[tuple[str, int], _Timing] = {}
         self._reasons = {OTHER, ""}
-        self._queue_metrics()
-        self._ledger_metrics()
-        self._attempt_metrics()
-        self._host_metrics()
-        self._call_metrics()
-        ProcessCollector(registry=self.registry)
-        build = self._gauge("grader_build_info", "1, with the version that runs.", "version", "python")
-        build.labels(version, platform.python_version()).set(1)
-
-    def _queue_metrics(self) -> None:
-        self._depth = self._gauge("grader_queue_depth", "Submissions that wait in the ledger, of all servers on it.", "mode")
-        self._oldest = self._gauge("grader_queue_oldest_seconds", "How long the oldest of them has waited.", "mode")
-        self._wait = self._histogram("grader_queue_wait_seconds", "From creation to the first lease.", _WAIT_SECONDS, "mode")
-
+        counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        self._depth = gauge("grader_queue_depth", "Submissions that wait in the ledger, of all servers on it.", ("mode",))
+        self._oldest = gauge("grader_queue_oldest_seconds", "How long the oldest of them has waited.", ("mode",))
+        self._wait = histogram("grader_queue_wait_seconds", "From creation to the first lease.", ("mode",), buckets=_WAIT_SECONDS)
         text = "Submissions that are queued or running, of all servers on the ledger, by the device that they ask for."
-        self._demand = self._gauge("grader_device_submissions", text, "device", "state")
-
-    def _ledger_metrics(self) -> None:
+        self._demand = gauge("grader_device_submissions", text, ("device", "state"))
         self._written = WriteTotals()
-        self._commits = self._counter(
-            "grader_ledger_commits", "Commits of this server's ledger writer; several transactions may share one."
-        )
-        self._transactions = self._counter("grader_ledger_transactions", "Transactions of this server's ledger writer.")
-        self._writing = self._counter("grader_ledger_busy_seconds", "How long the ledger's writer was busy; at 1 a second it is the limit.")
-
-    def _attempt_metrics(self) -> None:
-        self._running = self._gauge("grader_attempts_running", "Attempts that this server holds.")
-        self._attempts = self._counter("grader_attempts", "Attempts, by how they ended.", "mode", "end")
-        self._verdicts = self._counter("grader_verdicts", "Verdicts recorded by this server.", "verdict", "reason")
-        self._failures = self._counter("grader_failures", "Attempts that the grader failed at.", "reason")
-        self._stages = self._histogram("grader_stage_seconds", "An attempt's time in a stage, all of its rounds.", _SECONDS, "stage")
-        self._facts = self._counter("grader_facts", "Facts of attempts that this server received.")
-        self._lost = self._counter("grader_lease_losses", "Leases that this server lost, or found that expired.", "by")
-        self._artifacts = self._counter("grader_artifacts", "Artifacts found in the cache, or built.", "found")
-
-    def _host_metrics(self) -> None:
-        self._lanes = self._gauge("grader_lane_state", "1 for the state that a lane is in.", "lane", "state")
-        self._warm_waiting = self._gauge("grader_warm_boxes", "Run boxes that wait for a job.")
-        self._run_boxes = self._counter("grader_run_boxes", "Run boxes that jobs were given: one that waited, or a new one.", "box")
+        self._commits = counter("grader_ledger_commits", "Commits of this server's ledger writer; several transactions may share one.")
+        self._transactions = counter("grader_ledger_transactions", "Transactions of this server's ledger writer.")
+        self._writing = counter("grader_ledger_busy_seconds", "How long the ledger's writer was busy; at 1 a second it is the limit.")
+        self._running = gauge("grader_attempts_running", "Attempts that this server holds.")
+        self._attempts = counter("grader_attempts", "Attempts, by how they ended.", ("mode", "end"))
+        self._verdicts = counter("grader_verdicts", "Verdicts recorded by this server.", ("verdict", "reason"))
+        self._failures = counter("grader_failures", "Attempts that the grader failed at.", ("reason",))
+        self._stages = histogram("grader_stage_seconds", "An attempt's time in a stage, all of its rounds.", ("stage",), buckets=_SECONDS)
+        self._facts = counter("grader_facts", "Facts of attempts that this server received.")
+        self._lost = counter("grader_lease_losses", "Leases that this server lost, or found that expired.", ("by",))
+        self._artifacts = counter("grader_artifacts", "Artifacts found in the cache, or built.", ("found",))
+        self._lanes = gauge("grader_lane_state", "1 for the state that a lane is in.", ("lane", "state"))
+        self._warm_waiting = gauge("grader_warm_boxes", "Run boxes that wait for a job.")
+        self._run_boxes = counter("grader_run_boxes", "Run boxes that jobs were given: one that waited, or a new one.", ("box",))
         self._warm_before = WarmNow()
-        self._boxes = self._histogram("grader_box_start_seconds", "From asking for a box to having it.", _SECONDS, "purpose")
-        self._no_boxes = self._counter("grader_box_failures", "Boxes that could not be started.", "purpose")
-
-    def _call_metrics(self) -> None:
-        self._calls = self._counter("grader_calls", "Calls of the API that were answered.", "method", "code")
-        self._call_times = self._histogram(
-            "grader_call_seconds", "How long they took; a watch as what it watches.", _CALL_SECONDS, "method"
+        self._boxes = histogram("grader_box_start_seconds", "From asking for a box to having it.", ("purpose",), buckets=_SECONDS)
+        self._no_boxes = counter("grader_box_failures", "Boxes that could not be started.", ("purpose",))
+        self._calls = counter("grader_calls", "Calls of the API that were answered.", ("method", "code"))
+        self._call_times = histogram(
+            "grader_call_seconds", "How long they took; a watch as what it watches.", ("method",), buckets=_CALL_SECONDS
         )
-        self._open = self._gauge("grader_calls_open", "Calls that are being answered; WatchSubmission: open watches.", "method")
+        self._open = gauge("grader_calls_open", "Calls that are being answered; WatchSubmission: open watches.", ("method",))
+        ProcessCollector(registry=self.registry)
+        build = gauge("grader_build_info", "1, with the version that runs.", ("version", "python"))
+        build.labels(version, platform.python_version()).set(1)
 
     # -- what is read when Prometheus asks ------------------------------------------------------------------------------
 
     def set_queue(self, depths: Iterable[QueueDepth], now: datetime) -> None:
-        """What waits now."""
-        waiting = {one.mode: one for one in depths}
+        """Set the submissions that wait now."""
+        waiting = {queue.mode: queue for queue in depths}
         for mode in wire.Mode:
-            found = waiting.get(mode)
-            self._depth.labels(mode).set(found.count if found else 0)
-            self._oldest.labels(mode).set(max(0.0, (now - found.oldest_time).total_seconds()) if found else 0)
+            depth = waiting.get(mode)
+            self._depth.labels(mode).set(depth.count if depth else 0)
+            self._oldest.labels(mode).set(max(0.0, (now - depth.oldest_time).total_seconds()) if depth else 0)
 
     def set_device_demand(self, demands: Iterable[DeviceDemand], device_kinds: Sequence[str]) -> None:
-        """What waits and runs now for each of these kinds of device; nothing that a user wrote becomes a label."""
-        models = [one for one in device_kinds if devices.counted_as(one, device_kinds) == one][:DEVICE_LIMIT]
+        """Set what waits and runs now for each of these kinds of device; nothing that a user wrote becomes a label."""
+        models = [device_kind for device_kind in device_kinds if devices.counted_as(device_kind, device_kinds) == device_kind][
+            :DEVICE_LIMIT
+        ]
         counts = {device: [0, 0] for device in (devices.ANY, *models, devices.OTHER)}
-        for one in demands:
-            found = counts.setdefault(devices.counted_as(one.device_kind, models), [0, 0])
-            found[0] += one.queued_count
-            found[1] += one.running_count
+        for demand in demands:
+            count = counts.setdefault(devices.counted_as(demand.device_kind, models), [0, 0])
+            count[0] += demand.queued_count
+            count[1] += demand.running_count
         self._demand.clear()
         for device, (queued, running) in counts.items():
             self._demand.labels(device, "queued").set(queued)
             self._demand.labels(device, "running").set(running)
 
     def set_written(self, totals: WriteTotals) -> None:
-        """What the ledger's writer has done so far."""
+        """Count the work of the ledger's writer since the last time."""
         before, self._written = self._written, totals
         self._commits.inc(totals.commit_count - before.commit_count)
         self._transactions.inc(totals.transaction_count - before.transaction_count)
         self._writing.inc(totals.busy_s - before.busy_s)
 
     def set_lanes(self, lanes: Sequence[LaneNow]) -> None:
-        """What the lanes do now; those that have gone are gone here too."""
+        """Set what the lanes do now; those that have gone are gone here too."""
         self._lanes.clear()
         for lane in lanes:
             for state in LaneState:
                 self._lanes.labels(lane.name, state).set(lane.state is state)
 
     def set_warm(self, now: WarmNow) -> None:
-        """What waits now, and what was given out since the last time."""
+        """Set the boxes that wait now, and count those that were given out since the last time."""
         before, self._warm_before = self._warm_before, now
         self._warm_waiting.set(now.waiting_count)
         self._run_boxes.labels("warm").inc(now.hit_count - before.hit_count)
@@ -150,7 +137,7 @@ class Metrics(Observer):
         """Count it, and how long it waited, where that is no longer than this server knows of."""
         submission = lease.submission
         self._running.inc()
-        self._timings[_key(lease)] = _Timing(WAITING, self._clock())
+        self._timings[attempt_key(lease)] = _Timing(WAITING, self._clock())
         if lease.attempt == 1 and submission.start_time is not None:
             self._wait.labels(submission.new.mode).observe((submission.start_time - submission.create_time).total_seconds())
         return ""
@@ -168,7 +155,7 @@ class Metrics(Observer):
         """Count how it ended, and what its stages took."""
         self._running.dec()
         self._turn(lease, WAITING)
-        for stage, duration_s in self._timings.pop(_key(lease)).spent.items():
+        for stage, duration_s in self._timings.pop(attempt_key(lease)).spent.items():
             self._stages.labels(stage).observe(duration_s)
         self._attempts.labels(lease.submission.new.mode, self._count_outcome(ended)).inc()
 
@@ -201,15 +188,15 @@ class Metrics(Observer):
             case Failure():
                 self._failures.labels(self._bounded(ended.reason)).inc()
                 return "failed"
-            case Stopped():
-                if ended in (Stopped.LEASE_LOST, Stopped.NOT_SETTLED):
+            case StopReason():
+                if ended in (StopReason.LEASE_LOST, StopReason.NOT_SETTLED):
                     self._lost.labels("own").inc()
                 return ended
             case _:
                 assert_never(ended)
 
     def _turn(self, lease: Lease, stage: str) -> None:
-        timing, now = self._timings[_key(lease)], self._clock()
+        timing, now = self._timings[attempt_key(lease)], self._clock()
         if timing.stage != stage:
             timing.spent[timing.stage] = timing.spent.get(timing.stage, 0.0) + now - timing.since
             timing.stage, timing.since = stage, now
@@ -219,16 +206,3 @@ class Metrics(Observer):
         if looks_right and len(self._reasons) < REASON_LIMIT:
             self._reasons.add(reason)
         return reason if reason in self._reasons else OTHER
-
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(name, text, labels, registry=self.registry)
-
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(name, text, labels, registry=self.registry)
-
-    def _histogram(self, name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
-        return Histogram(name, text, labels, registry=self.registry, buckets=buckets)
-
-
-def _key(lease: Lease) -> tuple[str, int]:
-    return lease.submission.submission_id, lease.attempt

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from grader.model import Failure, Lease, Report
 from sandbox.protocol import wire
 
 
 class LaneState(StrEnum):
-    """What a lane is doing."""
+    """State of a lane."""
 
     FREE = "free"
     TAKEN = "taken"
@@ -37,7 +38,7 @@ class WarmNow:
     miss_count: int = 0
 
 
-class Stopped(StrEnum):
+class StopReason(StrEnum):
     """Why an attempt ended with neither a report nor a failure of ours."""
 
     CANCELLED = "cancelled"
@@ -46,7 +47,7 @@ class Stopped(StrEnum):
     NOT_SETTLED = "not_settled"  # the ledger did not take its end: the next worker that has the lease does the work
 
 
-Ended = Report | Failure | Stopped
+Ended = Report | Failure | StopReason
 
 
 class Observer:
@@ -57,10 +58,10 @@ class Observer:
         return ""
 
     def fact_found(self, lease: Lease, fact: wire.Fact) -> None:
-        """A fact of it came."""
+        """A fact of an attempt came."""
 
     def attempt_ended(self, lease: Lease, ended: Ended) -> None:
-        """It is over, once for each that began."""
+        """An attempt is over, once for each that began."""
 
     def leases_expired(self, count: int) -> None:
         """So many leases that expired were ended."""
@@ -72,45 +73,21 @@ class Observer:
         """A call of the API came."""
 
     def call_ended(self, method: str, code: str, duration_s: float) -> None:
-        """It was answered; code is a gRPC status by name."""
+        """A call of the API was answered; code is a gRPC status by name."""
 
 
 class Observers(Observer):
-    """Tells several."""
+    """Passes each event on to several observers. The answer is the first that there is."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
-        self._observers = tuple(observers)
+        for event in [name for name in vars(Observer) if not name.startswith("_")]:
+            setattr(self, event, partial(self._tell, [getattr(observer, event) for observer in observers]))
 
-    def attempt_began(self, lease: Lease) -> str:
-        """The answer is the first that there is."""
-        return next(filter(None, [one.attempt_began(lease) for one in self._observers]), "")
+    def _tell(self, methods: Sequence[Callable[..., str | None]], *arguments: object, **named: object) -> str:
+        answers = [method(*arguments, **named) for method in methods]
+        return next(filter(None, answers), "")
 
-    def fact_found(self, lease: Lease, fact: wire.Fact) -> None:
-        """As above."""
-        for one in self._observers:
-            one.fact_found(lease, fact)
 
-    def attempt_ended(self, lease: Lease, ended: Ended) -> None:
-        """As above."""
-        for one in self._observers:
-            one.attempt_ended(lease, ended)
-
-    def leases_expired(self, count: int) -> None:
-        """As above."""
-        for one in self._observers:
-            one.leases_expired(count)
-
-    def box_started(self, purpose: str, duration_s: float, failed: bool) -> None:
-        """As above."""
-        for one in self._observers:
-            one.box_started(purpose, duration_s, failed)
-
-    def call_began(self, method: str) -> None:
-        """As above."""
-        for one in self._observers:
-            one.call_began(method)
-
-    def call_ended(self, method: str, code: str, duration_s: float) -> None:
-        """As above."""
-        for one in self._observers:
-            one.call_ended(method, code, duration_s)
+def attempt_key(lease: Lease) -> tuple[str, int]:
+    """Return the key of an attempt among all attempts."""
+    return lease.submission.submission_id, lease.attempt

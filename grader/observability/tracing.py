@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from grader.model import Failure, Lease, Report
-from grader.observability.observer import Ended, Observer
+from grader.observability.observer import Ended, Observer, attempt_key
 from sandbox.protocol import wire
 
 log = structlog.get_logger()
@@ -55,7 +55,7 @@ class Tracing(Observer):
         }
         # A context of its own: an attempt belongs to no call.
         root = self._tracer.start_span("attempt", context=self._api.Context(), start_time=_ns(begun), attributes=attributes)
-        trace = self._traces[_key(lease)] = _Trace(root)
+        trace = self._traces[attempt_key(lease)] = _Trace(root)
         if lease.attempt == 1:
             leased = submission.start_time or begun
             self._tracer.start_span("queued", context=self._within(trace), start_time=_ns(begun)).end(end_time=_ns(leased))
@@ -64,16 +64,16 @@ class Tracing(Observer):
     def fact_found(self, lease: Lease, fact: wire.Fact) -> None:
         """Stages end where others begin; what is between a build and the device is the wait for it."""
         if isinstance(fact, wire.Progress):
-            self._turn(self._traces[_key(lease)], fact.stage)
+            self._turn(self._traces[attempt_key(lease)], fact.stage)
         elif isinstance(fact, wire.Build):
-            trace = self._traces[_key(lease)]
+            trace = self._traces[attempt_key(lease)]
             if trace.stage is not None:
                 trace.stage.set_attribute("grader.cached", fact.cached)
             self._turn(trace, "waiting")
 
     def attempt_ended(self, lease: Lease, ended: Ended) -> None:
         """Say how it ended; only our own failures are errors."""
-        trace = self._traces.pop(_key(lease))
+        trace = self._traces.pop(attempt_key(lease))
         self._turn(trace, "")
         match ended:
             case Report():
@@ -118,7 +118,7 @@ def tracing(endpoint: str, packages: Iterable[str] = _PACKAGES) -> Tracing | Non
 
 
 def missing_packages(packages: Iterable[str] = _PACKAGES) -> list[str]:
-    """What is not installed of what traces need."""
+    """Return the packages that traces need and that are not installed."""
     return [name for name in packages if not _installed(name)]
 
 
@@ -127,10 +127,6 @@ def _installed(name: str) -> bool:
         return find_spec(name) is not None
     except ModuleNotFoundError:  # of a package above it
         return False
-
-
-def _key(lease: Lease) -> tuple[str, int]:
-    return lease.submission.submission_id, lease.attempt
 
 
 def _ns(time: datetime) -> int:

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from grader.artifacts import usage
 from grader.config import Settings, web_address
 from grader.errors import GraderError, LedgerUnreachable, ProblemInvalid, SettingsInvalid
-from grader.isolation.resident import size_of, why_not
+from grader.isolation.memory_toolchain import size_of, why_not
 from grader.isolation.settings import HOST_ROOT
 from grader.isolation.toolchain import host_toolchain
 from grader.ledger import migrate

@@ -26,10 +26,9 @@ from grader.dispatch.local_fleet import LocalFleet
 from grader.dispatch.remote_fleet import RemoteFleet
 from grader.errors import SettingsInvalid
 from grader.isolation.directories import leave_runtime
-from grader.isolation.host_memory import read_host_memory
-from grader.isolation.metered import ObservedIsolation
-from grader.isolation.resident import ResidentCopyImpossible, resident
-from grader.isolation.select import choose
+from grader.isolation.memory_toolchain import MemoryToolchainUnavailable, memory_toolchain
+from grader.isolation.processes import read_host_memory
+from grader.isolation.select import ObservedIsolation, choose
 from grader.isolation.settings import BoxSettings
 from grader.server.grading import Grading
 
@@ -77,11 +76,11 @@ async def local(settings: Settings, *, proving: bool = True) -> AsyncIterator[Gr
         # A process shares the host's files anyhow: only of boxes anything is claimed.
         wanted = False if settings.sandbox == "process" else settings.resident_toolchain
         async with (
-            resident(boxes, wanted=wanted) as directory,
-            _wired(settings, replace(boxes, resident_dir=directory), proving=proving) as grading,
+            memory_toolchain(boxes, wanted=wanted) as directory,
+            _wired(settings, replace(boxes, memory_toolchain_dir=directory), proving=proving) as grading,
         ):
             yield grading
-    except ResidentCopyImpossible as error:
+    except MemoryToolchainUnavailable as error:
         raise SettingsInvalid("resident_toolchain", str(error)) from error
 
 
@@ -92,7 +91,7 @@ async def _wired(settings: Settings, boxes: BoxSettings, *, proving: bool) -> As
     observed = ObservedIsolation(isolation)
     try:
         log.info("isolation_chosen", isolation=isolation.NAME, detail=availability.detail, warnings=availability.warnings)
-        if boxes.resident_dir is not None:
+        if boxes.memory_toolchain_dir is not None:
             await isolation.fingerprint()  # of what has just been copied
         gpus = chosen_gpus(settings.device)
         log.info("devices_found", gpus=[f"{gpu.index}: {gpu.name}" for gpu in gpus], emulated_count=settings.lanes)

@@ -18,9 +18,9 @@ import pytest
 
 from grader.isolation import BoxSpec, Limits, Purpose
 from grader.isolation.bubblewrap import BubblewrapIsolation
+from grader.isolation.directories import hold_slot, shared_slot_directory, slot_uid
 from grader.isolation.docker import DockerIsolation
 from grader.isolation.settings import BoxSettings, Protections
-from grader.isolation.slots import hold_slot, shared_slot_directory, slot_uid
 from sandbox.protocol.wire import BoxCause
 from tests.containment.inventory import NAME, places, traces
 from tests.turns import TURN_VARIABLE

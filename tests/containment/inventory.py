@@ -12,9 +12,9 @@ from pathlib import Path
 import docker
 
 from grader.isolation.cgroups import ROOT
-from grader.isolation.container import STATE_LABEL
+from grader.isolation.directories import FIRST_UID, SLOT_COUNT
+from grader.isolation.launch import STATE_LABEL
 from grader.isolation.processes import DEAD, STATE_VARIABLE, everything
-from grader.isolation.slots import FIRST_UID, SLOT_COUNT
 
 NAME = "gradercage"
 SOCKET = Path("/var/run/docker.sock")

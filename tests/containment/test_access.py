@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from grader.isolation import Purpose
-from grader.isolation.slots import hold_slot, shared_slot_directory, slot_uid
+from grader.isolation.directories import hold_slot, shared_slot_directory, slot_uid
 from sandbox.protocol.wire import BoxCause
 from tests.containment.conftest import HANG_S
 

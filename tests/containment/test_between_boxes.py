@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation.resident import ResidentCopyImpossible, resident
+from grader.isolation.memory_toolchain import MemoryToolchainUnavailable, memory_toolchain
 from grader.isolation.settings import BoxSettings
 
 # A file that every box has, of the host's toolchain.
@@ -84,14 +84,14 @@ ROOM = {"memory_bytes": 2 << 30, "tmp_bytes": 64 << 20, "process_count": 64, "op
 
 
 @pytest.fixture(scope="module")
-def resident_dir():
+def memory_toolchain_dir():
     """A copy of the toolchain in memory, as a server makes one."""
     with tempfile.TemporaryDirectory(prefix="grader-resident-") as place, asyncio.Runner() as runner:
         settings = BoxSettings(state_id=f"resident{os.getpid()}", runtime_dir=Path(place))
-        held = resident(settings, wanted=True)
+        held = memory_toolchain(settings, wanted=True)
         try:
             directory = runner.run(held.__aenter__())
-        except ResidentCopyImpossible as error:
+        except MemoryToolchainUnavailable as error:
             pytest.skip(str(error))
         yield directory
         runner.run(held.__aexit__(None, None, None))
@@ -100,13 +100,13 @@ def resident_dir():
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-async def test_a_box_compiles_and_imports_torch_from_the_copy_in_memory(cage, resident_dir):
+async def test_a_box_compiles_and_imports_torch_from_the_copy_in_memory(cage, memory_toolchain_dir):
     """It is complete, and nothing that all boxes see lies on disk. The control: without the copy the toolchain does."""
     places = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     asks = f"PLACES = {places!r}\n{COMPILES_AND_IMPORTS}"
     on_disk = await cage.says(MOUNTS)
     assert "/usr" in on_disk
-    cage.settings = replace(cage.settings, resident_dir=resident_dir)
+    cage.settings = replace(cage.settings, memory_toolchain_dir=memory_toolchain_dir)
     assert await cage.says(asks, limits=ROOM) == ["compiled 0 0", "torch 3"]
     assert set(await cage.says(MOUNTS)) <= OF_ONE_BOX
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import docker
 import pytest
 
-from grader.isolation.container import STATE_LABEL
 from grader.isolation.docker import DEFAULT_HOST, DockerIsolation
+from grader.isolation.launch import STATE_LABEL
 from tests.containment.conftest import caged, usable
 
 pytestmark = pytest.mark.docker

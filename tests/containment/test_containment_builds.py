@@ -3,7 +3,8 @@
 Each ends at one limit of the box; the control is the same source where that limit is far away.
 """
 
-from grader.grading.build import COMPILER_REJECTED, module_argv
+from grader.grading.attempt import module_argv
+from grader.grading.build import COMPILER_REJECTED
 from grader.isolation.directories import box_output
 from grader.isolation.pickup import pick_up
 from sandbox.protocol import wire

@@ -14,8 +14,7 @@ import pytest
 
 from grader.cli.text import escape_unprintable
 from grader.grading.build import cut
-from grader.isolation.directories import box_output, remove_tree
-from grader.isolation.slots import hold_slot, shared_slot_directory
+from grader.isolation.directories import box_output, hold_slot, remove_tree, shared_slot_directory
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BoxCause
 from tests.containment.conftest import HANG_S

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation.directories import remove_tree
-from grader.isolation.slots import hold_slot
+from grader.isolation.directories import hold_slot, remove_tree
 from tools import containment
 
 LIBC = ctypes.CDLL(None, use_errno=True)

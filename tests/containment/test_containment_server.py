@@ -5,7 +5,7 @@ import signal
 import subprocess
 
 from grader.isolation import Purpose
-from grader.isolation.slots import slot_uid
+from grader.isolation.directories import slot_uid
 from sandbox.protocol.wire import BoxCause
 
 BARRAGE = """

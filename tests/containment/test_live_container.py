@@ -8,8 +8,8 @@ import docker
 import pytest
 
 from grader.isolation import Purpose
-from grader.isolation.container import MASKED_PATHS, READONLY_PATHS
-from grader.isolation.slots import slot_uid
+from grader.isolation.directories import slot_uid
+from grader.isolation.launch import MASKED_PATHS, READONLY_PATHS
 from grader.isolation.toolchain import host_toolchain, profile
 
 pytestmark = pytest.mark.docker

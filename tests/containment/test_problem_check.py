@@ -22,7 +22,7 @@ from grader.admission import problem_check
 from grader.admission.check_box import CheckBox, read_limits
 from grader.formats import native
 from grader.isolation import Limits, processes
-from grader.isolation.container import STATE_LABEL
+from grader.isolation.launch import STATE_LABEL
 from grader.isolation.settings import BoxSettings
 from sandbox.protocol import wire
 from tests.containment.conftest import CAGES, HANG_S, usable

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from grader.isolation.directories import hold_slot, shared_slot_directory
 from grader.isolation.select import make
 from grader.isolation.settings import BoxSettings
-from grader.isolation.slots import hold_slot, shared_slot_directory
 from grader.ledger import Ledger
 from tests.clock import Clock
 from tests.postgres import postgres  # noqa: F401  # a fixture

@@ -11,8 +11,8 @@ import pytest
 
 from grader.artifacts import ArtifactCache
 from grader.dispatch.local_fleet import LocalFleet
+from grader.grading.attempt import StepClock
 from grader.grading.build import build_artifact
-from grader.grading.step_clock import StepClock
 from grader.isolation import BoxSpec, Limits, Purpose
 from grader.model import Lease, SourceFile, Submission, SubmissionState
 from sandbox.protocol import wire

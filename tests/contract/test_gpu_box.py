@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation import BoxSpec, GpuAccess, Purpose, driver, probe
+from grader.isolation import BoxSpec, GpuAccess, Purpose, gpu, probe
 from grader.isolation.select import make
 from sandbox.protocol.wire import BoxCause
 
@@ -59,7 +59,7 @@ def host(place):
 @pytest.fixture
 async def made(isolation_name, settings, host):
     """Return the isolation, looking for the driver in that tree."""
-    found = make(isolation_name, settings, find_driver=partial(driver.find, root=host, library_path="", loader_cache=""))
+    found = make(isolation_name, settings, find_driver=partial(gpu.find_driver, root=host, library_path="", loader_cache=""))
     yield found
     await found.sweep()
     await found.close()
@@ -116,5 +116,5 @@ async def test_a_box_is_told_where_its_gpu_is(made, slot, host):
 async def test_the_trial_of_a_gpu_says_what_does_not_work(made, host):
     """Here libcuda is text, so it ends at the loader."""
     access = GpuAccess(index=0, uuid="GPU-1", name="none", minor=0, triton_dir=host / "triton")
-    said = await probe.gpu_failure(made, access)
+    said = await probe.failure(made, access)
     assert said is not None and "a box with this GPU ended" in said and "libcuda.so.1" in said

@@ -14,12 +14,11 @@ from pathlib import Path
 import pytest
 
 from grader.isolation import BoxSpec, Limits, NoIsolationWorks, Purpose
-from grader.isolation.directories import box_output
+from grader.isolation.directories import box_output, hold_slot, shared_slot_directory
 from grader.isolation.docker import DockerIsolation
 from grader.isolation.pickup import pick_up
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
-from grader.isolation.slots import hold_slot, shared_slot_directory
 from sandbox.protocol.wire import BoxCause
 
 LIMITS = Limits(

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from grader.artifacts.files import SubmissionFiles
-from grader.grading import pipeline, profile
+from grader.grading import profile
 from grader.model import Verdict
 from sandbox.protocol import wire
 from sandbox.protocol.wire import ToolOutcome
@@ -160,7 +160,7 @@ async def test_a_runner_serves_the_judge_under_a_tool(open_boxes: Grading, tmp_p
         directory.chmod(0o755)
     (sanitizer,) = (one for one in profile.GPU_TOOLS if one.name == "compute-sanitizer")
     command = ("{python}", "-I", "-c", PATCHED.format(program=str(program)), "{lib}", sanitizer.name, "{out}")
-    monkeypatch.setattr(pipeline, "run_tools", lambda *, on_gpu: (profile.TORCH, replace(sanitizer, command=command)))
+    monkeypatch.setattr(profile, "run_tools", lambda *, on_gpu: (profile.TORCH, replace(sanitizer, command=command)))
     graded, files = await profiled(open_boxes, problem(), (KERNELS / "vector_add/grid_stride.cu").read_text(), "cuda")
     assert graded.report.verdict is Verdict.ACCEPTED, graded.explanation
     found = graded.report.profile.tools[-3]  # the last two say that there is no GPU

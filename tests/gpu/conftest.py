@@ -20,7 +20,7 @@ import pytest
 import pytest_asyncio
 
 from grader.dispatch.gpus import Gpu
-from grader.isolation.container import STATE_LABEL
+from grader.isolation.launch import STATE_LABEL
 from grader.model import Verdict
 from grader.server.wiring import WARM_MORE
 from tests.exploits.attack_files import PROBLEM, PROBLEMS

@@ -27,10 +27,10 @@ from grader.dispatch.lanes import LOOK_AGAIN_S
 from grader.dispatch.local_fleet import LocalFleet
 from grader.formats import native
 from grader.grading import pipeline
+from grader.grading.attempt import StepClock
 from grader.grading.build import build_artifact
 from grader.grading.ports import LaneReservation, Profile, Workspace
 from grader.grading.run_box import RunBox, started
-from grader.grading.step_clock import StepClock
 from grader.isolation import Availability, Box, BoxSpec, Isolation, Limits, Purpose
 from grader.isolation.select import choose, make
 from grader.isolation.settings import BoxSettings, Protections

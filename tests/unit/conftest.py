@@ -1,8 +1,15 @@
-"""What unit tests share: none of them sees the keys and the default server of who runs them."""
+"""What unit tests share: fleets of fakes, and no sight of the keys and the default server of who runs them."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import pytest
+import pytest_asyncio
+
+from grader.artifacts.files import SubmissionFiles
+from grader.dispatch.local_fleet import LocalFleet
+from grader.isolation.settings import BoxSettings
+from tests import fakes
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -13,3 +20,31 @@ def own_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         for name in ("GRADER_SERVER", "GRADER_KEY", "GRADER_WEB"):
             patched.delenv(name, raising=False)
         yield
+
+
+@pytest.fixture
+def judges(tmp_path: Path) -> fakes.Judges:
+    """Judges that do as told."""
+    return fakes.Judges(tmp_path)
+
+
+@pytest.fixture
+def boxes() -> fakes.FakeBoxes:
+    """Boxes that do as told."""
+    return fakes.FakeBoxes()
+
+
+@pytest_asyncio.fixture
+async def make(tmp_path: Path, judges: fakes.Judges, boxes: fakes.FakeBoxes) -> AsyncIterator[Callable[..., LocalFleet]]:
+    """Makes fleets that keep files, and ends them after the test."""
+    fleets: list[LocalFleet] = []
+
+    def make_fleet(**settings: object) -> LocalFleet:
+        place = BoxSettings(state_id="fleet", runtime_dir=tmp_path)
+        files = SubmissionFiles(tmp_path / "files", 1 << 20)
+        fleets.append(LocalFleet(isolation=boxes, settings=place, make_judge=judges, files=files, **settings))  # type: ignore[arg-type]
+        return fleets[-1]
+
+    yield make_fleet
+    for fleet in fleets:
+        await fleet.__aexit__()

@@ -1,26 +1,39 @@
-"""Fleets whose boxes and judges are fakes, for tests of what follows a verdict."""
+"""Attempts at fleets whose boxes and judges are fakes. The fixtures `make`, `judges` and `boxes` are in conftest.py."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import UTC, datetime
 
-from grader.artifacts.files import SubmissionFiles
 from grader.dispatch.local_fleet import LocalFleet
-from grader.isolation.settings import BoxSettings
+from grader.model import Lease, Submission, SubmissionState
+from sandbox.protocol import wire
 from tests import fakes
 
 
-@asynccontextmanager
-async def fleets(place: Path, judges: fakes.Judges, boxes: fakes.FakeBoxes) -> AsyncIterator[Callable[..., LocalFleet]]:
-    """Makes fleets that keep files, and ends them."""
-    made: list[LocalFleet] = []
+def lease(name: str = "s1", *, workloads: tuple[wire.Workload, ...] = (), **fields: object) -> Lease:
+    """A first attempt. fields: of the submission."""
+    new = replace(fakes.new_submission(), **fields)  # type: ignore[arg-type]
+    submission = Submission(
+        submission_id=name, new=new, problem_digest="d", state=SubmissionState.RUNNING, create_time=datetime.now(UTC), attempt_count=1
+    )
+    problem = fakes.problem()
+    problem = replace(problem, spec=replace(problem.spec, workloads=workloads or problem.spec.workloads))
+    return Lease(submission=submission, problem=problem, attempt=1, worker_id="w")
 
-    def make_fleet(**settings: object) -> LocalFleet:
-        where = BoxSettings(state_id="fleet", runtime_dir=place)
-        files = SubmissionFiles(place / "files", 1 << 20)
-        made.append(LocalFleet(isolation=boxes, settings=where, make_judge=judges, files=files, **settings))  # type: ignore[arg-type]
-        return made[-1]
 
-    yield make_fleet
-    for fleet in made:
-        await fleet.__aexit__()
+def workloads_of(*sizes: tuple[str, int, bool]) -> tuple[wire.Workload, ...]:
+    """Workloads by name, size, and whether they are hidden."""
+    return tuple(wire.Workload(workload_id=name, axes={"n": size}, hidden=hidden) for name, size, hidden in sizes)
+
+
+async def graded(fleet: LocalFleet, wanted: Lease) -> list[wire.Fact]:
+    async with asyncio.timeout(300), aclosing(fleet.grade(wanted)) as facts:  # type: ignore[type-var]
+        return [fact async for fact in facts]
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(300):
+        while not condition():
+            await asyncio.sleep(0.01)

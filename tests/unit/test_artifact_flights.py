@@ -8,31 +8,31 @@ from pathlib import Path
 
 import pytest
 
-from grader.artifacts import ArtifactCache, Made
+from grader.artifacts import ArtifactCache, BuildResult
 from sandbox.protocol import wire
 
 KEY = "a" * 64
 LIMIT = 1 << 20
 
 
-def made(artifact: bytes = b"artifact") -> Made:
+def made(artifact: bytes = b"artifact") -> BuildResult:
     build = wire.Build(outcome=wire.BuildOutcome.BUILT, duration_ns=7, artifact_digest=hashlib.sha256(artifact).hexdigest())
-    return Made(build=build, artifact=artifact, lasting=True)
+    return BuildResult(build=build, artifact=artifact, cacheable=True)
 
 
-def rejected(*, lasting: bool) -> Made:
-    return Made(build=wire.Build(outcome=wire.BuildOutcome.REJECTED, log="error: no"), artifact=None, lasting=lasting)
+def rejected(*, cacheable: bool) -> BuildResult:
+    return BuildResult(build=wire.Build(outcome=wire.BuildOutcome.REJECTED, log="error: no"), artifact=None, cacheable=cacheable)
 
 
 class Builder:
     """Builds when told to, and counts."""
 
-    def __init__(self, *results: Made | Exception) -> None:
+    def __init__(self, *results: BuildResult | Exception) -> None:
         self.results = list(results) or [made()]
         self.count = 0
         self.begun, self.go = asyncio.Event(), asyncio.Event()
 
-    async def __call__(self) -> Made:
+    async def __call__(self) -> BuildResult:
         self.count += 1
         self.begun.set()
         await self.go.wait()
@@ -48,7 +48,7 @@ def cache(tmp_path: Path) -> ArtifactCache:
     return ArtifactCache(tmp_path / "cache", LIMIT)
 
 
-async def jobs(cache: ArtifactCache, builder: Builder, count: int) -> list[asyncio.Task[Made]]:
+async def jobs(cache: ArtifactCache, builder: Builder, count: int) -> list[asyncio.Task[BuildResult]]:
     """So many that ask; the first of them builds, and the others have come to wait for it."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))  # in one thread, everything is in order
     first = asyncio.create_task(cache.fetch(KEY, builder, limit_bytes=LIMIT))
@@ -94,7 +94,7 @@ async def test_after_a_failure_the_next_one_builds(cache: ArtifactCache) -> None
     builder.go.set()
     results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 300)
     assert isinstance(results[0], RuntimeError)
-    assert [result.artifact for result in results[1:] if isinstance(result, Made)] == [b"artifact"] * 2
+    assert [result.artifact for result in results[1:] if isinstance(result, BuildResult)] == [b"artifact"] * 2
     assert builder.count == 2
 
 
@@ -106,7 +106,7 @@ async def test_after_a_cancellation_the_next_one_builds(cache: ArtifactCache) ->
     builder.go.set()
     results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 300)
     assert isinstance(results[0], asyncio.CancelledError)
-    assert [result.artifact for result in results[1:] if isinstance(result, Made)] == [b"artifact"] * 2
+    assert [result.artifact for result in results[1:] if isinstance(result, BuildResult)] == [b"artifact"] * 2
     assert builder.count == 2
 
 
@@ -124,7 +124,7 @@ async def test_who_stops_waiting_stops_nobody_else(cache: ArtifactCache) -> None
 
 async def test_a_rejection_is_shared_and_kept(cache: ArtifactCache) -> None:
     """Those who waited are rejected too, and so is who comes later, also after a restart: with the log, and without a build."""
-    builder = Builder(rejected(lasting=True))
+    builder = Builder(rejected(cacheable=True))
     tasks = await jobs(cache, builder, 3)
     builder.go.set()
     results = await asyncio.wait_for(asyncio.gather(*tasks), 300)
@@ -135,7 +135,7 @@ async def test_a_rejection_is_shared_and_kept(cache: ArtifactCache) -> None:
 
 async def test_an_end_by_chance_is_not_shared(cache: ArtifactCache) -> None:
     """A build that ran out of time says nothing about the next."""
-    builder = Builder(rejected(lasting=False), made())
+    builder = Builder(rejected(cacheable=False), made())
     tasks = await jobs(cache, builder, 3)
     builder.go.set()
     results = await asyncio.wait_for(asyncio.gather(*tasks), 300)
@@ -145,7 +145,7 @@ async def test_an_end_by_chance_is_not_shared(cache: ArtifactCache) -> None:
 
 async def test_an_end_by_chance_is_not_kept(cache: ArtifactCache) -> None:
     """The control of a rejection that is kept: who comes later builds again."""
-    builder = Builder(rejected(lasting=False), made())
+    builder = Builder(rejected(cacheable=False), made())
     builder.go.set()
     results = [await cache.fetch(KEY, builder, limit_bytes=LIMIT) for _ in range(2)]
     assert [result.build.outcome.value for result in results] == ["rejected", "built"] and builder.count == 2
@@ -207,7 +207,7 @@ def one_server(directory: str, start: "multiprocessing.synchronize.Barrier", key
         for number in range(keys):
             key = f"{number:064x}"
 
-            async def build(key: str = key) -> Made:
+            async def build(key: str = key) -> BuildResult:
                 with (Path(directory) / "built").open("a") as built:
                     built.write(f"{key}\n")
                 await asyncio.sleep(0.05)

@@ -14,6 +14,7 @@ from grader.artifacts import ArtifactCache
 from grader.dispatch.local_fleet import PROFILES, read_profile
 from grader.errors import JudgeBroken, SandboxBroken
 from grader.grading import build
+from grader.grading.attempt import StepClock
 from grader.grading.build import (
     FALLBACK_LIMIT_CHARS,
     NOTE_LIMIT_BYTES,
@@ -23,7 +24,6 @@ from grader.grading.build import (
     read_note,
 )
 from grader.grading.ports import Workspace
-from grader.grading.step_clock import StepClock
 from grader.isolation import Box, BoxExit, BoxSpec
 from grader.isolation.pickup import Refusal, RefusalReason
 from grader.model import Lease, SourceFile, Submission, SubmissionState
@@ -86,7 +86,7 @@ def test_both_sides_know_the_builders_exit_codes() -> None:
     assert said == build.BUILD_REASONS and build_result.REJECTED == build.COMPILER_REJECTED
     assert build_result.BROKEN in build.BUILDER_BROKEN
     assert not build.BUILDER_BROKEN & {build_result.BUILT, build_result.REJECTED, *said}
-    assert build_result.IMPORT_FAILED not in build.LASTING >= {build_result.UNSUPPORTED, build_result.REJECTED}
+    assert build_result.IMPORT_FAILED not in build.CACHEABLE_EXIT_CODES >= {build_result.UNSUPPORTED, build_result.REJECTED}
 
 
 # -- the builder's note --------------------------------------------------------------------------------------------------

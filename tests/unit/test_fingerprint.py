@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grader.isolation import IsolationBroken
-from grader.isolation.fingerprint import HostFingerprint, Walk, take_host
+from grader.isolation.fingerprint import HostFingerprint, ToolchainScan, take_host
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +28,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def of_tree(root: Path) -> str:
-    walk = Walk()
+    walk = ToolchainScan()
     walk.take_tree(str(root))
     return walk.digest()
 
@@ -61,7 +61,7 @@ def test_a_changed_tree_is_another(tree: Path, change: Callable[[Path], object])
 
 
 def own_digest(root: Path) -> str:
-    walk = Walk()
+    walk = ToolchainScan()
     walk.take_own(root, "{lib}/sandbox")
     return walk.digest()
 
@@ -83,7 +83,7 @@ async def test_it_is_walked_again_only_after_a_change(tree: Path) -> None:
     compiler = tree.parent / "g++"
     walks = []
 
-    def take(walk: Walk) -> None:
+    def take(walk: ToolchainScan) -> None:
         walks.append(walk)
         walk.take_tree(str(tree))
         walk.take_file(compiler)
@@ -101,7 +101,7 @@ async def test_it_is_walked_again_only_after_a_change(tree: Path) -> None:
 async def test_a_toolchain_that_never_stands_still_is_our_fault() -> None:
     """Nobody's kernel is blamed for an installation that is under way."""
 
-    def take(walk: Walk) -> None:
+    def take(walk: ToolchainScan) -> None:
         raise FileNotFoundError("just removed")
 
     with pytest.raises(IsolationBroken, match="installation"):
@@ -110,7 +110,7 @@ async def test_a_toolchain_that_never_stands_still_is_our_fault() -> None:
 
 def test_what_builds_on_this_host_is_looked_at() -> None:
     """The compiler's own programs, the system's and torch's headers, and every file of ours that a box sees."""
-    walk = Walk()
+    walk = ToolchainScan()
     take_host(walk)
     cc1plus = subprocess.run(["g++", "-print-prog-name=cc1plus"], capture_output=True, text=True, check=True, timeout=300).stdout.strip()
     assert {"/usr/include", str(Path(cc1plus).resolve().parent)} <= {str(Path(path).resolve()) for path in walk.watched}
@@ -123,5 +123,5 @@ def test_what_builds_on_this_host_is_looked_at() -> None:
 
 def test_torch_is_found_without_being_imported() -> None:
     """The server side never imports it."""
-    code = "import sys; from grader.isolation.fingerprint import Walk, take_host; take_host(Walk()); sys.exit('torch' in sys.modules)"
+    code = "import sys; from grader.isolation import fingerprint as f; f.take_host(f.ToolchainScan()); sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=300)

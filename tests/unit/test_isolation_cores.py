@@ -1,6 +1,6 @@
 """Which cores a GPU's run box may use."""
 
-from grader.isolation.container import as_list, cores_for_boxes
+from grader.isolation.launch import cores_for_boxes
 
 
 def test_a_fourth_of_a_large_host_is_kept_for_the_judges() -> None:
@@ -12,8 +12,3 @@ def test_a_fourth_of_a_large_host_is_kept_for_the_judges() -> None:
 def test_a_small_host_keeps_nothing_back() -> None:
     """Taking one core of two from the kernel would cost more than it protects."""
     assert cores_for_boxes({1, 0}) == (0, 1)
-
-
-def test_the_engine_is_told_a_list() -> None:
-    """In order, with commas."""
-    assert as_list({5, 4, 10}) == "4,5,10"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from docker.types import HostConfig
 
-from grader.isolation import BoxSpec, GpuAccess, Limits, Purpose, container, driver, gpu, launch, probe
+from grader.isolation import BoxSpec, GpuAccess, Limits, Purpose, gpu, launch, probe
 from grader.isolation.bubblewrap import BubblewrapIsolation
-from grader.isolation.driver import DriverMissing
+from grader.isolation.gpu import DriverMissing
 from grader.isolation.process import ProcessIsolation
 from grader.isolation.settings import BoxSettings, Protections
 from grader.isolation.toolchain import Toolchain
@@ -55,8 +55,8 @@ def access(tmp_path: Path) -> GpuAccess:
     return GpuAccess(index=1, uuid="GPU-1234", name="NVIDIA H200", minor=0, triton_dir=tmp_path / "triton")
 
 
-def found(host: Path, minor: int = 0, library_path: str = "", loader_cache: str = "") -> driver.DriverFiles:
-    return driver.find(minor, root=host, library_path=library_path, loader_cache=loader_cache)
+def found(host: Path, minor: int = 0, library_path: str = "", loader_cache: str = "") -> gpu.DriverFiles:
+    return gpu.find_driver(minor, root=host, library_path=library_path, loader_cache=loader_cache)
 
 
 def run_spec(access: GpuAccess | None) -> BoxSpec:
@@ -89,7 +89,7 @@ def test_the_kernel_module_says_its_version_in_two_ways(host: Path) -> None:
     """The closed module puts the architecture first."""
     for text in (KERNEL, OLDER_KERNEL):
         (host / "proc/driver/nvidia/version").write_text(text)
-        assert driver.kernel_version(host) == VERSION
+        assert gpu.kernel_version(host) == VERSION
 
 
 def test_libraries_of_another_version_only_are_refused(host: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_container_without_a_gpu_has_no_device() -> None:
 
 def docker_config(spec: BoxSpec, grant: gpu.Grant) -> dict[str, Any]:
     """What the engine is asked for, as the SDK writes it."""
-    options = container.host_options(spec, TOOLCHAIN, Path("/link"), Protections(), "{}", grant)
+    options = launch.host_options(spec, TOOLCHAIN, Path("/link"), Protections(), "{}", grant)
     return dict(HostConfig(version="1.41", **options))
 
 
@@ -276,7 +276,7 @@ def test_a_plain_process_is_told_of_its_gpu_by_name(host: Path, access: GpuAcces
 
 def test_a_common_directory_does_not_go_before_the_environments_own_libraries(access: GpuAccess) -> None:
     """The loader looks there anyway, but after the libraries that Python came with."""
-    common = driver.DriverFiles(nodes=(), directory=Path("/usr/lib/x86_64-linux-gnu"), libraries=())
+    common = gpu.DriverFiles(nodes=(), directory=Path("/usr/lib/x86_64-linux-gnu"), libraries=())
     inside = dict(gpu.shared(access, common).environment)
     assert "LD_LIBRARY_PATH" not in inside
     assert inside["TRITON_LIBCUDA_PATH"] == "/usr/lib/x86_64-linux-gnu"
@@ -286,7 +286,7 @@ async def test_a_box_without_its_driver_is_our_fault(host: Path, access: GpuAcce
     """The error says what to do, before anything is started."""
     (host / "dev/nvidia-uvm").unlink()
     settings = BoxSettings(state_id="t", runtime_dir=tmp_path / "runtime")
-    missing = partial(driver.find, root=host, library_path="", loader_cache="")
+    missing = partial(gpu.find_driver, root=host, library_path="", loader_cache="")
     for isolation in (ProcessIsolation(settings, find_driver=missing), BubblewrapIsolation(settings, find_driver=missing)):
         with pytest.raises(DriverMissing, match="nvidia-uvm"):
             async with isolation.start(run_spec(access)):

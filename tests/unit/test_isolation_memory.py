@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation import host_memory
-from grader.isolation.host_memory import HostMemory, MemoryWatch, mapped_bytes, read_host_memory, to_blame
+from grader.isolation import processes
+from grader.isolation.processes import HostMemory, MemoryWatch, mapped_bytes, read_host_memory, to_blame
 
 GIB = 1 << 30
 LIMIT = 16 * GIB
@@ -76,7 +76,7 @@ async def test_the_watch_strikes_once_the_host_is_nearly_out(tmp_path: Path) -> 
     )
     watch = MemoryWatch(limit_bytes=LIMIT, members=set, record_cause=lambda: struck.append("memory"), proc=tmp_path)
     running = asyncio.ensure_future(watch.run())
-    await asyncio.sleep(3 * host_memory.WATCH_S)
+    await asyncio.sleep(3 * processes.WATCH_S)
     assert not struck
     (tmp_path / "meminfo").write_text(MEMINFO.format(total=128 << 20, available=1 << 20))
     await asyncio.wait_for(running, 300)

@@ -9,7 +9,7 @@ import pytest
 
 from grader.model import DeviceDemand, Failure, Lease, QueueDepth, Submission, SubmissionState, WriteTotals
 from grader.observability.metrics import DEVICE_LIMIT, OTHER, REASON_LIMIT, Metrics
-from grader.observability.observer import LaneNow, LaneState, Stopped, WarmNow
+from grader.observability.observer import LaneNow, LaneState, StopReason, WarmNow
 from sandbox.protocol import wire
 from tests import fakes
 
@@ -75,7 +75,7 @@ def test_the_wait_is_counted_once_a_submission(metrics):
     """From creation to the first lease; a second attempt did not wait in the queue for that long."""
     for attempt in (1, 2):
         metrics.attempt_began(lease(attempt))
-        metrics.attempt_ended(lease(attempt), Stopped.DRAINED)
+        metrics.attempt_ended(lease(attempt), StopReason.DRAINED)
     assert value(metrics, "grader_queue_wait_seconds_sum", mode="ranked") == 7.0
     assert value(metrics, "grader_queue_wait_seconds_count", mode="ranked") == 1
 
@@ -85,9 +85,9 @@ def test_the_wait_is_counted_once_a_submission(metrics):
     [
         (fakes.report(), "settled", "grader_verdicts_total", {"verdict": "ACCEPTED", "reason": ""}),
         (Failure(reason="SANDBOX_BROKEN", message="no"), "failed", "grader_failures_total", {"reason": "SANDBOX_BROKEN"}),
-        (Stopped.LEASE_LOST, "lease_lost", "grader_lease_losses_total", {"by": "own"}),
-        (Stopped.NOT_SETTLED, "not_settled", "grader_lease_losses_total", {"by": "own"}),
-        (Stopped.CANCELLED, "cancelled", None, {}),
+        (StopReason.LEASE_LOST, "lease_lost", "grader_lease_losses_total", {"by": "own"}),
+        (StopReason.NOT_SETTLED, "not_settled", "grader_lease_losses_total", {"by": "own"}),
+        (StopReason.CANCELLED, "cancelled", None, {}),
     ],
 )
 def test_an_attempts_end_is_counted_by_its_kind(metrics, ended, end, counter, labels):

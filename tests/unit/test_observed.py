@@ -11,7 +11,7 @@ from grader import devices
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.lanes import DeviceLane, Lanes, LaneStatus
 from grader.isolation import BoxSpec, GpuAccess, IsolationBroken, Limits, Purpose
-from grader.isolation.metered import ObservedIsolation
+from grader.isolation.select import ObservedIsolation
 from grader.observability.observer import LaneState, Observer, Observers
 from tests import fakes
 

@@ -27,19 +27,24 @@ def test_an_empty_file_is_a_file(tmp_path):
     assert pick_up(tmp_path, "artifact", limit_bytes=0) == b""
 
 
-def test_a_missing_file_is_said_to_be_missing(tmp_path):
-    assert refusal_of(tmp_path) is RefusalReason.MISSING
-
-
-def test_a_file_over_the_limit_is_left(tmp_path):
-    (tmp_path / "artifact").write_bytes(b"x" * 1001)
-    assert refusal_of(tmp_path) is RefusalReason.TOO_LARGE
-
-
-def test_a_sparse_giant_is_left_without_reading_it(tmp_path):
-    with (tmp_path / "artifact").open("wb") as file:
+def sparse_giant(path):
+    with path.open("wb") as file:
         file.truncate(1 << 40)
-    assert refusal_of(tmp_path) is RefusalReason.TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    ("leave", "reason"),
+    [
+        (lambda path: None, RefusalReason.MISSING),
+        (lambda path: path.write_bytes(b"x" * 1001), RefusalReason.TOO_LARGE),
+        (sparse_giant, RefusalReason.TOO_LARGE),  # without reading it
+        (lambda path: path.mkdir(), RefusalReason.NOT_A_FILE),
+    ],
+    ids=["missing", "over the limit", "sparse giant", "directory"],
+)
+def test_what_is_no_small_file_is_left(tmp_path, leave, reason):
+    leave(tmp_path / "artifact")
+    assert refusal_of(tmp_path) is reason
 
 
 def test_a_symlink_is_refused_and_its_target_not_read(tmp_path):
@@ -74,11 +79,6 @@ def test_a_socket_is_refused(tmp_path):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "artifact"))
         assert refusal_of(tmp_path) is RefusalReason.NOT_A_FILE
-
-
-def test_a_directory_is_refused(tmp_path):
-    (tmp_path / "artifact").mkdir()
-    assert refusal_of(tmp_path) is RefusalReason.NOT_A_FILE
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="device nodes need root")

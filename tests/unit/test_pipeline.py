@@ -1,63 +1,22 @@
 """One attempt from its seat to the end of its box; judges and boxes do as told."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
 from dataclasses import replace
-from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import DeviceQuarantined, JudgeBroken, ProblemBroken
 from grader.isolation import BoxExit, Purpose
-from grader.isolation.settings import BoxSettings
-from grader.model import Lease, Ranking, Submission, SubmissionState
+from grader.model import Lease, Ranking
 from grader.verdict.fold import fold
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BoxCause
 from tests import fakes
+from tests.unit import pipeline_fleets
+from tests.unit.pipeline_fleets import lease, until
 
 H200, H100 = fakes.gpu(0), fakes.gpu(1, "NVIDIA H100")
-
-
-@pytest.fixture
-def judges(tmp_path: Path) -> fakes.Judges:
-    """Judges that do as told."""
-    return fakes.Judges(tmp_path)
-
-
-@pytest.fixture
-def boxes() -> fakes.FakeBoxes:
-    """Boxes that do as told."""
-    return fakes.FakeBoxes()
-
-
-@pytest_asyncio.fixture
-async def make(tmp_path: Path, judges: fakes.Judges, boxes: fakes.FakeBoxes) -> AsyncIterator[Callable[..., LocalFleet]]:
-    """Makes a fleet, which is taken down after the test."""
-    made: list[LocalFleet] = []
-
-    def make_fleet(**settings: object) -> LocalFleet:
-        place = BoxSettings(state_id="fleet", runtime_dir=tmp_path)
-        made.append(LocalFleet(isolation=boxes, settings=place, make_judge=judges, **settings))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield make_fleet
-    for fleet in made:
-        await fleet.__aexit__()
-
-
-def lease(name: str = "s1", *, device_kind: str = "", language: str = "cuda", workloads: tuple[wire.Workload, ...] = ()) -> Lease:
-    new = replace(fakes.new_submission(device_kind=device_kind), language=language)
-    submission = Submission(
-        submission_id=name, new=new, problem_digest="d", state=SubmissionState.RUNNING, create_time=datetime.now(UTC), attempt_count=1
-    )
-    problem = fakes.problem()
-    problem = replace(problem, spec=replace(problem.spec, workloads=workloads or problem.spec.workloads))
-    return Lease(submission=submission, problem=problem, attempt=1, worker_id="w")
 
 
 def competing(of: Lease, competition_id: str, mode: wire.Mode) -> Lease:
@@ -69,20 +28,13 @@ def competing(of: Lease, competition_id: str, mode: wire.Mode) -> Lease:
 
 async def graded(fleet: LocalFleet, wanted: Lease | None = None) -> list[wire.Fact]:
     """All facts but for the timeline, which is the last."""
-    async with asyncio.timeout(300), aclosing(fleet.grade(wanted or lease())) as facts:  # type: ignore[type-var]
-        *found, timeline = [fact async for fact in facts]
-        assert isinstance(timeline, wire.AttemptTimeline)
-        return found
+    *facts, timeline = await pipeline_fleets.graded(fleet, wanted or lease())
+    assert isinstance(timeline, wire.AttemptTimeline)
+    return facts
 
 
 def workload(name: str, device_kind: str) -> wire.Workload:
     return wire.Workload(workload_id=name, axes={"n": 64}, device_kind=device_kind)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(300):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def test_a_run_box_gets_the_gpu_of_its_lane(make, boxes) -> None:

@@ -1,25 +1,23 @@
 """Profile mode in the pipeline: verified first, then looked at in boxes with no more rights, and never scored."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import JudgeBroken
 from grader.grading import profile
 from grader.isolation import Box, BoxSpec, Purpose
-from grader.model import Lease, Ranking, Submission, SubmissionState, Verdict
+from grader.model import Lease, Ranking, Verdict
 from grader.verdict.fold import fold
 from sandbox.protocol import wire
 from sandbox.protocol.wire import ToolOutcome
 from tests import fakes
-from tests.unit.pipeline_fleets import fleets
+from tests.unit import pipeline_fleets
+from tests.unit.pipeline_fleets import workloads_of
 
 USE = wire.KernelUse(name="square", registers=30)
 LAUNCH = wire.KernelLaunch(kernel="square", grid=(4, 1, 1), block=(256, 1, 1), count=3)
@@ -63,31 +61,13 @@ def boxes() -> Boxes:
     return Boxes()
 
 
-@pytest.fixture
-def judges(tmp_path: Path) -> fakes.Judges:
-    return fakes.Judges(tmp_path)
-
-
-@pytest_asyncio.fixture
-async def make(tmp_path: Path, judges: fakes.Judges, boxes: Boxes) -> AsyncIterator[Callable[..., LocalFleet]]:
-    async with fleets(tmp_path, judges, boxes) as make_fleet:
-        yield make_fleet
-
-
 def lease(mode: wire.Mode = wire.Mode.PROFILE, *, hidden_only: bool = False, device_kind: str = "") -> Lease:
-    new = replace(fakes.new_submission(device_kind=device_kind), mode=mode, language="cuda")
-    submission = Submission(
-        submission_id="s1", new=new, problem_digest="d", state=SubmissionState.RUNNING, create_time=datetime.now(UTC), attempt_count=1
-    )
-    problem = fakes.problem()
-    sizes = (("n64", 64, hidden_only), ("n8", 8, hidden_only), ("secret", 33, True))
-    workloads = tuple(wire.Workload(workload_id=name, axes={"n": size}, hidden=hidden) for name, size, hidden in sizes)
-    return Lease(submission=submission, problem=replace(problem, spec=replace(problem.spec, workloads=workloads)), attempt=1, worker_id="w")
+    sizes = workloads_of(("n64", 64, hidden_only), ("n8", 8, hidden_only), ("secret", 33, True))
+    return pipeline_fleets.lease(mode=mode, device_kind=device_kind, workloads=sizes)
 
 
 async def graded(fleet: LocalFleet, wanted: Lease | None = None) -> list[wire.Fact]:
-    async with asyncio.timeout(300), aclosing(fleet.grade(wanted or lease())) as facts:  # type: ignore[type-var]
-        return [fact async for fact in facts]
+    return await pipeline_fleets.graded(fleet, wanted or lease())
 
 
 def of(facts: list[wire.Fact], kind: type) -> list:

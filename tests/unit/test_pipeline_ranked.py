@@ -5,23 +5,22 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import JudgeBroken
-from grader.grading.link import closed_link
-from grader.grading.redaction import LEFT_OUT
+from grader.grading.pipeline import LEFT_OUT
+from grader.grading.run_box import closed_link
 from grader.isolation import Box, BoxExit, BoxSpec, Purpose
-from grader.isolation.settings import BoxSettings
-from grader.model import Lease, Ranking, Submission, SubmissionState, Verdict
+from grader.model import Lease, Ranking, Verdict
 from grader.verdict.fold import IncompleteFacts, fold
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BoxCause, Step
 from tests import fakes
+from tests.unit import pipeline_fleets
+from tests.unit.pipeline_fleets import graded, until
 
 
 class Talker(fakes.FakeBox):
@@ -53,47 +52,20 @@ class Boxes(fakes.FakeBoxes):
 
 
 @pytest.fixture
-def judges(tmp_path: Path) -> fakes.Judges:
-    """A judge that does as told."""
-    return fakes.Judges(tmp_path)
-
-
-@pytest.fixture
 def boxes() -> Boxes:
     """Boxes that talk."""
     return Boxes()
 
 
-@pytest_asyncio.fixture
-async def fleet(tmp_path: Path, judges: fakes.Judges, boxes: Boxes) -> AsyncIterator[LocalFleet]:
+@pytest.fixture
+def fleet(make: Callable[..., LocalFleet]) -> LocalFleet:
     """One lane."""
-    made = LocalFleet(isolation=boxes, settings=BoxSettings(state_id="fleet", runtime_dir=tmp_path), make_judge=judges)
-    yield made
-    await made.__aexit__()
+    return make()
 
 
 def lease(name: str = "s1", *, mode: wire.Mode = wire.Mode.RANKED, count: int = 3) -> Lease:
-    submission = Submission(
-        submission_id=name,
-        new=replace(fakes.new_submission(), mode=mode),
-        problem_digest="d",
-        state=SubmissionState.RUNNING,
-        create_time=datetime.now(UTC),
-        attempt_count=1,
-    )
-    problem = replace(fakes.problem(), ranking=Ranking(process_count=count))
-    return Lease(submission=submission, problem=problem, attempt=1, worker_id="w")
-
-
-async def graded(fleet: LocalFleet, wanted: Lease) -> list[wire.Fact]:
-    async with asyncio.timeout(300), aclosing(fleet.grade(wanted)) as facts:  # type: ignore[type-var]
-        return [fact async for fact in facts]
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(300):
-        while not condition():
-            await asyncio.sleep(0.01)
+    first = pipeline_fleets.lease(name, mode=mode)
+    return replace(first, problem=replace(first.problem, ranking=Ranking(process_count=count)))
 
 
 def kinds(facts: list[wire.Fact]) -> str:

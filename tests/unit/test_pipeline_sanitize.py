@@ -3,23 +3,21 @@
 import asyncio
 import io
 import re
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from rich.console import Console
 
 from grader.api.conversion import to_message
 from grader.cli.profiles import render
 from grader.dispatch.local_fleet import LocalFleet
-from grader.grading.sanitize import RunResult, sanitizer_follows
+from grader.grading.attempt import RunResult
+from grader.grading.sanitize import sanitizer_follows
 from grader.html_report.profiles import profile as html_profile
 from grader.isolation import Box, BoxExit, BoxSpec, Purpose
-from grader.model import Lease, Submission, SubmissionState, Verdict
+from grader.model import Lease, Verdict
 from grader.v1 import report_pb2
 from grader.verdict.fold import fold
 from grader.views import access_counts
@@ -27,7 +25,8 @@ from sandbox.protocol import wire
 from sandbox.protocol.box_files import EMULATED_SANITIZER
 from sandbox.protocol.wire import BoxCause, SanitizerKind, SanitizerSeverity, ToolOutcome
 from tests import fakes
-from tests.unit.pipeline_fleets import fleets
+from tests.unit import pipeline_fleets
+from tests.unit.pipeline_fleets import workloads_of
 
 RACE = wire.SanitizerFinding(
     kind=SanitizerKind.RACE,
@@ -80,31 +79,13 @@ def boxes() -> Boxes:
     return Boxes()
 
 
-@pytest.fixture
-def judges(tmp_path: Path) -> fakes.Judges:
-    return fakes.Judges(tmp_path)
-
-
-@pytest_asyncio.fixture
-async def make(tmp_path: Path, judges: fakes.Judges, boxes: Boxes) -> AsyncIterator[Callable[..., LocalFleet]]:
-    async with fleets(tmp_path, judges, boxes) as make_fleet:
-        yield make_fleet
-
-
 def lease(mode: wire.Mode = wire.Mode.SANITIZE, *, language: str = "cuda", device_kind: str = "") -> Lease:
-    new = replace(fakes.new_submission(device_kind=device_kind), mode=mode, language=language)
-    submission = Submission(
-        submission_id="s1", new=new, problem_digest="d", state=SubmissionState.RUNNING, create_time=datetime.now(UTC), attempt_count=1
-    )
-    problem = fakes.problem()
-    sizes = (("n64", 64, False), ("n8", 8, False), ("secret", 3, True))
-    workloads = tuple(wire.Workload(workload_id=name, axes={"n": size}, hidden=hidden) for name, size, hidden in sizes)
-    return Lease(submission=submission, problem=replace(problem, spec=replace(problem.spec, workloads=workloads)), attempt=1, worker_id="w")
+    sizes = workloads_of(("n64", 64, False), ("n8", 8, False), ("secret", 3, True))
+    return pipeline_fleets.lease(mode=mode, language=language, device_kind=device_kind, workloads=sizes)
 
 
 async def graded(fleet: LocalFleet, wanted: Lease | None = None) -> list[wire.Fact]:
-    async with asyncio.timeout(300), aclosing(fleet.grade(wanted or lease())) as facts:  # type: ignore[type-var]
-        return [fact async for fact in facts]
+    return await pipeline_fleets.graded(fleet, wanted or lease())
 
 
 def profile_of(facts: list[wire.Fact]) -> wire.KernelProfile:

@@ -1,18 +1,16 @@
 """A sweep from its build to the end of its last box: which sizes are run in which process, and what bounds it; judges follow a script."""
 
-import asyncio
-from contextlib import aclosing
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest_asyncio
 
 from grader.dispatch.local_fleet import PROFILES, LocalFleet, read_profile
 from grader.isolation.settings import BoxSettings
-from grader.model import Lease, Submission, SubmissionState, Verdict
+from grader.model import Verdict
 from grader.verdict.fold import fold
 from sandbox.protocol import wire
 from tests import fakes
+from tests.unit import pipeline_fleets
 
 PROFILE = read_profile(PROFILES / "limits.toml")
 SIZES = tuple(wire.Workload(workload_id=f"n-{size}", axes={"n": size}) for size in (1, 2, 3, 4, 5, 6))
@@ -36,17 +34,12 @@ async def make(tmp_path):
 
 
 def lease(*, mode=wire.Mode.SWEEP, workloads=SIZES, measure_s=None):
-    new = replace(fakes.new_submission(), mode=mode)
-    submission = Submission(
-        submission_id="s1", new=new, problem_digest="d", state=SubmissionState.RUNNING, create_time=datetime.now(UTC), attempt_count=1
-    )
-    problem = replace(fakes.problem(), swept_axis="n", sweep_measure_s=measure_s)
-    return Lease(submission=submission, problem=replace(problem, spec=replace(problem.spec, workloads=workloads)), attempt=1, worker_id="w")
+    first = pipeline_fleets.lease(mode=mode, workloads=workloads)
+    return replace(first, problem=replace(first.problem, swept_axis="n", sweep_measure_s=measure_s))
 
 
 async def graded(fleet, wanted=None):
-    async with asyncio.timeout(300), aclosing(fleet.grade(wanted or lease())) as facts:
-        return [fact async for fact in facts]
+    return await pipeline_fleets.graded(fleet, wanted or lease())
 
 
 def tried(facts):

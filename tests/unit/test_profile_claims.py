@@ -5,8 +5,8 @@ import os
 import pytest
 
 from grader.artifacts.files import FILE_COUNT_LIMIT, SUBMISSION_LIMIT_BYTES
-from grader.grading import claims
-from grader.grading.claims import ClaimedFile
+from grader.grading import profile
+from grader.grading.profile import ClaimedFile
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import FILE_LIMIT_BYTES, PROFILE_NOTE
 from sandbox.protocol.wire import ToolOutcome
@@ -38,7 +38,7 @@ def test_what_is_named_and_plain_is_taken(out):
     for name in ("a.ptx", "b.sass", "unnamed"):
         (out / name).write_text(name)
     leave(out, ["a.ptx", "b.sass"], tools=(wire.ProfileTool(name="nvcc", outcome=ToolOutcome.RAN),), architecture="sm_90a")
-    found = claims.take(out, TOOLS)
+    found = profile.take(out, TOOLS)
     assert [(one.name, one.tool, one.content) for one in found.files] == [("a.ptx", "nvcc", b"a.ptx"), ("b.sass", "nvcc", b"b.sass")]
     assert found.profile.architecture == "sm_90a" and found.profile.remarks == () and not found.missing
 
@@ -50,7 +50,7 @@ def test_a_name_that_is_no_plain_name_is_never_opened(out, name):
     """And it is not quoted: the remark says that there was one."""
     (out / "a.ptx").write_text("a")
     leave(out, [name, "a.ptx"])
-    found = claims.take(out, TOOLS)
+    found = profile.take(out, TOOLS)
     assert names(found) == ["a.ptx"] and found.profile.remarks == ("left out: a file without a plain name",)
 
 
@@ -62,7 +62,7 @@ def test_links_and_special_files_are_left_there(out):
     os.mkfifo(out / "pipe")
     (out / "plain").write_bytes(b"plain")
     leave(out, ["link", "hard", "directory", "pipe", "gone", "plain"])
-    found = claims.take(out, TOOLS)
+    found = profile.take(out, TOOLS)
     assert names(found) == ["plain"] and all(SECRET not in one.content for one in found.files)
     assert "'link' is a symbolic link" in found.profile.remarks[0]
 
@@ -71,7 +71,7 @@ def test_links_and_special_files_are_left_there(out):
 def test_the_note_itself_may_be_no_link(out, kind):
     """Nor a pipe."""
     leave(out, tools=(wire.ProfileTool(name="nvcc", outcome=ToolOutcome.RAN),))
-    assert claims.take(out, TOOLS).profile.tools  # the control
+    assert profile.take(out, TOOLS).profile.tools  # the control
     text = (out / PROFILE_NOTE).read_bytes()
     (out / PROFILE_NOTE).unlink()
     if kind == "link":
@@ -79,7 +79,7 @@ def test_the_note_itself_may_be_no_link(out, kind):
         (out / PROFILE_NOTE).symlink_to(out.parent / "elsewhere")
     else:
         (os.mkfifo if kind == "pipe" else os.mkdir)(out / PROFILE_NOTE)
-    found = claims.take(out, TOOLS)
+    found = profile.take(out, TOOLS)
     assert found.missing and found.profile == wire.KernelProfile() and found.files == ()
 
 
@@ -90,23 +90,23 @@ def test_a_file_over_the_limit_is_left_there(out):
     with (out / "fits").open("wb") as file:
         file.truncate(FILE_LIMIT_BYTES)
     leave(out, ["large", "fits"])
-    found = claims.take(out, TOOLS)
+    found = profile.take(out, TOOLS)
     assert names(found) == ["fits"] and "'large' is over" in found.profile.remarks[0]
 
 
 def test_all_files_together_have_a_limit_and_a_count(out):
     """However many boxes left them; the first ones stay."""
     many = [ClaimedFile(name=f"f{number}", tool="t", content=b"x") for number in range(FILE_COUNT_LIMIT + 3)]
-    kept, left_out = claims.bounded(many)
+    kept, left_out = profile.bounded(many)
     assert len(kept) == FILE_COUNT_LIMIT and left_out == [one.name for one in many[-3:]]
     large = [ClaimedFile(name=f"f{number}", tool="t", content=bytes(FILE_LIMIT_BYTES)) for number in range(6)]
-    kept, left_out = claims.bounded(large)
+    kept, left_out = profile.bounded(large)
     assert sum(len(one.content) for one in kept) <= SUBMISSION_LIMIT_BYTES and len(kept) == 4 and left_out == ["f4", "f5"]
 
 
 def test_two_boxes_can_not_leave_one_name_twice(out):
     """The first one counts, so that a later box replaces nothing."""
-    kept, left_out = claims.bounded([ClaimedFile(name="a", tool="t", content=b"1"), ClaimedFile(name="a", tool="u", content=b"2")])
+    kept, left_out = profile.bounded([ClaimedFile(name="a", tool="t", content=b"1"), ClaimedFile(name="a", tool="u", content=b"2")])
     assert [one.content for one in kept] == [b"1"] and left_out == ["a"]
 
 
@@ -115,19 +115,19 @@ def test_a_note_with_more_names_than_files_may_be_is_cut(out):
     for number in range(FILE_COUNT_LIMIT + 5):
         (out / f"f{number}").write_bytes(b"x")
     leave(out, [f"f{number}" for number in range(FILE_COUNT_LIMIT + 5)])
-    found = claims.take(out, TOOLS)
+    found = profile.take(out, TOOLS)
     assert len(found.files) == FILE_COUNT_LIMIT and f"all but the first {FILE_COUNT_LIMIT} files" in found.profile.remarks[0]
 
 
 @pytest.mark.parametrize("content", [
     b"", b"{", b"\xff", b'{"type":"Build","outcome":"built"}', b'{"type":"ProfileNote","profile":[]}',
     b'{"type":"ProfileNote","profile":{"tools":7}}',
-    b'{"type":"Finished","job_id":"x"}', b"[" * 100_000, b" " * (claims.NOTE_LIMIT_BYTES + 1),
+    b'{"type":"Finished","job_id":"x"}', b"[" * 100_000, b" " * (profile.NOTE_LIMIT_BYTES + 1),
 ])  # fmt: skip
 def test_a_note_of_another_form_is_no_note(out, content):
     """A fact that decides something is none either."""
     (out / PROFILE_NOTE).write_bytes(content)
-    found = claims.take(out, TOOLS)
+    found = profile.take(out, TOOLS)
     assert found.missing and found.profile == wire.KernelProfile()
 
 
@@ -153,12 +153,12 @@ def test_a_forged_profile_is_cut_to_what_can_be(out):
         remarks=("r" * 999,) * 40,
         architecture="sm_90a\x1b" * 99,
     )
-    found = claims.take(out, TOOLS).profile
-    assert found.launches == (launch,) * (claims.LAUNCH_LIMIT - len(forged))
+    found = profile.take(out, TOOLS).profile
+    assert found.launches == (launch,) * (profile.LAUNCH_LIMIT - len(forged))
     assert (
-        len(found.tools) == claims.TOOL_LIMIT
+        len(found.tools) == profile.TOOL_LIMIT
         and found.tools[0].name == "nvcc[2J"
-        and len(found.tools[0].detail) == claims.DETAIL_LIMIT_CHARS
+        and len(found.tools[0].detail) == profile.DETAIL_LIMIT_CHARS
     )
     assert [use.name for use in found.kernels] == ["]0;k"] and all(text.isprintable() for text in (*found.remarks, found.architecture))
     assert len(found.remarks) <= 17 and len(found.architecture) <= 16
@@ -167,13 +167,13 @@ def test_a_forged_profile_is_cut_to_what_can_be(out):
 def test_a_note_with_a_number_that_no_fact_may_have_is_not_read(out):
     """The whole of it goes; an honest one has none."""
     leave(out, kernels=(wire.KernelUse(name="k", registers=-1),))
-    assert claims.take(out, TOOLS).missing == "it left a result that can't be read"
+    assert profile.take(out, TOOLS).missing == "it left a result that can't be read"
 
 
 def test_a_note_names_no_workload(out):
     """Which one was run is for the server to say."""
     leave(out, workload_id="hidden-size-4096")
-    assert claims.take(out, TOOLS).profile.workload_id == ""
+    assert profile.take(out, TOOLS).profile.workload_id == ""
 
 
 def test_a_box_speaks_for_its_own_tools_only(out):
@@ -183,6 +183,6 @@ def test_a_box_speaks_for_its_own_tools_only(out):
         (out / name).write_text(name)
     note = wire.ProfileNote(profile=wire.KernelProfile(tools=tools), files={"a.ptx": "nvcc", "b.ncu-rep": "ncu", "c.ptx": "nvcc"})
     (out / PROFILE_NOTE).write_bytes(wire.encode(note))
-    assert names(claims.take(out, ("nvcc",))) == ["a.ptx", "c.ptx"] and names(claims.take(out, ("nvcc",), ("a.ptx",))) == ["a.ptx"]
-    assert [one.name for one in claims.take(out, ("nvcc",)).profile.tools] == ["nvcc"]
-    assert "b.ncu-rep" in names(claims.take(out, ("nvcc", "ncu")))
+    assert names(profile.take(out, ("nvcc",))) == ["a.ptx", "c.ptx"] and names(profile.take(out, ("nvcc",), ("a.ptx",))) == ["a.ptx"]
+    assert [one.name for one in profile.take(out, ("nvcc",)).profile.tools] == ["nvcc"]
+    assert "b.ncu-rep" in names(profile.take(out, ("nvcc", "ncu")))

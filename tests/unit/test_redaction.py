@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grader.grading.redaction import LEFT_OUT, after_hidden, run_end
+from grader.grading.pipeline import LEFT_OUT, after_hidden, run_end
 from grader.isolation import BoxExit
 from grader.verdict.failure_reasons import load_failed, trial_failed
 from sandbox.protocol import wire
@@ -67,3 +67,10 @@ def test_the_errors_of_a_passed_trial_are_not_kept() -> None:
     """Within the tolerance a kernel can choose them."""
     passed = wire.Trial(workload_id="a", phase=TrialPhase.VERIFY, index=0, outcome=TrialOutcome.PASSED, max_absolute_error=1e-7)
     assert after_hidden(passed).max_absolute_error is None  # type: ignore[union-attr]
+
+
+def test_the_report_says_that_something_is_left_out() -> None:
+    """Where nothing came later, and where nothing is hidden, all is shown and nothing is said."""
+    end = BoxExit(cause=BoxCause.KILLED, output=b"n is 1000\nn is 1537\n", arrivals=((0, 100), (10, 200)))
+    assert run_end(end, 150).output == f"n is 1000\n{LEFT_OUT}"
+    assert run_end(end, 250).output == run_end(end, None).output == "n is 1000\nn is 1537\n"

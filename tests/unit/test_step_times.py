@@ -11,8 +11,8 @@ from google.protobuf.duration_pb2 import Duration
 
 from grader.api.messages import submission_to_proto
 from grader.cli.step_bar import WIDTH, step_bar
-from grader.grading import step_clock
-from grader.grading.step_clock import StepClock
+from grader.grading import attempt
+from grader.grading.attempt import StepClock
 from grader.model import Submission, SubmissionState
 from grader.rules.disclosure import Redactor
 from grader.v1 import report_pb2, submission_pb2
@@ -58,7 +58,7 @@ def test_what_times_kernels_is_known_from_the_environment(clock: wire.Clock) -> 
 
 def test_a_sweep_without_end_has_a_bounded_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last step then takes all that is left."""
-    monkeypatch.setattr(step_clock, "SPAN_LIMIT", 3)
+    monkeypatch.setattr(attempt, "SPAN_LIMIT", 3)
     ticks = itertools.count()
     clock = StepClock(lambda: next(ticks))
     for step in (Step.BOX, Step.LOAD, Step.VERIFY, Step.MEASURE, Step.BOX):

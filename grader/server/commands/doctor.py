@@ -19,7 +19,8 @@ from pathlib import Path
 from grader.config import Settings
 from grader.dispatch.gpus import Gpu, discover
 from grader.errors import GraderError
-from grader.isolation import Availability, GpuAccess, IsolationBroken, driver, probe
+from grader.isolation import Availability, GpuAccess, IsolationBroken, probe
+from grader.isolation.gpu import DriverMissing, find_driver, kernel_version
 from grader.isolation.select import make, survey
 from grader.isolation.settings import BoxSettings
 from grader.isolations import isolations as known_isolations
@@ -148,7 +149,7 @@ async def gpus(isolations: list[HostFinding], find: Callable[[], Sequence[Gpu]] 
     """The GPUs of this host; each is tried in a box of the strongest isolation that works."""
     gpus_here = find()
     if not gpus_here:
-        return [_no_gpu(driver.kernel_version())]
+        return [_no_gpu(kernel_version())]
     isolation = next((finding.name for finding in isolations if finding.usable), None)
     return [await _gpu(gpu, isolation) for gpu in gpus_here]
 
@@ -166,9 +167,9 @@ async def _gpu(gpu: Gpu, isolation: str | None) -> HostFinding:
     """Look for the libraries and nodes, then start the driver in a box."""
     name, about = f"cuda:{gpu.index}", f"{gpu.name}, {gpu.memory_bytes / 2**30:.0f} GiB, driver {gpu.driver}"
     try:
-        files = await asyncio.to_thread(driver.find, gpu.minor)
+        files = await asyncio.to_thread(find_driver, gpu.minor)
         about += f", libraries in {files.directory}"
-    except driver.DriverMissing as error:
+    except DriverMissing as error:
         return HostFinding(kind="device", name=name, usable=False, detail=f"{about}: {error}", remedy="see the reason")
     if (torch := _torch_without_cuda()) is not None:
         remedy = "install the CUDA build of torch into this environment"
@@ -189,7 +190,7 @@ async def _tried(gpu: Gpu, isolation: str) -> str | None:
         box_isolation = make(isolation, BoxSettings(state_id="doctor", runtime_dir=Path(runtime)))
         try:
             access = GpuAccess(index=gpu.index, uuid=gpu.uuid, name=gpu.name, minor=gpu.minor, triton_dir=triton_dir)
-            return await probe.gpu_failure(box_isolation, access)
+            return await probe.failure(box_isolation, access)
         finally:
             await box_isolation.close()
 

@@ -23,6 +23,7 @@ import structlog
 
 from grader.isolation import IsolationBroken
 from grader.isolation.directories import remove_tree
+from grader.isolation.processes import read_host_memory
 from grader.isolation.settings import BoxSettings
 from grader.isolation.toolchain import Toolchain, host_toolchain, mirrored
 
@@ -41,13 +42,13 @@ _NEVER = frozenset({"/usr/share", "/usr/src", "/usr/games", "/usr/local/share", 
 _IN_SITE_PACKAGES = ("playwright", "torch/test", "pip", "mypy")
 
 
-class ResidentCopyImpossible(IsolationBroken):
+class MemoryToolchainUnavailable(IsolationBroken):
     """The toolchain can't be kept in memory here; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolchainFile:
-    """One file, directory or link to be copied. size: bytes of a file, 0 of others."""
+    """A file, directory or link to be copied. size: bytes of a file, 0 of others."""
 
     source: str
     mode: int
@@ -55,22 +56,22 @@ class ToolchainFile:
 
 
 @asynccontextmanager
-async def resident(settings: BoxSettings, *, wanted: bool | None, place: Path = PLACE) -> AsyncIterator[Path | None]:
+async def memory_toolchain(settings: BoxSettings, *, wanted: bool | None, place: Path = PLACE) -> AsyncIterator[Path | None]:
     """The directory of this server's copy, removed at the end; None without one.
 
-    wanted: None makes a copy where there is room, and warns where there is none; True raises ResidentCopyImpossible there.
+    wanted: None makes a copy where there is room, and warns where there is none; True raises MemoryToolchainUnavailable there.
     """
     await asyncio.to_thread(sweep, place)
     if wanted is False or settings.image is not None:
         if wanted and settings.image is not None:
-            raise ResidentCopyImpossible("a box root 'image:NAME' has its own toolchain; leave --resident-toolchain out")
+            raise MemoryToolchainUnavailable("a box root 'image:NAME' has its own toolchain; leave --resident-toolchain out")
         log.warning("toolchain_on_disk", reason="box_root is an image" if settings.image else "--no-resident-toolchain")
         yield None
         return
     directory = place / f"{PREFIX}{settings.state_id}-{settings.run_id}"
     try:
-        held = await asyncio.to_thread(_made, settings, directory)
-    except ResidentCopyImpossible as error:
+        lock = await asyncio.to_thread(_make_copy, settings, directory)
+    except MemoryToolchainUnavailable as error:
         if wanted:
             raise
         log.warning("toolchain_on_disk", reason=str(error))
@@ -80,7 +81,7 @@ async def resident(settings: BoxSettings, *, wanted: bool | None, place: Path = 
         yield directory
     finally:
         await asyncio.to_thread(remove_tree, directory)
-        os.close(held)
+        os.close(lock)
 
 
 def sweep(place: Path = PLACE) -> int:
@@ -100,13 +101,15 @@ def sweep(place: Path = PLACE) -> int:
 
 def why_not(size_bytes: int, place: Path = PLACE) -> str | None:
     """Why a copy of this size can't be kept in `place`; None where it can."""
-    if not place.is_dir() or _kind(place) != TMPFS_MAGIC:
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    kinds = [kind for _, target, kind, *_ in mounts if target == str(place)]  # the last is on top
+    if not place.is_dir() or kinds[-1:] != [TMPFS_MAGIC]:
         return f"{place} is not a tmpfs; mount one there"
     if os.statvfs(place).f_flag & os.ST_NOEXEC:
         return f"{place} is mounted noexec; remount it with exec"
     if Path("/proc/swaps").read_text().count("\n") > 1:
         return "this host has swap, to which the copy's pages could go; turn it off with swapoff -a"
-    free, available = shutil.disk_usage(place).free, _available_bytes()
+    free, available = shutil.disk_usage(place).free, read_host_memory().available_bytes
     if free < size_bytes * 1.1:
         return f"{place} has {free >> 20} MiB free and the copy takes {size_bytes >> 20} MiB; enlarge it with mount -o remount,size="
     if available < FREE_FACTOR * size_bytes:
@@ -119,24 +122,24 @@ def size_of(toolchain: Toolchain) -> int:
     return sum(part.size for part in _parts(toolchain))
 
 
-def _made(settings: BoxSettings, directory: Path) -> int:
+def _make_copy(settings: BoxSettings, directory: Path) -> int:
     """Make the copy; returns the descriptor whose lock says that its server lives."""
     toolchain = host_toolchain(settings.runtime_dir / "etc", settings.hidden_paths)
     parts = list(_parts(toolchain))
     size_bytes = sum(part.size for part in parts)
     if (reason := why_not(size_bytes, directory.parent)) is not None:
-        raise ResidentCopyImpossible(f"the toolchain is not kept in memory: {reason}")
+        raise MemoryToolchainUnavailable(f"the toolchain is not kept in memory: {reason}")
     directory.mkdir(mode=0o711)
-    held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(held, fcntl.LOCK_SH)  # `sweep` asks for it alone
+        fcntl.flock(lock, fcntl.LOCK_SH)  # `sweep` asks for it alone
         copy(parts, directory)
     except (OSError, IsolationBroken) as error:
         remove_tree(directory)
-        os.close(held)
-        raise ResidentCopyImpossible(f"the toolchain could not be copied to {directory}: {error}") from error
-    log.info("toolchain_resident", directory=str(directory), file_count=len(parts), size_mib=size_bytes >> 20)
-    return held
+        os.close(lock)
+        raise MemoryToolchainUnavailable(f"the toolchain could not be copied to {directory}: {error}") from error
+    log.info("toolchain_in_memory", directory=str(directory), file_count=len(parts), size_mib=size_bytes >> 20)
+    return lock
 
 
 def copy(parts: list[ToolchainFile], directory: Path) -> None:
@@ -151,8 +154,8 @@ def copy(parts: list[ToolchainFile], directory: Path) -> None:
             target.symlink_to(os.readlink(part.source))  # noqa: PTH115  as it is, not resolved
         else:
             files.append((part, target))
-    with ThreadPoolExecutor(COPIER_COUNT, thread_name_prefix="resident") as pool:
-        for _ in pool.map(lambda one: _copy_file(*one), files):
+    with ThreadPoolExecutor(COPIER_COUNT, thread_name_prefix="toolchain") as pool:
+        for _ in pool.map(lambda file: _copy_file(*file), files):
             pass
     for part in reversed(parts):  # a directory's time counts for Python's finders
         if stat.S_ISDIR(part.mode):
@@ -187,7 +190,7 @@ def _copy_file(part: ToolchainFile, target: Path) -> None:
 
 
 def _parts(toolchain: Toolchain) -> Iterator[ToolchainFile]:
-    """What is copied: everything that the binds show, once, less what `resident_parts` leaves out and what boxes must not see."""
+    """Yield what is copied: everything that the binds show, once, less what `left_out` names and what boxes must not see."""
     hidden = frozenset(toolchain.hidden_sources)
     roots: list[str] = []
     for source in sorted({str(bind.source) for bind in toolchain.binds if bind.shared}):
@@ -195,7 +198,7 @@ def _parts(toolchain: Toolchain) -> Iterator[ToolchainFile]:
             roots.append(source)
             yield from _below(source, hidden)
     for source in sorted(str(bind.source) for bind in toolchain.library):  # may lie in what is hidden
-        if not any(source.startswith(f"{root}/") for root in roots) or any(source.startswith(f"{one}/") for one in hidden):
+        if not any(source.startswith(f"{root}/") for root in roots) or any(source.startswith(f"{directory}/") for directory in hidden):
             yield from _below(source, frozenset())
 
 
@@ -217,34 +220,13 @@ def _below(path: str, hidden: frozenset[str]) -> Iterator[ToolchainFile]:
                 yield from _below(below, hidden)
 
 
-def _kind(place: Path) -> str:
-    """The file system of a directory that something is mounted on; "" where nothing is."""
-    found = ""
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        _, target, kind, *_ = line.split()
-        if target == str(place):
-            found = kind
-    return found
-
-
-def _available_bytes() -> int:
-    (line,) = [line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable:")]
-    return int(line.split()[1]) << 10
-
-
 def left_out(path: str) -> bool:
-    """Whether a directory stays empty in the copy: no box needs it."""
-    if path in _NEVER or path in _base_only():
+    """Return whether a directory stays empty in the copy: no box needs it."""
+    # Of the Python that a virtual environment is made from: its tests, and its own packages, which the environment does not see.
+    library = Path(sys.base_prefix).resolve() / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    if path in _NEVER or path == str(library / "test") or (path == str(library / "site-packages") and sys.prefix != sys.base_prefix):
         return True
     parent, _, name = path.rpartition("/")
     if parent == "/usr/lib":
         return _LIBRARIES.fullmatch(name) is None
-    return "/site-packages/" in path and path.endswith(tuple(f"/site-packages/{one}" for one in _IN_SITE_PACKAGES))
-
-
-def _base_only() -> tuple[str, ...]:
-    """Of the Python that a virtual environment is made from: its own packages, which the environment does not see, and its tests."""
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    library = Path(sys.base_prefix).resolve() / "lib" / version
-    packages = () if sys.prefix == sys.base_prefix else (str(library / "site-packages"),)
-    return (*packages, str(library / "test"))
+    return "/site-packages/" in path and path.endswith(tuple(f"/site-packages/{package}" for package in _IN_SITE_PACKAGES))

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from grader.isolation import IsolationBroken
-from grader.isolation import resident as module
-from grader.isolation.resident import PREFIX, ResidentCopyImpossible, copy, left_out, resident, sweep, why_not
+from grader.isolation import memory_toolchain as module
+from grader.isolation.memory_toolchain import PREFIX, MemoryToolchainUnavailable, copy, left_out, memory_toolchain, sweep, why_not
 from grader.isolation.settings import BoxSettings
-from grader.isolation.toolchain import Bind, Toolchain, at_resident, host_toolchain, mirrored
+from grader.isolation.toolchain import BindMount, Toolchain, host_toolchain, in_memory, mirrored
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def parts(root: Path) -> list[module.ToolchainFile]:
     toolchain = Toolchain(
         python="",
         path="",
-        binds=(Bind(source=root, target="/t", shared=True), Bind(source=root / "bin", target="/b", shared=True)),
+        binds=(BindMount(source=root, target="/t", shared=True), BindMount(source=root / "bin", target="/b", shared=True)),
         hidden=(),
         hidden_sources=(str(root / "secret"),),
     )
@@ -60,9 +60,9 @@ def test_a_toolchain_names_no_copy_that_is_not_whole(tmp_path: Path) -> None:
 def test_a_driver_library_is_taken_from_the_copy_where_it_has_one(tree: Path, tmp_path: Path) -> None:
     """Else from where it is."""
     copy(parts(tree), tmp_path / "copy")
-    bind = Bind(source=tree / "bin" / "tool", target="/grader/driver/tool")
-    assert at_resident(tmp_path / "copy", bind).source == mirrored(tmp_path / "copy", bind.source)
-    assert at_resident(None, bind) == at_resident(tmp_path / "other", bind) == bind
+    bind = BindMount(source=tree / "bin" / "tool", target="/grader/driver/tool")
+    assert in_memory(tmp_path / "copy", bind).source == mirrored(tmp_path / "copy", bind.source)
+    assert in_memory(None, bind) == in_memory(tmp_path / "other", bind) == bind
 
 
 def test_a_dead_servers_copy_is_removed_and_a_live_ones_is_not(tmp_path: Path) -> None:
@@ -81,11 +81,11 @@ def test_a_dead_servers_copy_is_removed_and_a_live_ones_is_not(tmp_path: Path) -
 async def test_a_copy_that_can_not_be_is_an_error_where_it_is_asked_for_and_none_where_not(tmp_path: Path) -> None:
     """A directory on disk is no place for it."""
     settings = BoxSettings(state_id="a", runtime_dir=tmp_path / "run")
-    with pytest.raises(ResidentCopyImpossible, match="not a tmpfs"):
-        async with resident(settings, wanted=True, place=tmp_path):
+    with pytest.raises(MemoryToolchainUnavailable, match="not a tmpfs"):
+        async with memory_toolchain(settings, wanted=True, place=tmp_path):
             pass
     for wanted in (None, False):
-        async with resident(settings, wanted=wanted, place=tmp_path) as directory:
+        async with memory_toolchain(settings, wanted=wanted, place=tmp_path) as directory:
             assert directory is None
 
 
