@@ -75,7 +75,7 @@ class Settings(BaseModel):
     resident_toolchain: bool | None = Field(default_factory=resident_toolchain)
     device: str = "auto"  # what "" means to a submission: auto, or as `grader/devices.py` says. Other GPUs are left alone
     lanes: int = Field(default=1, ge=1, le=64)  # emulated ones; every GPU is one next to them
-    builders: int | None = Field(default=None, ge=1, le=256)  # None: as `grader/server/builder_count.py` computes it
+    builders: int | None = Field(default=None, ge=1, le=256)  # None: as `grader/server/wiring.py` computes it
     warm_boxes: int | None = Field(default=None, ge=0, le=64)  # None: two more than lanes
     fleet: Literal["local", "remote"] = "local"  # remote: workers that join grade, and this host grades nothing
     fleet_listen: str = DEFAULT_FLEET_ADDRESS  # where workers join

@@ -16,7 +16,7 @@ from grader.cli.output import plain, stdout_console
 from grader.config import Settings
 from grader.observability import log as log_setup
 from grader.server.checkup import CheckupStatus, ledger, space
-from grader.server.host_findings import HostFinding, can_grade, compilers, devices, gpus, isolations, own_kernel
+from grader.server.commands.doctor import HostFinding, can_grade, compilers, devices, gpus, isolations, own_kernel
 from grader.views.sanitize import one_line
 
 

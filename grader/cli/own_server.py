@@ -18,7 +18,7 @@ from grader.config import Settings, state_directory
 from grader.isolation import IsolationBroken
 from grader.observability.log import TRACEBACKS
 from grader.problems.store import Problems
-from grader.server.embedded import embedded
+from grader.server.running import embedded
 from grader.views.sanitize import one_line
 
 LOG_NAME = "grader-cli.log"

@@ -1,21 +1,27 @@
-"""Who calls, and whether it may: the key that comes with a call, and the scope that each method needs.  Fails closed."""
+"""Authentication: API keys and scopes, TLS, and the identity provider, all from settings.  Fails closed."""
 
 from __future__ import annotations
 
 import asyncio
+import re
+import ssl
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 
 import grpc
+import structlog
 
 from grader.config import Settings
 from grader.errors import PermissionDenied, SettingsInvalid, Unauthenticated
 from grader.ledger.keys import Keys
 from grader.model import Caller, Scope
+from grader.rules.identities import RULE_FORMS, IdentityProvider, claim_rules, safe_url
 from grader.rules.keys import Key, opens, split
-from grader.server.tls import server_credentials
 
 REFRESH_S = 2.0  # so old may be what is known of keys: a revoked one opens nothing after this, on every server
 NEWCOMER_S = 0.1  # a key that is not known may be new: the ledger is read for such keys, at most so often
@@ -69,7 +75,7 @@ class Authenticator:
         self._reading = asyncio.Lock()
 
     async def admit(self, method: str, metadata: Iterable[tuple[str, Any]]) -> Caller:
-        """Who calls; Unauthenticated, or PermissionDenied."""
+        """Return who calls; Unauthenticated, or PermissionDenied."""
         caller = await self._caller_of(*_sent(metadata))
         if method != REFLECTION:
             name = method.removeprefix(PREFIX)
@@ -80,10 +86,10 @@ class Authenticator:
 
     async def open_with(self, text: str) -> Caller:
         """Whose key this text is; Unauthenticated. For pages: what a caller may do is asked with `check_scope` then."""
-        found = split(text.strip())
-        if found is None:
+        key_parts = split(text.strip())
+        if key_parts is None:
             raise Unauthenticated("what was entered is not a key")
-        return await self._caller_of(*found)
+        return await self._caller_of(*key_parts)
 
     def check_scope(self, caller: Caller, method: str) -> None:
         """PermissionDenied where the caller's key lacks the scope for this method of the API."""
@@ -139,7 +145,7 @@ class Authenticator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """What a server asks of those who come. gate None: no keys; credentials None: no TLS."""
+    """Requirements of a server on callers. gate None: no keys; credentials None: no TLS."""
 
     gate: Authenticator | None
     credentials: grpc.ServerCredentials | None
@@ -173,11 +179,216 @@ def _sent(metadata: Iterable[tuple[str, Any]]) -> tuple[str, str]:
     if not sent:
         raise Unauthenticated("no API key was sent; this server requires one")
     scheme, _, text = str(sent[0]).partition(" ")
-    found = split(text.strip()) if len(sent) == 1 and scheme.lower() == "bearer" else None
-    if found is None:
+    key_parts = split(text.strip()) if len(sent) == 1 and scheme.lower() == "bearer" else None
+    if key_parts is None:
         raise Unauthenticated("what was sent is not a grader key; a key begins with 'grader_', and is sent as 'Bearer KEY'")
-    return found
+    return key_parts
 
 
 def _now_s() -> float:
     return asyncio.get_running_loop().time()
+
+
+# TLS: certificate files are tried at the start with a handshake in memory, and read again when renewed.
+
+log = structlog.get_logger()
+
+_SOON = timedelta(days=14)
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def server_credentials(settings: Settings) -> grpc.ServerCredentials | None:
+    """The certificate to serve with; None for plain text. SettingsInvalid where keys would travel in it, or the files are no good."""
+    certificate, key = settings.tls_certificate, settings.tls_key
+    if (certificate is None) != (key is None):
+        missing = "tls_key" if key is None else "tls_certificate"
+        raise SettingsInvalid(missing, "a certificate and its key go together; name both, or neither")
+    if certificate is None or key is None:
+        if not settings.loopback and not settings.insecure_no_tls:
+            text = (
+                f"{settings.listen!r} can be reached from other hosts, and without TLS keys and sources could be read on the way; "
+                "name a certificate with --tls-certificate FILE --tls-key FILE, or listen on 127.0.0.1. "
+                "Behind a proxy that does TLS, pass --insecure-no-tls"
+            )
+            raise SettingsInvalid("tls_certificate", text)
+        return None
+    files = _Files(certificate, key)
+    # The stub forgets that None is an answer: as before.
+    return grpc.dynamic_ssl_server_credentials(files.first(), files.renewed)  # type: ignore[arg-type]
+
+
+_Stamp = tuple[tuple[int, ...] | None, ...]
+
+
+class _Files:
+    """A certificate and its key, and as what they were last looked at."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self._certificate, self._key = certificate, key
+        self._looked_at = self._stamp()
+
+    def first(self) -> grpc.ServerCertificateConfiguration:
+        """To start with; SettingsInvalid."""
+        return self._read()[0]
+
+    def renewed(self) -> grpc.ServerCertificateConfiguration | None:
+        """Return what to serve with from now on; None: as before. Asked by a thread of gRPC's at every new connection, one at a time."""
+        stamp = self._stamp()
+        if stamp == self._looked_at:
+            return None
+        try:
+            read, end_time = self._read()
+        except (SettingsInvalid, OSError) as error:  # half of it is written, or it is no good: what was served is better than nothing
+            self._looked_at = stamp
+            log.error("tls_certificate_not_renewed", path=str(self._certificate), problem=str(error), remedy="fix it; no restart is needed")
+            return None
+        if stamp != self._stamp():  # it changed meanwhile, and what was tried may not be what was read
+            return None
+        self._looked_at = stamp
+        log.info("tls_certificate_renewed", path=str(self._certificate), end_time=end_time.isoformat())
+        return read
+
+    def _stamp(self) -> _Stamp:
+        """Differs when a file was written, replaced, or a link to it moved."""
+        stamps: list[tuple[int, ...] | None] = []
+        for path in (self._certificate, self._key):
+            try:
+                status = path.stat()
+            except OSError:
+                stamps.append(None)
+            else:
+                stamps.append((status.st_mtime_ns, status.st_size, status.st_dev, status.st_ino))
+        return tuple(stamps)
+
+    def _read(self) -> tuple[grpc.ServerCertificateConfiguration, datetime]:
+        """Both, tried; and until when they may be used."""
+        chain, secret = _read("tls_certificate", self._certificate), _read("tls_key", self._key)
+        end_time = usable_until(self._certificate, self._key)
+        if end_time - datetime.now(UTC) < _SOON:
+            log.warning("tls_certificate_ends_soon", path=str(self._certificate), end_time=end_time.isoformat())
+        mode = stat.S_IMODE(self._key.stat().st_mode)
+        if mode & _OTHERS:
+            log.warning("tls_key_is_open_to_others", path=str(self._key), mode=f"{mode:04o}", remedy=f"chmod 600 {self._key}")
+        return grpc.ssl_server_certificate_configuration([(secret, chain)]), end_time
+
+
+def _read(setting: str, path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SettingsInvalid(setting, f"can't read {path}: {error.strerror}") from None
+
+
+def usable_until(certificate: Path, key: Path) -> datetime:
+    """Shake hands with it, as its own authority; until when it may be used."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        server.load_cert_chain(certificate, key, password=_no_password)
+    except (ssl.SSLError, ValueError) as error:
+        text = f"{certificate} and {key} are not a certificate and its key in PEM without a password: {_tls_reason(error)}"
+        raise SettingsInvalid("tls_certificate", text) from None
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate vouches for itself: only its dates are asked here
+    client.load_verify_locations(certificate)
+    try:
+        end = _shake_hands(server, client)
+    except ssl.SSLError as error:
+        raise SettingsInvalid("tls_certificate", f"{certificate} can't be used: {_tls_reason(error)}; renew it") from None
+    return datetime.fromtimestamp(ssl.cert_time_to_seconds(end), UTC)
+
+
+def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> str:
+    """Both ends in this thread; what the certificate says of its end."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [server.wrap_bio(to_server, to_client, server_side=True), client.wrap_bio(to_client, to_server)]
+    for end in [ends[1], ends[0]] * 3:  # TLS 1.3 needs two rounds
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+    certificate = ends[1].getpeercert()
+    assert certificate is not None
+    return str(certificate["notAfter"])
+
+
+def _no_password() -> str:
+    raise ValueError("the key has a password")
+
+
+def _tls_reason(error: Exception) -> str:
+    return str(getattr(error, "verify_message", "") or getattr(error, "reason", "") or error)
+
+
+# OpenID Connect: missing, contradictory or unsafe settings stop the server at its start.
+
+_NAME_CHARS = 40
+_SECRET_BYTES = 4096
+_STRANGERS = stat.S_IROTH | stat.S_IWOTH
+
+
+def identity_provider(settings: Settings) -> IdentityProvider | None:
+    """The provider that users may sign in with; None where the settings name none. SettingsInvalid."""
+    issuer = settings.oidc_issuer
+    if not issuer:
+        for setting in ("oidc_client_id", "oidc_client_secret_file", "oidc_name", "oidc_allow", "public_url"):
+            if getattr(settings, setting):
+                raise SettingsInvalid(setting, "is of no use without an identity provider; add --oidc-issuer URL, or leave it out")
+        return None
+    if settings.web is None:
+        raise SettingsInvalid("oidc_issuer", "users sign in on pages, and this server has none; add --web PORT")
+    if not settings.asks_keys:
+        raise SettingsInvalid("oidc_issuer", "this server asks for no keys, so there is nothing to sign in to; add --auth keys")
+    _check_url("oidc_issuer", issuer, "https://login.example.org/realms/lab")
+    _check_url("public_url", settings.public_url, "https://grader.example.org")
+    if urlsplit(settings.public_url).path not in ("", "/"):
+        raise SettingsInvalid("public_url", f"{settings.public_url!r} has a path; pages are at the root of a host, so leave it out")
+    if not settings.oidc_client_id:
+        raise SettingsInvalid("oidc_client_id", "is missing; register this server with the provider, and pass the id that it gives")
+    if settings.oidc_client_secret_file is None:
+        raise SettingsInvalid("oidc_client_secret_file", "is missing; write the client's secret to a file of mode 0600, and name it")
+    if not settings.oidc_allow:
+        raise SettingsInvalid("oidc_allow", f"is missing; say which users of the provider may sign in: {RULE_FORMS}")
+    try:
+        rules = claim_rules(settings.oidc_allow)
+    except ValueError as error:
+        raise SettingsInvalid("oidc_allow", str(error)) from None
+    name = settings.oidc_name or urlsplit(issuer).hostname or ""
+    if len(settings.oidc_name) > _NAME_CHARS or not name.isprintable():
+        raise SettingsInvalid("oidc_name", f"a name is one line of at most {_NAME_CHARS} characters; shorten it")
+    return IdentityProvider(
+        name=name,
+        issuer=issuer,
+        client_id=settings.oidc_client_id,
+        client_secret=_secret(settings.oidc_client_secret_file),
+        public_url=settings.public_url.rstrip("/"),
+        rules=rules,
+    )
+
+
+def _check_url(setting: str, url: str, example: str) -> None:
+    if not url:
+        raise SettingsInvalid(setting, f"is missing; write such as {example}")
+    if not safe_url(url) or urlsplit(url).query:
+        raise SettingsInvalid(
+            setting, f"{url!r} is not a URL to use here; write one with https:// and without '?' or '#', such as {example}"
+        )
+
+
+def _secret(path: Path) -> str:
+    """The client's secret: the one line of a file that strangers can't read or change."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        text = path.read_bytes()[: _SECRET_BYTES + 1].decode("ascii").strip()
+    except OSError as error:
+        raise SettingsInvalid("oidc_client_secret_file", f"can't read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        text, mode = "", 0
+    if mode & _STRANGERS:
+        remedy = f"make a new secret at the provider, then chmod 600 {path}"
+        raise SettingsInvalid("oidc_client_secret_file", f"every user of this host can read or change {path} (mode {mode:04o}); {remedy}")
+    if not re.fullmatch("[ -~]+", text) or len(text) > _SECRET_BYTES:
+        raise SettingsInvalid(
+            "oidc_client_secret_file", f"{path} does not hold one line of ASCII; write the client's secret there, and no more"
+        )
+    return text

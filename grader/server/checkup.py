@@ -1,4 +1,4 @@
-"""What `grader-server doctor` looks at: whether a server with these settings would start, and go on for long.  Changes nothing."""
+"""Checks of `grader-server doctor`: whether a server with these settings would start, and go on for long.  Changes nothing."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ from grader.ledger.tables import keys, submissions
 from grader.observability.tracing import missing_packages
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
+from grader.server.auth import identity_provider, server_credentials, usable_until
 from grader.server.commands.check import reading
-from grader.server.identity_provider import identity_provider
-from grader.server.lock import lock_holder
-from grader.server.tls import server_credentials, usable_until
+from grader.server.server_state import lock_holder
 
 DISK_WARNING_BYTES, DISK_LEAST_BYTES = 5 * 1024**3, 200 * 1024**2
 TLS_SOON = timedelta(days=21)
@@ -48,7 +47,7 @@ class CheckupStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckupFinding:
-    """One thing that was looked at. remedy: what to do; "" where there is nothing to do, or where detail says it."""
+    """Result of a check. remedy: what to do; "" where there is nothing to do, or where detail says it."""
 
     name: str
     standing: CheckupStatus
@@ -89,7 +88,7 @@ def look(settings: Settings, now: datetime | None = None) -> Iterator[CheckupFin
 
 
 def toolchain(settings: Settings) -> CheckupFinding:
-    """Whether a server would keep a copy of the toolchain in memory for its boxes; see docs/security.md for what that is for."""
+    """Return whether a server would keep a copy of the toolchain in memory for its boxes; see docs/security.md for what that is for."""
     name = "toolchain in memory"
     if settings.box_root != HOST_ROOT:
         return ok(name, f"none; boxes have the toolchain of {settings.box_root}")
@@ -114,9 +113,9 @@ def ledger(settings: Settings, now: datetime) -> Iterator[CheckupFinding]:
         return
     try:
         with reading(settings.ledger) as connection:
-            found = migrate.current(connection)
-            yield _schema(found)
-            if found == migrate.HEAD:
+            revision = migrate.current(connection)
+            yield _schema(revision)
+            if revision == migrate.HEAD:
                 yield _clock(connection, now)
                 if settings.asks_keys:
                     yield _keys(connection, now)
@@ -124,14 +123,14 @@ def ledger(settings: Settings, now: datetime) -> Iterator[CheckupFinding]:
         yield wrong("ledger", f"{error.database} can't be opened: {error.detail}", "start the database, and let this user connect to it")
 
 
-def _schema(found: str | None) -> CheckupFinding:
-    if found == migrate.HEAD:
-        return ok("ledger", f"schema version {found}, the newest")
-    if found is None:
+def _schema(revision: str | None) -> CheckupFinding:
+    if revision == migrate.HEAD:
+        return ok("ledger", f"schema version {revision}, the newest")
+    if revision is None:
         return ok("ledger", "the database is empty; the server makes its tables when it starts")
-    if found < migrate.HEAD:
-        return warning("ledger", f"schema version {found}; the server upgrades it to {migrate.HEAD} at its start", "back it up before")
-    return wrong("ledger", f"schema version {found}, and this program knows {migrate.HEAD}", "take the newer program that wrote it")
+    if revision < migrate.HEAD:
+        return warning("ledger", f"schema version {revision}; the server upgrades it to {migrate.HEAD} at its start", "back it up before")
+    return wrong("ledger", f"schema version {revision}, and this program knows {migrate.HEAD}", "take the newer program that wrote it")
 
 
 def _clock(connection: sa.Connection, now: datetime) -> CheckupFinding:
@@ -189,7 +188,7 @@ def _contents(settings: Settings) -> Iterator[CheckupFinding]:
         count = len(problems.all())
         yield ok("problems", f"{count} loaded") if count else warning("problems", "there are none", "name some: --problems DIR")
         if unreadable:
-            names = ", ".join(one.path for one in unreadable)
+            names = ", ".join(problem.path for problem in unreadable)
             yield warning("imported problems", f"these can't be read: {names}", "import them again with this version, or remove the files")
         competitions = Competitions.load(settings.competitions, problems)
     except GraderError as error:  # it names the file, and the key in it
@@ -206,14 +205,14 @@ def _contents(settings: Settings) -> Iterator[CheckupFinding]:
 
 
 def space(settings: Settings) -> Iterator[CheckupFinding]:
-    """What is left where the server writes."""
+    """Yield what is left where the server writes."""
     yield _space("state directory", settings.state_dir, DISK_WARNING_BYTES)
     if settings.cache_bytes:
         yield _space("cache directory", settings.cache_path, settings.cache_bytes - _used(settings.cache_path))
 
 
 def _space(name: str, directory: Path, wanted_bytes: int) -> CheckupFinding:
-    there = next(one for one in (directory, *directory.parents) if one.is_dir())
+    there = next(ancestor for ancestor in (directory, *directory.parents) if ancestor.is_dir())
     if not os.access(there, os.W_OK | os.X_OK):
         return wrong(name, f"{there} can't be written by this user", f"chown it, or take another: {_OPTIONS[name]} DIR")
     free_bytes = shutil.disk_usage(there).free
@@ -235,7 +234,7 @@ def _used(directory: Path) -> int:
 
 
 def _port(name: str, option: str, address: str, holder: int | None) -> CheckupFinding:
-    """Whether it can be bound. The server that has the state directory may well be the one that has it."""
+    """Return whether it can be bound. The server that has the state directory may well be the one that has it."""
     try:
         busy = _answers(address.removeprefix("unix:")) if address.startswith("unix:") else not _bindable(*web_address(address))
     except (OSError, ValueError) as error:

@@ -1,10 +1,63 @@
-"""How many connections and open calls a server has, and with what options gRPC serves them."""
+"""Limits of connections, open calls, file descriptors and memory, and the options of the gRPC server."""
 
 from __future__ import annotations
 
+import ctypes
+import resource
+from contextlib import suppress
+
+import structlog
+
 from grader.config import Settings
+from grader.errors import SettingsInvalid
 from grader.peers import PeerLimits
-from grader.server.resources import connections_within, descriptor_limit
+
+log = structlog.get_logger()
+
+DESCRIPTORS = 65_536  # what is asked for, as deploy/grader-server.service does
+RESERVED = 1_024  # for boxes, the ledger and files: connections have the rest
+LEAST_RESERVED = 48  # the same, where there are few: connections have half of the rest
+ARENAS = 2  # of malloc: with one for each thread, what a burst took stays with them
+_M_TRIM_THRESHOLD, _M_ARENA_MAX = -1, -8  # of <malloc.h>
+_TRIM_BYTES = 1 << 20
+
+
+def raise_descriptor_limit(wanted: int = DESCRIPTORS) -> None:
+    """Have as many descriptors as the system allows, up to wanted. What is started inherits the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+
+def connections_within(descriptors: int, *limits: int) -> tuple[int, ...]:
+    """Return limits of connections, reduced where fewer than RESERVED descriptors, or half, would be left. SettingsInvalid."""
+    room = max(descriptors - RESERVED, (descriptors - LEAST_RESERVED) // 2)
+    if room < 2 * len(limits):
+        text = f"this process may open {descriptors} files, which leaves none for callers; raise that limit: ulimit -n 65536"
+        raise SettingsInvalid("connection_limit", text)
+    if sum(limits) <= room:
+        return limits
+    reduced = tuple(max(1, limit * room // sum(limits)) for limit in limits)
+    log.warning(
+        "connections_limited", descriptors=descriptors, asked=limits, given=reduced, remedy="raise the limit of open files (ulimit -n)"
+    )
+    return reduced
+
+
+def trim_memory() -> None:
+    """Give memory that is free back to the system now: many small pieces keep malloc from doing so. It takes some ms, without the GIL."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def bound_arenas() -> None:
+    """Have glibc's malloc keep few arenas and give back what is free. Before threads are made; nothing where libc is another one."""
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_ARENA_MAX, ARENAS)
+        mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
+
 
 STREAMS = 200  # calls on one connection
 HANDSHAKE_MS = 10_000  # for TLS, and the first words of HTTP/2
@@ -29,14 +82,14 @@ _OPTIONS = (
 
 def grpc_options(settings: Settings) -> tuple[tuple[str, int], ...]:
     """The options of the API's server."""
-    most, _ = _connections(settings)
-    return (*_OPTIONS, ("grpc.max_allowed_incoming_connections", most))
+    limit, _ = _connections(settings)
+    return (*_OPTIONS, ("grpc.max_allowed_incoming_connections", limit))
 
 
 def web_limits(settings: Settings) -> PeerLimits:
     """Of connections to the web port."""
-    _, most = _connections(settings)
-    return PeerLimits(total=most, per_address=settings.web_address_limit)
+    _, limit = _connections(settings)
+    return PeerLimits(total=limit, per_address=settings.web_address_limit)
 
 
 def stream_limits(settings: Settings) -> PeerLimits:
@@ -52,5 +105,7 @@ def health_limits(settings: Settings) -> PeerLimits:
 
 def _connections(settings: Settings) -> tuple[int, int]:
     """To the API and to the web port: fewer than asked for where descriptors would run out."""
-    most, web = connections_within(descriptor_limit(), settings.connection_limit, settings.web_connection_limit)
-    return most, web
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    descriptors = DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+    api, web = connections_within(descriptors, settings.connection_limit, settings.web_connection_limit)
+    return api, web

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import grpc
 import structlog
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from grader.artifacts.store import make_private, write_whole
 from grader.config import Settings
 from grader.dispatch.remote_fleet import ProtocolViolation, RemoteFleet, RemoteWorker
 from grader.errors import InvalidRequest, SettingsInvalid
 from grader.fleet.v1 import fleet_pb2, fleet_pb2_grpc
-from grader.server.fleet_certificates import NODE, FleetCertificates
 from grader.server.request_limits import check_fields
 from sandbox.protocol.version import VERSION
 
@@ -45,8 +51,8 @@ log = structlog.get_logger()
 
 
 class FleetServicer(fleet_pb2_grpc.FleetServiceServicer):
-    """Lets workers in. certificates: None on a unix socket, which only this user can open. safe_only: refuse those whose isolation keeps
-    nobody in."""
+    """Lets workers in. certificates: None on a unix socket, which only this user can open. safe_only: refuse those whose isolation confines
+    nothing."""
 
     def __init__(self, fleet: RemoteFleet, certificates: FleetCertificates | None, *, safe_only: bool) -> None:
         self._fleet, self._certificates, self._safe_only = fleet, certificates, safe_only
@@ -93,8 +99,8 @@ class FleetServicer(fleet_pb2_grpc.FleetServiceServicer):
 
     @staticmethod
     def _certified(certificates: FleetCertificates, context: Context) -> str | None:
-        given = list(context.auth_context().get("x509_pem_cert", ()))
-        return certificates.node_of(given[0]) if given else None
+        certificate_chain = list(context.auth_context().get("x509_pem_cert", ()))
+        return certificates.node_of(certificate_chain[0]) if certificate_chain else None
 
     async def _node(self, context: Context) -> str:
         if self._certificates is None:
@@ -149,14 +155,14 @@ async def fleet_port(settings: Settings, fleet: RemoteFleet) -> AsyncIterator[st
     address, unix = settings.fleet_listen, settings.fleet_listen.startswith(UNIX)
     certificates = None if unix else FleetCertificates(settings.fleet_path)
     server = grpc.aio.server(options=OPTIONS)
-    # Where strangers hand in kernels, no worker may be one that keeps nobody in.
+    # Kernels of strangers need workers with an isolation that confines them.
     servicer = FleetServicer(fleet, certificates, safe_only=settings.sandbox != "process")
     fleet_pb2_grpc.add_FleetServiceServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
     try:
         if certificates is None:
             port = server.add_insecure_port(address)
         else:
-            credentials = grpc.ssl_server_credentials([certificates.of_server()], certificates.authority(), require_client_auth=True)
+            credentials = grpc.ssl_server_credentials([certificates.server_key_pair()], certificates.authority(), require_client_auth=True)
             port = server.add_secure_port(address, credentials)
     except RuntimeError as error:
         raise SettingsInvalid("fleet_listen", f"can't listen at {address!r}: {error}") from error
@@ -169,3 +175,116 @@ async def fleet_port(settings: Settings, fleet: RemoteFleet) -> AsyncIterator[st
     finally:
         fleet.close()
         await server.stop(STOP_GRACE_S)
+
+
+# The certificates of the fleet port: an authority of this server alone, its own certificate, and one for each worker.
+#
+# An authority's key signs only here. A worker has a file with its key, its certificate and the authority's certificate. Which
+# certificates are good is a file for each worker, by its serial number: to remove it is to revoke the certificate.
+
+SERVER_NAME = "grader-fleet"  # what a worker expects, at whatever address the server is
+NODE = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
+VALID = timedelta(days=825)
+_EARLIER = timedelta(minutes=10)  # clocks differ
+_CA, _CA_KEY, _CERTIFICATE, _KEY = "authority.pem", "authority-key.pem", "server.pem", "server-key.pem"
+
+
+class FleetCertificates:
+    """The files below one directory, made when they are first needed."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._workers = directory / "workers"
+
+    def authority(self) -> bytes:
+        """The authority's certificate, in PEM."""
+        self._prepare()
+        return (self.directory / _CA).read_bytes()
+
+    def server_key_pair(self) -> tuple[bytes, bytes]:
+        """Key and certificate of the fleet port, in PEM."""
+        self._prepare()
+        return (self.directory / _KEY).read_bytes(), (self.directory / _CERTIFICATE).read_bytes()
+
+    def issue(self, node: str) -> bytes:
+        """Key, certificate and authority for a worker, in one PEM text. An earlier certificate of the same node is not good any more."""
+        self._prepare()
+        key, certificate = self._signed(node, ExtendedKeyUsageOID.CLIENT_AUTH)
+        write_whole(self._workers / node, f"{certificate.serial_number:x}\n".encode())
+        return _key_pem(key) + _pem(certificate) + self.authority()
+
+    def remove(self, node: str) -> bool:
+        """Let this worker in no more; whether it was one."""
+        was_there = (self._workers / node).is_file()
+        (self._workers / node).unlink(missing_ok=True)
+        return was_there
+
+    def nodes(self) -> list[str]:
+        """The workers that may join."""
+        return sorted(path.name for path in self._workers.glob("*") if NODE.fullmatch(path.name))
+
+    def node_of(self, certificate_pem: bytes) -> str | None:
+        """Whose certificate this is, which the authority has signed; None where it is not good any more."""
+        certificate = x509.load_pem_x509_certificate(certificate_pem)
+        names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        node = str(names[0].value) if names else ""
+        if NODE.fullmatch(node) is None:
+            return None
+        try:
+            good = (self._workers / node).read_text().strip()
+        except OSError:
+            return None
+        return node if good == f"{certificate.serial_number:x}" else None
+
+    def _prepare(self) -> None:
+        make_private(self.directory, "state_dir")
+        make_private(self._workers, "state_dir")
+        if not (self.directory / _CA).is_file():
+            key = ec.generate_private_key(ec.SECP256R1())
+            name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "grader fleet authority")])
+            authority_certificate = (
+                _builder(name, name, key)
+                .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+                .sign(key, hashes.SHA256())
+            )
+            write_whole(self.directory / _CA_KEY, _key_pem(key))
+            write_whole(self.directory / _CA, _pem(authority_certificate))
+        if not (self.directory / _CERTIFICATE).is_file():
+            key, certificate = self._signed(SERVER_NAME, ExtendedKeyUsageOID.SERVER_AUTH)
+            write_whole(self.directory / _KEY, _key_pem(key))
+            write_whole(self.directory / _CERTIFICATE, _pem(certificate))
+
+    def _signed(self, name: str, usage: x509.ObjectIdentifier) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+        authority = x509.load_pem_x509_certificate((self.directory / _CA).read_bytes())
+        signing = serialization.load_pem_private_key((self.directory / _CA_KEY).read_bytes(), None)
+        assert isinstance(signing, ec.EllipticCurvePrivateKey)
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        builder = (
+            _builder(subject, authority.subject, key)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        )
+        return key, builder.sign(signing, hashes.SHA256())
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _EARLIER)
+        .not_valid_after(now + VALID)
+    )
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

@@ -18,7 +18,7 @@ from sandbox.protocol import wire
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grading:
-    """What grades, on this host or on others. capacity: how many attempts may be under way, builds and runs together. device_kinds: what a
+    """Grading by this host or by others. capacity: how many attempts may be under way, builds and runs together. device_kinds: what a
     submission may ask for. Both may change where workers come and go."""
 
     grade: Grade

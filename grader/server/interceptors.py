@@ -1,4 +1,4 @@
-"""Asks for the caller's key, where the server wants one, and turns our exceptions into gRPC statuses, for every method of the API.
+"""Interceptors of the API: the caller's key, limits of health calls, gRPC statuses of our exceptions, and metrics of calls.
 
 The only place where exceptions and statuses meet on the server.
 """
@@ -6,8 +6,11 @@ The only place where exceptions and statuses meet on the server.
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -15,16 +18,145 @@ import grpc
 import structlog
 from google.protobuf.message import DecodeError
 from google.rpc import status_pb2
+from grpc_health.v1 import health, health_pb2
 from grpc_status import rpc_status
 
 from grader.api.statuses import to_status
 from grader.errors import CallRefused, FieldViolation, InvalidRequest
 from grader.model import Caller
+from grader.observability.observer import Observer
+from grader.peers import PeerCount, PeerLimits, address_of_peer
 from grader.server.auth import Authenticator
-from grader.server.caller import enter
-from grader.server.open_calls import PREFIX as HEALTH_PREFIX
-from grader.server.open_calls import OpenCalls
+from grader.server.connections import trim_memory
 from grader.server.request_limits import check_fields, check_size
+from grader.v1 import grader_service_pb2
+
+# Each call is answered in a task of its own, and so has a value of its own. Without keys nobody sets it: everything is allowed.
+_current = ContextVar("caller", default=Caller())  # noqa: B039  # frozen
+
+
+def current_caller() -> Caller:
+    """Return who calls; anybody who can reach the server, if it requires no keys."""
+    return _current.get()
+
+
+def enter_call(caller: Caller) -> None:
+    """Answer the rest of this call as caller."""
+    _current.set(caller)
+
+
+# Health calls need no key. gRPC limits the size of a message for all methods together, and a submission may be large. So a health request
+# is read only when its call is within the limits, few are read at a time, one of each address, and no name of a service is kept that this
+# server does not have.
+
+HEALTH_PREFIX = "/grpc.health.v1.Health/"
+NAME_LIMIT_BYTES = 256
+READ_S = 2.0  # for one request to come in
+READERS = 4  # requests that are read at once; each may take as much memory as the largest message
+
+TOO_LONG_S = 0.25  # so long an address that sent too long a request waits until its next one is read
+
+_TOO_LONG = object()
+
+
+class KnownHealth(health.aio.HealthServicer):  # type: ignore[misc, name-defined]  # the stubs do not know it
+    """Health of the services that this server has: to watch another one ends with NOT_FOUND, and does not wait for it to come."""
+
+    async def Watch(self, request: health_pb2.HealthCheckRequest, context: Any) -> None:
+        """The status, and each change of it."""
+        await self.Check(request, context)  # aborts with NOT_FOUND
+        await super().Watch(request, context)
+
+
+class OpenCalls:
+    """Wraps the handlers of health."""
+
+    def __init__(self, limits: PeerLimits, *, read_s: float = READ_S, release: Callable[[], None] = trim_memory) -> None:
+        self._count, self._read_s, self._release = PeerCount(limits), read_s, release
+        self._releasing: asyncio.Task[None] | None = None
+        self._readers = asyncio.Semaphore(READERS)
+        self._turns: dict[str, tuple[asyncio.Lock, int]] = {}  # of each address that has a call: its lock, and how many wait for it
+
+    def limited(self, handler: Any) -> Any:
+        """The same handler within the limits. It is one of a stream, for only those read their request themselves."""
+
+        async def call(_: Any, context: Any) -> None:
+            address = address_of_peer(context.peer())
+            with self._count.entered(address) as inside:
+                if not inside:
+                    self._release_soon()
+                    await _refuse(
+                        context, grpc.StatusCode.RESOURCE_EXHAUSTED, "too many health calls are open; close some, or come again later"
+                    )
+                request = await self._read(address, context)
+                if handler.response_streaming:
+                    await handler.unary_stream(request, context)
+                else:
+                    await context.write(await handler.unary_unary(request, context))
+
+        return grpc.stream_stream_rpc_method_handler(call, _short(handler.request_deserializer), handler.response_serializer)
+
+    async def _read(self, address: str, context: Any) -> Any:
+        """The request; the call is aborted where it is too long, or does not come."""
+        try:
+            async with self._turn(address):
+                async with self._readers, asyncio.timeout(self._read_s):
+                    request = await context.read()
+                if request is _TOO_LONG:
+                    self._release_soon()
+                    await asyncio.sleep(TOO_LONG_S)
+        except TimeoutError:
+            self._release_soon()
+            await _refuse(context, grpc.StatusCode.DEADLINE_EXCEEDED, f"the request did not come within {self._read_s:g} s")
+        if request is grpc.aio.EOF:  # type: ignore[attr-defined]  # not in the stubs
+            await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "the call ended without a request")
+        if request is _TOO_LONG:
+            text = f"the name of a service has at most {NAME_LIMIT_BYTES} bytes"
+            await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, text)
+        return request
+
+    def _release_soon(self) -> None:
+        """Have the memory of refused requests given back, once for all that come meanwhile."""
+
+        async def release() -> None:
+            await asyncio.sleep(TOO_LONG_S / 2)
+            await asyncio.to_thread(self._release)
+
+        if self._releasing is None or self._releasing.done():
+            self._releasing = asyncio.create_task(release())
+
+    @asynccontextmanager
+    async def _turn(self, address: str) -> AsyncIterator[None]:
+        """Let each address have one request read at a time, so that one that sends slowly delays its own calls only."""
+        lock, count = self._turns.get(address, (asyncio.Lock(), 0))
+        self._turns[address] = (lock, count + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, count = self._turns[address]
+            if count == 1:
+                del self._turns[address]
+            else:
+                self._turns[address] = (lock, count - 1)
+
+
+def _short(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """Read no more of a request than a name may have."""
+
+    def read(data: bytes) -> Any:
+        if len(data) > NAME_LIMIT_BYTES + 3:  # the field's tag and its length
+            return _TOO_LONG
+        request = deserialize(data)
+        return _TOO_LONG if len(request.service.encode()) > NAME_LIMIT_BYTES else request
+
+    return read
+
+
+async def _refuse(context: Any, code: grpc.StatusCode, text: str) -> NoReturn:
+    await context.abort(code, text)
+    raise AssertionError("abort always raises")
+
 
 log = structlog.get_logger()
 
@@ -132,7 +264,7 @@ def _stream(
 def _enter(caller: Caller | None) -> None:
     """From here on this call is the caller's, in its log too."""
     if caller is not None:
-        enter(caller)
+        enter_call(caller)
         structlog.contextvars.bind_contextvars(user=caller.user, key=caller.key_id)
 
 
@@ -169,3 +301,62 @@ def status_for(error: Exception, method: str) -> status_pb2.Status:
 async def _abort(context: Any, method: str, error: Exception) -> NoReturn:
     await context.abort_with_status(rpc_status.to_status(status_for(error, method)))
     raise AssertionError("abort_with_status always raises")
+
+
+# CallsInterceptor is the outermost interceptor, so that it sees what others refuse.
+
+_SERVICE = grader_service_pb2.DESCRIPTOR.services_by_name["GraderService"]
+_METHODS = {f"/{_SERVICE.full_name}/{method.name}": method.name for method in _SERVICE.methods}
+
+
+class CallsInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
+    """Wraps both kinds of handler that the API has; health and reflection are not counted."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    async def intercept_service(
+        self, continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]], handler_call_details: grpc.HandlerCallDetails
+    ) -> Any:
+        """Wrap the method's handler."""
+        handler, method = await continuation(handler_call_details), _METHODS.get(handler_call_details.method)
+        if handler is None or method is None:
+            return handler
+        reader, writer = handler.request_deserializer, handler.response_serializer
+        if handler.request_streaming:  # a call that was refused before its request was taken
+            return grpc.stream_stream_rpc_method_handler(self._unary(handler.stream_stream, method), reader, writer)
+        if handler.response_streaming:
+            return grpc.unary_stream_rpc_method_handler(self._stream(handler.unary_stream, method), reader, writer)
+        return grpc.unary_unary_rpc_method_handler(self._unary(handler.unary_unary, method), reader, writer)
+
+    def _unary(self, answer: Callable[[Any, Any], Awaitable[Any]], method: str) -> Callable[[Any, Any], Awaitable[Any]]:
+        async def call(request: Any, context: Any) -> Any:
+            with self._counted(method, context):
+                return await answer(request, context)
+
+        return call
+
+    def _stream(self, answer: Callable[[Any, Any], AsyncIterator[Any]], method: str) -> Callable[[Any, Any], AsyncIterator[Any]]:
+        async def call(request: Any, context: Any) -> AsyncIterator[Any]:
+            with self._counted(method, context):
+                async for message in answer(request, context):
+                    yield message
+
+        return call
+
+    @contextmanager
+    def _counted(self, method: str, context: Any) -> Iterator[None]:
+        begun, code = time.monotonic(), "UNKNOWN"
+        self._observer.call_began(method)
+        try:
+            yield
+            code = "OK"
+        except grpc.aio.AbortError:
+            statement = context.code()
+            code = statement.name if isinstance(statement, grpc.StatusCode) else "UNKNOWN"
+            raise
+        except (asyncio.CancelledError, GeneratorExit):  # the caller went away
+            code = "CANCELLED"
+            raise
+        finally:
+            self._observer.call_ended(method, code, time.monotonic() - begun)

@@ -1,4 +1,4 @@
-"""What a server shows to those who run it: metrics, traces, readiness, and the health of each lane.
+"""Telemetry of a server for its operators: metrics, traces, readiness, and the health of each lane.
 
 Health of the lane cuda:0 is asked for as the service `grader.v1.lane/cuda:0`.
 """
@@ -9,6 +9,8 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
@@ -18,17 +20,15 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from grader.artifacts.files import SubmissionFiles
 from grader.config import Settings
-from grader.errors import GraderError
+from grader.errors import GraderError, GraderFault
 from grader.ledger import Ledger
 from grader.model import Competition, DeviceDemand, QueueDepth
 from grader.observability.observer import LaneState, Observer, Observers
 from grader.observability.tracing import tracing
 from grader.server.connections import web_limits
-from grader.server.cordons import EVERY_LANE, Cordons
 from grader.server.grading import Grading
 from grader.server.installed_version import installed_version
-from grader.server.retention import Periods, retain
-from grader.server.server_snapshot import SnapshotWriter
+from grader.server.server_state import EVERY_LANE, Cordons, SnapshotWriter
 
 log = structlog.get_logger()
 
@@ -52,7 +52,7 @@ class ServerTelemetry:
         self._tracing = tracing(settings.trace)
         # Nobody could read metrics without the port; prometheus-client is imported only with it.
         self._metrics = import_module("grader.observability.metrics").Metrics(version=installed_version()) if settings.web else None
-        self.observer: Observer = Observers([one for one in (self._metrics, self._tracing) if one is not None])
+        self.observer: Observer = Observers([observer for observer in (self._metrics, self._tracing) if observer is not None])
         self.web_address = ""
         self._not_serving = STARTING
         self._health: Any = None
@@ -91,10 +91,10 @@ class ServerTelemetry:
                 self.web_address = await stack.enter_async_context(
                     web.web_serving(self._settings.web, app, limits=web_limits(self._settings))
                 )
-            kept = self._settings
-            days = (kept.retain_sources_days, kept.retain_events_days, kept.retain_artifacts_days)
-            files = SubmissionFiles(kept.submission_files_path, kept.submission_files_bytes)
-            for work in (self._look(), retain(ledger, Periods.of_days(*days), competitions, files=files)):
+            settings = self._settings
+            days = (settings.retain_sources_days, settings.retain_events_days, settings.retain_artifacts_days)
+            files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
+            for work in (self._look(), retain(ledger, Periods.from_days(*days), competitions, files=files)):
                 stack.push_async_callback(_ended, asyncio.create_task(work))
             yield
 
@@ -107,7 +107,7 @@ class ServerTelemetry:
 
     @property
     def paused(self) -> bool:
-        """Whether an administrator lets the queue stand still: what runs ends, and nothing begins."""
+        """Return whether an administrator lets the queue stand still: what runs ends, and nothing begins."""
         return EVERY_LANE in self._cordons.names
 
     def leaves(self) -> None:
@@ -159,12 +159,12 @@ class ServerTelemetry:
         return exposed
 
     async def _queue(self) -> _Queue:
-        """One question at a time, and its answer for all who asked meanwhile: a slow ledger is not asked the more."""
+        """Share one read of the queue among all who ask meanwhile: a slow ledger gets no more reads."""
         async with asyncio.timeout(LEDGER_S), self._asking:
             if self._waits is None or time.monotonic() - self._waits[0] > WAITS_S:
                 ledger = self._ledger
-                found = await ledger.depths(), await ledger.device_demands()
-                self._waits = (time.monotonic(), found)
+                queue = await ledger.depths(), await ledger.device_demands()
+                self._waits = (time.monotonic(), queue)
             return self._waits[1]
 
     async def _look(self) -> None:
@@ -205,3 +205,90 @@ async def _ended(task: asyncio.Task[None]) -> None:
     (ended,) = await asyncio.gather(task, return_exceptions=True)
     if isinstance(ended, Exception):
         log.error("background_work_broke", exc_info=ended)
+
+
+# Retention, once a day; `grader/ledger/retention.py` says what stays. Several servers on one ledger may all run it.
+
+RETENTION_DELAY_S = 60.0  # after the start, when whatever waited is under way
+RETENTION_INTERVAL_S = 24 * 3600.0
+BATCH_PAUSE_S = 0.05  # between batches, for others that want to write
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Periods:
+    """Retention periods; None: for ever."""
+
+    sources: timedelta | None = None
+    events: timedelta | None = None
+    artifacts: timedelta | None = None
+
+    @classmethod
+    def from_days(cls, sources_days: int, events_days: int, artifacts_days: int = 0) -> Periods:
+        """Return the periods of settings, where 0 is for ever."""
+        days = (sources_days, events_days, artifacts_days)
+        sources, events, artifacts = (timedelta(days=count) if count else None for count in days)
+        return cls(sources=sources, events=events, artifacts=artifacts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedCounts:
+    """Counts of what retention removed."""
+
+    sources: int = 0
+    events: int = 0
+    artifacts: int = 0
+
+
+async def retain(
+    ledger: Ledger,
+    periods: Periods,
+    competitions: Callable[[], Iterable[Competition]],
+    *,
+    first_s: float = RETENTION_DELAY_S,
+    files: SubmissionFiles | None = None,
+) -> None:
+    """Remove what is due every day, until cancelled; returns at once where nothing ever is. files: where those of submissions lie."""
+    if periods == Periods():
+        return
+    await asyncio.sleep(first_s)
+    while True:
+        try:
+            removed = await remove_due(ledger, periods, competitions(), files)
+            log.info(
+                "retention_done",
+                sources_removed_count=removed.sources,
+                events_removed_count=removed.events,
+                artifacts_removed_count=removed.artifacts,
+            )
+        except GraderFault as error:  # a busy ledger; what is left is removed the next time
+            log.warning("retention_failed", reason=error.reason, detail=error.detail)
+        await asyncio.sleep(RETENTION_INTERVAL_S)
+
+
+async def remove_due(
+    ledger: Ledger, periods: Periods, competitions: Iterable[Competition], files: SubmissionFiles | None = None
+) -> RemovedCounts:
+    """Remove what is due now."""
+    now, all_competitions = ledger.now(), tuple(competitions)
+    counts = []
+    for period, remove in ((periods.sources, ledger.retention.remove_sources), (periods.events, ledger.retention.remove_events)):
+        if period is None:
+            counts.append(0)
+            continue
+        before = now - period
+        # As long after a competition's end as after a submission's own: its final may run them again. One that is not known may go on.
+        over = tuple(competition.competition_id for competition in all_competitions if competition.end_time < before)
+        total, after, last = 0, -1, 0
+        while last > after:
+            after = last
+            last, count = await remove(before, over, after=after)
+            total += count
+            await asyncio.sleep(BATCH_PAUSE_S if last > after else 0)
+        counts.append(total)
+    artifacts = 0
+    while periods.artifacts is not None and (count := await ledger.artifacts.remove_made_before(now - periods.artifacts)):
+        artifacts += count
+        await asyncio.sleep(BATCH_PAUSE_S)
+    if files is not None:
+        await files.remove_unknown(ledger.artifacts.unknown)
+    return RemovedCounts(sources=counts[0], events=counts[1], artifacts=artifacts)

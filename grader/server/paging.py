@@ -16,11 +16,11 @@ SIZE_DEFAULT, SIZE_LIMIT = 50, 1000
 LARGEST = 2**63 - 1
 
 
-def page_size(asked: int) -> int:
+def page_size(size: int) -> int:
     """How many to return."""
-    if asked < 0:
-        raise InvalidRequest([FieldViolation("page_size", f"{asked} is negative; leave it out, or ask for 1 to {SIZE_LIMIT}")])
-    return min(asked, SIZE_LIMIT) or SIZE_DEFAULT
+    if size < 0:
+        raise InvalidRequest([FieldViolation("page_size", f"{size} is negative; leave it out, or ask for 1 to {SIZE_LIMIT}")])
+    return min(size, SIZE_LIMIT) or SIZE_DEFAULT
 
 
 def encode(position: str | int | None, *fields: object) -> str:

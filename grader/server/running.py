@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import stat
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from grader.artifacts.files import SubmissionFiles
-from grader.config import Settings, web_address
+from grader.config import SOCKET_NAME, Settings, web_address
 from grader.dispatch.dispatcher import Dispatcher
 from grader.errors import CallRefused, SettingsInvalid
 from grader.ledger import Ledger
@@ -32,20 +32,16 @@ from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules.identities import IdentityProvider
 from grader.rules.quotas import for_server
-from grader.server.artifacts import OwnedArtifacts
-from grader.server.auth import Authenticator, Security, security_for
-from grader.server.calls import CallsInterceptor
+from grader.server.auth import Authenticator, Security, identity_provider, security_for
 from grader.server.connections import grpc_options, health_limits, stream_limits
 from grader.server.grading import Grading, Wiring
-from grader.server.identity_provider import identity_provider
 from grader.server.installed_version import installed_version
-from grader.server.interceptors import ErrorInterceptor
-from grader.server.lock import state_lock, worker_prefix
-from grader.server.open_calls import KnownHealth, OpenCalls
+from grader.server.interceptors import CallsInterceptor, ErrorInterceptor, KnownHealth, OpenCalls
 from grader.server.operation import ServerTelemetry
-from grader.server.page_submissions import PageSubmissions
-from grader.server.service import GraderServicer
+from grader.server.server_state import state_lock, worker_prefix
+from grader.server.service import GraderServicer, OwnedArtifacts, PageSubmissions
 from grader.server.submission_watch import SubmissionWatch
+from grader.server.wiring import wired
 from grader.v1 import grader_service_pb2, grader_service_pb2_grpc
 
 log = structlog.get_logger()
@@ -79,19 +75,19 @@ class Serving:
         await self.server.stop(STOP_GRACE_S)
         log.info("stopped")
 
-    async def reload_at(self, asked: asyncio.Event) -> NoReturn:
+    async def reload_at(self, event: asyncio.Event) -> NoReturn:
         """Read the files of competitions again whenever this is asked; what is wrong with them is logged."""
         while True:
-            await asked.wait()
-            asked.clear()
+            await event.wait()
+            event.clear()
             try:
-                await self.service.organising.reload()
+                await self.service.competitions.reload()
             except CallRefused as error:
                 log.error("competitions_not_reloaded", error=str(error))
             except Exception:  # ours; the server goes on with what it has
                 log.error("competitions_not_reloaded", exc_info=True)
 
-    def hurry(self) -> None:
+    def abort_running(self) -> None:
         """Give back to the queue what still runs, now."""
         if self.dispatcher is not None:
             self.dispatcher.abandon()
@@ -151,7 +147,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         raised: Exception | None = None
         async with asyncio.TaskGroup() as group:
             dispatching = group.create_task(dispatcher.run())
-            rejudging = group.create_task(service.rejudging.run())
+            rejudging = group.create_task(service.rejudges.run())
             try:
                 yield running
             except Exception as error:  # noqa: BLE001  # the caller's own; out of the group, so that it comes back as it was
@@ -188,7 +184,7 @@ def _pages(
     from_pages: PageSubmissions,
     provider: IdentityProvider | None,
 ) -> Iterable[Any]:
-    """What the web port shows; imported only where there is one."""
+    """Return what the web port shows; imported only where there is one."""
     host, _ = web_address(settings.web or "")
     open_server = not settings.asks_keys and loopback(f"{host}:0")
     routes: Iterable[Any] = import_module("grader.web.pages").routes(
@@ -233,7 +229,22 @@ async def _start(
     healthy = KnownHealth()
     health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
     reflection.enable_server_reflection((SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
-    address = _bind(server, settings.listen, door.credentials)
+    if settings.listen.startswith("unix:"):
+        path = settings.listen.removeprefix("unix:")
+        if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
+            raise SettingsInvalid("listen", f"a socket's path has at most {SOCKET_PATH_BYTES} bytes, {path!r} more; take a shorter one")
+        if Path(path).is_socket():  # of a killed server: only the lock's holder, or the maker of a directory for it, gets here
+            Path(path).unlink()
+    try:
+        port = (
+            server.add_insecure_port(settings.listen)
+            if door.credentials is None
+            else server.add_secure_port(settings.listen, door.credentials)
+        )
+    except RuntimeError as error:
+        sentence = str(error).split(";")[0]  # then gRPC tells how to have it print more
+        raise SettingsInvalid("listen", f"can't listen on {settings.listen!r}: {sentence}; is another program there?") from None
+    address = settings.listen if settings.listen.startswith("unix:") else f"{settings.listen.rsplit(':', 1)[0]}:{port}"
     await server.start()
     status = health_pb2.HealthCheckResponse.SERVING if dispatcher is None else health_pb2.HealthCheckResponse.NOT_SERVING
     for name in SERVICES:  # one that grades becomes ready later
@@ -241,22 +252,32 @@ async def _start(
     return Serving(address, dispatcher, service, healthy, server)
 
 
-def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredentials | None) -> str:
-    """Bind, and say where: port 0 becomes the port that the system chose."""
-    if listen.startswith("unix:"):
-        path = listen.removeprefix("unix:")
-        if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
-            raise SettingsInvalid("listen", f"a socket's path has at most {SOCKET_PATH_BYTES} bytes, {path!r} more; take a shorter one")
-        _remove_stale(Path(path))
-    try:
-        port = server.add_insecure_port(listen) if credentials is None else server.add_secure_port(listen, credentials)
-    except RuntimeError as error:
-        sentence = str(error).split(";")[0]  # then gRPC tells how to have it print more
-        raise SettingsInvalid("listen", f"can't listen on {listen!r}: {sentence}; is another program there?") from None
-    return listen if listen.startswith("unix:") else f"{listen.rsplit(':', 1)[0]}:{port}"
+# A server inside another program, such as `grader-cli`: the same code on a socket that only this user can open.
+
+_wired = partial(wired, proving=False)  # its one user reads at once what is wrong, and does not wait for a kernel that is not theirs
 
 
-def _remove_stale(path: Path) -> None:
-    """A socket that a killed server left. Only the lock's holder, or the maker of a directory for it, gets here."""
-    if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
-        path.unlink()
+@asynccontextmanager
+async def embedded(
+    settings: Settings, *, reader: bool = False, waiting: Callable[[str], None] | None = None, wiring: Wiring = _wired
+) -> AsyncIterator[str]:
+    """The address of a server that lives as long as the context.
+
+    reader: shows what is there, takes no lock, grades nothing. Otherwise the state directory's lock is needed. Where another
+    process has it, `waiting` is called and the lock is waited for; without `waiting`, StateDirectoryInUse.
+    """
+    # Not in the state directory: two programs may read at once.
+    with tempfile.TemporaryDirectory(prefix="grader-") as directory:
+        # By a descriptor: a unix socket's path has at most 107 bytes, and $TMPDIR may lie deep. Only this process listens and connects.
+        descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+        try:
+            # A copy of the toolchain takes seconds to make, and here nobody grades secrets for others.
+            changes = {
+                "listen": f"unix:/proc/self/fd/{descriptor}/{SOCKET_NAME}",
+                "resident_toolchain": settings.resident_toolchain or False,
+            }
+            here = settings.model_copy(update=changes)
+            async with reading(here) if reader else serving(here, wiring, waiting=waiting) as running:
+                yield running.address
+        finally:
+            os.close(descriptor)

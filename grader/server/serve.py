@@ -15,8 +15,8 @@ from grader.config import Settings
 from grader.errors import GraderError, ProblemInvalid, SettingsInvalid
 from grader.isolation import IsolationBroken
 from grader.observability import log as log_setup
+from grader.server.connections import bound_arenas, raise_descriptor_limit
 from grader.server.grading import Wiring
-from grader.server.resources import bound_arenas, raise_descriptor_limit
 from grader.server.running import serving
 from grader.server.settings import FAILED, USAGE_ERROR, parse_settings
 from grader.server.wiring import wired
@@ -64,7 +64,7 @@ async def _serve(settings: Settings, wiring: Wiring) -> None:
             await signalled.wait()
             reloading.cancel()
         for number in (signal.SIGTERM, signal.SIGINT):  # a second one: no more patience
-            loop.add_signal_handler(number, running.hurry)
+            loop.add_signal_handler(number, running.abort_running)
 
 
 def takes_hang_up() -> bool:

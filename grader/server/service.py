@@ -2,37 +2,66 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import grpc
+import structlog
 
 from grader import access
 from grader.api import messages
 from grader.api.conversion import from_enum, to_message
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, check_prefix, parse, parse_artifact
-from grader.artifacts.files import chunks
+from grader.artifacts.files import SubmissionFiles, chunks
 from grader.dispatch import Worker
 from grader.errors import ArtifactNotFound, FieldViolation, InvalidRequest, ReadOnly, ShuttingDown
 from grader.intake.gate import SubmissionGate
 from grader.ledger import Ledger
-from grader.model import Submission, SubmissionState, Verdict
+from grader.model import Caller, Submission, SubmissionArtifact, SubmissionState, Verdict
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules.quotas import Quota
-from grader.server import boards, caller, paging
-from grader.server.artifacts import OwnedArtifacts
-from grader.server.interceptors import status_for
-from grader.server.organising import Organising
-from grader.server.queue_position import PATIENCE_S
-from grader.server.rejudging import Rejudging
-from grader.server.submission_updates import SubmissionUpdates
-from grader.server.submission_watch import WATCH_POLL_S, SubmissionWatch
-from grader.server.submitting import Submitting
+from grader.server import boards, interceptors, paging
+from grader.server.competition_service import CompetitionService
+from grader.server.interceptors import enter_call, status_for
+from grader.server.rejudge_service import RejudgeService
+from grader.server.submission_service import SubmissionService
+from grader.server.submission_watch import PATIENCE_S, WATCH_POLL_S, SubmissionUpdates, SubmissionWatch
 from grader.v1 import competition_pb2, grader_service_pb2_grpc, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
 from grader.v1 import grader_service_pb2 as api
+
+
+class OwnedArtifacts:
+    """Answers a submission's owner and administrators. For everybody else there is no such submission, whatever else of it they may see.
+
+    retention: how long after it was made a file is there; None: for ever.
+    """
+
+    def __init__(self, ledger: Ledger, files: SubmissionFiles, retention: timedelta | None) -> None:
+        self._ledger, self._files, self.retention = ledger, files, retention
+
+    async def list_for(self, caller: Caller, submission_id: str) -> list[SubmissionArtifact]:
+        """The files, by name. Raises SubmissionNotFound."""
+        access.check_owned(caller, await self._ledger.get(submission_id))
+        oldest = None if self.retention is None else self._ledger.now() - self.retention
+        return await self._ledger.artifacts.of(submission_id, made_after=oldest)
+
+    def holds(self, artifact: SubmissionArtifact) -> bool:
+        """Return whether this server has the bytes."""
+        return self._files.holds(artifact.digest)
+
+    async def read(self, caller: Caller, submission_id: str, name: str) -> bytes:
+        """A file. Raises SubmissionNotFound, and ArtifactNotFound where there is no such file, or its bytes are not here."""
+        artifact = next((artifact for artifact in await self.list_for(caller, submission_id) if artifact.name == name), None)
+        content = None if artifact is None else await asyncio.to_thread(self._files.read, artifact.digest)
+        if content is None:
+            raise ArtifactNotFound(submission_id, name)
+        return content
+
 
 Context = grpc.aio.ServicerContext[Any, Any]
 READER_POLL_S = 1.0  # a server that only reads hears nothing from the one that writes
@@ -58,15 +87,15 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         self._ledger, self._problems, self._worker = ledger, problems, worker
         self._competitions = competitions or Competitions()
         self._gate = SubmissionGate(problems=problems, competitions=self._competitions, quotas=quotas)
-        self._submitting = Submitting(
+        self._submissions = SubmissionService(
             ledger=ledger,
             gate=self._gate,
             device_kinds=device_kinds,
             queue_limit=queue_limit,
             user_queue_limit=user_queue_limit,
         )
-        self.rejudging = Rejudging(ledger, problems, self._competitions, device_kinds=device_kinds, worker=worker)
-        self.organising = Organising(ledger, self._competitions)
+        self.rejudges = RejudgeService(ledger, problems, self._competitions, device_kinds=device_kinds, worker=worker)
+        self.competitions = CompetitionService(ledger, self._competitions)
         self._artifacts = artifacts
         self._watch = watch or SubmissionWatch(ledger, self._competitions, poll_s=READER_POLL_S if worker is None else WATCH_POLL_S)
         self._accepting = True
@@ -85,9 +114,9 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         return await self._placed(await self.take(request))
 
     async def take(self, request: api.SubmitRequest) -> Submission:
-        """The same for pages."""
+        """Put a submission into the queue, for the API and for pages."""
         worker = self._taking()
-        submission = await self._submitting.take(request)
+        submission = await self._submissions.take(request)
         worker.wake()
         return submission
 
@@ -96,40 +125,53 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         worker = self._taking()
         if not request.requests:
             raise InvalidRequest([FieldViolation("requests", "there are none; send at least one")])
-        results = await self._submitting.take_batch(request.requests)
+        results = await self._submissions.take_batch(request.requests)
         worker.wake()
-        return api.BatchSubmitResponse(results=[await self._result(one) for one in results])
+        return api.BatchSubmitResponse(results=[await self._result(result) for result in results])
 
     async def GetSubmission(self, request: api.GetSubmissionRequest, context: Context) -> submission_pb2.Submission:
-        """Read one."""
+        """Return a submission."""
         submission = await self._ledger.get(parse(SUBMISSIONS, request.name))
-        access.check_seen(caller.current(), submission, self._competitions.all(), self._ledger.now())
+        access.check_seen(interceptors.current_caller(), submission, self._competitions.all(), self._ledger.now())
         full = request.view == report_pb2.REPORT_VIEW_FULL
         if full:
             submission = replace(submission, judgements=tuple(await self._ledger.judgements(submission.submission_id)))
         return await self._placed(submission, full=full, patience_s=PATIENCE_S)
 
     async def ListSubmissions(self, request: api.ListSubmissionsRequest, context: Context) -> api.ListSubmissionsResponse:
-        """Read a page, newest first."""
+        """Return a page of submissions, newest first."""
         size = paging.page_size(request.page_size)
         problem_id, states = parse(PROBLEMS, request.problem, "problem") if request.problem else "", _states(request.states)
         competition_id = parse(COMPETITIONS, request.competition, "competition") if request.competition else ""
         competitions, now = self._competitions.all(), self._ledger.now()
-        which = access.submission_filter(caller.current(), request.user, competition_id, competitions, now, tag=request.tag)
-        which = replace(which, verdicts=_verdicts(request.verdicts), id_prefix=check_prefix(SUBMISSIONS, request.id_prefix, "id_prefix"))
-        more = (which.verdicts, which.id_prefix)
-        asked = (problem_id, states, competition_id, request.user, *([request.tag] if request.tag else []), *([more] if any(more) else []))
-        before = paging.decode(request.page_token, int, *asked)
-        found, following = await self._ledger.page(size=size, before=before, problem_id=problem_id, states=states, submission_filter=which)
+        submission_filter = access.submission_filter(
+            interceptors.current_caller(), request.user, competition_id, competitions, now, tag=request.tag
+        )
+        submission_filter = replace(
+            submission_filter, verdicts=_verdicts(request.verdicts), id_prefix=check_prefix(SUBMISSIONS, request.id_prefix, "id_prefix")
+        )
+        later_filters = (submission_filter.verdicts, submission_filter.id_prefix)
+        scope = (
+            problem_id,
+            states,
+            competition_id,
+            request.user,
+            *([request.tag] if request.tag else []),
+            *([later_filters] if any(later_filters) else []),
+        )
+        before = paging.decode(request.page_token, int, *scope)
+        submissions, following = await self._ledger.page(
+            size=size, before=before, problem_id=problem_id, states=states, submission_filter=submission_filter
+        )
         return api.ListSubmissionsResponse(
-            submissions=[await self._shown(one) for one in found], next_page_token=paging.encode(following, *asked)
+            submissions=[await self._shown(submission) for submission in submissions], next_page_token=paging.encode(following, *scope)
         )
 
     async def CancelSubmission(self, request: api.CancelSubmissionRequest, context: Context) -> submission_pb2.Submission:
         """Cancel what waits at once; what runs is stopped soon after."""
         worker = self._writable()
         submission = await self._ledger.get(parse(SUBMISSIONS, request.name))
-        access.check_owned(caller.current(), submission)
+        access.check_owned(interceptors.current_caller(), submission)
         submission = await self._ledger.cancel(submission.submission_id)
         worker.check(submission.submission_id)
         return await self._shown(submission)
@@ -139,123 +181,127 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         submission_id, after = parse(SUBMISSIONS, request.name), request.after_sequence
         if after < 0:
             raise InvalidRequest([FieldViolation("after_sequence", f"{after} is negative; send the last sequence seen, or 0")])
-        async with aclosing(self._watch.stream(caller.current(), submission_id, after)) as events:
+        async with aclosing(self._watch.stream(interceptors.current_caller(), submission_id, after)) as events:
             async for event in events:
                 yield event
 
     async def WatchSubmissions(self, request: api.WatchSubmissionsRequest, context: Context) -> AsyncIterator[api.SubmissionUpdate]:
-        """Follow many."""
-        async with aclosing(self._updates.stream(request, caller.current())) as updates:
+        """Stream states of many submissions."""
+        async with aclosing(self._updates.stream(request, interceptors.current_caller())) as updates:
             async for update in updates:
                 yield update
 
     async def ListArtifacts(self, request: api.ListArtifactsRequest, context: Context) -> api.ListArtifactsResponse:
-        """Read what a submission left."""
+        """List the files of a submission."""
         submission_id, owned = parse(SUBMISSIONS, request.parent, "parent"), self._artifacts
         if owned is None:
             return api.ListArtifactsResponse()
-        found = await owned.of(caller.current(), submission_id)
-        shown = (messages.artifact_to_proto(submission_id, one, retention=owned.retention, available=owned.holds(one)) for one in found)
+        artifacts = await owned.list_for(interceptors.current_caller(), submission_id)
+        shown = (
+            messages.artifact_to_proto(submission_id, artifact, retention=owned.retention, available=owned.holds(artifact))
+            for artifact in artifacts
+        )
         return api.ListArtifactsResponse(artifacts=shown)
 
     async def DownloadArtifact(self, request: api.DownloadArtifactRequest, context: Context) -> AsyncIterator[api.DownloadArtifactResponse]:
-        """Stream one of these files."""
+        """Stream a file of a submission."""
         submission_id, name = parse_artifact(request.name)
         if self._artifacts is None:
             raise ArtifactNotFound(submission_id, name)
-        for piece in chunks(await self._artifacts.read(caller.current(), submission_id, name)):
+        for piece in chunks(await self._artifacts.read(interceptors.current_caller(), submission_id, name)):
             yield api.DownloadArtifactResponse(data=piece)
 
     async def GetCompetition(self, request: api.GetCompetitionRequest, context: Context) -> competition_pb2.Competition:
-        """Read one."""
+        """Return a competition."""
         return boards.competition(request, self._ledger, self._competitions)
 
     async def ListCompetitions(self, request: api.ListCompetitionsRequest, context: Context) -> api.ListCompetitionsResponse:
-        """Read a page, by name."""
+        """Return a page of competitions, by name."""
         return boards.competition_page(request, self._ledger, self._competitions)
 
     async def GetLeaderboard(self, request: api.GetLeaderboardRequest, context: Context) -> competition_pb2.Leaderboard:
-        """Read a page of a board."""
-        return await boards.page(request, self._ledger, self._competitions, admin=caller.current().admin)
+        """Return a page of a board."""
+        return await boards.page(request, self._ledger, self._competitions, admin=interceptors.current_caller().admin)
 
     async def GetProblem(self, request: api.GetProblemRequest, context: Context) -> problem_pb2.Problem:
-        """Read one."""
+        """Return a problem."""
         return messages.problem_to_proto(self._problems.get(parse(PROBLEMS, request.name)))
 
     async def ListProblems(self, request: api.ListProblemsRequest, context: Context) -> api.ListProblemsResponse:
-        """Read a page, by name."""
+        """Return a page of problems, by name."""
         size = paging.page_size(request.page_size)
         after = paging.decode(request.page_token, str, "problems") or ""
-        left = [problem for problem in self._problems.all() if problem.problem_id > after]
-        following = left[size - 1].problem_id if len(left) > size else None
+        problems = [problem for problem in self._problems.all() if problem.problem_id > after]
+        following = problems[size - 1].problem_id if len(problems) > size else None
         return api.ListProblemsResponse(
-            problems=[messages.problem_to_proto(problem) for problem in left[:size]], next_page_token=paging.encode(following, "problems")
+            problems=[messages.problem_to_proto(problem) for problem in problems[:size]],
+            next_page_token=paging.encode(following, "problems"),
         )
 
     async def GetCaller(self, request: api.GetCallerRequest, context: Context) -> api.Caller:
-        """Say who the key is of."""
-        who = caller.current()
+        """Return the user and scopes of the key."""
+        caller = interceptors.current_caller()
         quotas = self._gate.quotas_at(self._ledger.now()) if request.with_quotas else ()
-        return messages.caller_to_proto(who, await self._ledger.quota_uses(who.user, quotas) if quotas else ())
+        return messages.caller_to_proto(caller, await self._ledger.quota_uses(caller.user, quotas) if quotas else ())
 
     async def CreateRejudge(self, request: api.CreateRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
-        """Judge again, without changing anything."""
+        """Judge submissions again, without changing results."""
         self._writable()
-        return await self.rejudging.create(request)
+        return await self.rejudges.create(request)
 
     async def GetRejudge(self, request: api.GetRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
-        """Read one, with what it changes."""
-        return await self.rejudging.get(request)
+        """Return a rejudge with what it changes."""
+        return await self.rejudges.get(request)
 
     async def ListRejudges(self, request: api.ListRejudgesRequest, context: Context) -> api.ListRejudgesResponse:
-        """Read a page, newest first."""
-        return await self.rejudging.page(request)
+        """Return a page of rejudges, newest first."""
+        return await self.rejudges.page(request)
 
     async def ApplyRejudge(self, request: api.ApplyRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
-        """Let it count."""
+        """Apply a rejudge."""
         self._writable()
-        return await self.rejudging.apply(request)
+        return await self.rejudges.apply(request)
 
     async def DiscardRejudge(self, request: api.DiscardRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
-        """Drop it."""
+        """Discard a rejudge."""
         self._writable()
-        return await self.rejudging.discard(request)
+        return await self.rejudges.discard(request)
 
     async def WithdrawSubmission(self, request: api.WithdrawSubmissionRequest, context: Context) -> submission_pb2.Submission:
-        """Take it off the boards."""
+        """Withdraw a submission from the boards."""
         self._writable()
-        return await self._shown(await self.organising.withdraw(request))
+        return await self._shown(await self.competitions.withdraw(request))
 
     async def RestoreSubmission(self, request: api.RestoreSubmissionRequest, context: Context) -> submission_pb2.Submission:
-        """Put it back."""
+        """Restore a withdrawn submission."""
         self._writable()
-        return await self._shown(await self.organising.restore(request))
+        return await self._shown(await self.competitions.restore(request))
 
     async def BanUser(self, request: api.BanUserRequest, context: Context) -> competition_pb2.Ban:
-        """Let a user take no part."""
+        """Ban a user from a competition."""
         self._writable()
-        return await self.organising.ban(request)
+        return await self.competitions.ban(request)
 
     async def LiftBan(self, request: api.LiftBanRequest, context: Context) -> api.LiftBanResponse:
-        """Let a user take part again."""
+        """Lift the ban of a user."""
         self._writable()
-        return await self.organising.lift_ban(request)
+        return await self.competitions.lift_ban(request)
 
     async def ListBans(self, request: api.ListBansRequest, context: Context) -> api.ListBansResponse:
-        """Read who is banned."""
-        return await self.organising.bans(request)
+        """List the bans of a competition."""
+        return await self.competitions.bans(request)
 
     async def ListCompetitionActions(
         self, request: api.ListCompetitionActionsRequest, context: Context
     ) -> api.ListCompetitionActionsResponse:
-        """Read what was done."""
-        return await self.organising.actions(request)
+        """List organisers' actions, newest first."""
+        return await self.competitions.actions(request)
 
     async def ReloadCompetitions(self, request: api.ReloadCompetitionsRequest, context: Context) -> api.ReloadCompetitionsResponse:
-        """Read their files again."""
+        """Read the files of competitions again."""
         self._writable()
         return api.ReloadCompetitionsResponse(
-            changes=[to_message(competition_pb2.CompetitionChange, change) for change in await self.organising.reload()]
+            changes=[to_message(competition_pb2.CompetitionChange, change) for change in await self.competitions.reload()]
         )
 
     def _taking(self) -> Worker:
@@ -270,7 +316,10 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         return self._worker
 
     async def _shown(self, submission: Submission, *, full: bool = False) -> submission_pb2.Submission:
-        redactor, owned = await self._watch.redactors.of(submission.problem_digest), caller.current().may_see(submission.new.user)
+        redactor, owned = (
+            await self._watch.redactors.for_problem(submission.problem_digest),
+            interceptors.current_caller().may_see(submission.new.user),
+        )
         return messages.submission_to_proto(submission, redactor, full=full, owned=owned)
 
     async def _result(self, result: Submission | Exception) -> api.SubmitResult:
@@ -284,7 +333,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         """Shown with its place in the queue."""
         message = await self._shown(submission, full=full)
         if submission.state is SubmissionState.QUEUED:
-            position = await self._watch.positions.of(submission.submission_id, patience_s=patience_s)
+            position = await self._watch.positions.position(submission.submission_id, patience_s=patience_s)
             if position is not None:
                 message.queue_position.CopyFrom(messages.position_to_proto(position))
         return message
@@ -294,7 +343,7 @@ def _states(states: Sequence[submission_pb2.SubmissionState]) -> tuple[Submissio
     try:
         return tuple(from_enum(SubmissionState, submission_pb2.SubmissionState.DESCRIPTOR, state) for state in states)
     except ValueError:
-        names = ", ".join(f"SUBMISSION_STATE_{one.name}" for one in SubmissionState)
+        names = ", ".join(f"SUBMISSION_STATE_{state.name}" for state in SubmissionState)
         raise InvalidRequest([FieldViolation("states", f"one of them is not known here; take some of: {names}")]) from None
 
 
@@ -302,5 +351,25 @@ def _verdicts(verdicts: Sequence[report_pb2.Verdict]) -> tuple[Verdict, ...]:
     try:
         return tuple(sorted({from_enum(Verdict, report_pb2.Verdict.DESCRIPTOR, verdict) for verdict in verdicts}))
     except ValueError:
-        names = ", ".join(f"VERDICT_{one.name}" for one in Verdict)
+        names = ", ".join(f"VERDICT_{verdict.name}" for verdict in Verdict)
         raise InvalidRequest([FieldViolation("verdicts", f"one of them is not known here; take some of: {names}")]) from None
+
+
+class PageSubmissions:
+    """Submits from pages as the API's Submit does. service: None until the server has one: the web port is open before it."""
+
+    def __init__(self, device_kinds: Callable[[], tuple[str, ...]]) -> None:
+        self.device_kinds = device_kinds
+        self.service: GraderServicer | None = None
+
+    async def submit(self, caller: Caller, request: api.SubmitRequest) -> str:
+        """The id of the submission, which is on disk; CallRefused, as Submit refuses it. Whether the caller may submit was asked before."""
+        # A task of its own: who calls is kept for each task, and one task of the web port serves every request of a connection.
+        return (await asyncio.create_task(self._take(caller, request))).submission_id
+
+    async def _take(self, caller: Caller, request: api.SubmitRequest) -> Submission:
+        if self.service is None:
+            raise ShuttingDown()
+        enter_call(caller)
+        structlog.contextvars.bind_contextvars(user=caller.user, key=caller.key_id)
+        return await self.service.take(request)

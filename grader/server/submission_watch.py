@@ -1,22 +1,186 @@
-"""Streams the events of one submission, for the API's WatchSubmission and for its page: one rule of who sees what, and when."""
+"""Streams the events of one submission and the states of many, for the API and for pages: one rule of who sees what, and when."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Callable
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from grader import access
 from grader.api import messages
-from grader.errors import ShuttingDown
+from grader.api.resource_names import SUBMISSIONS, parse
+from grader.errors import FieldViolation, InvalidRequest, ShuttingDown, SubmissionNotFound, TooManyWatches
+from grader.intake.labels import check_tag
 from grader.ledger import Ledger
-from grader.model import Caller, SubmissionState
+from grader.ledger.changes import ManyChanges
+from grader.ledger.queue import positions
+from grader.model import Caller, Event, Position, Submission, SubmissionState
 from grader.problems.competition_store import Competitions
-from grader.server.event_redaction import RedactedEvents
-from grader.server.queue_position import PositionNotifier, Positions
-from grader.server.redactors import Redactors
-from grader.server.waiting import first_of
+from grader.rules.disclosure import Redactor
+from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
+
+# The queue is read once for all who ask, and never more than a share of the time.
+POSITION_AGE_S = 1.0  # how old a position may be for watchers
+POSITION_DELAY_S = 0.3  # so long a submission waits before its position is sent to watchers: most wait less
+POSITION_PAUSE_S = 2.0  # between two answers to one watcher
+PATIENCE_S = 0.25  # what it may take to answer GetSubmission
+REST_MOST_S = 10.0  # and then it is, however long reading takes
+SHARE = 20.0  # so many times as long as reading the queue took, it is not read again
+_NOTICED = 0.25  # by how much an estimate has to change to be sent again
+
+
+class Positions:
+    """Used on one event loop only. lane_count: how many submissions are graded at once here."""
+
+    def __init__(self, ledger: Ledger, lane_count: Callable[[], int]) -> None:
+        self._ledger, self._lane_count = ledger, lane_count
+        self._known: Mapping[str, Position] = {}
+        self._read_s, self._took_s = -1e9, 0.0
+        self._reading = asyncio.Lock()
+
+    async def position(self, submission_id: str, *, patience_s: float = 0.0) -> Position | None:
+        """Where it is; None where it does not wait, or where it came after the queue was read and that is not so long ago that it may be
+        read again within patience_s."""
+        loop = asyncio.get_running_loop()
+        asked_s = loop.time()
+        await self._read_after(asked_s - self._rest_s)
+        if submission_id not in self._known and self._read_s < asked_s and patience_s > 0:
+            wait_s = self._read_s + self._rest_s - asked_s
+            if wait_s <= patience_s:
+                await asyncio.sleep(max(wait_s, 0.0))
+                await self._read_after(asked_s)
+        return self._known.get(submission_id)
+
+    async def cached(self, submission_id: str) -> Position | None:
+        """Where it was at most POSITION_AGE_S ago: for many who ask again and again."""
+        await self._read_after(asyncio.get_running_loop().time() - max(self._rest_s, POSITION_AGE_S))
+        return self._known.get(submission_id)
+
+    @property
+    def _rest_s(self) -> float:
+        return min(SHARE * self._took_s, REST_MOST_S)
+
+    async def _read_after(self, time_s: float) -> None:
+        """Read the queue, unless it was read after this time."""
+        if self._read_s > time_s:
+            return
+        async with self._reading:
+            if self._read_s > time_s:  # somebody read it while we waited
+                return
+            loop = asyncio.get_running_loop()
+            began_s = loop.time()
+            snapshot = await self._ledger.queue()
+            self._known = positions(snapshot, max(1, self._lane_count()))
+            self._read_s, self._took_s = began_s, loop.time() - began_s
+
+
+class PositionNotifier:
+    """Tells one watcher: when its submission's position has changed, and not too often."""
+
+    def __init__(self, queue: Positions, submission_id: str) -> None:
+        self._queue, self._submission_id = queue, submission_id
+        self._reported: Position | None = None
+        self._reported_s = -1e9
+
+    @property
+    def idle_timeout_s(self) -> float:
+        """How long nothing else may happen before it is worth asking."""
+        return POSITION_AGE_S if self._reported else POSITION_DELAY_S
+
+    async def news(self) -> Position | None:
+        """Return what there is to tell."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._reported_s < POSITION_PAUSE_S:
+            return None
+        position = await self._queue.cached(self._submission_id)
+        if position is None or not differs(position, self._reported):
+            return None
+        self._reported, self._reported_s = position, now_s
+        return position
+
+
+def differs(position: Position, before: Position | None) -> bool:
+    """Return whether the position differs enough from the last one that was sent."""
+    if before is None or position.ahead_count != before.ahead_count:
+        return True
+    if position.estimated_s is None or before.estimated_s is None:
+        return position.estimated_s is not before.estimated_s
+    return abs(position.estimated_s - before.estimated_s) > max(_NOTICED * before.estimated_s, 1.0)
+
+
+async def first_of(*events: asyncio.Event, timeout_s: float) -> None:
+    """Wait until one of them is set, or for timeout_s."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s), asyncio.TaskGroup() as group:
+            waits = [group.create_task(event.wait()) for event in events]
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
+
+
+# Events of secret workloads are held back: when each of them came would tell how long it took.
+
+BATCH = 256
+
+
+class RedactedEvents:
+    """The events of one submission to one watcher.
+
+    Of a run of events that are kept secret the first is sent at once, so that it is seen what is being done, and the others when something
+    else has happened: so only their total time is sent.
+    """
+
+    def __init__(self, ledger: Ledger, submission_id: str, redactor: Redactor) -> None:
+        self._ledger, self._submission_id, self._redactor = ledger, submission_id, redactor
+        self._inside = False  # a run of which the first was sent
+
+    async def begin(self, after: int) -> None:
+        """Go on behind an event, which is taken for one of such a run where it is not there yet."""
+        if after and self._redactor.secret:
+            before = await self._ledger.events(self._submission_id, after=after - 1, limit=1)
+            self._inside = not before or self._redactor.keeps_secret(before[0])
+
+    async def after(self, sequence: int) -> list[Event]:
+        """Return what may be sent now."""
+        events = await self._ledger.events(self._submission_id, after=sequence, limit=BATCH)
+        if not self._redactor.secret:
+            return events
+        while events and len(events) % BATCH == 0 and self._redactor.keeps_secret(events[-1]):
+            later = await self._ledger.events(self._submission_id, after=events[-1].sequence, limit=BATCH)
+            if not later:
+                break
+            events += later
+        end = next((index + 1 for index in reversed(range(len(events))) if not self._redactor.keeps_secret(events[index])), 0)
+        if end < len(events) and (end > 0 or not self._inside):
+            end += 1
+        if end:
+            self._inside = self._redactor.keeps_secret(events[end - 1])
+        return events[:end]
+
+
+class Redactors:
+    """Reads each problem once."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._known: dict[str, Redactor] = {}
+
+    async def for_problem(self, digest: str) -> Redactor:
+        """Of the problem as it was when the submission was made."""
+        if digest not in self._known:
+            self._known[digest] = Redactor.for_problem(await self._ledger.problem(digest))
+        return self._known[digest]
+
+    async def for_events(self, submission: Submission) -> Redactor:
+        """Events stay those of the problem that it was first judged by, whatever it was judged by again."""
+        redactor = await self.for_problem(submission.problem_digest)
+        for judgement in await self._ledger.judgements(submission.submission_id) if submission.judgement_count > 1 else ():
+            redactor = redactor.merged_with(await self.for_problem(judgement.problem_digest))
+        return redactor
+
 
 WATCH_POLL_S = 30.0  # news wakes a watch at once, also from another server that grades; this is for what was missed
 
@@ -39,7 +203,7 @@ class SubmissionWatch:
         with self._ledger.changes.of(submission_id) as changed:
             submission = await self._ledger.get(submission_id)
             access.check_seen(caller, submission, self._competitions.all(), self._ledger.now())
-            redactor = await self.redactors.of_events(submission)
+            redactor = await self.redactors.for_events(submission)
             redacted = RedactedEvents(self._ledger, submission_id, redactor)
             await redacted.begin(after)
             while True:
@@ -66,15 +230,130 @@ class SubmissionWatch:
                         yield messages.placed_event(position, after, submission, self._ledger.now())
 
     async def so_far(self, caller: Caller, submission_id: str) -> list[submission_pb2.SubmissionEvent]:
-        """What a stream from the beginning would send at once. SubmissionNotFound."""
+        """Return what a stream from the beginning would send at once. SubmissionNotFound."""
         submission = await self._ledger.get(submission_id)
         access.check_seen(caller, submission, self._competitions.all(), self._ledger.now())
-        redactor = await self.redactors.of_events(submission)
+        redactor = await self.redactors.for_events(submission)
         redacted = RedactedEvents(self._ledger, submission_id, redactor)
         await redacted.begin(0)
-        found: list[submission_pb2.SubmissionEvent] = []
-        while events := await redacted.after(found[-1].sequence if found else 0):
-            found += [messages.event_to_proto(event, submission, redactor) for event in events]
+        stream_events: list[submission_pb2.SubmissionEvent] = []
+        while events := await redacted.after(stream_events[-1].sequence if stream_events else 0):
+            stream_events += [messages.event_to_proto(event, submission, redactor) for event in events]
         if submission.state is SubmissionState.QUEUED and (position := await self.positions.cached(submission_id)) is not None:
-            found.append(messages.placed_event(position, found[-1].sequence if found else 0, submission, self._ledger.now()))
-        return found
+            stream_events.append(
+                messages.placed_event(position, stream_events[-1].sequence if stream_events else 0, submission, self._ledger.now())
+            )
+        return stream_events
+
+
+# States of many submissions: changes are collected and read together, however many events there were.
+
+NAME_LIMIT = 1000  # names in a request, and submissions with a tag that are there when a watch begins
+WATCH_LIMIT = 32  # streams that a user may have open on one server
+PAUSE_S = 0.1  # between two looks of a stream into the ledger
+REPORTS_AT_ONCE = 20  # that are in memory; one may be large
+
+Show = Callable[[Submission], Awaitable[submission_pb2.Submission]]
+
+
+class SubmissionUpdates:
+    """Answers WatchSubmissions. show: a submission as its owner sees it. leaving: set when streams are to end."""
+
+    def __init__(self, ledger: Ledger, show: Show, leaving: asyncio.Event, poll_s: float, *, tag_limit: int = NAME_LIMIT) -> None:
+        self._ledger, self._show, self._leaving, self._poll_s, self._tag_limit = ledger, show, leaving, poll_s, tag_limit
+        self._open: Counter[str] = Counter()
+
+    async def stream(self, request: api.WatchSubmissionsRequest, caller: Caller) -> AsyncGenerator[api.SubmissionUpdate, None]:
+        """Yield what each is now, and each change."""
+        names, revisions = _checked(request)
+        tag = "" if names else request.tag  # whether new ones belong to it is asked only where there are no names
+        with self._counted(caller.user), self._ledger.changes.of_many(caller.user, tag) as many:
+            heads = {head.submission_id: head for head in await self._ledger.heads(names)} if names else {}
+            for submission_id in names:
+                if submission_id not in heads:
+                    raise SubmissionNotFound(submission_id)
+                access.check_owned(caller, heads[submission_id])
+            many.follow([name for name in names if not request.tag or request.tag in heads[name].new.tags])
+            last_number, loop = 0, asyncio.get_running_loop()
+            while True:
+                many.news.clear()
+                leaving, looked_s = self._leaving.is_set(), loop.time()
+                if many.maybe_new:
+                    many.maybe_new = False
+                    tagged = await self._ledger.tagged(caller.user, tag, after_number=last_number, limit=self._tag_limit)
+                    many.follow([submission_id for _, submission_id in tagged])
+                    if last_number and len(tagged) == self._tag_limit:
+                        many.maybe_new = True
+                    last_number = tagged[-1][0] if tagged else last_number
+                async for submission in self._look(many, revisions):
+                    message = await self._show(submission)
+                    for field in ("parent", "annotations"):
+                        message.ClearField(field)
+                    yield api.SubmissionUpdate(submission=message, revision=revision(submission))
+                if not many.pending:
+                    if request.until_idle and not many.followed:
+                        return
+                    if leaving:
+                        raise ShuttingDown()
+                    # Not all at once: watches that were opened together would all look in the same second, every time.
+                    await first_of(many.news, self._leaving, timeout_s=random.uniform(0.5, 1.5) * self._poll_s)
+                    if not many.news.is_set():
+                        many.hear_all()
+                await asyncio.sleep(max(looked_s + PAUSE_S - loop.time(), 0.0))
+
+    async def _look(self, many: ManyChanges, revisions: dict[str, int]) -> AsyncIterator[Submission]:
+        """Those of what changed that are in another state than was seen; reports are read where they are sent only."""
+        ids, finished = many.take(NAME_LIMIT), list[str]()
+        for submission in await self._ledger.heads(ids) if ids else ():
+            submission_id, number, final = submission.submission_id, revision(submission), submission.state.final
+            before = revisions.pop(submission_id, 0)
+            if final:
+                many.finish(submission_id)  # what was heard of it meanwhile is this
+            else:
+                revisions[submission_id] = max(number, before)
+            if number > before and final:
+                finished.append(submission_id)
+            elif number > before:
+                yield submission
+        for start in range(0, len(finished), REPORTS_AT_ONCE):
+            for submission in await self._ledger.with_reports(finished[start : start + REPORTS_AT_ONCE]):
+                yield submission
+
+    @contextmanager
+    def _counted(self, user: str) -> Iterator[None]:
+        """Among the streams of this user; TooManyWatches where there are as many as may be."""
+        if self._open[user] >= WATCH_LIMIT:
+            raise TooManyWatches(WATCH_LIMIT)
+        self._open[user] += 1
+        try:
+            yield
+        finally:
+            self._open[user] -= 1
+            if not self._open[user]:
+                del self._open[user]
+
+
+def revision(submission: Submission) -> int:
+    """Grows with each change of state: 1 while it waits first, 2 while it runs first, and so on; the same on every server."""
+    match submission.state:
+        case SubmissionState.RUNNING:
+            return 2 * submission.attempt_count
+        case SubmissionState.QUEUED:
+            return 2 * submission.attempt_count + 1
+    return 2 * submission.attempt_count + 2
+
+
+def _checked(request: api.WatchSubmissionsRequest) -> tuple[list[str], dict[str, int]]:
+    """The ids of the names, each once, and what was seen by id; InvalidRequest."""
+    wrong = [] if not request.tag else check_tag(request.tag, "tag")
+    if not request.tag and not request.names:
+        wrong.append(FieldViolation("tag", "neither a tag nor names are set; say which submissions to watch"))
+    for field, count in (("names", len(request.names)), ("seen_revisions", len(request.seen_revisions))):
+        if count > NAME_LIMIT:
+            wrong.append(FieldViolation(field, f"there are {count}; send at most {NAME_LIMIT}"))
+    if any(number < 0 for number in request.seen_revisions.values()):
+        wrong.append(FieldViolation("seen_revisions", "one is negative; send the last revision seen"))
+    if wrong:
+        raise InvalidRequest(wrong)
+    names = dict.fromkeys(parse(SUBMISSIONS, name, f"names[{index}]") for index, name in enumerate(request.names))
+    return list(names), {parse(SUBMISSIONS, name, "seen_revisions"): number for name, number in request.seen_revisions.items()}

@@ -6,9 +6,9 @@ import asyncio
 import hashlib
 import os
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -27,9 +27,9 @@ from grader.dispatch.remote_fleet import RemoteFleet
 from grader.errors import SettingsInvalid
 from grader.isolation.directories import leave_runtime
 from grader.isolation.memory_toolchain import MemoryToolchainUnavailable, memory_toolchain
+from grader.isolation.processes import read_host_memory
 from grader.isolation.select import ObservedIsolation, choose
 from grader.isolation.settings import BoxSettings
-from grader.server.builder_count import build_resources, builder_count
 from grader.server.grading import Grading
 
 WARM_MORE = 2  # boxes that wait, next to one for each lane: a queue has several languages
@@ -39,7 +39,7 @@ log = structlog.get_logger()
 
 @asynccontextmanager
 async def wired(settings: Settings, *, proving: bool = True) -> AsyncIterator[Grading]:
-    """What grades, as the settings ask: workers that join, or this host's isolation and devices.
+    """Yield what grades, as the settings ask: workers that join, or this host's isolation and devices.
     proving: see `local`."""
     async with joined(settings) if settings.fleet == "remote" else local(settings, proving=proving) as grading:
         yield grading
@@ -87,22 +87,29 @@ async def local(settings: Settings, *, proving: bool = True) -> AsyncIterator[Gr
 @asynccontextmanager
 async def _wired(settings: Settings, boxes: BoxSettings, *, proving: bool) -> AsyncIterator[Grading]:
     cache = ArtifactCache(settings.cache_path, settings.cache_bytes) if settings.cache_bytes else None
-    isolation, found = await choose(settings.sandbox, boxes)
+    isolation, availability = await choose(settings.sandbox, boxes)
     observed = ObservedIsolation(isolation)
     try:
-        log.info("isolation_chosen", isolation=isolation.NAME, detail=found.detail, warnings=found.warnings)
+        log.info("isolation_chosen", isolation=isolation.NAME, detail=availability.detail, warnings=availability.warnings)
         if boxes.memory_toolchain_dir is not None:
             await isolation.fingerprint()  # of what has just been copied
         gpus = chosen_gpus(settings.device)
         log.info("devices_found", gpus=[f"{gpu.index}: {gpu.name}" for gpu in gpus], emulated_count=settings.lanes)
+        resources = build_resources()
+        count = settings.builders or builder_count(resources, gpu_count=len(gpus), emulated_count=settings.lanes)
+        log.info(
+            "builders_chosen", count=count, computed=settings.builders is None, cores=resources.cores, memory_bytes=resources.memory_bytes
+        )
+        lane_count = settings.lanes + len(gpus)
+        warm_count = lane_count + WARM_MORE if settings.warm_boxes is None else settings.warm_boxes
         fleet = LocalFleet(
             isolation=observed,
             settings=boxes,
             gpus=gpus,
             default=None if settings.device == "auto" else settings.device,
             lane_count=settings.lanes,
-            builder_count=_builders(settings, len(gpus)),
-            warm_count=_warm_count(settings.warm_boxes, settings.lanes, len(gpus)),
+            builder_count=count,
+            warm_count=warm_count if lane_count else 0,
             cache=cache,
             files=SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes),
         )
@@ -128,28 +135,13 @@ async def _wired(settings: Settings, boxes: BoxSettings, *, proving: bool) -> As
 
 
 def host_breaker(fleet: LocalFleet, *, proving: bool) -> HostBreaker:
-    """What stops a host's fleet from taking submissions while it can't grade."""
+    """Return what stops a host's fleet from taking submissions while it can't grade."""
 
     async def check() -> str:
         availability = await fleet.isolation.check()
         return "" if availability.usable else f"boxes do not work: {availability.detail}"
 
     return HostBreaker(fleet.grade, check, partial(grade_own, fleet) if proving else None)
-
-
-def _builders(settings: Settings, gpu_count: int) -> int:
-    """How many builds are done at once, as asked for, or as this host can."""
-    resources = build_resources()
-    count = settings.builders or builder_count(resources, gpu_count=gpu_count, emulated_count=settings.lanes)
-    log.info("builders_chosen", count=count, computed=settings.builders is None, cores=resources.cores, memory_bytes=resources.memory_bytes)
-    return count
-
-
-def _warm_count(asked: int | None, lane_count: int, gpu_count: int) -> int:
-    """How many run boxes wait for a job: as many as were asked for, else two more than there are lanes; none without a lane."""
-    if lane_count + gpu_count == 0:
-        return 0
-    return lane_count + gpu_count + WARM_MORE if asked is None else asked
 
 
 def box_settings(settings: Settings) -> BoxSettings:
@@ -177,17 +169,72 @@ def chosen_gpus(
     """The GPUs that a server with this `device` setting grades on; SettingsInvalid where it asks for one and there is none."""
     if choice == devices.EMULATED:
         return ()
-    found = find()
-    reason = why_not() if found else None
+    gpus = find()
+    reason = why_not() if gpus else None
     if choice == "auto":
         if reason is not None:
-            log.warning("gpus_not_used", count=len(found), reason=reason)
-        return () if reason is not None else found
+            log.warning("gpus_not_used", count=len(gpus), reason=reason)
+        return () if reason is not None else gpus
     if reason is not None:
         raise SettingsInvalid("device", f"{choice!r} can't be used: {reason}")
-    fitting = tuple(gpu for gpu in found if devices.fits(choice, gpu.index, gpu.name))
+    fitting = tuple(gpu for gpu in gpus if devices.fits(choice, gpu.index, gpu.name))
     if not fitting:
-        here = ", ".join(devices.offered((gpu.index, gpu.name) for gpu in found))
-        hint = "" if found else " (no GPU was found: the NVIDIA driver or the package nvidia-ml-py may be missing)"
+        here = ", ".join(devices.offered((gpu.index, gpu.name) for gpu in gpus))
+        hint = "" if gpus else " (no GPU was found: the NVIDIA driver or the package nvidia-ml-py may be missing)"
         raise SettingsInvalid("device", f"{choice!r} is not here{hint}; take one of: auto, {here}")
     return fitting
+
+
+# The number of builds that a host does at once, where `--builders` does not set it.
+
+CGROUPS = Path("/sys/fs/cgroup")
+GPU_LANE_CORES = 2  # the judge's and the kernel's, each of which has a core of its own while something is timed
+GPU_HOST_BUILD_CORES = 2  # nvcc compiles for the device and for the host side by side
+FEWEST, MOST = 2, 16  # two hide each other's waiting; a GPU host may have one
+BUILD_BYTES = 4 << 30  # half of what a build box may take: few builds take more, and not at the same time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildResources:
+    """Cores and memory of its host that this process may use."""
+
+    cores: int
+    memory_bytes: int
+
+
+def builder_count(resources: BuildResources, *, gpu_count: int, emulated_count: int) -> int:
+    """How many builds leave each GPU lane its cores, and each emulated lane one."""
+    cores = resources.cores - GPU_LANE_CORES * gpu_count - emulated_count
+    wanted = max(1, cores // GPU_HOST_BUILD_CORES) if gpu_count else max(FEWEST, cores)
+    return min(wanted, MOST, max(1, resources.memory_bytes // BUILD_BYTES))
+
+
+def build_resources(proc: Path = Path("/proc"), cgroups: Path = CGROUPS) -> BuildResources:
+    """Look at the process's affinity, and at the limits of its cgroup and of those above it."""
+    cores, memory_bytes = float(len(os.sched_getaffinity(0))), read_host_memory(proc).total_bytes
+    for directory in _cgroup_directories(proc, cgroups):
+        quota, _, period = _text(directory / "cpu.max").partition(" ")  # v2: "150000 100000", or "max 100000"
+        quota = quota or _text(directory / "cpu.cfs_quota_us")  # v1: -1 for none
+        period = period or _text(directory / "cpu.cfs_period_us")
+        if quota.isdigit() and period.isdigit() and int(period):
+            cores = min(cores, int(quota) / int(period))
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            if (limit := _text(directory / name)).isdigit():
+                memory_bytes = min(memory_bytes, int(limit))
+    return BuildResources(cores=max(1, int(cores)), memory_bytes=memory_bytes)
+
+
+def _cgroup_directories(proc: Path, cgroups: Path) -> Iterator[Path]:
+    """The process's cgroups and all above them, v1 and v2. In a container the paths may be those of the host; then only the top exists."""
+    for line in _text(proc / "self" / "cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        top = cgroups / controllers if controllers else cgroups
+        directory = top / path.lstrip("/")
+        yield from (ancestor for ancestor in (directory, *directory.parents) if ancestor.is_relative_to(top) and ".." not in ancestor.parts)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

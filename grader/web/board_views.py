@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
+
+from markupsafe import Markup
 
 from grader.html_report.content import flags, when
 from grader.model import Competition, ScoreKind, TieRule, Visibility
+from grader.plots.frames import ChartAxis
+from grader.plots.lines import ChartSeries, line_chart
 from grader.rules.leaderboard import Board
 from grader.web.views import PagePosition, competition_head
 
@@ -23,7 +27,7 @@ _VISIBILITIES = {
 
 def board(
     competition: Competition,
-    found: Board,
+    shown_board: Board,
     now: datetime,
     titles: Mapping[str, str],
     *,
@@ -32,56 +36,56 @@ def board(
     reader: str = "",
 ) -> dict[str, Any]:
     """A competition with one of its boards. titles: of problems; linked: whether all submissions may be looked at, or the reader's only."""
-    place = PagePosition(page, len(found.entries))
-    scores = [(one.score.value, one.score.low, one.score.high) for one in found.entries]
-    shown, figure = found.entries[place.shown], score_column([one[0] for one in scores], found.score_kind)
-    ranks = Counter(one.rank for one in found.entries)
+    place = PagePosition(page, len(shown_board.entries))
+    scores = [(entry.score.value, entry.score.low, entry.score.high) for entry in shown_board.entries]
+    shown, figure = shown_board.entries[place.shown], score_column([score[0] for score in scores], shown_board.score_kind)
+    ranks = Counter(entry.rank for entry in shown_board.entries)
     return {
         "competition": competition_head(competition, now) | terms(competition),
-        "problem_id": found.problem_id,
+        "problem_id": shown_board.problem_id,
         "overall": len(competition.problem_ids) > 1,
-        "problems": [{"id": one, "title": titles.get(one, one)} for one in competition.problem_ids],
-        "device": found.device,
-        "devices": found.devices,
-        "official": found.official,
-        "frozen": when(found.before) if found.before else "",
-        "speedups": found.score_kind is ScoreKind.SPEEDUP,
-        "baseline": found.baseline,
-        "rule": found.rule,
-        "other_rule_count": found.other_rule_count,
+        "problems": [{"id": problem_id, "title": titles.get(problem_id, problem_id)} for problem_id in competition.problem_ids],
+        "device": shown_board.device,
+        "devices": shown_board.devices,
+        "official": shown_board.official,
+        "frozen": when(shown_board.before) if shown_board.before else "",
+        "speedups": shown_board.score_kind is ScoreKind.SPEEDUP,
+        "baseline": shown_board.baseline,
+        "rule": shown_board.rule,
+        "other_rule_count": shown_board.other_rule_count,
         "entries": [
             {
-                "rank": one.rank,
-                "tied": ranks[one.rank] > 1,
-                "user": one.user or "(no one named)",
-                "score": figure(one.score.value),
-                "low": figure(one.score.low),
-                "high": figure(one.score.high),
-                "gap": gap(one.score.value, scores[0][0], found.score_kind),
-                "time": when(one.create_time),
-                "submission_id": one.submission_id if linked or (reader and one.user == reader) else "",
-                "submission_count": one.submission_count,
-                "language": one.language,
-                "problem_count": one.problem_count,
-                "flags": flags(one.flags),
+                "rank": entry.rank,
+                "tied": ranks[entry.rank] > 1,
+                "user": entry.user or "(no one named)",
+                "score": figure(entry.score.value),
+                "low": figure(entry.score.low),
+                "high": figure(entry.score.high),
+                "gap": gap(entry.score.value, scores[0][0], shown_board.score_kind),
+                "time": when(entry.create_time),
+                "submission_id": entry.submission_id if linked or (reader and entry.user == reader) else "",
+                "submission_count": entry.submission_count,
+                "language": entry.language,
+                "problem_count": entry.problem_count,
+                "flags": flags(entry.flags),
             }
-            for one in shown
+            for entry in shown
         ],
         "place": place,
     }
 
 
-def terms(one: Competition) -> dict[str, Any]:
+def terms(competition: Competition) -> dict[str, Any]:
     """How a competition counts."""
-    limits = [f"{count} {period}" for count, period in ((one.hourly_limit, "an hour"), (one.daily_limit, "a day")) if count]
+    limits = [f"{count} {period}" for count, period in ((competition.hourly_limit, "an hour"), (competition.daily_limit, "a day")) if count]
     return {
-        "statement": one.statement,
-        "freeze": when(one.freeze_time) if one.freeze_time else "",
+        "statement": competition.statement,
+        "freeze": when(competition.freeze_time) if competition.freeze_time else "",
         "limits": " and ".join(limits),
-        "processes": one.ranking.process_count,
-        "secret_count": sum(len(workloads) for workloads in one.secret_workloads.values()),
-        "ties": _TIES[one.tie_rule],
-        "visibility": _VISIBILITIES[one.visibility],
+        "processes": competition.ranking.process_count,
+        "secret_count": sum(len(workloads) for workloads in competition.secret_workloads.values()),
+        "ties": _TIES[competition.tie_rule],
+        "visibility": _VISIBILITIES[competition.visibility],
     }
 
 
@@ -106,3 +110,48 @@ def gap(value: float, best: float, kind: ScoreKind) -> str:
 
 def _decimals(value: float) -> int:
     return 2 if value < 10 else 1 if value < 100 else 0
+
+
+# The chart of best scores since the competition began.
+
+SHOWN_USERS = 5
+LONG = timedelta(days=4)  # from here on in days
+NS_PER_MS = 1e6
+
+ScoreSteps = Mapping[str, Sequence[tuple[datetime, float]]]  # by user: when a score was better than all before, and which
+
+
+def progress_chart(competition: Competition, steps: ScoreSteps, until: datetime | None) -> Markup:
+    """A line for each user that holds until their next better score, up to `until`, or to the last step of all: a page that nothing has
+    changed stays the same. "" where there is no score."""
+    shown = {user: mine for user, mine in steps.items() if mine}
+    if not shown:
+        return Markup("")
+    until = max(until or competition.start_time, *(mine[-1][0] for mine in shown.values()))
+    long = until - competition.start_time > LONG
+    unit = timedelta(days=1) if long else timedelta(hours=1)
+    timed = competition.ranking.score_kind is ScoreKind.TIME
+    size, label = (NS_PER_MS, "ms") if timed else (1.0, "times the baseline's speed")
+
+    def across(time: datetime) -> float:
+        return (time - competition.start_time) / unit
+
+    series = [
+        ChartSeries(
+            name=user or "(no one named)",
+            xs=(*(across(time) for time, _ in mine), across(until)),
+            ys=(*(value / size for _, value in mine), mine[-1][1] / size),
+            stepped=True,
+        )
+        for user, mine in shown.items()
+    ]
+    summary = "; ".join(f"{line.name}: {line.ys[0]:.4g} to {line.ys[-1]:.4g}" for line in series)
+    return Markup(
+        line_chart(
+            series,
+            title="Best scores over time",
+            description=f"{label}, first and last: {summary}.",
+            x=ChartAxis(label="days since the start" if long else "hours since the start"),
+            y=ChartAxis(label=label),
+        )
+    )

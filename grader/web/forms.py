@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
+from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import sha256
 from urllib.parse import parse_qsl
 
 from aiohttp import web
+from aiohttp.multipart import BodyPartReader
 
-from grader.web.sessions import read_cookie, set_cookie
+from grader.errors import FieldViolation, InvalidRequest
+from grader.web.sessions import Transport, read_cookie, set_cookie, transport
 from grader.web.site import FormRefused, Site
-from grader.web.visibility import Transport, transport
 
 TOKEN_FIELD = "token"  # a name
 FORM_COOKIE = "grader_form"
@@ -36,13 +38,13 @@ class FormTokens:
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    def of(self, request: web.Request) -> tuple[str, str | None]:
+    def for_page(self, request: web.Request) -> tuple[str, str | None]:
         """The token for a page, and the cookie that goes with it; None: it has that already."""
         if (session := self._site.session(request)) is not None:
             return session.form_token, None
-        known = read_cookie(request, FORM_COOKIE)
-        value = known or secrets.token_urlsafe(32)
-        return _of_cookie(value), None if known else value
+        cookie = read_cookie(request, FORM_COOKIE)
+        value = cookie or secrets.token_urlsafe(32)
+        return _of_cookie(value), None if cookie else value
 
     def keep(self, request: web.Request, response: web.Response, cookie: str | None) -> web.Response:
         """The page, with this cookie."""
@@ -52,8 +54,8 @@ class FormTokens:
 
     def check(self, request: web.Request, sent: str) -> None:
         """FormRefused unless this is the token of a page that this browser was shown."""
-        session, known = self._site.session(request), read_cookie(request, FORM_COOKIE)
-        wanted = session.form_token if session is not None else _of_cookie(known) if known else ""
+        session, cookie = self._site.session(request), read_cookie(request, FORM_COOKIE)
+        wanted = session.form_token if session is not None else _of_cookie(cookie) if cookie else ""
         if not wanted or not hmac.compare_digest(wanted.encode(), sent.encode(errors="replace")):
             raise FormRefused(f"The form is of an earlier session, or cookies are off. {_AGAIN}")
 
@@ -89,3 +91,57 @@ def check_private(request: web.Request) -> None:
 
 def _of_cookie(value: str) -> str:
     return sha256(f"form {value}".encode(errors="replace")).hexdigest()
+
+
+# Forms with files are read within a bound, part by part: fields in memory, and nothing on disk.
+
+PART_LIMIT = 256
+_CHUNK_BYTES = 64 * 1024
+
+
+class FormTooLarge(Exception):
+    """More than was to be read of it."""
+
+
+@dataclass(slots=True)
+class SentForm:
+    """Fields of a form in the browser's order. files: the names and bytes of those that were chosen."""
+
+    fields: list[tuple[str, str]] = field(default_factory=list)
+    files: list[tuple[str, bytes]] = field(default_factory=list)
+
+    def first(self, name: str) -> str:
+        """The first field of this name; ""."""
+        return next((value for field_name, value in self.fields if field_name == name), "")
+
+    def all(self, name: str) -> list[str]:
+        """Every field of this name."""
+        return [value for field_name, value in self.fields if field_name == name]
+
+
+async def read_form(request: web.Request, limit_bytes: int) -> SentForm:
+    """The form. FormTooLarge; InvalidRequest where it is no form."""
+    if request.content_type != "multipart/form-data":
+        raise InvalidRequest([FieldViolation("form", "is not multipart/form-data; send it from the page")])
+    if (request.content_length or 0) > limit_bytes:
+        raise FormTooLarge
+    form, remaining_bytes = SentForm(), limit_bytes
+    try:
+        reader, count = await request.multipart(), 0
+        while (part := await reader.next()) is not None:
+            count += 1
+            if not isinstance(part, BodyPartReader) or count > PART_LIMIT:
+                raise ValueError("too many parts, or parts in parts")
+            content = bytearray()
+            while chunk := await part.read_chunk(_CHUNK_BYTES):
+                remaining_bytes -= len(chunk)
+                if remaining_bytes < 0:
+                    raise FormTooLarge
+                content += chunk
+            if part.filename is None:
+                form.fields.append((part.name or "", content.decode()))
+            elif part.filename:  # "": nothing was chosen
+                form.files.append((part.filename.replace("\\", "/").rpartition("/")[2], bytes(content)))
+    except (ValueError, AssertionError, web.HTTPException) as error:
+        raise InvalidRequest([FieldViolation("form", "can't be read; send it from the page, in UTF-8")]) from error
+    return form

@@ -14,9 +14,8 @@ from grader.errors import ShuttingDown, SubmissionNotFound
 from grader.model import Caller
 from grader.peers import PeerCount, PeerLimits, network_of
 from grader.v1 import submission_pb2
-from grader.web import live_views
-from grader.web.policy import HEADERS
-from grader.web.site import Site, whole_number
+from grader.web import views
+from grader.web.site import HEADERS, Site, whole_number
 
 HEARTBEAT_S = 15.0  # below what proxies wait for; it also finds out who has left
 RECONNECT_MS = 3000
@@ -36,10 +35,10 @@ class SubmissionEvents(Protocol):
     """The events of one submission, for callers who may see it; else SubmissionNotFound."""
 
     def stream(self, caller: Caller, submission_id: str, after: int) -> Events:
-        """What followed the event with this sequence, until the submission has ended; ShuttingDown."""
+        """Return what followed the event with this sequence, until the submission has ended; ShuttingDown."""
 
     async def so_far(self, caller: Caller, submission_id: str) -> list[submission_pb2.SubmissionEvent]:
-        """What a stream from the beginning would send at once."""
+        """Return what a stream from the beginning would send at once."""
 
 
 class LiveSubmissions:
@@ -50,7 +49,7 @@ class LiveSubmissions:
         self.count = PeerCount(limits)
 
     async def so_far(self, caller: Caller, submission_id: str) -> list[submission_pb2.SubmissionEvent]:
-        """What has happened until now."""
+        """Return what has happened until now."""
         return await self._events.so_far(caller, submission_id)
 
     async def events(self, request: web.Request) -> web.StreamResponse:
@@ -63,12 +62,12 @@ class LiveSubmissions:
                 answer.headers["Retry-After"] = "10"
                 return answer
             # The header is a browser's own, when it connects again; the page itself asks for what it does not show yet.
-            known = request.headers.get("Last-Event-ID", request.query.get("after", ""))
+            last_event = request.headers.get("Last-Event-ID", request.query.get("after", ""))
             caller, submission_id = self._site.viewer(request), request.match_info["id"]
             submission = await self._site.ledger.get(submission_id)
             # Before the answer begins, so that it is the same as that of a page; the stream asks again.
             access.check_seen(caller, submission, self._site.competitions.all(), self._site.now())
-            async with aclosing(self._events.stream(caller, submission_id, whole_number(known) or 0)) as events:
+            async with aclosing(self._events.stream(caller, submission_id, whole_number(last_event) or 0)) as events:
                 response = web.StreamResponse(headers=_HEADERS)
                 with suppress(ConnectionResetError, ShuttingDown, SubmissionNotFound):
                     await response.prepare(request)
@@ -95,7 +94,7 @@ class LiveSubmissions:
                     await response.write(b"event: end\ndata: {}\n\n")
                     return
                 following = asyncio.ensure_future(_next(events))
-                if text := live_views.message(event):
+                if text := views.message(event):
                     await response.write(text)
         finally:
             following.cancel()

@@ -24,7 +24,7 @@ from grader.html_report import content
 from grader.html_report.charts import PAGE_CHARTS
 from grader.html_report.templating import STYLE, environment
 from grader.ledger import Ledger
-from grader.model import Competition, Submission
+from grader.model import Competition, Phase, Submission
 from grader.peers import PeerLimits
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
@@ -32,23 +32,20 @@ from grader.rules import leaderboard
 from grader.rules.disclosure import Redactor
 from grader.rules.identities import CALLBACK, IdentityProvider
 from grader.rules.leaderboard import Board, Standing
-from grader.v1 import submission_pb2
-from grader.web import board_views, live_views, views
-from grader.web.artifacts import ArtifactSource, NoArtifacts, attachment, rows
-from grader.web.board_progress import SHOWN_USERS, progress_chart
-from grader.web.compare_page import ComparePage
-from grader.web.home import HomePage
+from grader.web import board_views, views
+from grader.web.board_views import SHOWN_USERS, progress_chart
 from grader.web.live import STREAM_LIMITS, LiveSubmissions, SubmissionEvents
-from grader.web.own_submissions import OwnSubmissions
-from grader.web.problem_pages import ProblemPages
+from grader.web.problem_pages import ProblemPages, problem_row
 from grader.web.sessions import KeyGate, Sessions
 from grader.web.sign_in import BEGIN, SIGN_IN_LIMITS, SignInPages
-from grader.web.site import STANDINGS_S, Answer, PageAbsent, Site, page_number
+from grader.web.site import STANDINGS_S, Answer, ArtifactSource, NoArtifacts, PageAbsent, Site, artifact_rows, attachment, page_number
+from grader.web.submission_pages import SubmissionPages
 from grader.web.submit_page import SubmitPage, Submitter
-from grader.web.views import PagePosition
+from grader.web.views import PAGE_SIZE, PagePosition
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "static" / "site.js"
+HOME_PROBLEMS = 8  # on the first page
 _COMPETITION, _SUBMISSION = r"{id:[A-Za-z0-9._-]{1,64}}", r"{id:[A-Za-z0-9_-]{1,64}}"
 _PROBLEM, _ARTIFACT = r"{id:[a-z0-9_]{1,200}}", r"{name:[A-Za-z0-9][A-Za-z0-9._-]{0,99}}"
 _STARTER = r"{name:[a-z0-9_]{1,210}\.(?:cu|py)}"
@@ -77,7 +74,7 @@ def routes(
     submitter: Submitter | None = None,
     provider: IdentityProvider | None = None,
 ) -> list[web.RouteDef]:
-    """What `grader/web/serving.py` serves next to its own. open_server: no keys are asked for, and only this host gets here.
+    """Return what `grader/web/serving.py` serves next to its own. open_server: no keys are asked for, and only this host gets here.
 
     events: of submissions, as the API sends them; None: pages are not live. api_address: where the API listens, for the commands shown.
     gate: knows keys; None: nobody can sign in. submitter: takes submissions as the API does; None: there is no page to submit with.
@@ -96,43 +93,43 @@ def routes(
         takes_submissions=submitter is not None,
     )
     live = LiveSubmissions(site, events, stream_limits) if events is not None else None
-    pages, of_problems = Pages(site, artifacts or NoArtifacts(), live), ProblemPages(site)
-    found: list[tuple[str, Answer]] = [
-        ("/", HomePage(site).home),
+    pages, of_problems, of_submissions = Pages(site, artifacts or NoArtifacts(), live), ProblemPages(site), SubmissionPages(site)
+    answers: list[tuple[str, Answer]] = [
+        ("/", pages.home),
         ("/competitions", pages.competitions),
         (f"/competitions/{_COMPETITION}", pages.board),
         ("/problems", of_problems.problems),
         (f"/problems/{_PROBLEM}", of_problems.problem),
         (f"/problems/{_PROBLEM}/{_STARTER}", of_problems.starter),
-        ("/submissions", OwnSubmissions(site).submissions),
-        ("/compare", ComparePage(site).compare),
+        ("/submissions", of_submissions.submissions),
+        ("/compare", of_submissions.compare),
         (f"/submissions/{_SUBMISSION}", pages.submission),
         (f"/submissions/{_SUBMISSION}/sources", pages.sources),
         (f"/submissions/{_SUBMISSION}/artifacts/{_ARTIFACT}", pages.artifact),
         ("/static/style.css", _static(STYLE, "text/css")),
         ("/static/site.js", _static(SCRIPT, "text/javascript")),
     ]
-    made = [web.get(path, site.answered(answer)) for path, answer in found]
+    definitions = [web.get(path, site.answered(answer)) for path, answer in answers]
     if live is not None:  # a HEAD request would never end
-        made.append(web.get(f"/submissions/{_SUBMISSION}/events", site.answered(live.events), allow_head=False))
+        definitions.append(web.get(f"/submissions/{_SUBMISSION}/events", site.answered(live.events), allow_head=False))
     if site.sessions is not None:
         signing = SignInPages(site, site.sessions, sign_in_limits, "" if provider is None else provider.name)
-        made += [web.get("/sign-in", site.answered(signing.form)), web.post("/sign-in", site.answered(signing.sign_in))]
-        made += [web.get("/account", site.answered(signing.account)), web.post("/sign-out", site.answered(signing.sign_out))]
+        definitions += [web.get("/sign-in", site.answered(signing.form)), web.post("/sign-in", site.answered(signing.sign_in))]
+        definitions += [web.get("/account", site.answered(signing.account)), web.post("/sign-out", site.answered(signing.sign_out))]
         if provider is not None:
-            made += _provider_routes(site, site.sessions, provider, signing, sign_in_limits)
+            definitions += _provider_routes(site, site.sessions, provider, signing, sign_in_limits)
     if submitter is not None:
         submitting = SubmitPage(site, submitter)
-        made += [web.get("/submit", site.answered(submitting.form)), web.post("/submit", site.answered(submitting.submit))]
-    return [*made, web.get("/{rest:.*}", site.answered(_absent))]
+        definitions += [web.get("/submit", site.answered(submitting.form)), web.post("/submit", site.answered(submitting.submit))]
+    return [*definitions, web.get("/{rest:.*}", site.answered(_absent))]
 
 
-def _progress(competition: Competition, found: Board, standings: Sequence[Standing], now: datetime) -> Markup:
+def _progress(competition: Competition, board: Board, standings: Sequence[Standing], now: datetime) -> Markup:
     """How the first of a board of one problem came to their scores; "" over several problems."""
-    if not found.problem_id:
+    if not board.problem_id:
         return Markup("")
-    users = [one.user for one in found.entries[:SHOWN_USERS]]
-    steps = leaderboard.progress(competition, found, standings, users)
+    users = [entry.user for entry in board.entries[:SHOWN_USERS]]
+    steps = leaderboard.progress(competition, board, standings, users)
     return progress_chart(competition, steps, competition.end_time if now >= competition.end_time else None)
 
 
@@ -140,8 +137,8 @@ def _provider_routes(
     site: Site, sessions: Sessions, provider: IdentityProvider, signing: SignInPages, limits: PeerLimits
 ) -> list[web.RouteDef]:
     """Of signing in with an identity provider; its library is imported only where there is one."""
-    openid_connect, provider_sign_in = (import_module(f"grader.web.{name}") for name in ("openid_connect", "provider_sign_in"))
-    pages = provider_sign_in.ProviderSignIn(site, sessions, openid_connect.OpenIdProvider(provider, site.now), limits)
+    sign_in = import_module("grader.web.provider_sign_in")
+    pages = sign_in.ProviderSignIn(site, sessions, sign_in.OpenIdProvider(provider, site.now), limits)
     return [
         web.get(BEGIN, site.answered(pages.begin), allow_head=False),
         web.get(CALLBACK, site.answered(pages.callback), allow_head=False),
@@ -186,22 +183,26 @@ class Pages:
         standings = await self._site.recent(
             (competition.competition_id, problem_id), lambda: self._site.ledger.boards.standings(competition, problem_id=problem_id)
         )
-        found = await asyncio.to_thread(leaderboard.board, competition, standings, problem_id=problem_id, device=device, before=before)
-        titles = {one: self._site.title(one) for one in competition.problem_ids}
+        shown_board = await asyncio.to_thread(
+            leaderboard.board, competition, standings, problem_id=problem_id, device=device, before=before
+        )
+        titles = {board_problem: self._site.title(board_problem) for board_problem in competition.problem_ids}
         linked, page = self._site.sees_competition(request, competition.competition_id), page_number(request)
-        if shown := [one.submission_id for one in found.entries[PagePosition(page, len(found.entries)).shown] if one.submission_id]:
+        if shown := [
+            entry.submission_id for entry in shown_board.entries[PagePosition(page, len(shown_board.entries)).shown] if entry.submission_id
+        ]:
             languages = await self._site.recent(
-                (competition.competition_id, found.problem_id, found.device, before, page),
+                (competition.competition_id, shown_board.problem_id, shown_board.device, before, page),
                 lambda: self._site.ledger.boards.languages(shown),
             )
-            found = leaderboard.with_languages(found, languages)
+            shown_board = leaderboard.with_languages(shown_board, languages)
         context = await asyncio.to_thread(
-            board_views.board, competition, found, now, titles, page=page, linked=linked, reader=self._site.viewer(request).user
+            board_views.board, competition, shown_board, now, titles, page=page, linked=linked, reader=self._site.viewer(request).user
         )
         if page == 1:
-            context["progress"] = await asyncio.to_thread(_progress, competition, found, standings, now)
-        more = {"may_unfreeze": admin and context["frozen"], "unfrozen": admin and "unfrozen" in request.query}
-        return await self._site.page(request, "competition.html", {**context, **more})
+            context["progress"] = await asyncio.to_thread(_progress, competition, shown_board, standings, now)
+        admin_context = {"may_unfreeze": admin and context["frozen"], "unfrozen": admin and "unfrozen" in request.query}
+        return await self._site.page(request, "competition.html", {**context, **admin_context})
 
     async def submission(self, request: web.Request) -> web.Response:
         """A submission's report; while it is graded, what happens."""
@@ -214,18 +215,18 @@ class Pages:
             return {**content.submission(message, PAGE_CHARTS), "site": True}
 
         caller = self._site.viewer(request)
-        files = await self._artifacts.of(caller, submission.submission_id) if caller.may_see(submission.new.user) else []
+        files = await self._artifacts.list_for(caller, submission.submission_id) if caller.may_see(submission.new.user) else []
         shown = await asyncio.to_thread(context)
         live = None
         if self._live is not None and not submission.state.final:
-            live = live_views.so_far(await self._live.so_far(caller, submission.submission_id))
-        more = {
-            "artifacts": rows(files, self._artifacts),
+            live = views.so_far(await self._live.so_far(caller, submission.submission_id))
+        site_context = {
+            "artifacts": artifact_rows(files, self._artifacts),
             "problem_known": self._site.knows_problem(submission.new.problem_id),
             "running": not submission.state.final,
             "live": live,
         }
-        return await self._site.page(request, "submission.html", {**shown, **more}, scripted=live is not None)
+        return await self._site.page(request, "submission.html", {**shown, **site_context}, scripted=live is not None)
 
     async def artifact(self, request: web.Request) -> web.Response:
         """A file that a submission left, for its owner to save."""
@@ -235,7 +236,10 @@ class Pages:
     async def sources(self, request: web.Request) -> web.Response:
         """A submission's sources."""
         submission = await self._seen(request)
-        return await self._site.page(request, "sources.html", views.sources(await self._message(submission)), scripted=True)
+        redactor = Redactor.for_problem(await self._site.ledger.problem(submission.problem_digest))
+        return await self._site.page(
+            request, "sources.html", views.sources(messages.submission_to_proto(submission, redactor, full=True)), scripted=True
+        )
 
     async def _seen(self, request: web.Request) -> Submission:
         """A submission that this request may see."""
@@ -243,7 +247,49 @@ class Pages:
         access.check_seen(self._site.viewer(request), submission, self._site.competitions.all(), self._site.now())
         return submission
 
-    async def _message(self, submission: Submission) -> submission_pb2.Submission:
-        """As the API shows it to its owner: there, and nowhere else, is taken out what submitters must not see."""
-        redactor = Redactor.for_problem(await self._site.ledger.problem(submission.problem_digest))
-        return messages.submission_to_proto(submission, redactor, full=True)
+    async def home(self, request: web.Request) -> web.Response:
+        """The first page: competitions that run or are to come, the queue, and problems."""
+        site, now = self._site, self._site.now()
+        competitions = site.competitions.all()
+        running = sorted(
+            (competition for competition in competitions if competition.phase(now) in (Phase.OPEN, Phase.FROZEN)),
+            key=lambda competition: (competition.end_time, competition.competition_id),
+        )
+        upcoming = sorted(
+            (competition for competition in competitions if competition.phase(now) is Phase.UPCOMING),
+            key=lambda competition: (competition.start_time, competition.competition_id),
+        )
+        shown = {
+            "running": [views.competition_head(competition, now) for competition in running[:PAGE_SIZE]],
+            "upcoming": [views.competition_head(competition, now) for competition in upcoming[:PAGE_SIZE]],
+            "competition_count": len(competitions),
+            "queue": await self._queue(request),
+            "problems": await asyncio.to_thread(self._problems, competitions, now),
+        }
+        return await site.page(request, "home.html", shown, scripted=True)
+
+    async def _queue(self, request: web.Request) -> dict[str, int] | None:
+        """How many wait and run; None for those whom the API does not show everybody's submissions."""
+        if not self._site.viewer(request).admin:
+            return None
+        demands = await self._site.recent(("queue",), self._site.ledger.device_demands)
+        return {"waiting": sum(demand.queued_count for demand in demands), "running": sum(demand.running_count for demand in demands)}
+
+    def _problems(self, competitions: tuple[Competition, ...], now: datetime) -> list[dict[str, Any]]:
+        """Those of the competitions that began last first, and then others by name."""
+        begun = sorted(
+            (competition for competition in competitions if competition.start_time <= now),
+            key=lambda competition: competition.start_time,
+            reverse=True,
+        )
+        names = dict.fromkeys(name for competition in begun for name in competition.problem_ids)
+        names |= dict.fromkeys(problem.problem_id for problem in self._site.problems.all())
+        rows: list[dict[str, Any]] = []
+        for name in names:
+            if len(rows) == HOME_PROBLEMS:
+                break
+            try:
+                rows.append(problem_row(messages.problem_to_proto(self._site.problems.get(name))))
+            except ProblemNotFound:
+                continue
+        return rows

@@ -8,14 +8,74 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from typing import cast
 
 import structlog
 from aiohttp import web
 
 from grader.config import web_address
 from grader.errors import SettingsInvalid
-from grader.peers import PeerLimits
-from grader.web.connections import HEADER_S, Connections
+from grader.peers import PeerCount, PeerLimits, network_of
+
+# A connection over a limit is closed at once, unread.
+
+HEADER_S = 10.0  # from the connection, or the answer before, to the end of a request's header
+
+
+class Connections:
+    """Wraps a protocol factory, as `asyncio.loop.create_server` takes one."""
+
+    def __init__(self, limits: PeerLimits) -> None:
+        self.count = PeerCount(limits)
+
+    def limited(self, make: Callable[[], asyncio.Protocol]) -> Callable[[], asyncio.Protocol]:
+        """The factory of protocols that are made by make, for connections within the limits only."""
+        return lambda: _Connection(self.count, make)
+
+
+class _Connection(asyncio.Protocol):
+    """Hands everything on to the protocol that make gives, once the connection is counted."""
+
+    def __init__(self, count: PeerCount, make: Callable[[], asyncio.Protocol]) -> None:
+        self._count, self._make = count, make
+        self._address = ""
+        self._inner: asyncio.Protocol | None = None  # None: not within the limits
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Count it, or close it."""
+        peer = transport.get_extra_info("peername")
+        self._address = network_of(peer[0]) if isinstance(peer, tuple) else "unix"
+        if not self._count.enter(self._address):
+            cast(asyncio.Transport, transport).abort()
+            return
+        self._inner = self._make()
+        self._inner.connection_made(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Count it no more."""
+        if self._inner is not None:
+            self._count.leave(self._address)
+            self._inner.connection_lost(error)
+
+    def data_received(self, data: bytes) -> None:
+        """Hand on."""
+        if self._inner is not None:
+            self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        """Hand on."""
+        return self._inner.eof_received() if self._inner is not None else None
+
+    def pause_writing(self) -> None:
+        """Hand on."""
+        if self._inner is not None:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Hand on."""
+        if self._inner is not None:
+            self._inner.resume_writing()
+
 
 log = structlog.get_logger()
 
@@ -47,9 +107,9 @@ def application(*, scrape: Scrape, unready: Unready, routes: Iterable[web.Abstra
         reasons = await unready()
         return _text("\n".join(reasons), 503) if reasons else _text("ok", 200)
 
-    made = web.Application(client_max_size=64 * 1024)
-    made.add_routes([web.get("/metrics", metrics), web.get("/healthz", alive), web.get("/readyz", ready), *routes])
-    return made
+    app = web.Application(client_max_size=64 * 1024)
+    app.add_routes([web.get("/metrics", metrics), web.get("/healthz", alive), web.get("/readyz", ready), *routes])
+    return app
 
 
 @asynccontextmanager

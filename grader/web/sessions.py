@@ -1,20 +1,56 @@
-"""Who has signed in: sessions, kept in memory, each of one key.  A session ends with its key, and after twelve hours."""
+"""Sessions of users who have signed in, in memory, each of one key.  A session ends with its key, and after twelve hours."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Protocol
 
 import structlog
 from aiohttp import web
 
+from grader.access import ANYBODY
 from grader.errors import Unauthenticated
 from grader.model import Caller
-from grader.web.visibility import Transport, transport
+from grader.peers import loopback
+
+
+class Transport(StrEnum):
+    """Hosts that could read a request on its way."""
+
+    TLS = "tls"
+    LOOPBACK = "loopback"  # only this host
+    PLAIN = "plain"  # every host on the way
+
+
+def transport(request: web.Request) -> Transport:
+    """Over what a request came. A proxy that ends TLS sets the header; a browser sets none, and no page can make it."""
+    if request.secure or request.headers.getall("X-Forwarded-Proto", []) == ["https"]:
+        return Transport.TLS
+    here = asked_from_here(request.host, request.headers) and loopback(f"{request.remote}:0")
+    return Transport.LOOPBACK if here else Transport.PLAIN
+
+
+def viewer(host: str, header_names: Iterable[str], *, open_server: bool) -> Caller:
+    """Return the caller without a session, as the API has it. open_server: no keys are required, and only this host can connect."""
+    return Caller() if open_server and asked_from_here(host, header_names) else ANYBODY
+
+
+def asked_from_here(host: str, header_names: Iterable[str]) -> bool:
+    """Return whether a request names this host and came through no proxy.
+
+    Else a page of a strange name that leads here (DNS rebinding) could read everything, and so could everybody where a proxy makes an open
+    server's port public."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+    forwarded = any(
+        header_name.lower() in ("forwarded", "via") or header_name.lower().startswith("x-forwarded-") for header_name in header_names
+    )
+    return bool(name) and not forwarded and loopback(f"{name}:0")
+
 
 log = structlog.get_logger()
 
@@ -41,7 +77,7 @@ class KeyGate(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One browser in which somebody has signed in. form_token: in every form that this session is shown."""
+    """A browser in which a user has signed in. form_token: in every form that this session is shown."""
 
     caller: Caller
     end_time: datetime
@@ -74,8 +110,8 @@ class Sessions:
         now = self._now()
         end_time = now + LASTS if caller.expire_time is None else min(now + LASTS, caller.expire_time)
         session = Session(caller=caller, end_time=end_time, form_token=secrets.token_urlsafe(32))
-        self._remove(lambda one: one.end_time <= now)
-        same = [token for token, one in self._open.items() if one.caller.key_id == caller.key_id]
+        self._remove(lambda open_session: open_session.end_time <= now)
+        same = [token for token, open_session in self._open.items() if open_session.caller.key_id == caller.key_id]
         for token in same[: max(len(same) - self._limit_of_key + 1, 0)]:
             del self._open[token]
         while len(self._open) >= self._limit:
@@ -96,7 +132,7 @@ class Sessions:
         try:
             await self._gate.check_key(session.caller)
         except Unauthenticated:
-            self._remove(lambda one: one.caller.key_id == session.caller.key_id)
+            self._remove(lambda open_session: open_session.caller.key_id == session.caller.key_id)
             return None
         return self._open.get(_digest(token))  # it may have ended meanwhile
 
@@ -110,7 +146,7 @@ class Sessions:
         self._gate.check_scope(session.caller, method)
 
     def _remove(self, over: Callable[[Session], bool]) -> None:
-        for token in [token for token, one in self._open.items() if over(one)]:
+        for token in [token for token, session in self._open.items() if over(session)]:
             del self._open[token]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Any
 from urllib.parse import quote
 
 import structlog
@@ -14,9 +13,8 @@ from grader.errors import Unauthenticated
 from grader.html_report.content import when
 from grader.peers import PeerCount, PeerLimits, network_of
 from grader.web.forms import PLAIN, TOKEN_FIELD, FormTokens, check_origin, check_private, read_fields
-from grader.web.sessions import COOKIE, LASTS, Session, Sessions, delete_cookie, session_token, set_cookie
+from grader.web.sessions import COOKIE, LASTS, Session, Sessions, Transport, delete_cookie, session_token, set_cookie, transport
 from grader.web.site import PageAbsent, SignInNeeded, Site, sentence
-from grader.web.visibility import Transport, transport
 
 log = structlog.get_logger()
 
@@ -61,7 +59,7 @@ class SignInPages:
         return answer
 
     async def account(self, request: web.Request) -> web.Response:
-        """Who has signed in, with what, and until when; with the button to sign out."""
+        """Return who has signed in, with what, and until when; with the button to sign out."""
         session = self._site.session(request)
         if session is None:
             return web.Response(status=303, headers={"Location": "/sign-in"})
@@ -94,37 +92,34 @@ class SignInPages:
 
     async def _form(self, request: web.Request, after: str, error: str = "", status: int = 200) -> web.Response:
         plain = transport(request) is Transport.PLAIN
-        token, cookie = ("", None) if plain else self._tokens.of(request)
+        token, cookie = ("", None) if plain else self._tokens.for_page(request)
         shown = {"refused": PLAIN if plain else "", "token": token, "error": error, "next": local_path(after)}
         shown |= {"provider": self._provider_name, "provider_path": f"{BEGIN}?next={quote(shown['next'], safe='/')}"}
         return self._tokens.keep(request, await self._site.page(request, "sign_in.html", shown, status, form=True), cookie)
 
     async def _account(self, request: web.Request, session: Session, made_key: str = "") -> web.Response:
         identity = await self._site.ledger.identities.of_session_key(session.caller.key_id)
-        own = (
-            identity.api_key if identity is not None and identity.api_key is not None and identity.api_key.valid(self._site.now()) else None
-        )
+        api_key = None if identity is None else identity.api_key
+        if api_key is not None and not api_key.valid(self._site.now()):
+            api_key = None
+        caller = session.caller
         shown = {
             "token": session.form_token,
             "subject": "" if identity is None else identity.subject,
             "issuer": "" if identity is None else identity.issuer,
-            "own_key": None if own is None or own.expire_time is None else {"key_id": own.key_id, "expires": when(own.expire_time)},
+            "own_key": None
+            if api_key is None or api_key.expire_time is None
+            else {"key_id": api_key.key_id, "expires": when(api_key.expire_time)},
             "made_key": made_key,
             "key_days": API_KEY_LASTS.days,
             "server": self._site.server_address(request),
+            "user": caller.user,
+            "key_id": caller.key_id,
+            "scopes": ", ".join(sorted(caller.scopes)),
+            "end": when(session.end_time),
+            "expires": when(caller.expire_time) if caller.expire_time is not None else None,
         }
-        return await self._site.page(request, "account.html", {**shown, **_session(session)}, form=True)
-
-
-def _session(session: Session) -> dict[str, Any]:
-    caller = session.caller
-    return {
-        "user": caller.user,
-        "key_id": caller.key_id,
-        "scopes": ", ".join(sorted(caller.scopes)),
-        "end": when(session.end_time),
-        "expires": when(caller.expire_time) if caller.expire_time is not None else None,
-    }
+        return await self._site.page(request, "account.html", shown, form=True)
 
 
 def local_path(path: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 from grader.html_report.content import when
 from grader.html_report.source_lines import shown_sources
 from grader.model import Competition, Phase
-from grader.v1 import submission_pb2
+from grader.v1 import report_pb2, submission_pb2
+from grader.views import formatting
+from grader.views.sanitize import one_line
 
 PAGE_SIZE = 50
 _PHASES = {
@@ -44,26 +47,29 @@ class PagePosition:
         return slice(self.first, self.first + PAGE_SIZE)
 
 
-def competitions(found: Sequence[Competition], now: datetime, *, page: int = 1) -> dict[str, Any]:
+def competitions(all_competitions: Sequence[Competition], now: datetime, *, page: int = 1) -> dict[str, Any]:
     """The list of competitions: those that go on first, then those to come, then the ended, latest first."""
     order = {Phase.OPEN: 0, Phase.FROZEN: 0, Phase.UPCOMING: 1, Phase.ENDED: 2}
-    listed = sorted(found, key=lambda one: (order[one.phase(now)], -one.end_time.timestamp(), one.competition_id))
+    listed = sorted(
+        all_competitions,
+        key=lambda competition: (order[competition.phase(now)], -competition.end_time.timestamp(), competition.competition_id),
+    )
     place = PagePosition(page, len(listed))
-    return {"competitions": [competition_head(one, now) for one in listed[place.shown]], "place": place}
+    return {"competitions": [competition_head(competition, now) for competition in listed[place.shown]], "place": place}
 
 
-def competition_head(one: Competition, now: datetime) -> dict[str, Any]:
-    """What every page shows of a competition: its name and its times."""
+def competition_head(competition: Competition, now: datetime) -> dict[str, Any]:
+    """Return what every page shows of a competition: its name and its times."""
     return {
-        "id": one.competition_id,
-        "title": one.title or one.competition_id,
-        "phase": one.phase(now).value,
-        "phase_words": _PHASES[one.phase(now)],
-        "start": when(one.start_time),
-        "end": when(one.end_time),
-        "before": remaining(one.start_time - now),
-        "left": remaining(one.end_time - now),
-        "problem_count": len(one.problem_ids),
+        "id": competition.competition_id,
+        "title": competition.title or competition.competition_id,
+        "phase": competition.phase(now).value,
+        "phase_words": _PHASES[competition.phase(now)],
+        "start": when(competition.start_time),
+        "end": when(competition.end_time),
+        "before": remaining(competition.start_time - now),
+        "left": remaining(competition.end_time - now),
+        "problem_count": len(competition.problem_ids),
     }
 
 
@@ -76,6 +82,75 @@ def remaining(time: timedelta) -> str:
     return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
 
 
-def sources(found: submission_pb2.Submission) -> dict[str, Any]:
+def sources(submission: submission_pb2.Submission) -> dict[str, Any]:
     """The sources, in their order, line by line."""
-    return {"id": found.name.rpartition("/")[2], "files": shown_sources(found.sources, {})}
+    return {"id": submission.name.rpartition("/")[2], "files": shown_sources(submission.sources, {})}
+
+
+# Lines of a running submission's page, one an event. Events come as the API sends them, with untrusted text.
+
+LINES = 50  # of what happened so far
+_STAGES = {
+    submission_pb2.STAGE_BUILDING: "building",
+    submission_pb2.STAGE_WAITING: "waiting for the device",
+    submission_pb2.STAGE_LOADING: "loading",
+    submission_pb2.STAGE_BASELINE: "timing the baselines",
+    submission_pb2.STAGE_VERIFYING: "verifying",
+    submission_pb2.STAGE_MEASURING: "measuring",
+    submission_pb2.STAGE_PROFILING: "profiling",
+}
+
+
+def line(event: submission_pb2.SubmissionEvent) -> dict[str, str]:
+    """The state that the event moves to, the stage that begins, and a result; each "" where there is none."""
+    state, stage, text = "", "", ""
+    match event.WhichOneof("event"):
+        case "submission":
+            state = formatting.state_name(event.submission).lower()
+            stage = f"attempt {event.attempt}" if state == "running" and event.attempt > 1 else ""
+        case "queue_position":
+            stage = _place(event.queue_position)
+        case "progress":
+            process = f"process {event.progress.process} of {event.progress.process_count}: " if event.progress.process_count > 1 else ""
+            stage = f"{process}{_STAGES.get(event.progress.stage, 'working')} {event.progress.workload_id}".strip()
+        case "build":
+            text = f"build: {formatting.name_of(report_pb2.BuildOutcome, event.build.outcome, 'BUILD_OUTCOME_').lower().replace('_', ' ')}"
+        case "load":
+            text = f"load: {formatting.name_of(report_pb2.LoadOutcome, event.load.outcome, 'LOAD_OUTCOME_').lower().replace('_', ' ')}"
+        case "trial":
+            text = f"{event.trial.workload_id}: {formatting.outcome_name(event.trial)}"
+        case "measurement" if not event.measurement.hidden:  # pages show no times of hidden workloads, which the API does
+            text = f"{event.measurement.workload_id}: {formatting.median(event.measurement.certified)}"
+        case "environment":
+            text = f"on {event.environment.device or event.environment.device_kind}"
+        case _:
+            pass
+    return {"state": state, "stage": one_line(stage), "text": one_line(text)}
+
+
+def so_far(events: Iterable[submission_pb2.SubmissionEvent]) -> dict[str, Any]:
+    """Return what has happened until now, for the page before its stream begins, which goes on after the event `after`."""
+    lines: list[str] = []
+    after, now = 0, {"stage": "", "text": ""}
+    for event in events:
+        after, shown = max(after, event.sequence), line(event)
+        for name in now:
+            now[name] = shown[name] or now[name]
+            if shown[name] and lines[-1:] != [shown[name]]:  # every trial of a workload says the same
+                lines.append(shown[name])
+    return {"after": after, "lines": lines[-LINES:], **now}
+
+
+def message(event: submission_pb2.SubmissionEvent) -> bytes:
+    """The event as a server-sent one; b"" where there is nothing to show. JSON in ASCII has no line break, so no text can forge a field."""
+    shown = line(event)
+    if not any(shown.values()):
+        return b""
+    return f"id: {event.sequence}\ndata: {json.dumps(shown, ensure_ascii=True)}\n\n".encode()
+
+
+def _place(position: submission_pb2.QueuePosition) -> str:
+    ahead = f"{position.ahead_count} ahead in the queue" if position.ahead_count else "next in the queue"
+    if not position.HasField("estimated_duration"):
+        return ahead
+    return f"{ahead}, about {position.estimated_duration.seconds} s"

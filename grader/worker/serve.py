@@ -28,13 +28,12 @@ from grader.fleet.v1 import fleet_pb2, fleet_pb2_grpc
 from grader.isolation import IsolationBroken
 from grader.model import Lease
 from grader.observability import log as log_setup
-from grader.server import host_findings
-from grader.server.fleet_certificates import SERVER_NAME
-from grader.server.fleet_port import OPTIONS, UNIX
+from grader.server.commands import doctor
+from grader.server.connections import raise_descriptor_limit
+from grader.server.fleet_port import OPTIONS, SERVER_NAME, UNIX
 from grader.server.grading import Grading, Wiring
 from grader.server.installed_version import installed_version
-from grader.server.lock import state_lock
-from grader.server.resources import raise_descriptor_limit
+from grader.server.server_state import state_lock
 from grader.server.settings import FAILED, USAGE_ERROR, parse_settings
 from grader.server.wiring import chosen_gpus, local
 from grader.state_dir import writable_directory
@@ -66,10 +65,10 @@ Examine = Callable[[Settings, JoinOptions], Awaitable[None]]
 
 async def examine(settings: Settings, joining: JoinOptions) -> None:
     """Look at this host as `grader-cli doctor` does, and log what is found. HostUnfit where it can't do what it would join for."""
-    isolations = await host_findings.isolations()
-    findings = [*await host_findings.compilers(), *host_findings.devices(), *isolations]
+    isolations = await doctor.isolations()
+    findings = [*await doctor.compilers(), *doctor.devices(), *isolations]
     chosen = chosen_gpus(settings.device)
-    gpus = await host_findings.gpus(isolations, lambda: chosen) if chosen else []  # others may be in use
+    gpus = await doctor.gpus(isolations, lambda: chosen) if chosen else []  # others may be in use
     for finding in (*findings, *gpus):
         write = log.info if finding.usable else log.warning
         fields = {name: getattr(finding, name) for name in ("kind", "name", "usable", "detail", "remedy", "warnings")}
@@ -77,7 +76,7 @@ async def examine(settings: Settings, joining: JoinOptions) -> None:
     missing = [finding for finding in findings if finding.required and not finding.usable]
     if gpus and settings.device != "auto" and not any(gpu.usable for gpu in gpus):
         missing += gpus
-    if missing or not host_findings.can_grade([*findings, *gpus]):
+    if missing or not doctor.can_grade([*findings, *gpus]):
         missing = missing or [finding for finding in findings if not finding.usable]
         raise HostUnfit(f"this host can't grade: {'. '.join(f'{finding.name}: {finding.detail}; {finding.remedy}' for finding in missing)}")
 

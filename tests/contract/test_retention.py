@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from grader.ledger.tables import rejudge_items, rejudges, submissions
 from grader.model import Competition, Failure
-from grader.server.retention import Periods, Removed, remove_due, retain
+from grader.server.operation import Periods, RemovedCounts, remove_due, retain
 from tests import fakes
 from tests.clock import Clock
 
@@ -70,7 +70,7 @@ async def test_sources_go_and_what_was_judged_stays(ledger, clock):
     submission_id = await graded(ledger)
     before = await ledger.get(submission_id), await ledger.judgements(submission_id), await ledger.events(submission_id)
     clock.now += timedelta(days=31)
-    assert await remove_due(ledger, MONTH, []) == Removed(sources=1)
+    assert await remove_due(ledger, MONTH, []) == RemovedCounts(sources=1)
     after = await ledger.get(submission_id)
     assert after.sources_removed and after == dataclasses.replace(
         before[0], new=dataclasses.replace(before[0].new, sources=()), sources_removed=True
@@ -85,7 +85,7 @@ async def test_what_is_younger_or_not_final_is_kept(ledger, clock):
     clock.now += timedelta(days=31)
     young = await submit(ledger)
     await ledger.cancel(young)
-    assert await remove_due(ledger, MONTH, []) == Removed(sources=1)
+    assert await remove_due(ledger, MONTH, []) == RemovedCounts(sources=1)
     assert [await has_sources(ledger, one) for one in (old, running, waiting, young)] == [False, True, True, True]
 
 
@@ -93,7 +93,7 @@ async def test_nothing_is_removed_where_nothing_is_asked_for(ledger, clock):
     """For ever is the default."""
     submission_id = await graded(ledger, spoiled=1)
     clock.now += timedelta(days=10_000)
-    assert await remove_due(ledger, Periods.of_days(0, 0), []) == Removed()
+    assert await remove_due(ledger, Periods.from_days(0, 0), []) == RemovedCounts()
     assert await has_sources(ledger, submission_id)
 
 
@@ -102,11 +102,11 @@ async def test_facts_of_attempts_that_do_not_count_go_alone(ledger, clock):
     submission_id = await graded(ledger, spoiled=2)
     before = await ledger.events(submission_id)
     clock.now += timedelta(days=31)
-    assert await remove_due(ledger, Periods.of_days(0, 30), []) == Removed(events=1)
+    assert await remove_due(ledger, Periods.from_days(0, 30), []) == RemovedCounts(events=1)
     after = await ledger.events(submission_id)
     assert after == [event for event in before if event.state or event.attempt == 3]
     assert await ledger.events(submission_id, after=after[2].sequence, limit=2) == after[3:5]
-    assert await remove_due(ledger, Periods.of_days(0, 30), []) == Removed()
+    assert await remove_due(ledger, Periods.from_days(0, 30), []) == RemovedCounts()
     assert await has_sources(ledger, submission_id)
 
 
@@ -133,7 +133,7 @@ async def test_a_rejudge_that_is_not_applied_keeps_what_it_is_drawn_from(ledger,
     submission_id = await graded(ledger, spoiled=1)
     await rejudged(ledger, state, submission_id)
     clock.now += timedelta(days=31)
-    assert await remove_due(ledger, MONTH, []) == (Removed() if kept else Removed(sources=1, events=1))
+    assert await remove_due(ledger, MONTH, []) == (RemovedCounts() if kept else RemovedCounts(sources=1, events=1))
 
 
 async def test_many_are_removed_in_batches(ledger, clock):
@@ -146,7 +146,7 @@ async def test_many_are_removed_in_batches(ledger, clock):
     first = await ledger.retention.remove_sources(before, [], limit=5)
     assert first == (5, 5)
     assert await ledger.retention.remove_sources(before, [], after=5, limit=5) == (10, 5)
-    assert await remove_due(ledger, MONTH, []) == Removed(sources=2)
+    assert await remove_due(ledger, MONTH, []) == RemovedCounts(sources=2)
     assert not any([await has_sources(ledger, one) for one in made])
 
 

@@ -163,3 +163,10 @@ async def read_site(place, *, unescaped=False, **options):
 
         made.get = get
         yield made
+
+
+@asynccontextmanager
+async def signed_site(tmp_path, **options):
+    """A site, and a browser of it."""
+    async with site(tmp_path, **options) as here, reader(here.url()) as browser:
+        yield here, browser

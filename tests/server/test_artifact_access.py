@@ -12,8 +12,8 @@ from grader.config import Settings
 from grader.errors import ArtifactNotFound, InvalidRequest, PermissionDenied, SubmissionNotFound
 from grader.ledger import Ledger
 from grader.model import Caller, Scope
-from grader.server.artifacts import OwnedArtifacts
-from grader.server.embedded import embedded
+from grader.server.running import embedded
+from grader.server.service import OwnedArtifacts
 from sandbox.protocol import wire
 from tests import fakes
 from tests.server.keyed import keyed_server
@@ -97,8 +97,8 @@ async def pages(tmp_path, settings, *, open_server):
     class Late:
         """The ledger is the site's."""
 
-        async def of(self, caller, submission_id):
-            return await self.real.of(caller, submission_id)
+        async def list_for(self, caller, submission_id):
+            return await self.real.list_for(caller, submission_id)
 
         def holds(self, artifact):
             return self.real.holds(artifact)
@@ -157,6 +157,6 @@ async def test_an_open_competition_shows_reports_to_everybody_and_files_to_the_o
         made = await here.enter("ann", 2.0)
         here.clock.now = END
         owned = OwnedArtifacts(here.ledger, SubmissionFiles(settings.submission_files_path, 1), None)
-        assert await owned.of(Caller(user="ann", scopes=frozenset({Scope.READ})), made) == []
+        assert await owned.list_for(Caller(user="ann", scopes=frozenset({Scope.READ})), made) == []
         with pytest.raises(SubmissionNotFound):
-            await owned.of(Caller(user="bob", scopes=frozenset({Scope.READ})), made)
+            await owned.list_for(Caller(user="bob", scopes=frozenset({Scope.READ})), made)

@@ -13,7 +13,7 @@ from grader.ledger import Ledger
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.server.request_limits import BATCH_LIMIT, message_bytes
-from grader.server.submitting import Submitting
+from grader.server.submission_service import SubmissionService
 from grader.v1 import grader_service_pb2 as api
 from tests.server.keyed import keyed_server
 from tests.server.test_queue_share import until_one_runs
@@ -123,7 +123,7 @@ async def test_a_bug_that_one_meets_is_its_own_result(settings, place, kernel):
     """The others are kept."""
     problems = Problems.load(settings.problems)
     async with Ledger.open(place / "ledger") as ledger:
-        submitting = Submitting(
+        submitting = SubmissionService(
             ledger=ledger,
             gate=Breaking(problems=problems, competitions=Competitions()),
             device_kinds=lambda: ("emulated",),

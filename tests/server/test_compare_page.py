@@ -1,31 +1,26 @@
 """The comparison of two submissions: what `grader-cli diff` says of them, to those who may see both."""
 
-import contextlib
 import html
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from grader.model import Scope, SourceFile
 from grader.peers import PeerLimits
-from grader.web.compare_page import ComparePage
 from grader.web.pages import site_templates
 from grader.web.site import Site
+from grader.web.submission_pages import SubmissionPages
 from tests.server.signed_in import key_of, reader
-from tests.server.site import END, site, timed
+from tests.server.site import END, signed_site, timed
 
 EVIL = "<script>x</script>\n</td>\u202e\n"
 
 
 @pytest.fixture
 def open_site(tmp_path):
-    @contextlib.asynccontextmanager
-    async def start(**options):
-        async with site(tmp_path, **options) as here, reader(here.url()) as ann:
-            yield here, ann
-
-    return start
+    return partial(signed_site, tmp_path)
 
 
 def source(content):
@@ -107,6 +102,6 @@ async def test_comparisons_are_limited(open_site):
             ledger=here.ledger, problems=here.problems, competitions=here.competitions, open_server=True, templates=site_templates()
         )
         for total, status in ((0, 503), (1, 200)):
-            page = ComparePage(served, PeerLimits(total=total, per_address=1))
+            page = SubmissionPages(served, PeerLimits(total=total, per_address=1))
             request = make_mocked_request("GET", f"/compare?a={made[0]}&b={made[1]}", headers={"Host": "localhost"})
             assert (await page.compare(request)).status == status and page.count.total == 0

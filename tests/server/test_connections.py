@@ -14,8 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grader.config import Settings
 from grader.errors import SettingsInvalid
 from grader.peers import PeerLimits
-from grader.server.connections import grpc_options, health_limits, stream_limits, web_limits
-from grader.server.resources import LEAST_RESERVED, RESERVED, connections_within
+from grader.server.connections import LEAST_RESERVED, RESERVED, connections_within, grpc_options, health_limits, stream_limits, web_limits
 from grader.web.serving import application, web_serving
 from tests.server.keyed import keyed_server
 
@@ -146,7 +145,7 @@ def test_descriptors_are_left_for_boxes_and_the_ledger():
 def test_a_server_process_raises_its_limit_of_descriptors():
     """To what the system allows. The control: before, it is what the shell gave."""
     program = (
-        "import resource\nfrom grader.server.resources import raise_descriptor_limit\n"
+        "import resource\nfrom grader.server.connections import raise_descriptor_limit\n"
         "print(*resource.getrlimit(resource.RLIMIT_NOFILE))\nraise_descriptor_limit(700)\nprint(*resource.getrlimit(resource.RLIMIT_NOFILE))"
     )
     lowered = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 600))  # noqa: E731

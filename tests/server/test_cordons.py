@@ -9,8 +9,8 @@ import pytest
 from grader.observability.observer import LaneNow, LaneState
 from grader.server import operation
 from grader.server.commands import admin_lanes, admin_servers
-from grader.server.cordons import Cordons
 from grader.server.running import serving
+from grader.server.server_state import Cordons
 from tests import fakes
 
 

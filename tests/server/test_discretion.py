@@ -6,7 +6,7 @@ import pytest
 
 from grader.ledger import Ledger
 from grader.rules.disclosure import Redactor
-from grader.server.event_redaction import BATCH, RedactedEvents
+from grader.server.submission_watch import BATCH, RedactedEvents
 from sandbox.protocol import wire
 from tests import fakes
 

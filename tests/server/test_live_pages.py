@@ -15,7 +15,7 @@ from grader.peers import PeerLimits
 from grader.problems.competition_store import problem_for
 from grader.server.running import serving as running_server
 from grader.v1 import report_pb2, submission_pb2
-from grader.web import live_views
+from grader.web import views
 from grader.web.live import LiveSubmissions
 from grader.web.pages import SCRIPT, site_templates
 from grader.web.site import Site
@@ -234,7 +234,7 @@ async def test_the_page_has_all_that_has_happened_however_much(open_site):
         await here.ledger.append(held, [wire.Progress(stage=wire.Stage.VERIFYING, workload_id=f"n{number}") for number in range(600)])
         async with here.session.get(here.url(f"/submissions/{made.submission_id}")) as answer:
             text = await answer.text()
-        assert 'data-after="602"' in text and "verifying n599" in text and text.count("<li>verifying") == live_views.LINES
+        assert 'data-after="602"' in text and "verifying n599" in text and text.count("<li>verifying") == views.LINES
 
 
 async def test_a_reader_who_leaves_ends_the_stream(open_site):
@@ -286,15 +286,15 @@ def event(**fields):
 ])  # fmt: skip
 def test_a_text_is_one_line_of_one_event(made, text):
     """No text ends its event or forges another one; nothing hides or reorders it."""
-    found = live_views.message(made)
+    found = views.message(made)
     assert texts(parsed(found.decode())) == [text] and found.count(b"\n") == 3 and found.isascii()
 
 
 def test_what_says_nothing_is_not_sent():
     """Facts that concern the grader alone are empty events; of a hidden workload pages show no time, of a public one they do."""
-    assert live_views.message(event()) == b""
+    assert views.message(event()) == b""
     for hidden in (True, False):
-        found = live_views.message(event(measurement=report_pb2.Measurement(workload_id="n64", hidden=hidden)))
+        found = views.message(event(measurement=report_pb2.Measurement(workload_id="n64", hidden=hidden)))
         assert (found == b"") is hidden
 
 

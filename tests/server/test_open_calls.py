@@ -8,7 +8,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from grader.peers import PeerCount, PeerLimits, address_of_peer, network_of
-from grader.server.open_calls import NAME_LIMIT_BYTES, READERS, KnownHealth, OpenCalls
+from grader.server.interceptors import NAME_LIMIT_BYTES, READERS, KnownHealth, OpenCalls
 from tests.server.keyed import keyed_server
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -102,20 +102,13 @@ async def test_a_long_name_reaches_nobody_and_its_memory_is_given_back(length):
         assert released and servicer.longest == 0
 
 
-async def test_the_longest_name_that_may_be_is_looked_up():
-    """It is not too long, only not known."""
+@pytest.mark.parametrize("name", ["x" * NAME_LIMIT_BYTES, "none"])
+async def test_a_watch_of_no_service_ends(name):
+    """NOT_FOUND, also with the longest name that is looked up, and nothing is kept of it."""
     servicer = Names()
     async with health_server(OpenCalls(WIDE), servicer) as channel:
-        assert await code_of(watch(channel, "x" * NAME_LIMIT_BYTES)) is grpc.StatusCode.NOT_FOUND
-    assert servicer.longest == NAME_LIMIT_BYTES
-
-
-async def test_a_watch_of_no_service_ends():
-    """NOT_FOUND, and nothing is kept of it."""
-    servicer = Names()
-    async with health_server(OpenCalls(WIDE), servicer) as channel:
-        assert await code_of(watch(channel, "none")) is grpc.StatusCode.NOT_FOUND
-    assert not servicer._server_watchers
+        assert await code_of(watch(channel, name)) is grpc.StatusCode.NOT_FOUND
+    assert servicer.longest == len(name) and not servicer._server_watchers
 
 
 async def test_without_the_limits_a_long_name_is_kept_as_long_as_its_watch():

@@ -18,12 +18,13 @@ from grader.cli.submissions import show
 from grader.ledger import Ledger
 from grader.observability.observer import LaneNow, LaneState
 from grader.server import operation
-from grader.server.retention import Periods, Removed, remove_due
+from grader.server.operation import Periods, RemovedCounts, remove_due
 from grader.server.running import SERVICES, Serving, serving
 from grader.server.wiring import joined
 from grader.v1 import report_pb2
 from tests import fakes
 from tests.server.fleet_workers import inside
+from tests.server.processes import until_built
 
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 TOKEN = "planted-b1946ac92492d234"
@@ -96,12 +97,6 @@ async def until(look, wanted):
         while (seen := await look()) != wanted:
             await asyncio.sleep(0.02)
     return seen
-
-
-async def until_built(client, submission):
-    async for event in client.watch(submission.name):
-        if event.HasField("build"):
-            return
 
 
 def sample(text, line):
@@ -307,7 +302,7 @@ async def test_a_submission_says_that_its_sources_are_kept_no_longer(operated, s
         before = await server.client.get_submission(made.name)
         assert before.sources and not before.sources_removed
         async with Ledger.open(settings.ledger, now=lambda: datetime.now(UTC) + timedelta(days=2)) as ledger:
-            assert await remove_due(ledger, Periods.of_days(1, 0), []) == Removed(sources=1)
+            assert await remove_due(ledger, Periods.from_days(1, 0), []) == RemovedCounts(sources=1)
         after = await server.client.get_submission(made.name)
         await show(Target(server=server.client.address), made.name, json=False)
     assert "its sources are kept no longer" in capsys.readouterr().out

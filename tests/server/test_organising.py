@@ -17,7 +17,7 @@ from grader.model import Caller, Scope
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.server import serve
-from grader.server.organising import Organising
+from grader.server.competition_service import CompetitionService
 from grader.server.running import serving
 from grader.v1 import competition_pb2
 from sandbox.protocol import wire
@@ -315,7 +315,7 @@ async def test_a_reload_whose_caller_goes_away_is_recorded_and_done(place):
     (file := place / "competition.toml").write_text(toml("one"))
     competitions, ledger = Competitions.load((file,), Problems.load((place / "problems",))), SlowRecord()
     file.write_text(toml("one").replace('"T"', '"Another title"'))
-    reloading = asyncio.create_task(Organising(ledger, competitions).reload())
+    reloading = asyncio.create_task(CompetitionService(ledger, competitions).reload())
     await ledger.asked.wait()
     reloading.cancel()
     await asyncio.sleep(0)
@@ -334,7 +334,7 @@ async def test_a_hang_up_signal_has_files_read_again(organised):
         asked.set()
         while asked.is_set():
             await asyncio.sleep(0)
-        async with organised.running.service.organising._reloading:
+        async with organised.running.service.competitions._reloading:
             return [one.title for one in (await root.list_competitions()).competitions]
 
     organised.file.write_text("name = ")

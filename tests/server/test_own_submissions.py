@@ -1,9 +1,9 @@
 """The list of one's own submissions, and the pages of each, for who has signed in."""
 
 import asyncio
-import contextlib
 import re
 from datetime import timedelta
+from functools import partial
 
 import aiohttp
 import pytest
@@ -13,7 +13,7 @@ from grader.model import Scope
 from grader.web.views import PAGE_SIZE
 from tests import fakes
 from tests.server.signed_in import key_of, reader
-from tests.server.site import FREEZE, site
+from tests.server.site import FREEZE, signed_site
 
 LIMIT_S = 300.0
 IDS = re.compile(r'<th scope="row"><a href="/submissions/([^"]+)">')
@@ -21,12 +21,7 @@ IDS = re.compile(r'<th scope="row"><a href="/submissions/([^"]+)">')
 
 @pytest.fixture
 def open_site(tmp_path):
-    @contextlib.asynccontextmanager
-    async def start(**options):
-        async with site(tmp_path, **options) as here, reader(here.url()) as ann:
-            yield here, ann
-
-    return start
+    return partial(signed_site, tmp_path)
 
 
 async def test_the_list_has_ones_own_submissions_newest_first(open_site):
@@ -117,7 +112,7 @@ class Files:
     def __init__(self):
         self.asked = []
 
-    async def of(self, caller, submission_id):
+    async def list_for(self, caller, submission_id):
         return []
 
     async def read(self, caller, submission_id, name):

@@ -19,7 +19,7 @@ from grader.rules import leaderboard
 from grader.rules.leaderboard import Standing
 from grader.server.running import serving
 from grader.web import board_views, views
-from grader.web.visibility import asked_from_here, viewer
+from grader.web.sessions import asked_from_here, viewer
 from sandbox.protocol import wire
 from tests import fakes
 from tests.server.site import END, FREEZE, START, read_site

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from grader.v1 import problem_pb2, submission_pb2
-from grader.web import problem_views
+from grader.web import problem_pages
 from tests.server.site import END, read_site
 
 PAGE = "/problems/sum"
@@ -118,7 +118,7 @@ async def test_baseline_times_of_another_problem_are_not_shown(open_site):
 def test_baseline_times_are_the_newest_of_each_device():
     """At public sizes only, the median over processes; a hidden size has no row."""
     problem = problem_pb2.Problem(name="problems/p", workloads=[problem_pb2.Workload(workload_id="n64", axes={"n": 64})])
-    rows = problem_views.baseline_rows(problem, [timed("H100", 3000, 5000), timed("H100", 9000), timed("B200", 1000)])
+    rows = problem_pages.baseline_rows(problem, [timed("H100", 3000, 5000), timed("H100", 9000), timed("B200", 1000)])
     assert [(one["device"], one["workload_id"], one["times"]) for one in rows] == [
         ("B200", "n64", {"eager": "1.00 us"}), ("H100", "n64", {"eager": "4.00 us"}),
     ]  # fmt: skip
@@ -137,6 +137,6 @@ def timed(device, *times_ns):
 
 def test_a_problem_without_known_arguments_has_no_signature():
     """As in formats of which only the judge knows them."""
-    shown = problem_views.problem(problem_pb2.Problem(name="problems/p", entry="custom_kernel"), [], (), END)
+    shown = problem_pages.problem(problem_pb2.Problem(name="problems/p", entry="custom_kernel"), [], (), END)
     assert shown["signature"] == "" and shown["tensors"] == [] and shown["submit_to"] == []
     assert shown["submit"] == "grader-cli submit FILE --problem p --server HOST:PORT"

@@ -14,8 +14,7 @@ from grader.api.client import GraderClient
 from grader.config import Settings
 from grader.ledger import Ledger
 from grader.model import Scope
-from grader.server.embedded import embedded
-from grader.server.running import serving
+from grader.server.running import embedded, serving
 from grader.v1 import report_pb2, submission_pb2
 from tests import fakes
 from tests.server.processes import ROOT, fake_server, until_built

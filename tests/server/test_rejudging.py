@@ -19,7 +19,7 @@ from grader.problems.competition_store import Competitions, problem_for
 from grader.problems.store import Problems
 from grader.rules.disclosure import Redactor
 from grader.rules.rejudge import RejudgeOrder
-from grader.server.embedded import embedded
+from grader.server.running import embedded
 from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
 from grader.verdict.fold import fold
 from sandbox.protocol import wire

@@ -21,8 +21,7 @@ from grader.fleet.v1 import fleet_pb2
 from grader.observability.observer import LaneNow, LaneState
 from grader.server import fleet_port as port_module
 from grader.server.commands import admin_workers
-from grader.server.fleet_certificates import FleetCertificates
-from grader.server.fleet_port import fleet_port
+from grader.server.fleet_port import FleetCertificates, fleet_port
 from grader.v1 import report_pb2, submission_pb2
 from grader.worker.serve import FleetSession, _attached, channel_credentials
 from sandbox.protocol import wire

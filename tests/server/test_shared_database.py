@@ -16,7 +16,7 @@ from grader.ledger import Ledger
 from grader.ledger.migrate import HEAD
 from grader.model import SubmissionState
 from grader.server.commands import admin_servers
-from grader.server.lock import worker_prefix
+from grader.server.server_state import worker_prefix
 from grader.v1 import submission_pb2
 from tests import fakes
 from tests.postgres import rows

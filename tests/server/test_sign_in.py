@@ -1,7 +1,7 @@
 """Signing in with a key: who gets a session, how long it lasts, and that nobody else can use it or the form."""
 
-import contextlib
 from datetime import timedelta
+from functools import partial
 from unittest import mock
 
 import aiohttp
@@ -14,23 +14,17 @@ from grader.errors import Unauthenticated
 from grader.model import Caller, Scope
 from grader.observability import log
 from grader.peers import PeerLimits
-from grader.web.sessions import COOKIE, LASTS, Sessions
+from grader.web.sessions import COOKIE, LASTS, Sessions, Transport, transport
 from grader.web.sign_in import local_path
-from grader.web.visibility import Transport, transport
 from tests.server.signed_in import SAME_SITE, hidden, key_of, reader
-from tests.server.site import START, site
+from tests.server.site import START, signed_site
 
 TLS = {"X-Forwarded-Proto": "https"}
 
 
 @pytest.fixture
 def open_site(tmp_path):
-    @contextlib.asynccontextmanager
-    async def start(**options):
-        async with site(tmp_path, **options) as here, reader(here.url()) as ann:
-            yield here, ann
-
-    return start
+    return partial(signed_site, tmp_path)
 
 
 class FakeGate:

@@ -13,7 +13,7 @@ from grader.access import ANYBODY
 from grader.api.client import GraderClient
 from grader.ledger import Ledger
 from grader.model import Caller, Scope
-from grader.server import caller
+from grader.server import interceptors
 from grader.server.running import serving
 from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
@@ -181,13 +181,13 @@ async def test_a_page_of_a_submission_is_there_where_the_api_shows_it(tmp_path, 
 async def api_shows(here, submission_id, viewer):
     """Whether GetSubmission answers this viewer."""
     service = GraderServicer(here.ledger, here.problems, worker=None, competitions=here.competitions)
-    caller.enter(viewer)
+    interceptors.enter_call(viewer)
     try:
         await service.GetSubmission(api.GetSubmissionRequest(name=f"submissions/{submission_id}"), None)
     except errors.SubmissionNotFound:
         return False
     finally:
-        caller.enter(Caller())
+        interceptors.enter_call(Caller())
     return True
 
 
@@ -195,7 +195,7 @@ async def test_problem_pages_show_what_get_problem_shows(tmp_path):
     """All public workloads and every field for people, and of hidden ones how many."""
     async with site(tmp_path) as here:
         service = GraderServicer(here.ledger, here.problems, worker=None, competitions=here.competitions)
-        caller.enter(ANYBODY)
+        interceptors.enter_call(ANYBODY)
         shown = await service.GetProblem(api.GetProblemRequest(name="problems/sum"), None)
         found = await crawl(here.url())
         page = html.unescape(found["/problems/sum"][1])

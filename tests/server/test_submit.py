@@ -1,8 +1,5 @@
 """Submit: what is taken, once; what is refused, with field and remedy."""
 
-import asyncio
-import uuid
-
 import grpc
 import pytest
 from google.rpc import error_details_pb2
@@ -24,25 +21,6 @@ async def test_a_right_kernel_is_accepted_and_a_wrong_one_is_not(client, kernel,
         assert (final.state, final.report.verdict) == (submission_pb2.SUBMISSION_STATE_SUCCEEDED, verdict)
         shown = await client.get_submission(submission.name)
         assert shown.report == final.report and shown.sources[0].content == fakes.source(order)
-
-
-async def test_a_repeated_request_gives_the_submission_that_the_first_made(client, kernel, grade, finished):
-    """It is graded once, also when the repetition comes after the verdict."""
-    request_id = str(uuid.uuid4())
-    made = await asyncio.gather(*(client.submit(kernel(), request_id=request_id) for _ in range(3)))
-    await finished(client, made[0])
-    again = await client.submit(kernel(), request_id=request_id)
-    assert {one.name for one in (*made, again)} == {made[0].name} and len(grade.attempts) == 1
-    assert again.state == submission_pb2.SUBMISSION_STATE_SUCCEEDED
-
-
-async def test_a_request_id_with_another_kernel_is_refused(client, kernel):
-    """The answer carries the id."""
-    request_id = str(uuid.uuid4())
-    await client.submit(kernel(), request_id=request_id)
-    with pytest.raises(errors.RequestIdReused) as caught:
-        await client.submit(kernel("wrong"), request_id=request_id)
-    assert caught.value.request_id == request_id
 
 
 async def test_wrong_fields_come_back_by_name_with_remedies(client, kernel):
@@ -67,13 +45,11 @@ async def test_a_list_of_a_problem_without_its_collection_names_the_field(client
     ("change", "kind", "said"),
     [
         ({"problem": "problems/som"}, errors.ProblemNotFound, "take one of: sum, other"),  # the most alike first
-        ({"device_kind": "cuda"}, errors.NoSuchDevice, "take one of: emulated"),
-        ({"entry": "go"}, errors.InvalidSubmission, "nothing is named 'go'"),
         ({"language": "fortran"}, errors.InvalidSubmission, "take one of: torch_extension, cuda"),
     ],
 )
 async def test_what_is_not_here_is_refused_with_what_is(client, kernel, change, kind, said):
-    """An unknown problem, device, entry, language."""
+    """An unknown problem or language."""
     submission = kernel()
     for field, value in change.items():
         setattr(submission, field, value)

@@ -17,7 +17,7 @@ from grader.model import Scope, SourceFile
 from grader.peers import PeerLimits
 from grader.server.running import serving
 from grader.v1 import submission_pb2
-from grader.web import submit_form
+from grader.web import submit_page
 from grader.web.pages import site_templates
 from grader.web.site import FormRefused, Site, sentence
 from grader.web.submit_page import FORM_LIMIT_BYTES, SubmitPage
@@ -155,8 +155,8 @@ async def test_a_refusal_is_the_apis_sentence_next_to_its_field(open_server, cha
         kept, chosen = shown(text)
         sent = {**USUAL_FIELDS, **changes}
         assert kept == sources and {**sent, **chosen} == sent and 400 <= answer.status < 500
-        form = submit_form.SubmitForm(**{"request_id": "", **sent}, sources=tuple(one for one in sources if any(one)))
-        request = submit_form.to_request(form)
+        form = submit_page.SubmitForm(**{"request_id": "", **sent}, sources=tuple(one for one in sources if any(one)))
+        request = submit_page.to_request(form)
         with pytest.raises(CallRefused) as refused:
             await ann.client.submit(request.submission, request_id=request.request_id)
         expected = refused.value.violations[0].description if isinstance(refused.value, InvalidRequest) else sentence(str(refused.value))
@@ -303,11 +303,11 @@ async def test_forms_that_are_read_at_once_are_limited(tmp_path, headers):
 
 def test_every_mode_can_be_chosen():
     """And says what it does."""
-    page = submit_form.context(submit_form.SubmitForm(), {}, (), (), (), START)
+    page = submit_page.context(submit_page.SubmitForm(), {}, (), (), (), START)
     assert {value for value, _ in page["modes"]} == {one.value for one in wire.Mode}
 
 
 def test_a_violation_without_a_field_of_the_form_is_at_the_top():
     """So that none is lost."""
-    found = submit_form.refusals(InvalidSubmission([FieldViolation("entry", "is odd"), FieldViolation("sources[2].path", "is empty")]))
+    found = submit_page.refusals(InvalidSubmission([FieldViolation("entry", "is odd"), FieldViolation("sources[2].path", "is empty")]))
     assert found == {"form": ["entry: is odd."], "path-2": ["File name: is empty."]}

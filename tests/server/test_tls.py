@@ -15,8 +15,8 @@ from grader.config import Settings, loopback
 from grader.ledger import Ledger
 from grader.model import Scope
 from grader.observability import log
+from grader.server.auth import server_credentials
 from grader.server.running import serving
-from grader.server.tls import server_credentials
 from tests import fakes
 
 EVERYWHERE = "0.0.0.0:0"

@@ -52,17 +52,6 @@ async def test_facts_are_seen_while_grading_goes_on(client, kernel):
     assert event.attempt == 1 and event.build.outcome
 
 
-async def test_what_waits_is_cancelled_at_once(serve, kernel, finished):
-    """It never reaches the grader."""
-    grade = fakes.FakeGrade()
-    async with serve(grade, capacity=1) as client:
-        await until(client, await client.submit(kernel("hang")), "build")
-        waiting = await client.submit(kernel())
-        assert (await client.cancel(waiting.name)).state == CANCELLED
-        assert (await finished(client, waiting)).state == CANCELLED
-        assert len(grade.attempts) == 1
-
-
 async def test_what_runs_is_stopped_and_cancelled(serve, kernel, grade, finished):
     """The grading is told to stop, well before its lease would have been looked at, twenty minutes later."""
     async with serve(grade, lease_s=3600) as client:
@@ -71,14 +60,6 @@ async def test_what_runs_is_stopped_and_cancelled(serve, kernel, grade, finished
         assert (await client.cancel(submission.name)).state == RUNNING
         final = await asyncio.wait_for(finished(client, submission), 300)
     assert final.state == CANCELLED and not final.HasField("report") and len(grade.stopped) == 1
-
-
-async def test_what_has_finished_can_not_be_cancelled(client, kernel, finished):
-    """Whatever its end was."""
-    submission = await client.submit(kernel())
-    await finished(client, submission)
-    with pytest.raises(errors.AlreadyFinished, match="SUCCEEDED already"):
-        await client.cancel(submission.name)
 
 
 @pytest.mark.parametrize("order", ["fault", "bug"])

@@ -14,8 +14,7 @@ from grader.ledger import Ledger
 from grader.ledger.changes import Changes
 from grader.ledger.news import News, NewsKind
 from grader.model import Caller, Failure, Scope, SubmissionState
-from grader.server.submission_updates import NAME_LIMIT, PAUSE_S, WATCH_LIMIT, SubmissionUpdates, revision
-from grader.server.submission_watch import WATCH_POLL_S
+from grader.server.submission_watch import NAME_LIMIT, PAUSE_S, WATCH_LIMIT, WATCH_POLL_S, SubmissionUpdates, revision
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import grader_service_pb2_grpc, submission_pb2
 from tests import fakes

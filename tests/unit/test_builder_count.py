@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from grader.config import Settings
-from grader.server.builder_count import MOST, BuildResources, build_resources, builder_count
+from grader.server.wiring import MOST, BuildResources, build_resources, builder_count
 
 MANY = 1 << 40
 MEMINFO = "MemTotal: 1000000 kB\nMemFree: 1 kB\nMemAvailable: 1 kB\n"

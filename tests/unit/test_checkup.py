@@ -16,8 +16,8 @@ from grader.ledger import Ledger
 from grader.model import Scope
 from grader.server import checkup
 from grader.server.checkup import CheckupStatus
-from grader.server.lock import state_lock
 from grader.server.main import main
+from grader.server.server_state import state_lock
 from tests import fakes
 
 NOW = datetime.now(UTC)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from grader.cli.main import app
 from grader.cli.own_server import log_to
 from grader.config import Settings
-from grader.server.embedded import embedded
+from grader.server.running import embedded
 from tests import fakes
 
 START_S = 300.0

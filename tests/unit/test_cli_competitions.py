@@ -16,7 +16,7 @@ from grader.cli.main import app
 from grader.cli.own_server import log_to
 from grader.cli.progress import PlainLines
 from grader.config import Settings
-from grader.server.embedded import embedded
+from grader.server.running import embedded
 from grader.v1 import submission_pb2
 from tests import fakes
 

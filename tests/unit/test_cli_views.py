@@ -15,7 +15,7 @@ from grader.cli.problems import starter_text
 from grader.cli.progress import GradingStages, LiveStages, planned_steps
 from grader.cli.submit import exit_of
 from grader.model import Failure
-from grader.server.host_findings import HostFinding, can_grade
+from grader.server.commands.doctor import HostFinding, can_grade
 from grader.v1 import problem_pb2, report_pb2, submission_pb2
 from grader.views import formatting
 

@@ -10,8 +10,8 @@ from grader.config import Settings
 from grader.dispatch.gpus import Gpu
 from grader.errors import HostUnfit
 from grader.isolation import IsolationBroken
-from grader.server import host_findings
-from grader.server.host_findings import HostFinding
+from grader.server.commands import doctor
+from grader.server.commands.doctor import HostFinding
 from grader.worker import serve
 from tests import fakes
 
@@ -22,14 +22,14 @@ ISOLATION = HostFinding(kind="isolation", name="process", usable=True, detail=""
 
 async def test_a_host_without_a_gpu_is_told_what_to_do() -> None:
     """One finding, not none: whoever looks for a GPU finds the word."""
-    (only,) = await host_findings.gpus([ISOLATION], lambda: ())
+    (only,) = await doctor.gpus([ISOLATION], lambda: ())
     assert (only.kind, only.name, only.usable) == ("device", "cuda", False)
     assert only.remedy
 
 
 async def test_a_gpu_without_its_node_is_named_with_the_reason() -> None:
     """The name and the driver as the management library says, then what a box lacks."""
-    (only,) = await host_findings.gpus([ISOLATION], lambda: (GPU,))
+    (only,) = await doctor.gpus([ISOLATION], lambda: (GPU,))
     assert (only.name, only.usable) == ("cuda:0", False)
     assert only.detail.startswith("NVIDIA H200, 141 GiB, driver 580.159.04: ")
     assert f"/dev/nvidia{NOBODYS_MINOR} is missing" in only.detail
@@ -38,7 +38,7 @@ async def test_a_gpu_without_its_node_is_named_with_the_reason() -> None:
 
 def test_a_loaded_driver_without_gpus_is_another_trouble() -> None:
     """The module is there, its management library is not, or hides them."""
-    only = host_findings._no_gpu("580.1")
+    only = doctor._no_gpu("580.1")
     assert "driver 580.1 is loaded" in only.detail and "CUDA_VISIBLE_DEVICES" in only.remedy
 
 
@@ -56,10 +56,10 @@ def host(monkeypatch):
         async def examined(_, find):
             return [HostFinding(kind="device", name=f"cuda:{gpu.index}", usable=gpu.index < usable_gpus, detail="ill") for gpu in find()]
 
-        monkeypatch.setattr(host_findings, "isolations", lambda: of_kind("isolation"))
-        monkeypatch.setattr(host_findings, "compilers", lambda: of_kind("compiler"))
-        monkeypatch.setattr(host_findings, "devices", lambda: [one for one in found if one.kind == "device"])
-        monkeypatch.setattr(host_findings, "gpus", examined)
+        monkeypatch.setattr(doctor, "isolations", lambda: of_kind("isolation"))
+        monkeypatch.setattr(doctor, "compilers", lambda: of_kind("compiler"))
+        monkeypatch.setattr(doctor, "devices", lambda: [one for one in found if one.kind == "device"])
+        monkeypatch.setattr(doctor, "gpus", examined)
         monkeypatch.setattr(serve, "chosen_gpus", lambda device: () if device == "emulated" else gpus)
 
     return has
@@ -122,6 +122,6 @@ def wiring(fault: str = "", error: Exception | None = None):
 )
 async def test_a_host_that_does_not_grade_the_graders_own_kernel_can_not_grade(given, detail) -> None:
     """Whatever else works. The last is the control."""
-    others = [host_findings.HostFinding(kind=kind, name="x", usable=True, detail="") for kind in ("device", "isolation")]
-    found = await host_findings.own_kernel(wiring(**given))
-    assert (found.detail, found.usable, host_findings.can_grade([*others, found])) == (detail, not given, not given)
+    others = [doctor.HostFinding(kind=kind, name="x", usable=True, detail="") for kind in ("device", "isolation")]
+    found = await doctor.own_kernel(wiring(**given))
+    assert (found.detail, found.usable, doctor.can_grade([*others, found])) == (detail, not given, not given)

@@ -9,7 +9,7 @@ from joserfc.errors import SecurityWarning
 from joserfc.jws import JWSRegistry
 from joserfc.registry import HeaderParameter
 
-from grader.web.openid_connect import ALGORITHMS, LEEWAY_S, IdTokenInvalid, SigningKeyUnknown, signing_keys, verified_claims
+from grader.web.provider_sign_in import ALGORITHMS, LEEWAY_S, IdTokenInvalid, SigningKeyUnknown, signing_keys, verified_claims
 from tests.forged_tokens import FORGERIES, IN_HEADER, OTHER, modulus
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)

@@ -10,7 +10,7 @@ from grader.ledger.identities import SCOPES
 from grader.model import Scope
 from grader.rules.identities import claim_rules, safe_endpoint, safe_url, user_names
 from grader.rules.keys import check_user
-from grader.server.identity_provider import identity_provider
+from grader.server.auth import identity_provider
 
 ISSUER = "https://login.example.org"
 VERIFIED = {"email": "ann.lee@example.org", "email_verified": True}

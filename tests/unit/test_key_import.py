@@ -7,7 +7,7 @@ import io
 import pytest
 
 from grader.ledger import Ledger
-from grader.server.commands import admin_keys, key_import
+from grader.server.commands import admin_keys
 
 
 @pytest.fixture
@@ -94,8 +94,8 @@ def test_what_is_no_list_is_refused_with_what_to_write(admin, text, said):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(key_import.KeyImportInvalid, match="can't be read: No such file"):
-        key_import.read(tmp_path / "no.csv")
+    with pytest.raises(admin_keys.KeyImportInvalid, match="can't be read: No such file"):
+        admin_keys.read(tmp_path / "no.csv")
 
 
 @pytest.mark.parametrize("words", [["--scopes", "everything"], ["--expires", "soon"]])

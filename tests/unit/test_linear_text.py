@@ -97,7 +97,7 @@ MODULES = (
     "grader.intake.labels",
     "grader.intake.languages",
     "sandbox.protocol.source_tokens",
-    "grader.web.submit_form",
+    "grader.web.submit_page",
     "sandbox.judge.library_use",
     "sandbox.protocol.languages",
 )

@@ -4,7 +4,7 @@ import asyncio
 
 from grader.ledger.queue import QueuedSubmission, Snapshot
 from grader.model import Position
-from grader.server.queue_position import REST_MOST_S, PositionNotifier, Positions, differs
+from grader.server.submission_watch import REST_MOST_S, PositionNotifier, Positions, differs
 
 
 class Queue:
@@ -41,18 +41,18 @@ async def test_the_queue_is_read_a_share_of_the_time_only():
     """A thousand questions within less time than it rests: one answer for all; what came since is not known yet."""
     queue = Queue(took_s=0.2)
     positions = Positions(queue, lane_count=lambda: 1)
-    assert (await positions.of("b")).ahead_count == 1
+    assert (await positions.position("b")).ahead_count == 1
     queue.waiting.append("c")
-    assert {await positions.of("c") for _ in range(1000)} == {None} and queue.read_count == 1
+    assert {await positions.position("c") for _ in range(1000)} == {None} and queue.read_count == 1
 
 
 async def test_who_is_patient_is_told_of_what_just_came():
     """As soon as the queue may be read again, if that is within its patience."""
     queue = Queue(took_s=0.002)
     positions = Positions(queue, lane_count=lambda: 1)
-    await positions.of("b")
+    await positions.position("b")
     queue.waiting.append("c")
-    assert (await positions.of("c", patience_s=REST_MOST_S)).ahead_count == 2
+    assert (await positions.position("c", patience_s=REST_MOST_S)).ahead_count == 2
 
 
 def test_a_small_change_of_an_estimate_is_no_news():

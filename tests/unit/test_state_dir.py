@@ -13,7 +13,7 @@ import pytest
 from grader.config import LEDGER_NAME, LOCK_NAME
 from grader.errors import SettingsInvalid
 from grader.ledger.sqlite import SqliteDatabase
-from grader.server.lock import state_lock
+from grader.server.server_state import state_lock
 from grader.state_dir import writable_directory
 
 MISUSED = 2

@@ -18,12 +18,12 @@ MISUSED = 2
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the words say; the exit code."""
+    """Run the command; return the exit code."""
     if arguments and arguments[0] in SUBJECTS:
         return int(import_module(f"grader.server.commands.admin_{arguments[0]}").main(arguments[1:]))
-    asked = bool(arguments) and arguments[0] in ("-h", "--help")
+    help_wanted = bool(arguments) and arguments[0] in ("-h", "--help")
     lines = ["usage: grader-server admin SUBJECT ... (each has --help)", *(f"  {word:10}{text}" for word, text in SUBJECTS.items())]
-    if arguments and not asked:
+    if arguments and not help_wanted:
         lines.insert(0, f"grader-server admin: unknown subject {arguments[0]!r}")
-    print("\n".join(lines), file=sys.stdout if asked else sys.stderr)
-    return 0 if asked else MISUSED
+    print("\n".join(lines), file=sys.stdout if help_wanted else sys.stderr)
+    return 0 if help_wanted else MISUSED

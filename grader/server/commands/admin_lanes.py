@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from grader.config import Settings, state_directory
 from grader.server.commands.text_table import aligned
-from grader.server.cordons import NAME, Cordons
-from grader.server.server_snapshot import running_server
+from grader.server.server_state import NAME, Cordons, running_server
 from grader.server.settings import print_line, state_dir_option, usage_error
 
 PROGRAM = "grader-server admin lanes"
@@ -17,7 +16,7 @@ HEADINGS = ("lane", "state")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the words say; the exit code."""
+    """Run the command; return the exit code."""
     words = parser().parse_args(arguments)
     settings = Settings(state_dir=words.state_dir or state_directory())
     cordons = Cordons(settings.cordons_path)
@@ -51,19 +50,19 @@ def _list(settings: Settings, cordoned: Sequence[str], *, as_json: bool) -> None
     running = running_server(settings)
     lanes = running.lanes if running is not None else ()
     if as_json:
-        listed = [{"name": one.name, "state": one.state.value} for one in lanes]
+        listed = [{"name": lane.name, "state": lane.state.value} for lane in lanes]
         print_line(json.dumps({"running": running is not None, "lanes": listed, "cordoned": list(cordoned)}, indent=2))
         return
     if running is None:
         print_line(f"no server runs on {settings.state_dir}")
     else:
-        print_line(aligned([HEADINGS, *((one.name, one.state.value) for one in lanes)]) if lanes else "the server has no lanes now")
+        print_line(aligned([HEADINGS, *((lane.name, lane.state.value) for lane in lanes)]) if lanes else "the server has no lanes now")
     print_line(f"cordoned: {', '.join(cordoned)}" if cordoned else "nothing is cordoned")
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(
+    command_parser = argparse.ArgumentParser(
         prog=PROGRAM,
         parents=[state_dir_option()],
         description="Shows lanes, and takes lanes and workers out of service. A running server follows within seconds. What is cordoned "
@@ -71,11 +70,11 @@ def parser() -> argparse.ArgumentParser:
         epilog="A NAME is a lane as `list` and /metrics show it (cuda:0, or gpu-1/cuda:0 at a worker), or a worker (gpu-1).",
     )
     where = state_dir_option(again=True)
-    words = made.add_subparsers(dest="word", required=True)
+    words = command_parser.add_subparsers(dest="word", required=True)
     cordon = words.add_parser("cordon", parents=[where], help="let it end what it has, and give it nothing more")
     cordon.add_argument("name", metavar="NAME", help="a lane or a worker")
     uncordon = words.add_parser("uncordon", parents=[where], help="give it work again")
     uncordon.add_argument("name", metavar="NAME")
     list_ = words.add_parser("list", parents=[where], help="list every lane of the running server with its state, and what is cordoned")
     list_.add_argument("--json", action="store_true", help="print JSON, and nothing else, on stdout")
-    return made
+    return command_parser

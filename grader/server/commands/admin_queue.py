@@ -7,7 +7,6 @@ import asyncio
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -17,7 +16,7 @@ from grader.errors import CallRefused, GraderError
 from grader.ledger import Ledger
 from grader.ledger.queue import QueueEntry
 from grader.server.commands.text_table import aligned
-from grader.server.cordons import EVERY_LANE, Cordons
+from grader.server.server_state import EVERY_LANE, Cordons
 from grader.server.settings import add_ledger_options, ledger_settings, print_line, usage_error
 
 PROGRAM = "grader-server admin queue"
@@ -26,15 +25,23 @@ HEADINGS = ("next", "submission", "user", "mode", "device", "competition", "sinc
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the words say; the exit code: 0, 2 where they are wrong, 3 where the ledger fails."""
-    asked = parser().parse_args(arguments)
-    settings = ledger_settings(asked)
+    """Run the command; return the exit code: 0, 2 where they are wrong, 3 where the ledger fails."""
+    options = parser().parse_args(arguments)
+    settings = ledger_settings(options)
     if settings is None:
         return 2
     try:
-        if asked.action in ("pause", "resume"):
-            return _pause(settings, paused=asked.action == "pause")
-        return asyncio.run(_in_ledger(settings, asked))
+        if options.action in ("pause", "resume"):
+            cordons = Cordons(settings.cordons_path)
+            if options.action == "pause":
+                cordons.add(EVERY_LANE)
+                print_line("paused: what runs ends, and what comes waits. Go on with: grader-server admin queue resume")
+            elif cordons.remove(EVERY_LANE):
+                print_line("the queue goes on")
+            else:
+                return usage_error(PROGRAM, "the queue of this server is not paused; with several servers, name its --state-dir")
+            return 0
+        return asyncio.run(_in_ledger(settings, options))
     except CallRefused as error:
         return usage_error(PROGRAM, str(error))
     except (GraderError, OSError, ValueError, SQLAlchemyError) as error:
@@ -46,8 +53,8 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     where = argparse.ArgumentParser(add_help=False)
     add_ledger_options(where)
-    made = argparse.ArgumentParser(prog=PROGRAM, description="Shows the queue, stops it, and changes its order.")
-    actions = made.add_subparsers(dest="action", required=True, metavar="ACTION")
+    command_parser = argparse.ArgumentParser(prog=PROGRAM, description="Shows the queue, stops it, and changes its order.")
+    actions = command_parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     list_ = actions.add_parser("list", parents=[where], help="what runs, and what waits in the order in which it is taken up")
     list_.add_argument("--json", action="store_true", help="print JSON, and nothing else, on stdout")
     text = "let this server end what it has and begin nothing more; submissions are taken and wait, also after a restart"
@@ -55,25 +62,13 @@ def parser() -> argparse.ArgumentParser:
     actions.add_parser("resume", parents=[where], help="begin again")
     first = actions.add_parser("first", parents=[where], help="take this one up before all others that wait")
     first.add_argument("submission", metavar="ID", help="the whole id of a submission that waits")
-    return made
+    return command_parser
 
 
-def _pause(settings: Settings, *, paused: bool) -> int:
-    cordons = Cordons(settings.cordons_path)
-    if paused:
-        cordons.add(EVERY_LANE)
-        print_line("paused: what runs ends, and what comes waits. Go on with: grader-server admin queue resume")
-    elif cordons.remove(EVERY_LANE):
-        print_line("the queue goes on")
-    else:
-        return usage_error(PROGRAM, "the queue of this server is not paused; with several servers, name its --state-dir")
-    return 0
-
-
-async def _in_ledger(settings: Settings, asked: argparse.Namespace) -> int:
+async def _in_ledger(settings: Settings, options: argparse.Namespace) -> int:
     async with Ledger.open(settings.ledger) as ledger:
-        if asked.action == "first":
-            submission_id = resource_id(SUBMISSIONS, asked.submission)
+        if options.action == "first":
+            submission_id = resource_id(SUBMISSIONS, options.submission)
             await ledger.take_first(submission_id)
             print_line(f"{submission_id} is taken up next")
             return 0
@@ -81,8 +76,21 @@ async def _in_ledger(settings: Settings, asked: argparse.Namespace) -> int:
     cordons = Cordons(settings.cordons_path)
     cordons.look()
     paused = EVERY_LANE in cordons.names
-    if asked.json:
-        print_line(json.dumps({"paused": paused, "submissions": [_data(one) for one in entries]}, indent=2))
+    if options.json:
+        submissions = [
+            {
+                "submission": entry.submission_id,
+                "state": entry.state,
+                "user": entry.user,
+                "mode": entry.mode,
+                "device": entry.device_kind,
+                "competition": entry.competition_id,
+                "since": entry.since.isoformat(),
+                "worker": entry.worker_id,
+            }
+            for entry in entries
+        ]
+        print_line(json.dumps({"paused": paused, "submissions": submissions}, indent=2))
         return 0
     if paused:
         print_line("paused: `grader-server admin queue resume` lets it go on")
@@ -90,25 +98,20 @@ async def _in_ledger(settings: Settings, asked: argparse.Namespace) -> int:
     return 0
 
 
-def _data(one: QueueEntry) -> dict[str, Any]:
-    return {
-        "submission": one.submission_id,
-        "state": one.state,
-        "user": one.user,
-        "mode": one.mode,
-        "device": one.device_kind,
-        "competition": one.competition_id,
-        "since": one.since.isoformat(),
-        "worker": one.worker_id,
-    }
-
-
 def _table(entries: Sequence[QueueEntry], now: datetime) -> str:
     rows, place = [HEADINGS], 0
-    for one in entries:
-        place += not one.worker_id
-        minutes, seconds = divmod(int(max((now - one.since).total_seconds(), 0.0)), 60)
+    for entry in entries:
+        place += not entry.worker_id
+        minutes, seconds = divmod(int(max((now - entry.since).total_seconds(), 0.0)), 60)
         since = f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
-        texts = (one.submission_id, one.user or "-", one.mode, one.device_kind or "any", one.competition_id or "-", since, one.worker_id)
-        rows.append(("runs" if one.worker_id else str(place), *texts))
+        texts = (
+            entry.submission_id,
+            entry.user or "-",
+            entry.mode,
+            entry.device_kind or "any",
+            entry.competition_id or "-",
+            since,
+            entry.worker_id,
+        )
+        rows.append(("runs" if entry.worker_id else str(place), *texts))
     return aligned(rows)

@@ -6,7 +6,6 @@ import argparse
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -15,7 +14,7 @@ from grader.errors import GraderError
 from grader.ledger.servers import ServerConnection, connected_servers
 from grader.server.commands.check import reading
 from grader.server.commands.text_table import aligned
-from grader.server.server_snapshot import running_server
+from grader.server.server_state import running_server
 from grader.server.settings import add_ledger_options, ledger_settings, print_line, usage_error
 
 PROGRAM = "grader-server admin servers"
@@ -25,19 +24,30 @@ HEADINGS = ("host", "address", "version", "from", "since", "last sign of life")
 
 def main(arguments: Sequence[str]) -> int:
     """Print the servers; the exit code: 0, 2 where the words are wrong, 3 where the ledger fails."""
-    given = parser().parse_args(arguments)
-    settings = ledger_settings(given)
+    options = parser().parse_args(arguments)
+    settings = ledger_settings(options)
     if settings is None:
         return 2
     try:
-        found = _of_database(settings) if settings.database else _of_state_dir(settings)
+        connections = _of_database(settings) if settings.database else _of_state_dir(settings)
     except (GraderError, OSError, SQLAlchemyError) as error:
         usage_error(PROGRAM, str(error))
         return FAILED
-    if given.json:
-        print_line(json.dumps({"servers": [_data(one) for one in found]}, indent=2))
-    elif found:
-        print_line(aligned([HEADINGS, *map(_row, found)]))
+    if options.json:
+        servers = [
+            {
+                "host": connection.host,
+                "address": connection.address,
+                "version": connection.version,
+                "client": connection.client,
+                "since": connection.start_time.isoformat(),
+                "last_sign_of_life": connection.seen_time.isoformat(),
+            }
+            for connection in connections
+        ]
+        print_line(json.dumps({"servers": servers}, indent=2))
+    elif connections:
+        print_line(aligned([HEADINGS, *map(_row, connections)]))
     else:
         print_line("no server uses this database" if settings.database else f"no server runs on {settings.state_dir}")
     return 0
@@ -45,14 +55,14 @@ def main(arguments: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(
+    command_parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Lists the servers that share a PostgreSQL database, or the one that has the state directory. Times are UTC.",
         epilog="A server of a database gives a sign of life each minute, and is left out after three minutes without one.",
     )
-    add_ledger_options(made)
-    made.add_argument("--json", action="store_true", help="print JSON, and nothing else, on stdout")
-    return made
+    add_ledger_options(command_parser)
+    command_parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, on stdout")
+    return command_parser
 
 
 def _of_database(settings: Settings) -> list[ServerConnection]:
@@ -63,35 +73,31 @@ def _of_database(settings: Settings) -> list[ServerConnection]:
 
 def _of_state_dir(settings: Settings) -> list[ServerConnection]:
     """The server that has the lock, as it says itself; nothing of it is known while it starts."""
-    found = running_server(settings)
-    if found is None:
+    snapshot = running_server(settings)
+    if snapshot is None:
         return []
     return [
         ServerConnection(
-            host=found.host,
-            address=found.address,
-            version=found.version,
+            host=snapshot.host,
+            address=snapshot.address,
+            version=snapshot.version,
             client="",
-            start_time=found.start_time,
-            seen_time=found.write_time,
+            start_time=snapshot.start_time,
+            seen_time=snapshot.write_time,
         )
     ]
 
 
-def _data(one: ServerConnection) -> dict[str, Any]:
-    return {
-        "host": one.host,
-        "address": one.address,
-        "version": one.version,
-        "client": one.client,
-        "since": one.start_time.isoformat(),
-        "last_sign_of_life": one.seen_time.isoformat(),
-    }
-
-
-def _row(one: ServerConnection) -> tuple[str, ...]:
-    version = one.version or "earlier"
-    return (one.host or "-", one.address or "-", version, one.client or "this host", _time(one.start_time), _time(one.seen_time))
+def _row(connection: ServerConnection) -> tuple[str, ...]:
+    version = connection.version or "earlier"
+    return (
+        connection.host or "-",
+        connection.address or "-",
+        version,
+        connection.client or "this host",
+        _time(connection.start_time),
+        _time(connection.seen_time),
+    )
 
 
 def _time(when: datetime) -> str:

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from grader.config import Settings, state_directory
-from grader.server.fleet_certificates import NODE, VALID, FleetCertificates
+from grader.server.fleet_port import NODE, VALID, FleetCertificates
 from grader.server.settings import print_line, state_dir_option, usage_error
 
 PROGRAM = "grader-server admin workers"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the words say; the exit code."""
+    """Run the command; return the exit code."""
     words = parser().parse_args(arguments)
     certificates = FleetCertificates(Settings(state_dir=words.state_dir or state_directory()).fleet_path)
     if words.word == "list":
@@ -42,13 +42,15 @@ def main(arguments: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(prog=PROGRAM, parents=[state_dir_option()], description="Which hosts may join this server's fleet.")
+    command_parser = argparse.ArgumentParser(
+        prog=PROGRAM, parents=[state_dir_option()], description="Which hosts may join this server's fleet."
+    )
     where = state_dir_option(again=True)
-    words = made.add_subparsers(dest="word", required=True)
+    words = command_parser.add_subparsers(dest="word", required=True)
     add = words.add_parser("add", parents=[where], help="write a certificate for a host; an earlier one of it is not good any more")
     add.add_argument("node", metavar="NODE", help="the host's name in reports and metrics, such as gpu-1")
     add.add_argument("--out", type=Path, metavar="FILE", help="where to write it (NODE.pem)")
     remove = words.add_parser("remove", parents=[where], help="revoke a host's certificate")
     remove.add_argument("node", metavar="NODE")
     words.add_parser("list", parents=[where], help="list the hosts that may join")
-    return made
+    return command_parser

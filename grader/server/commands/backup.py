@@ -34,16 +34,16 @@ class BackupFailed(GraderError):
 
 def main(arguments: Sequence[str]) -> int:
     """0 with a backup, 1 where it failed, 2 where it was not tried."""
-    given = parser().parse_args(arguments)
-    settings = ledger_settings(given)
+    options = parser().parse_args(arguments)
+    settings = ledger_settings(options)
     if settings is None:
         return MISUSED
-    target = given.file.absolute()
-    if target.exists() and not given.force:
+    target = options.file.absolute()
+    if target.exists() and not options.force:
         sys.stderr.write(f"grader-server backup: {target} is there already; take another name, or --force\n")
         return MISUSED
     try:
-        restore = backup(settings.ledger, target, force=given.force)
+        restore = backup(settings.ledger, target, force=options.force)
     except (GraderError, OSError) as error:
         sys.stderr.write(f"grader-server backup: {error}\n")
         return FAILED
@@ -53,15 +53,15 @@ def main(arguments: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(
+    command_parser = argparse.ArgumentParser(
         prog="grader-server backup",
         description="Copies the ledger to FILE, while a server runs: submissions with sources, verdicts and keys. "
         "Only its owner may read FILE. Of PostgreSQL it is what pg_dump makes, which has to be installed.",
     )
-    made.add_argument("file", type=Path, metavar="FILE", help="where to")
-    made.add_argument("--force", action="store_true", help="overwrite FILE, once the copy is whole")
-    add_ledger_options(made)
-    return made
+    command_parser.add_argument("file", type=Path, metavar="FILE", help="where to")
+    command_parser.add_argument("--force", action="store_true", help="overwrite FILE, once the copy is whole")
+    add_ledger_options(command_parser)
+    return command_parser
 
 
 def backup(location: Path | str, target: Path, *, force: bool) -> str:
@@ -119,9 +119,9 @@ def _dump(url: str, copy: Path, target: Path) -> str:
 
 
 def _run(command: list[str], environment: dict[str, str], shown: str) -> None:
-    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise BackupFailed(f"{command[0]} of {shown} failed with {done.returncode}: {done.stderr.strip()}")
+    process = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise BackupFailed(f"{command[0]} of {shown} failed with {process.returncode}: {process.stderr.strip()}")
 
 
 def _flush(path: Path) -> None:

@@ -30,33 +30,33 @@ class LedgerDamaged(GraderError):
 
 def main(arguments: Sequence[str]) -> int:
     """0 where all is well, 1 where something is broken, 2 where there is no ledger to look at."""
-    given = parser().parse_args(arguments)
-    settings = ledger_settings(given)
+    options = parser().parse_args(arguments)
+    settings = ledger_settings(options)
     if settings is None:
         return UNUSABLE
     try:
-        found = checks(settings.ledger)
+        results = checks(settings.ledger)
     except GraderError as error:
         sys.stderr.write(f"grader-server check: {error}\n")
         return UNUSABLE
-    ok = all(one.ok for one in found)
-    if given.json:
-        sys.stdout.write(json.dumps({"ok": ok, "checks": [asdict(one) for one in found]}) + "\n")
+    ok = all(check.ok for check in results)
+    if options.json:
+        sys.stdout.write(json.dumps({"ok": ok, "checks": [asdict(check) for check in results]}) + "\n")
     else:
-        for one in found:
-            sys.stdout.write(f"{'ok    ' if one.ok else 'BROKEN'} {one.name}: {one.detail}\n")
+        for check in results:
+            sys.stdout.write(f"{'ok    ' if check.ok else 'BROKEN'} {check.name}: {check.detail}\n")
     return OK if ok else BROKEN
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(
+    command_parser = argparse.ArgumentParser(
         prog="grader-server check",
         description="Checks the ledger, a line a check. The exit code is 0: whole, 1: broken, 2: none to check. A server may be running.",
     )
-    add_ledger_options(made)
-    made.add_argument("--json", action="store_true", help="print one JSON object")
-    return made
+    add_ledger_options(command_parser)
+    command_parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return command_parser
 
 
 def checks(location: Path | str) -> list[LedgerCheck]:

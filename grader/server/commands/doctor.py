@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import importlib.metadata
+import importlib.util
 import json
+import os
+import shutil
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+import sysconfig
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
+from grader.config import Settings
+from grader.dispatch.gpus import Gpu, discover
+from grader.errors import GraderError
+from grader.isolation import Availability, GpuAccess, IsolationBroken, probe
+from grader.isolation.gpu import DriverMissing, find_driver, kernel_version
+from grader.isolation.select import make, survey
+from grader.isolation.settings import BoxSettings
+from grader.isolations import isolations as known_isolations
 from grader.server.checkup import CheckupFinding, CheckupStatus, look
+from grader.server.grading import Wiring
 from grader.server.main import parser as server_parser
 from grader.server.settings import parse_settings
+from grader.server.wiring import local
 
 WELL, UNWELL, MISUSED = 0, 1, 2
 _MARKS = {CheckupStatus.OK: "ok   ", CheckupStatus.WARNING: "soon ", CheckupStatus.WRONG: "WRONG"}
@@ -18,33 +36,233 @@ _MARKS = {CheckupStatus.OK: "ok   ", CheckupStatus.WARNING: "soon ", CheckupStat
 
 def main(arguments: Sequence[str]) -> int:
     """0 where a server would start, 1 where something is in its way, 2 where the options themselves are wrong."""
-    given = {name: value for name, value in vars(parser().parse_args(arguments)).items() if value is not None}
-    as_json = given.pop("json")
-    settings = parse_settings("grader-server doctor", given)
+    options = {name: value for name, value in vars(parser().parse_args(arguments)).items() if value is not None}
+    as_json = options.pop("json")
+    settings = parse_settings("grader-server doctor", options)
     if settings is None:
         return MISUSED
     findings = list(look(settings))
-    well = all(one.standing is not CheckupStatus.WRONG for one in findings)
+    well = all(finding.standing is not CheckupStatus.WRONG for finding in findings)
     if as_json:
-        sys.stdout.write(json.dumps({"ok": well, "findings": [asdict(one) for one in findings]}, indent=2) + "\n")
+        sys.stdout.write(json.dumps({"ok": well, "findings": [asdict(finding) for finding in findings]}, indent=2) + "\n")
     else:
-        sys.stdout.writelines(f"{line(one)}\n" for one in findings)
+        sys.stdout.writelines(f"{line(finding)}\n" for finding in findings)
     return WELL if well else UNWELL
 
 
 def parser() -> argparse.ArgumentParser:
     """The server's own options, and --json."""
-    made = argparse.ArgumentParser(
+    command_parser = argparse.ArgumentParser(
         prog="grader-server doctor",
         description="Says, a line each, what a server with these options would find here and what to do about it; changes nothing. "
         "Boxes and devices: grader-cli doctor. The exit code is 0: it would start, 1: something is in its way, 2: an option is wrong.",
         parents=[server_parser()],
         conflict_handler="resolve",  # --help is this command's
     )
-    made.add_argument("--json", action="store_true", help="print one JSON object")
-    return made
+    command_parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return command_parser
 
 
-def line(one: CheckupFinding) -> str:
+def line(finding: CheckupFinding) -> str:
     """A finding for people."""
-    return f"{_MARKS[one.standing]} {one.name}: {one.detail}" + (f"; do: {one.remedy}" if one.remedy else "")
+    return f"{_MARKS[finding.standing]} {finding.name}: {finding.detail}" + (f"; do: {finding.remedy}" if finding.remedy else "")
+
+
+# Compilers, devices and isolations of this host. What does not work comes with the reason and a remedy. Installs nothing.
+
+_VERSION_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFinding:
+    """A compiler, device or isolation that was looked for. remedy: what to do where it is not usable; "" where there is nothing to do."""
+
+    kind: str  # device, isolation, compiler, grading, cache or state
+    name: str
+    usable: bool
+    detail: str
+    remedy: str = ""
+    warnings: tuple[str, ...] = ()
+    required: bool = False
+
+
+def can_grade(findings: list[HostFinding]) -> bool:
+    """Return whether there is a device, an isolation, and every compiler that must be."""
+    usable = {finding.kind for finding in findings if finding.usable}
+    return {"device", "isolation"} <= usable and all(finding.usable for finding in findings if finding.required)
+
+
+async def compilers() -> list[HostFinding]:
+    """Return what kernels are built with."""
+    gxx, nvcc = await asyncio.gather(_version("g++", "--version"), _version("nvcc", "--version"))
+    headers = Path(sysconfig.get_path("include")) / "Python.h"
+    python = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    compiled = Path(sys.prefix) / "share" / "grader-headers"  # where `sandbox.builder.precompile` puts them
+    return [
+        HostFinding(
+            kind="compiler",
+            name="g++",
+            usable=gxx is not None,
+            detail=gxx or "not found in PATH",
+            remedy="" if gxx else "install it (Debian: apt-get install g++)",
+            required=True,
+        ),
+        HostFinding(
+            kind="compiler",
+            name="Python headers",
+            usable=headers.is_file(),
+            detail=str(headers) if headers.is_file() else f"{headers} is missing",
+            remedy="" if headers.is_file() else f"for the language torch_extension install them (Debian: apt-get install {python}-dev)",
+        ),
+        HostFinding(
+            kind="compiler",
+            name="compiled headers",
+            usable=any(compiled.glob("*/*.gch")),
+            detail=str(compiled) if any(compiled.glob("*/*.gch")) else "none, so that builds for the emulated device take longer",
+            remedy="" if any(compiled.glob("*/*.gch")) else f"{sys.executable} -m sandbox.builder.precompile",
+        ),
+        HostFinding(
+            kind="compiler",
+            name="nvcc",
+            usable=nvcc is not None,
+            detail=nvcc or "not found in PATH",
+            remedy="" if nvcc else "only the device cuda needs it: install the CUDA toolkit where there is a GPU",
+        ),
+    ]
+
+
+def devices() -> list[HostFinding]:
+    """Return what kernels are run on."""
+    missing = [name for name in ("torch", "tree_sitter", "tree_sitter_cuda") if importlib.util.find_spec(name) is None]
+    return [
+        HostFinding(
+            kind="device",
+            name="emulated",
+            usable=not missing,
+            detail=f"the Python packages {', '.join(missing)} are missing" if missing else "CUDA C++ on the CPU; practice, not official",
+            remedy="make setup, or pip install '.[judge]' in a clone" if missing else "",
+        ),
+    ]
+
+
+async def gpus(isolations: list[HostFinding], find: Callable[[], Sequence[Gpu]] = discover) -> list[HostFinding]:
+    """The GPUs of this host; each is tried in a box of the strongest isolation that works."""
+    gpus_here = find()
+    if not gpus_here:
+        return [_no_gpu(kernel_version())]
+    isolation = next((finding.name for finding in isolations if finding.usable), None)
+    return [await _gpu(gpu, isolation) for gpu in gpus_here]
+
+
+def _no_gpu(kernel_version: str | None) -> HostFinding:
+    if kernel_version is None:
+        detail, remedy = "no NVIDIA driver runs here", "grade on the emulated device, or on a machine with an NVIDIA GPU and its driver"
+    else:
+        detail = f"driver {kernel_version} is loaded, but its management library shows no GPU of ours"
+        remedy = "look at `nvidia-smi` and at CUDA_VISIBLE_DEVICES; libnvidia-ml.so.1 has to be found by the loader or in LD_LIBRARY_PATH"
+    return HostFinding(kind="device", name="cuda", usable=False, detail=detail, remedy=remedy)
+
+
+async def _gpu(gpu: Gpu, isolation: str | None) -> HostFinding:
+    """Look for the libraries and nodes, then start the driver in a box."""
+    name, about = f"cuda:{gpu.index}", f"{gpu.name}, {gpu.memory_bytes / 2**30:.0f} GiB, driver {gpu.driver}"
+    try:
+        files = await asyncio.to_thread(find_driver, gpu.minor)
+        about += f", libraries in {files.directory}"
+    except DriverMissing as error:
+        return HostFinding(kind="device", name=name, usable=False, detail=f"{about}: {error}", remedy="see the reason")
+    if (torch := _torch_without_cuda()) is not None:
+        remedy = "install the CUDA build of torch into this environment"
+        return HostFinding(kind="device", name=name, usable=False, detail=f"{about}: {torch}", remedy=remedy)
+    if isolation is None:
+        return HostFinding(kind="device", name=name, usable=False, detail=f"{about}: no isolation works", remedy="see the isolations below")
+    failure = await _tried(gpu, isolation)
+    if failure is not None:
+        return HostFinding(kind="device", name=name, usable=False, detail=f"{about}: {isolation}: {failure}", remedy="see the reason")
+    return HostFinding(kind="device", name=name, usable=True, detail=f"{about}, works in a box ({isolation})")
+
+
+async def _tried(gpu: Gpu, isolation: str) -> str | None:
+    with tempfile.TemporaryDirectory(prefix="grader-doctor-") as runtime:
+        Path(runtime).chmod(0o711)
+        triton_dir = Path(runtime) / "triton"
+        triton_dir.mkdir()
+        box_isolation = make(isolation, BoxSettings(state_id="doctor", runtime_dir=Path(runtime)))
+        try:
+            access = GpuAccess(index=gpu.index, uuid=gpu.uuid, name=gpu.name, minor=gpu.minor, triton_dir=triton_dir)
+            return await probe.failure(box_isolation, access)
+        finally:
+            await box_isolation.close()
+
+
+def _torch_without_cuda() -> str | None:
+    """Say what is wrong with torch on a GPU, without importing it."""
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return "the Python package torch is missing"
+    return f"torch {version} is built without CUDA" if version.endswith("+cpu") else None
+
+
+async def isolations() -> list[HostFinding]:
+    """Return what keeps kernels in; each is tried with a trivial box."""
+    with tempfile.TemporaryDirectory(prefix="grader-doctor-") as runtime:
+        Path(runtime).chmod(0o711)  # a box's own uid must get here
+        availabilities = await survey(BoxSettings(state_id="doctor", runtime_dir=Path(runtime)))
+    return [_isolation(name, availability) for name, availability in availabilities.items()]
+
+
+def _isolation(name: str, availability: Availability) -> HostFinding:
+    return HostFinding(
+        kind="isolation",
+        name=name,
+        usable=availability.usable,
+        detail=availability.detail,
+        remedy="" if availability.usable else _isolation_remedy(name),
+        warnings=availability.warnings,
+    )
+
+
+def _isolation_remedy(name: str) -> str:
+    info = known_isolations()[name]
+    if not info.program:
+        return info.remedy
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"  # daemons are not in everybody's PATH
+    return info.remedy if shutil.which(info.program, path=path) else f"install it (Debian: apt-get install {info.package})"
+
+
+async def own_kernel(wiring: Wiring = local) -> HostFinding:
+    """Return whether every device of this host grades a kernel of the grader's own, as a server tries
+    before it takes submissions."""
+    with tempfile.TemporaryDirectory(prefix="grader-doctor-") as state_dir:
+        try:
+            async with wiring(Settings(state_dir=Path(state_dir), resident_toolchain=False)) as grading:
+                fault = await grading.proved() if grading.proved is not None else ""
+        except (GraderError, IsolationBroken) as error:
+            fault = str(error)
+    return HostFinding(
+        kind="grading",
+        name="own kernel",
+        usable=not fault,
+        detail=fault or "built, run and judged, as a server does before it takes submissions",
+        remedy="boxes see the Python environment that grader is installed in; what it needs must be there" if fault else "",
+        required=True,
+    )
+
+
+async def _version(program: str, argument: str) -> str | None:
+    path = shutil.which(program)
+    if path is None:
+        return None
+    process = await asyncio.create_subprocess_exec(
+        path, argument, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        printed, _ = await asyncio.wait_for(process.communicate(), _VERSION_TIMEOUT_S)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return f"{path}, which does not answer"
+    lines = [line for line in printed.decode(errors="replace").splitlines() if line.strip()]
+    release = next((line for line in lines if "release" in line), lines[0] if lines else "")
+    return f"{path}: {release.strip()}"

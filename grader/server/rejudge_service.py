@@ -1,4 +1,4 @@
-"""What the API says of rejudges, and the task that decides what was chosen: by facts, or by putting a run into the queue.
+"""Rejudges: the API's methods, and the task that decides each submission by its facts or puts a run into the queue.
 
 Everything is in the ledger: what a server that died left undone is done by the next one, or by another on the same database.
 """
@@ -26,7 +26,7 @@ from grader.problems.competition_store import Competitions, problem_for
 from grader.problems.store import Problems
 from grader.rules.leaderboard import board
 from grader.rules.rejudge import Change, Rejudge, RejudgeMethod, RejudgeOrder, RejudgeState, meant, rule
-from grader.server import caller, paging
+from grader.server import interceptors, paging
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import rejudge_pb2
 from sandbox.protocol import wire
@@ -41,7 +41,7 @@ NAMED_LIMIT = 10_000  # submissions that one request may name; by problem or com
 TOP_LIMIT = 100_000
 
 
-class Rejudging:
+class RejudgeService:
     """Makes, shows and ends rejudges. worker None: a server that only reads, which asks for no more than `get` and `page`."""
 
     def __init__(
@@ -60,16 +60,34 @@ class Rejudging:
 
     async def create(self, request: api.CreateRejudgeRequest) -> rejudge_pb2.Rejudge:
         """Choose submissions and decide by facts what facts decide. A request that came before goes on with what it made."""
-        order, user = _order_from_proto(request.rejudge), caller.current().user
+        order, user = _order_from_proto(request.rejudge), interceptors.current_caller().user
         if violations := gate.check_request_id(request.request_id):
             raise InvalidRequest(violations)
         before = await self._ledger.rejudges.by_request(user, request.request_id, order) if request.request_id else None
         if before is None:
             if order.device_kind and not devices.is_offered(order.device_kind, self._device_kinds()):
                 raise NoSuchDevice(order.device_kind, self._device_kinds())
-            drawn_for = await self._drawn_for(order, made := new_id())
-            numbers, problems = self._judged_by(await self._chosen(order), drawn_for)
-            before = await self._ledger.rejudges.create(order, user, request.request_id, numbers, problems, rejudge_id=made)
+            drawn_for = await self._drawn_for(order, rejudge_id := new_id())
+            if order.problem_id:
+                self._problems.get(order.problem_id)
+            if order.competition_id:
+                self._competitions.get(order.competition_id)
+            named = await self._top(order) if order.top_count else order.submission_ids or None
+            candidates = await self._ledger.rejudges.candidates(order, named)
+            for candidate in candidates if order.submission_ids else ():
+                if not candidate.graded:
+                    text = f"{candidate.submission_id!r} was not graded, so there is nothing to judge again; leave it out"
+                elif order.problem_id not in ("", candidate.problem_id) or order.competition_id not in ("", candidate.competition_id):
+                    text = f"{candidate.submission_id!r} is not to the problem and competition that are named; leave it, or those, out"
+                else:
+                    continue
+                raise InvalidRequest([FieldViolation(f"submissions[{order.submission_ids.index(candidate.submission_id)}]", text)])
+            if not candidates:
+                raise InvalidRequest(
+                    [FieldViolation("rejudge", "means no submission that was graded; ask for less, or see `grader-cli list`")]
+                )
+            numbers, problems = self._judged_by(candidates, drawn_for)
+            before = await self._ledger.rejudges.create(order, user, request.request_id, numbers, problems, rejudge_id=rejudge_id)
             log.info("rejudge_created", rejudge=before.rejudge_id, submission_count=before.submission_count)
         elif before.failed_count and before.state is RejudgeState.RUNNING:
             count = await self._ledger.rejudges.try_again(before.rejudge_id)
@@ -81,26 +99,26 @@ class Rejudging:
         return await self._shown(before.rejudge_id)
 
     async def get(self, request: api.GetRejudgeRequest) -> rejudge_pb2.Rejudge:
-        """One, with all that it changes."""
+        """Return a rejudge with all that it changes."""
         return await self._shown(parse(REJUDGES, request.name))
 
     async def page(self, request: api.ListRejudgesRequest) -> api.ListRejudgesResponse:
-        """A page, newest first."""
+        """Return a page of rejudges, newest first."""
         size = paging.page_size(request.page_size)
         before = paging.decode(request.page_token, int, "rejudges")
-        found, following = await self._ledger.rejudges.page(size=size, before=before)
+        rejudges, following = await self._ledger.rejudges.page(size=size, before=before)
         token = paging.encode(following, "rejudges")
-        return api.ListRejudgesResponse(rejudges=[_rejudge_to_proto(one) for one in found], next_page_token=token)
+        return api.ListRejudgesResponse(rejudges=[_rejudge_to_proto(rejudge) for rejudge in rejudges], next_page_token=token)
 
     async def apply(self, request: api.ApplyRejudgeRequest) -> rejudge_pb2.Rejudge:
-        """Let the new judgements count."""
+        """Apply a rejudge."""
         rejudge_id = parse(REJUDGES, request.name)
         await self._ledger.rejudges.apply(rejudge_id)
         log.info("rejudge_applied", rejudge=rejudge_id)
         return await self._shown(rejudge_id)
 
     async def discard(self, request: api.DiscardRejudgeRequest) -> rejudge_pb2.Rejudge:
-        """Drop them, and stop what runs for them."""
+        """Discard a rejudge, and stop its runs."""
         rejudge_id = parse(REJUDGES, request.name)
         for run_id in await self._ledger.rejudges.discard(rejudge_id):
             if self._worker is not None:
@@ -127,53 +145,43 @@ class Rejudging:
         batch = await self._ledger.rejudges.undecided(BATCH)
         if not batch:
             return False
-        for digest in {digest for one in batch for digest in (one.old_digest, one.new_digest)} - set(self._kept):
+        for digest in {digest for candidate in batch for digest in (candidate.old_digest, candidate.new_digest)} - set(self._kept):
             self._kept[digest] = await self._ledger.problem(digest)
-        rulings = await asyncio.to_thread(lambda: [(one, self._rule(one)) for one in batch])
+        rulings = await asyncio.to_thread(lambda: [(candidate, self._rule(candidate)) for candidate in batch])
         if await self._ledger.rejudges.decide(rulings) and self._worker is not None:
             self._worker.wake()
         return True
 
-    def _rule(self, one: Undecided) -> Report | None:
-        if one.method is RejudgeMethod.RUN:
+    def _rule(self, undecided: Undecided) -> Report | None:
+        if undecided.method is RejudgeMethod.RUN:
             return None
         try:
-            facts = [wire.decode(line.encode()) for line in one.lines]
+            facts = [wire.decode(line.encode()) for line in undecided.lines]
         except wire.WireError as error:  # of another version; nobody can say any more what it meant
-            log.warning("facts_not_read", submission=one.submission_id, detail=str(error)[:200])
+            log.warning("facts_not_read", submission=undecided.submission_id, detail=str(error)[:200])
             return None
         try:
-            ruling = rule(facts, mode=one.mode, entry=one.entry, old=self._kept[one.old_digest], current=self._kept[one.new_digest])
+            ruling = rule(
+                facts,
+                mode=undecided.mode,
+                entry=undecided.entry,
+                old=self._kept[undecided.old_digest],
+                current=self._kept[undecided.new_digest],
+            )
         except Exception:  # whatever it is, it is ours: a run tells as well, and the others go on
-            log.exception("rule_broke", submission=one.submission_id)
+            log.exception("rule_broke", submission=undecided.submission_id)
             return None
         log.info(
-            "rejudge_ruled", rejudge=one.rejudge_id, submission=one.submission_id, by_facts=ruling.report is not None, why=ruling.reason
+            "rejudge_ruled",
+            rejudge=undecided.rejudge_id,
+            submission=undecided.submission_id,
+            by_facts=ruling.report is not None,
+            why=ruling.reason,
         )
         return ruling.report
 
     async def _shown(self, rejudge_id: str) -> rejudge_pb2.Rejudge:
         return _rejudge_to_proto(*await self._ledger.rejudges.changes(rejudge_id, self._competitions.all()))
-
-    async def _chosen(self, order: RejudgeOrder) -> list[Candidate]:
-        """The submissions that are meant; InvalidRequest where there are none, or where one that is named can't be."""
-        if order.problem_id:
-            self._problems.get(order.problem_id)
-        if order.competition_id:
-            self._competitions.get(order.competition_id)
-        named = await self._top(order) if order.top_count else order.submission_ids or None
-        found = await self._ledger.rejudges.candidates(order, named)
-        for one in found if order.submission_ids else ():
-            if not one.graded:
-                text = f"{one.submission_id!r} was not graded, so there is nothing to judge again; leave it out"
-            elif order.problem_id not in ("", one.problem_id) or order.competition_id not in ("", one.competition_id):
-                text = f"{one.submission_id!r} is not to the problem and competition that are named; leave it, or those, out"
-            else:
-                continue
-            raise InvalidRequest([FieldViolation(f"submissions[{order.submission_ids.index(one.submission_id)}]", text)])
-        if not found:
-            raise InvalidRequest([FieldViolation("rejudge", "means no submission that was graded; ask for less, or see `grader-cli list`")])
-        return found
 
     async def _top(self, order: RejudgeOrder) -> list[str]:
         """The best of each problem's boards: of the devices that the runs are to be on, or of all where nobody has been on those.
@@ -185,7 +193,7 @@ class Rejudging:
             if order.problem_id not in ("", problem_id):
                 continue
             standings = await self._ledger.boards.standings(competition, problem_id=problem_id)
-            clocks = {one.device: one.clock for one in standings}
+            clocks = {standing.device: standing.clock for standing in standings}
             fitting = [device for device, clock in clocks.items() if meant(order.device_kind, device, clock)] or list(clocks)
             for device in sorted(fitting):
                 entries = board(competition, standings, problem_id=problem_id, device=device).entries
@@ -193,16 +201,16 @@ class Rejudging:
         if not chosen:
             about = f"competition {order.competition_id!r}" + (f", problem {order.problem_id!r}," if order.problem_id else "")
             text = f"finds nothing to run again: the board of {about} is empty, for nothing was accepted and scored in ranked mode yet"
-            seen = f"`grader-cli list --competition {order.competition_id}` says what became of what was handed in"
-            raise InvalidRequest([FieldViolation("top_count", f"{text}; {seen}")])
+            hint = f"`grader-cli list --competition {order.competition_id}` says what became of what was handed in"
+            raise InvalidRequest([FieldViolation("top_count", f"{text}; {hint}")])
         return list(chosen)
 
     async def _drawn_for(self, order: RejudgeOrder, rejudge_id: str) -> str:
         """The rejudge whose secret sizes are meant: this one, an earlier one, or "", which is the file's sizes."""
         if not order.sizes_of:
             return rejudge_id if order.fresh_sizes else ""
-        other = (await self._ledger.rejudges.get(order.sizes_of)).order
-        if other.competition_id != order.competition_id or not other.fresh_sizes:
+        earlier_order = (await self._ledger.rejudges.get(order.sizes_of)).order
+        if earlier_order.competition_id != order.competition_id or not earlier_order.fresh_sizes:
             text = f"{order.sizes_of!r} drew no sizes for this competition; name a final of it, or leave it out"
             raise InvalidRequest([FieldViolation("sizes_of", text)])
         return order.sizes_of
@@ -210,8 +218,8 @@ class Rejudging:
     def _judged_by(self, chosen: Sequence[Candidate], drawn_for: str) -> tuple[dict[str, list[int]], list[Problem]]:
         """Numbers by the digest of the problem that this server has now, and those problems; drawn_for: of which rejudge the sizes are."""
         by_problem: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-        for one in chosen:
-            by_problem[one.problem_id, one.competition_id].append(one.number)
+        for candidate in chosen:
+            by_problem[candidate.problem_id, candidate.competition_id].append(candidate.number)
         numbers, problems = defaultdict[str, list[int]](list), []
         for (problem_id, competition_id), of_it in by_problem.items():
             problem = self._problems.get(problem_id)
@@ -232,12 +240,12 @@ class Rejudging:
 
 
 def _order_from_proto(message: rejudge_pb2.Rejudge) -> RejudgeOrder:
-    """What is asked for; InvalidRequest with all that is wrong."""
-    found: list[FieldViolation] = []
+    """Return what is asked for; InvalidRequest with all that is wrong."""
+    violations: list[FieldViolation] = []
 
     def last(name: str, collection: str, field: str, *, needed: bool = False) -> str:
         if (name or needed) and (wrong := violation(collection, name, field)) is not None:
-            found.append(wrong)
+            violations.append(wrong)
         return resource_id(collection, name)
 
     order = RejudgeOrder(
@@ -245,57 +253,59 @@ def _order_from_proto(message: rejudge_pb2.Rejudge) -> RejudgeOrder:
         problem_id=last(message.problem, PROBLEMS, "problem"),
         competition_id=last(message.competition, COMPETITIONS, "competition"),
         submission_ids=tuple(
-            dict.fromkeys(last(one, SUBMISSIONS, f"submissions[{index}]", needed=True) for index, one in enumerate(message.submissions))
+            dict.fromkeys(last(name, SUBMISSIONS, f"submissions[{index}]", needed=True) for index, name in enumerate(message.submissions))
         ),
-        method=_method(message.method, found),
+        method=_method(message.method, violations),
         top_count=message.top_count,
         device_kind=message.device_kind,
         fresh_sizes=message.fresh_sizes,
         sizes_of=last(message.sizes_of, REJUDGES, "sizes_of"),
     )
-    found += _violations(order)
-    if found:
-        raise InvalidRequest(found)
+    violations += _violations(order)
+    if violations:
+        raise InvalidRequest(violations)
     return order
 
 
-def _method(method: rejudge_pb2.RejudgeMethod, found: list[FieldViolation]) -> RejudgeMethod:
-    known = {
+def _method(method: rejudge_pb2.RejudgeMethod, violations: list[FieldViolation]) -> RejudgeMethod:
+    methods = {
         rejudge_pb2.REJUDGE_METHOD_UNSPECIFIED: RejudgeMethod.FACTS_OR_RUN,
         rejudge_pb2.REJUDGE_METHOD_FACTS_OR_RUN: RejudgeMethod.FACTS_OR_RUN,
         rejudge_pb2.REJUDGE_METHOD_RUN: RejudgeMethod.RUN,
     }
-    if method not in known:
-        names = ", ".join(f"REJUDGE_METHOD_{one.name}" for one in RejudgeMethod)
-        found.append(FieldViolation("method", f"{int(method)} is not known here; take one of: {names}"))
-    return known.get(method, RejudgeMethod.FACTS_OR_RUN)
+    if method not in methods:
+        names = ", ".join(f"REJUDGE_METHOD_{known_method.name}" for known_method in RejudgeMethod)
+        violations.append(FieldViolation("method", f"{int(method)} is not known here; take one of: {names}"))
+    return methods.get(method, RejudgeMethod.FACTS_OR_RUN)
 
 
 def _violations(order: RejudgeOrder) -> list[FieldViolation]:
-    found = []
+    violations = []
     if not order.cause:
-        found.append(FieldViolation("cause", "is empty; say in a sentence why, for the history of what is judged again"))
+        violations.append(FieldViolation("cause", "is empty; say in a sentence why, for the history of what is judged again"))
     elif len(order.cause) > CAUSE_CHARS or "\0" in order.cause:
-        found.append(FieldViolation("cause", f"is not text of at most {CAUSE_CHARS} characters; shorten it"))
+        violations.append(FieldViolation("cause", f"is not text of at most {CAUSE_CHARS} characters; shorten it"))
     if not (order.problem_id or order.competition_id or order.submission_ids):
-        found.append(FieldViolation("problem", "says nothing, as competition and submissions do; name at least one of the three"))
+        violations.append(FieldViolation("problem", "says nothing, as competition and submissions do; name at least one of the three"))
     if len(order.submission_ids) > NAMED_LIMIT:
-        found.append(FieldViolation("submissions", f"are more than {NAMED_LIMIT}; name fewer, or a problem or competition"))
+        violations.append(FieldViolation("submissions", f"are more than {NAMED_LIMIT}; name fewer, or a problem or competition"))
     if not 0 <= order.top_count <= TOP_LIMIT:
-        found.append(
+        violations.append(
             FieldViolation("top_count", f"{order.top_count} is not a rank; take one from 1 to {TOP_LIMIT}, or leave it out for all")
         )
     elif order.top_count and (not order.competition_id or order.submission_ids):
         text = "is counted on the boards of a competition; name one, and no submissions"
-        found.append(FieldViolation("top_count", text))
-    for field, asked in (("fresh_sizes", order.fresh_sizes), ("sizes_of", order.sizes_of)):
-        if asked and not order.competition_id:
-            found.append(FieldViolation(field, "is of the secret workloads of a competition; name one"))
+        violations.append(FieldViolation("top_count", text))
+    for field, value in (("fresh_sizes", order.fresh_sizes), ("sizes_of", order.sizes_of)):
+        if value and not order.competition_id:
+            violations.append(FieldViolation(field, "is of the secret workloads of a competition; name one"))
     if order.fresh_sizes and order.sizes_of:
-        found.append(FieldViolation("sizes_of", "has sizes that are drawn already; leave it, or fresh_sizes, out"))
+        violations.append(FieldViolation("sizes_of", "has sizes that are drawn already; leave it, or fresh_sizes, out"))
     if order.device_kind and not devices.well_formed(order.device_kind):
-        found.append(FieldViolation("device_kind", f"{order.device_kind[:64]!r} is not a device; write {devices.FORMS}, or leave it out"))
-    return found
+        violations.append(
+            FieldViolation("device_kind", f"{order.device_kind[:64]!r} is not a device; write {devices.FORMS}, or leave it out")
+        )
+    return violations
 
 
 def _rejudge_to_proto(rejudge: Rejudge, changes: Sequence[Change] = ()) -> rejudge_pb2.Rejudge:

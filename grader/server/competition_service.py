@@ -1,4 +1,4 @@
-"""What the API lets organisers do while a competition runs: withdrawals, bans, and files that are read again."""
+"""Organisers' methods of the API while a competition runs: withdrawals, bans, and files that are read again."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from grader.problems.competition_store import Competitions
 from grader.rules.competition_changes import CompetitionChange, changes, check_fair
 from grader.rules.keys import check_user
 from grader.rules.organising import checked_reason, needs_reason
-from grader.server import caller, paging
+from grader.server import interceptors, paging
 from grader.v1 import competition_pb2
 from grader.v1 import grader_service_pb2 as api
 
 log = structlog.get_logger()
 
 
-class Organising:
+class CompetitionService:
     """Every change is in the ledger's record of actions and in the log."""
 
     def __init__(self, ledger: Ledger, competitions: Competitions) -> None:
@@ -33,52 +33,52 @@ class Organising:
         self._reloading = asyncio.Lock()
 
     async def withdraw(self, request: api.WithdrawSubmissionRequest) -> Submission:
-        """Take it off the boards of its competition."""
-        who, found = caller.current(), await self._ledger.get(parse(SUBMISSIONS, request.name))
-        access.check_owned(who, found)
-        reason = checked_reason(request.reason, required=needs_reason(who, found))
-        competition = self._competitions.get(found.new.competition_id) if found.new.competition_id else None
-        withdrawn = await self._actions.withdraw(found.submission_id, competition, who, reason)
-        log.info("submission_withdrawn", submission=found.submission_id, competition=found.new.competition_id, reason=reason)
+        """Withdraw a submission from the boards of its competition."""
+        user, submission = interceptors.current_caller(), await self._ledger.get(parse(SUBMISSIONS, request.name))
+        access.check_owned(user, submission)
+        reason = checked_reason(request.reason, required=needs_reason(user, submission))
+        competition = self._competitions.get(submission.new.competition_id) if submission.new.competition_id else None
+        withdrawn = await self._actions.withdraw(submission.submission_id, competition, user, reason)
+        log.info("submission_withdrawn", submission=submission.submission_id, competition=submission.new.competition_id, reason=reason)
         return withdrawn
 
     async def restore(self, request: api.RestoreSubmissionRequest) -> Submission:
-        """Put it back."""
+        """Restore a withdrawn submission."""
         submission_id, reason = parse(SUBMISSIONS, request.name), checked_reason(request.reason, required=False)
-        restored = await self._actions.restore(submission_id, caller.current().user, reason)
+        restored = await self._actions.restore(submission_id, interceptors.current_caller().user, reason)
         log.info("submission_restored", submission=submission_id, reason=reason)
         return restored
 
     async def ban(self, request: api.BanUserRequest) -> competition_pb2.Ban:
-        """Let a user take no part any more."""
+        """Ban a user from a competition."""
         competition_id, user = self._competition_id(request.competition), _user(request.user)
         reason = checked_reason(request.reason, required=True)
-        made = await self._actions.ban(competition_id, user, caller.current().user, reason)
+        new_ban = await self._actions.ban(competition_id, user, interceptors.current_caller().user, reason)
         log.info("user_banned", competition=competition_id, banned_user=user, reason=reason)
-        return to_message(competition_pb2.Ban, made)
+        return to_message(competition_pb2.Ban, new_ban)
 
     async def lift_ban(self, request: api.LiftBanRequest) -> api.LiftBanResponse:
-        """Let a user take part again."""
+        """Lift the ban of a user."""
         competition_id, user = self._competition_id(request.competition), _user(request.user)
         reason = checked_reason(request.reason, required=False)
-        lifted = await self._actions.lift_ban(competition_id, user, caller.current().user, reason)
+        lifted = await self._actions.lift_ban(competition_id, user, interceptors.current_caller().user, reason)
         log.info("ban_lifted", competition=competition_id, banned_user=user, lifted=lifted)
         return api.LiftBanResponse(lifted=lifted)
 
     async def bans(self, request: api.ListBansRequest) -> api.ListBansResponse:
-        """Who is banned."""
-        found = await self._actions.bans(self._competition_id(request.competition))
-        return api.ListBansResponse(bans=[to_message(competition_pb2.Ban, ban) for ban in found])
+        """Return who is banned."""
+        listed = await self._actions.bans(self._competition_id(request.competition))
+        return api.ListBansResponse(bans=[to_message(competition_pb2.Ban, listed_ban) for listed_ban in listed])
 
     async def actions(self, request: api.ListCompetitionActionsRequest) -> api.ListCompetitionActionsResponse:
-        """A page of what was done, newest first."""
+        """Return a page of organisers' actions, newest first."""
         competition_id, size = self._competition_id(request.competition), paging.page_size(request.page_size)
-        asked = ("actions", competition_id)
-        before = paging.decode(request.page_token, int, *asked)
-        found, following = await self._actions.page(competition_id, size=size, before=before)
+        scope = ("actions", competition_id)
+        before = paging.decode(request.page_token, int, *scope)
+        listed, following = await self._actions.page(competition_id, size=size, before=before)
         return api.ListCompetitionActionsResponse(
-            actions=[to_message(competition_pb2.CompetitionAction, action) for action in found],
-            next_page_token=paging.encode(following, *asked),
+            actions=[to_message(competition_pb2.CompetitionAction, action) for action in listed],
+            next_page_token=paging.encode(following, *scope),
         )
 
     async def reload(self) -> list[CompetitionChange]:
@@ -88,17 +88,19 @@ class Organising:
                 fresh = await asyncio.to_thread(self._competitions.read_again)
             except (ProblemInvalid, OSError) as error:
                 raise ReloadRefused(str(error)) from None
-            before, after = ({one.competition_id: one for one in store.all()} for store in (self._competitions, fresh))
+            before, after = (
+                {competition.competition_id: competition for competition in store.all()} for store in (self._competitions, fresh)
+            )
             check_fair(before, after, self._ledger.now())
-            found = changes(before, after)
-            differences = {one.competition_id: "; ".join([one.kind.value, *map(str, one.keys)]) for one in found}
+            competition_changes = changes(before, after)
+            differences = {change.competition_id: "; ".join([change.kind.value, *map(str, change.keys)]) for change in competition_changes}
             # A caller that goes away must not leave a record of what was not done.
             await finish_despite_cancel(self._take(fresh, differences))
-            return found
+            return competition_changes
 
     async def _take(self, fresh: Competitions, differences: dict[str, str]) -> None:
         """Record a reading, and then have all calls see it."""
-        await self._actions.record_reload(caller.current().user, differences)
+        await self._actions.record_reload(interceptors.current_caller().user, differences)
         self._competitions.replace(fresh)
         log.info("competitions_reloaded", changes=differences)
 

@@ -11,7 +11,7 @@ import structlog
 from grader.intake.gate import Accepted, SubmissionGate
 from grader.ledger import Ledger
 from grader.model import Submission
-from grader.server import caller
+from grader.server import interceptors
 from grader.server.request_limits import check_fields
 from grader.v1 import grader_service_pb2 as api
 
@@ -21,8 +21,8 @@ AT_ONCE_BYTES = 16 * 1024  # a submission of this size is checked in less time t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submitting:
-    """What is taken, from whom, and how much of it."""
+class SubmissionService:
+    """Puts submissions into the queue."""
 
     ledger: Ledger
     gate: SubmissionGate
@@ -38,9 +38,9 @@ class Submitting:
 
     async def take_batch(self, requests: Sequence[api.SubmitRequest]) -> list[Submission | Exception]:
         """Each by itself, in their order: the submission, or what `take` would have raised."""
-        checked = await asyncio.to_thread(lambda: [self._checked(one) for one in requests])
+        checked = await asyncio.to_thread(lambda: [self._checked(request) for request in requests])
         async with asyncio.TaskGroup() as group:  # all wait at once, so that they share a commit
-            tasks = [group.create_task(self._kept(one)) for one in checked]
+            tasks = [group.create_task(self._kept(result)) for result in checked]
         return [task.result() for task in tasks]
 
     def _check(self, request: api.SubmitRequest) -> Accepted:
@@ -49,7 +49,7 @@ class Submitting:
 
     async def _keep(self, accepted: Accepted) -> Submission:
         submission = await self.ledger.submit(
-            replace(accepted.submission, user=caller.current().user),
+            replace(accepted.submission, user=interceptors.current_caller().user),
             accepted.problem,
             request_id=accepted.request_id,
             queue_limit=self.queue_limit,
