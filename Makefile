@@ -82,7 +82,7 @@ attack: setup-dev ## Attack the grader with every kernel of tests/exploits, ask 
 containment: setup-dev ## Run the containment suite twice in a row and name all that it left on this machine (CONTAINMENT_ARGS='--isolation docker')
 	@$(BIN)/python -m tools.containment $(CONTAINMENT_ARGS)
 
-gpu: $(if $(PYTHON),,setup-dev) ## On a GPU host: run the GPU tests, and write their tables to build/gpu (GPU_ARGS='-k "test_tril_matmul or test_same" --gpu-isolation docker'; GPU_ARGS=--help lists the options)
+gpu: $(if $(PYTHON),,setup-dev) ## On a GPU host: run the GPU tests, and write their tables to build/gpu (GPU_ARGS='-k "test_examples or test_same" --gpu-isolation docker'; GPU_ARGS=--help lists the options)
 	@$(or $(PYTHON),$(BIN)/python) -m pytest tests/gpu -m gpu -q --all-cases -o addopts=-ra --gpu-report build/gpu $(GPU_ARGS)
 
 examples: setup-dev ## Grade every file of kernels_examples/ on the emulated device and compare with its first line; on a GPU it is `make gpu GPU_ARGS='-k test_examples'`

@@ -55,19 +55,6 @@ def shown_us(value: float | None) -> str:
     return f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}" if abs(value) < 10_000 else f"{value:.0f}"
 
 
-def shown_samples(samples: wire.Samples | None) -> str:
-    """Median (p20..p80) in microseconds."""
-    if samples is None or not samples.durations_ns:
-        return ""
-    low, high = (quantile(samples.durations_ns, share) / 1000 for share in (0.2, 0.8))
-    return f"{shown_us(statistics.median(samples.durations_ns) / 1000)} ({shown_us(low)}..{shown_us(high)})"
-
-
-def shown_speedup(speedup: wire.Speedup) -> str:
-    """Ratio (low..high)."""
-    return f"{speedup.ratio:.3f} ({speedup.ratio_low:.3f}..{speedup.ratio_high:.3f})"
-
-
 def half_width(speedup: wire.Speedup) -> float:
     """Half of the interval, as a share of the ratio."""
     return (speedup.ratio_high - speedup.ratio_low) / 2 / speedup.ratio
