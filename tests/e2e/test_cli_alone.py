@@ -106,12 +106,6 @@ def test_json_is_the_submission_and_nothing_else(cli: Cli) -> None:
         assert piped.stdout == "VERDICT_ACCEPTED\n"
 
 
-def test_json_of_another_verdict_exits_1(cli: Cli) -> None:
-    """The exit code does not depend on the output's form."""
-    ended = cli("submit", ADD / "off_by_one.cu", "--json", *LOCAL)
-    assert (ended.code, ended.json["report"]["verdict"]) == (1, "VERDICT_WRONG_ANSWER")
-
-
 # -- exit 2: misuse -------------------------------------------------------------------------------------------------------
 
 
@@ -121,56 +115,6 @@ def test_an_unknown_problem_exits_2(cli: Cli) -> None:
     assert ended.code == 2
     assert ended.stdout == ""
     assert re.search(r"error: there is no problem 'no_such'; .*vector_add", ended.stderr), ended.stderr
-
-
-def test_a_source_over_a_mebibyte_exits_2(cli: Cli, tmp_path: Path) -> None:
-    """The message names the field, both sizes and the remedy."""
-    big = write(tmp_path / "big.cu", RIGHT + "//" + "x" * (1 << 20))
-    ended = cli("submit", big, "--problem", "vector_add", *LOCAL)
-    assert ended.code == 2
-    assert re.search(r"error: sources: .*big.cu has .* bytes, over the 1,048,576 allowed; leave out", ended.stderr), ended.stderr
-
-
-def test_invalid_utf8_exits_2(cli: Cli, tmp_path: Path) -> None:
-    """The message names the field and the remedy."""
-    (tmp_path / "latin.cu").write_bytes(b"// \xff\n")
-    ended = cli("submit", tmp_path / "latin.cu", "--problem", "vector_add", *LOCAL)
-    assert ended.code == 2
-    assert re.search(r"error: sources: .*latin.cu is not UTF-8 \(byte 3\); save it as UTF-8", ended.stderr), ended.stderr
-
-
-def test_a_missing_entry_point_exits_2(cli: Cli, tmp_path: Path) -> None:
-    """The message names the entry that is missing, and how to declare it."""
-    nameless = write(tmp_path / "nameless.cu", RIGHT.replace("solve", "other"))
-    ended = cli("submit", nameless, "--problem", "vector_add", *LOCAL)
-    assert ended.code == 2, ended.stdout
-    assert re.search(r"error: sources: the entry point is missing: .*'solve'", ended.stderr), ended.stderr
-    assert 'extern "C"' in ended.stderr
-
-
-def test_an_entry_point_that_was_named_and_is_missing_exits_2(cli: Cli) -> None:
-    """The message names the flag's field."""
-    ended = cli("submit", ADD / "grid_stride.cu", "--entry", "nowhere", *LOCAL)
-    assert ended.code == 2, ended.stdout
-    assert re.search(r"error: entry: .*'nowhere'", ended.stderr), ended.stderr
-
-
-def test_a_missing_file_and_a_directory_exit_2(cli: Cli, tmp_path: Path) -> None:
-    """No server is started for them."""
-    for path, remedy in ((tmp_path / "gone.cu", "does not exist"), (tmp_path, "is a directory; name the files in it")):
-        ended = cli("submit", path, "--problem", "vector_add")
-        assert ended.code == 2
-        assert remedy in ended.stderr
-    assert not (tmp_path / "state").exists()
-
-
-def test_a_path_with_dots_is_submitted_by_its_name(cli: Cli, tmp_path: Path) -> None:
-    """The user's own ../ is the user's business."""
-    write(tmp_path / "mine.cu", RIGHT.replace("PRINT", ""))
-    (tmp_path / "inner").mkdir()
-    ended = cli("submit", "inner/../mine.cu", "--problem", "vector_add", "--mode", "test", "--json", *LOCAL)
-    assert ended.code == 0, ended.stdout + ended.stderr
-    assert [one["path"] for one in ended.json["sources"]] == ["mine.cu"]
 
 
 def test_wrong_options_exit_2(cli: Cli) -> None:
