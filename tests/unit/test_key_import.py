@@ -7,7 +7,7 @@ import io
 import pytest
 
 from grader.ledger import Ledger
-from grader.server.commands import admin_keys, key_import
+from grader.server.commands import admin_keys
 
 
 @pytest.fixture
@@ -91,17 +91,6 @@ def test_every_mistake_has_its_line_and_no_key_is_made(admin, tmp_path):
 def test_what_is_no_list_is_refused_with_what_to_write(admin, text, said):
     code, _, err = admin(text)
     assert code == 2 and said in err
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(key_import.KeyImportInvalid, match="can't be read: No such file"):
-        key_import.read(tmp_path / "no.csv")
-
-
-@pytest.mark.parametrize("words", [["--scopes", "everything"], ["--expires", "soon"]])
-def test_a_wrong_option_makes_no_key(admin, words):
-    code, out, _ = admin("user\nann\n", *words)
-    assert code == 2 and out == ""
 
 
 def test_a_user_on_several_lines_is_a_team_of_members_with_notes(admin, tmp_path):
