@@ -22,15 +22,6 @@ def test_a_plain_file_is_taken_whole(tmp_path):
     assert pick_up(tmp_path, "artifact", limit_bytes=1000) == b"\0" * 1000
 
 
-def test_an_empty_file_is_a_file(tmp_path):
-    (tmp_path / "artifact").touch()
-    assert pick_up(tmp_path, "artifact", limit_bytes=0) == b""
-
-
-def test_a_missing_file_is_said_to_be_missing(tmp_path):
-    assert refusal_of(tmp_path) is RefusalReason.MISSING
-
-
 def test_a_file_over_the_limit_is_left(tmp_path):
     (tmp_path / "artifact").write_bytes(b"x" * 1001)
     assert refusal_of(tmp_path) is RefusalReason.TOO_LARGE
