@@ -14,7 +14,7 @@ from grader.api.json_schema import json_schema
 from grader.cli.json_schema import PRINTED
 from grader.cli.main import app
 from grader.rules.disclosure import Redactor
-from grader.v1 import report_pb2, submission_pb2
+from grader.v1 import submission_pb2
 from tests import fakes
 
 
@@ -50,19 +50,3 @@ def test_a_report_with_everything_set_fits() -> None:
     submission.annotations["k"] = "v"
     assert "Infinity" in stable_json.to_text(stable_json.to_data(submission))
     check(submission)
-
-
-@pytest.mark.parametrize(
-    ("path", "value"), [("state", "SUBMISSION_STATE_DONE"), ("create_time", 5), ("tags", "x"), ("report", {"verdict": []}), ("made_up", 1)]
-)
-def test_what_no_message_is_does_not_fit(path: str, value: object) -> None:
-    """An unknown field only where the schema is closed."""
-    validator = jsonschema.Draft202012Validator(closed(json_schema(submission_pb2.Submission.DESCRIPTOR)))
-    assert not validator.is_valid({path: value})
-    assert validator.is_valid({"report": {"verdict": report_pb2.Verdict.Name(report_pb2.VERDICT_ACCEPTED)}})
-
-
-def test_a_command_without_a_message_is_named_with_the_others() -> None:
-    """And with the one that was probably meant."""
-    done = CliRunner().invoke(app, ["json-schema", "problem", "list"], env={"COLUMNS": "300"})
-    assert done.exit_code == 2 and "Did you mean 'problems list'" in done.output
