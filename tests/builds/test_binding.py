@@ -182,14 +182,6 @@ def test_what_is_not_carried_does_not_compile(source: str, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("thrown", "said"), [('std::runtime_error("no")', "no"), ("py::error_already_set()", "initialization failed")])
-def test_an_exception_in_the_body_is_an_import_error(thrown: str, said: str, tmp_path: Path) -> None:
-    source = f'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ PyErr_SetString(PyExc_KeyError, "key"); throw {thrown}; }}'
-    with pytest.raises(ImportError, match=said):
-        built(source, tmp_path, light=True)
-
-
-@pytest.mark.slow
 def test_a_small_extension_works(tmp_path: Path) -> None:
     """As recorded from pybind11."""
     result = compiled(SMALL, tmp_path, light=True, flags=("-O0", "-std=c++17", "-Wall", "-Wextra", "-Werror"))
@@ -209,13 +201,6 @@ def test_a_small_extension_works(tmp_path: Path) -> None:
         forward(None, 1.5)
     supported = f"The following argument types are supported:\n    1. {signature}\n"
     assert str(error.value) == f"forward(): incompatible function arguments. {supported}\nInvoked with: None, 1.5"
-
-
-def test_torchs_own_declarations_are_taken_over() -> None:
-    header = variable_header(INCLUDE)
-    assert header is not None
-    for text in ("type_caster<at::Tensor>", "type_caster<at::IntArrayRef>", "struct python_error", "translate_exception_to_python"):
-        assert text in header
 
 
 @pytest.mark.parametrize(

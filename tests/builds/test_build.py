@@ -131,14 +131,6 @@ def test_an_error_names_the_file_and_the_line_once(made, device_kind, place, err
     assert "/tmp" not in failed.log
 
 
-def test_a_linker_error_names_the_sources(made, device_kind):
-    """Not the objects made of them."""
-    failed = made({"a.cu": KERNEL, "b.cu": KERNEL}, device_kind)
-    assert failed.code == build.REJECTED
-    assert "multiple definition" in failed.log and "a.cu" in failed.log and "b.cu" in failed.log
-    assert "object.o" not in failed.log
-
-
 def test_a_missing_entry_is_said(made, device_kind):
     """With what to write."""
     failed = made({"kernel.cu": KERNEL.replace('extern "C"', "")}, device_kind)
@@ -154,12 +146,6 @@ def test_a_parameter_that_contradicts_the_problem_is_remarked(made, device_kind)
     (remark,) = checked.note.remarks
     assert remark.startswith("kernel.cu:3: `const float* a` is given the input a, which is float64 (and 1 more);")
     assert plain.note.remarks == () and checked.artifact == plain.artifact
-
-
-def test_headers_alone_are_nothing_to_compile(made, device_kind):
-    """The sentence names the suffixes that are compiled."""
-    failed = made({"kernel.cuh": KERNEL}, device_kind)
-    assert failed.code == build.REJECTED and "*.cu" in failed.log
 
 
 # -- a language that runs the submission -------------------------------------------------------------------------------------

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.builder import build
-from sandbox.compilers import host_compiler, nvcc, steps
-from sandbox.compilers.headers import Headers
+from sandbox.compilers import host_compiler, steps
 from sandbox.languages import implementation
 from sandbox.protocol import wire
 
@@ -51,10 +50,3 @@ def test_without_the_limit_every_error_is_listed(tmp_path):
     unlimited = replace(step, command=tuple(word for word in step.command if word != host_compiler.ERROR_LIMIT))
     assert steps.run([step], tmp_path).log.count("error: ") == 20
     assert steps.run([unlimited], tmp_path).log.count("error: ") >= COUNT
-
-
-def test_nvcc_hands_the_limit_to_its_host_compiler(tmp_path):
-    """Where nvcc itself compiles, too."""
-    plain = nvcc.Plain(program="nvcc", flags=nvcc.FLAGS, files=tmp_path)
-    (step,) = plain.compile("kernel.cu", 0, Headers(), tmp_path)
-    assert step.command[step.command.index("-Xcompiler") + 1] == f"-fPIC,{host_compiler.ERROR_LIMIT}"

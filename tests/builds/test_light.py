@@ -33,20 +33,6 @@ def test_an_operator_is_there_if_the_source_names_it(tmp_path: Path) -> None:
     assert "inline at::Tensor zeros_like(" in named
 
 
-@pytest.mark.parametrize("name", ["add_out", "zeros_symint", "relu_", "empty_symint_outf"])
-def test_forms_of_an_operator_lie_in_its_header(tmp_path: Path, name: str) -> None:
-    """Torch writes them into one file."""
-    _, named = made(tmp_path, f"#include <torch/extension.h>\nvoid f() {{ at::{name}(1); }}\n")
-    assert f"#include <ATen/ops/{name.split('_')[0]}.h>" in named
-
-
-@pytest.mark.parametrize("word", ["matmul", "softmax", "tril"])
-def test_comments_and_strings_name_nothing(tmp_path: Path, word: str) -> None:
-    """What is not code costs no header."""
-    _, named = made(tmp_path, SOURCE)
-    assert f"ATen/ops/{word}" not in named
-
-
 def test_names_in_macros_count(tmp_path: Path) -> None:
     """A method that only a macro's body calls, and one whose name a macro glues together."""
     _, named = made(tmp_path, "#define CALL(op) x.op##_()\n#define OTHER x.sigmoid()\nvoid f() { CALL(sqrt); OTHER; }\n")
@@ -66,14 +52,6 @@ def test_a_source_that_asks_for_a_macro_of_torch_gets_torchs_headers(tmp_path: P
 def test_a_source_may_ask_for_its_own_macros(tmp_path: Path, test: str) -> None:
     """And for those that mean the same with both headers."""
     made(tmp_path, f"{test}\n")
-
-
-def test_handles_of_libraries_are_only_named_until_a_source_uses_one(tmp_path: Path) -> None:
-    """cublas and its like are large, and only torch's declarations mention them."""
-    without, _ = made(tmp_path / "without", SOURCE, emulated=False)
-    with_library, _ = made(tmp_path / "with", "#include <cublas_v2.h>\ncublasHandle_t h;\n", emulated=False)
-    assert any(path.endswith("/opaque") for path in without.include_dirs)
-    assert not any(path.endswith("/opaque") for path in with_library.include_dirs)
 
 
 def test_every_method_of_torch_is_known_with_its_operators_header() -> None:

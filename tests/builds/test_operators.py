@@ -84,15 +84,6 @@ def test_the_operator_for_a_gpu_is_the_entry(tmp_path: Path) -> None:
         assert isinstance(seen, list) and "operator empty_like" in seen and "operator added" not in seen
 
 
-def test_several_operators_without_a_name_are_no_entry(tmp_path: Path) -> None:
-    """The message lists them."""
-    more = 'm.def("other(Tensor a) -> Tensor"); m.def("other.out(Tensor a, Tensor b) -> Tensor");'
-    made = built(tmp_path / "made", k_cu=CUDA_FILE, k_cpp=CPP_FILE.replace("MORE", more))
-    assert loaded(made.artifact, "added")[0] == [11.0, 22.0, 33.0]
-    status, message = loaded(made.artifact, "solve")
-    assert status == "ENTRY_NOT_FOUND" and "the operators added, other;" in str(message)
-
-
 def test_an_implementation_alone_is_no_entry_and_is_built_once(tmp_path: Path) -> None:
     """Its operators are defined in a file that was not submitted; torch's own headers would say the same."""
     made = built(tmp_path / "made", k_cu=CUDA_FILE)

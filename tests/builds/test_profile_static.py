@@ -89,13 +89,6 @@ def test_what_nvcc_refuses_is_a_failed_tool_with_its_log(profiled):
     assert found.outcomes == {"nvcc": ToolOutcome.FAILED} and "error" in found.text("nvcc.log")
 
 
-def test_without_nvcc_each_tool_is_named_with_the_reason(profiled):
-    """Not left out in silence."""
-    found = profiled("cuda", environment={"PATH": "/nowhere"}, **{"a.cu": "__global__ void k() {}"})
-    assert set(found.outcomes.values()) == {ToolOutcome.UNAVAILABLE} and set(found.outcomes) == {"nvcc", "ptxas", "nvdisasm"}
-    assert all("install the CUDA toolkit" in one.detail for one in found.profile.tools) and found.files == {}
-
-
 @needs_triton
 def test_triton_gives_every_form_of_what_was_launched(profiled):
     """Without a driver: TTIR, TTGIR, LLIR, PTX and machine code, for the entry's own arguments."""
@@ -143,10 +136,3 @@ def test_cuda_inside_of_python_is_compiled_and_not_run(profiled):
     assert found.outcomes["nvcc"] is ToolOutcome.RAN and ".target sm_90a" in found.text("row_softmax.ptx")
     (use,) = found.profile.kernels
     assert use.registers > 0 and use.shared_bytes > 0 and use.name.startswith("softmax(")
-
-
-def test_python_without_kernels_of_its_own_says_so(profiled):
-    """Plain PyTorch has nothing to compile."""
-    found = profiled("python", SOFTMAX, **{"k.py": "import torch\ndef solve(x):\n    return torch.softmax(x, 1)\n"})
-    (tool,) = found.profile.tools
-    assert tool.outcome is ToolOutcome.UNAVAILABLE and "neither Triton, Numba nor load_inline" in tool.detail

@@ -115,14 +115,6 @@ def test_nothing_is_compiled_where_an_artifact_is_loaded(made, loaded):
     assert message.startswith("mine/kernel.py:17: error")
 
 
-def test_a_model_is_made_once_and_called(made, loaded):
-    """`ModelNew()` without arguments where the convention has no state."""
-    text = "import torch\nclass ModelNew(torch.nn.Module):\n    made = 0\n"
-    text += "    def __init__(self):\n        super().__init__()\n        ModelNew.made += 1\n"
-    text += "    def forward(self, a, b):\n        return (a + b) * ModelNew.made\n"
-    assert loaded(made(text).artifact) == [11.0, 22.0, 33.0]
-
-
 MODEL = """import torch
 class ModelNew(torch.nn.Module):
     def __init__(self, factor):
@@ -192,11 +184,6 @@ def test_objects_are_of_the_problems_class_or_of_the_submissions_or_have_the_att
     assert loaded(neither.artifact, **given) == [11.0, 22.0, 33.0]
     kind, message = loaded(neither.artifact, convention="data", templates=(OBJECTS.replace("3]", "4]"),))
     assert kind == "AssertionError" and message.startswith("mine/kernel.py:5: error")
-
-
-def test_a_destination_is_passed(made, loaded):
-    """Nothing is returned."""
-    assert loaded(made("def run(a, b, c):\n    c.copy_(a + b)\n").artifact, convention="destination") == [11.0, 22.0, 33.0]
 
 
 def test_tensors_say_that_they_are_on_a_gpu(made, loaded):

@@ -16,7 +16,7 @@ import pytest
 
 from sandbox.builder import build
 from sandbox.compilers import nvcc
-from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED
+from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED
 from sandbox.languages import python_module
 from sandbox.protocol import wire
 from tests.python_builds import GOOD_INLINE, INLINE, KERNEL_LINE, PLAIN, Builder
@@ -60,27 +60,6 @@ def test_an_error_in_cuda_is_at_the_modules_line(made, tmp_path, monkeypatch):
     assert "mine/kernel.py:16: note: asked for here" in failed.log
     assert "sandbox" not in failed.log
     assert [path.name for path in place.rglob("attempt-*")] == ["attempt-light"]
-
-
-@pytest.mark.parametrize("device_kind", [NVCC])
-def test_an_error_that_nvcc_finds_is_at_the_modules_line(made, device_kind):
-    """As it writes lines."""
-    failed = made(INLINE.replace("BODY", " + undefined_thing"), device_kind=device_kind)
-    assert failed.code == REJECTED and f'mine/kernel.py({KERNEL_LINE}): error: identifier "undefined_thing" is undefined' in failed.log
-
-
-def test_an_error_in_cpp_is_at_the_modules_line(made):
-    """The same for `cpp_sources`. torch's headers do not have the name either, so they are not tried."""
-    text = GOOD_INLINE.replace("(torch::Tensor a, torch::Tensor b);", "(torch::Tensor a, NoSuchTensor b);")
-    failed = made(text)
-    assert failed.code == REJECTED and "mine/kernel.py:15:" in failed.log, failed.log
-
-
-def test_what_the_emulated_device_has_not_is_said_at_the_modules_line(made):
-    """Inline PTX of another device, as for a .cu file."""
-    failed = made(INLINE.replace("BODY", ';\n    asm volatile("wgmma.fence.sync.aligned;")'))
-    assert failed.code == UNSUPPORTED
-    assert f"mine/kernel.py:{KERNEL_LINE + 1}: error: the emulated device has no warpgroup instructions (wgmma)" in failed.log
 
 
 def test_an_extensions_failure_counts_when_it_is_raised_as_another(made):
@@ -173,12 +152,6 @@ def test_an_import_that_fails_is_told_at_the_users_line(made, text, line):
     assert failed.code == IMPORT_FAILED and failed.artifact is None
     assert failed.log.startswith(line), failed.log
     assert "sandbox" not in failed.log and "site-packages" not in failed.log
-
-
-def test_frames_are_the_users(made):
-    """Where it was called from, after where it failed."""
-    log = made("def check():\n    raise ValueError('no good')\ncheck()\n").log
-    assert "  mine/kernel.py:3, in <module>: check()\n  mine/kernel.py:2, in check: raise ValueError('no good')" in log
 
 
 def test_a_module_that_ends_its_process_is_told_so(made):

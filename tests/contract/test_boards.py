@@ -9,7 +9,6 @@ import sqlalchemy as sa
 
 from grader.api.messages import board_to_proto
 from grader.ledger import Ledger
-from grader.ledger.boards import standings
 from grader.ledger.tables import submissions
 from grader.model import Competition, Report, Score, TieRule, Verdict
 from grader.rules import leaderboard
@@ -53,31 +52,6 @@ async def graded(
 
 async def users(ledger):
     return sorted(one.user for one in await ledger.boards.standings(COMPETITION))
-
-
-async def test_languages_are_those_of_the_submissions_asked_for(ledger):
-    """An id that is not there has none, and "" is no id."""
-    made = [await graded(ledger) for _ in range(2)]
-    asked = [made[0].submission_id, "0000000000000000", ""]
-    assert await ledger.boards.languages(asked) == {made[0].submission_id: "cuda"} and await ledger.boards.languages([]) == {}
-
-
-async def test_a_standing_has_what_its_report_said(ledger, clock):
-    """Every field comes back as it was, to the last bit of the score."""
-    odd = Score(value=1 / 3 + 1, low=1.2345678901234567, high=1e300)
-    made = await graded(ledger, score=odd)
-    (found,) = await ledger.boards.standings(COMPETITION)
-    assert found == leaderboard.Standing(
-        submission_id=made.submission_id,
-        user="x",
-        problem_id="sum",
-        device="NVIDIA H200",
-        clock=wire.Clock.DEVICE_EVENTS,
-        score=odd,
-        create_time=clock.now,
-        flags=("THROTTLED", "DEVICE_NOT_QUIET"),
-        rule=rule_of(fakes.problem("sum").spec),
-    )
 
 
 async def test_what_was_judged_by_another_tolerance_is_not_on_the_board(ledger):
@@ -133,13 +107,6 @@ async def test_what_was_made_since_the_freeze_is_left_out(ledger, clock):
     assert [one.user for one in found] == ["early"] and await users(ledger) == ["early", "late"]
 
 
-async def test_one_problem_can_be_asked_for(ledger):
-    """The others' rows are not even read."""
-    await graded(ledger, user="x")
-    await graded(ledger, user="y", problem_id="other")
-    assert [one.user for one in await ledger.boards.standings(COMPETITION, problem_id="other")] == ["y"]
-
-
 async def in_bytes(ledger):
     """All boards of the competition."""
     made = []
@@ -184,21 +151,3 @@ async def test_a_board_of_two_thousand_submissions_is_made_at_once(location):
             found = leaderboard.board(COMPETITION, await ledger.boards.standings(COMPETITION))
             took.append(time.process_time() - begun)
         assert len(found.entries) == 200 and min(took) < 0.15, took
-
-
-async def test_a_board_is_read_without_the_rows(tmp_path):
-    """From an index that has all of it: the rows hold sources and reports, a thousand times as long."""
-    async with Ledger.open(tmp_path / "l") as ledger:
-        await filled(ledger, rows(50))
-        seen = []
-
-        def watched(connection):
-            sa.event.listen(connection, "before_cursor_execute", lambda *call: seen.append(call[2:4]))
-            assert len(standings(connection, COMPETITION, "sum")) > 10
-            statement, parameters = seen[0]  # the next ones read the problems that the entries were judged by
-            return connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
-
-        plan = [row[-1] for row in await ledger._database.read(watched)]
-        of_submissions = [line for line in plan if " submissions " in line]
-        assert of_submissions and all("USING COVERING INDEX ix_submissions_board" in line for line in of_submissions), plan
-        assert all("COVERING INDEX" in line for line in plan if line.startswith(("SEARCH", "SCAN"))), plan

@@ -132,22 +132,3 @@ async def test_a_ban_takes_a_user_off_the_boards_and_refuses_what_comes(ledger, 
     assert await actions.lift_ban("spring", "alice", "root", "") and not await actions.lift_ban("spring", "alice", "root", "")
     await ledger.submit(new, fakes.problem(), policy=policy)
     assert await users(ledger) == ["alice", "bob"] and await kinds(actions) == [ActionKind.BAN_LIFTED, ActionKind.BANNED]
-
-
-async def test_a_second_ban_replaces_the_reason(ledger, actions):
-    """The same reason again is no second action."""
-    for reason in ("a", "b", "b"):
-        made = await actions.ban("spring", "alice", "root", reason)
-    assert made.reason == "b" and len(await actions.bans("spring")) == 1 and await kinds(actions) == [ActionKind.BANNED] * 2
-
-
-async def test_actions_are_listed_in_pages_newest_first(actions):
-    """Of one competition only."""
-    await actions.ban("spring", "alice", "root", "a")
-    await actions.ban("autumn", "alice", "root", "elsewhere")
-    await actions.ban("spring", "bob", "root", "b")
-    await actions.lift_ban("spring", "alice", "root", "c")
-    recorded, following = await actions.page("spring", size=2)
-    assert [(action.kind, action.reason) for action in recorded] == [(ActionKind.BAN_LIFTED, "c"), (ActionKind.BANNED, "b")]
-    (oldest,), end = await actions.page("spring", size=2, before=following)
-    assert (oldest.reason, oldest.user, oldest.subject, end) == ("a", "root", "alice", None)

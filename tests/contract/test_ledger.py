@@ -3,11 +3,10 @@
 import asyncio
 import dataclasses
 from dataclasses import replace
-from datetime import UTC
 
 import pytest
 
-from grader.errors import AlreadyFinished, LeaseLost, QueueFull, QueueShareUsed, RequestIdReused, SubmissionNotFound
+from grader.errors import AlreadyFinished, LeaseLost, QueueFull, QueueShareUsed, RequestIdReused
 from grader.ledger import Ledger, transactions
 from grader.model import Failure, SubmissionState
 from grader.rules.quotas import AdmissionPolicy
@@ -31,15 +30,6 @@ async def sequences(ledger, submission_id):
 
 async def states(ledger, submission_id):
     return [event.state for event in await ledger.events(submission_id) if event.state]
-
-
-async def test_a_submission_reads_back_as_it_was_written(ledger, clock):
-    """Sources, problem and time come back equal, with the time zone."""
-    made = await submit(ledger)
-    assert await ledger.get(made.submission_id) == made
-    assert made.new == fakes.new_submission() and made.state is SubmissionState.QUEUED
-    assert made.create_time == clock.now and made.create_time.tzinfo is UTC
-    assert await ledger.problem(made.problem_digest) == fakes.problem()
 
 
 async def test_a_submission_survives_reopening(location):
@@ -82,14 +72,6 @@ async def test_what_waits_and_runs_is_counted_by_device(ledger):
 
 
 READY = ("emulated", "cuda", "cuda:1", "cuda:NVIDIA H200")
-
-
-@pytest.mark.parametrize("kind", ["cuda:1", "cuda:H200", "cuda:nvidia h2", "cuda:NVIDIA H200"])
-async def test_a_lease_may_be_of_one_device_of_a_kind(ledger, kind):
-    """By its index, or by a part of the model's name, as a fleet understands them."""
-    made = await ledger.submit(fakes.new_submission(device_kind=kind), fakes.problem())
-    assert await lease(ledger, device_kinds=("emulated",)) is None
-    assert (await lease(ledger, device_kinds=READY)).submission.submission_id == made.submission_id
 
 
 async def test_several_are_leased_and_no_more_are_looked_for(ledger, monkeypatch):
@@ -386,23 +368,6 @@ async def test_pages_are_newest_first_and_complete(ledger):
     assert [one.submission_id for one in (*first, *second, *third)] == made[::-1] and last is None
 
 
-async def test_pages_can_be_filtered(ledger):
-    """By problem and by state; the report's head is there, sources are not."""
-    await submit(ledger)
-    await ledger.settle(await lease(ledger), fakes.report())
-    other = await ledger.submit(fakes.new_submission(problem_id="other"), fakes.problem("other", "f" * 64))
-    assert [one.submission_id for one in (await ledger.page(size=9, problem_id="other"))[0]] == [other.submission_id]
-    graded = (await ledger.page(size=9, states=[SubmissionState.SUCCEEDED]))[0]
-    assert [(one.report.verdict, one.report.trials, one.new.sources) for one in graded] == [(fakes.report().verdict, (), ())]
-
-
-async def test_an_unknown_submission_is_not_found(ledger):
-    """Reading and cancelling say which."""
-    for call in (ledger.get("nope"), ledger.cancel("nope")):
-        with pytest.raises(SubmissionNotFound, match="nope"):
-            await call
-
-
 async def test_every_write_tells_those_who_wait(ledger):
     """A watcher is woken by lease, fact and settlement."""
     made = await submit(ledger)
@@ -413,12 +378,3 @@ async def test_every_write_tells_those_who_wait(ledger):
             changed.clear()
             await write
             assert changed.is_set()
-
-
-async def test_proving_that_it_can_be_written_changes_nothing(ledger):
-    """As readiness does, all the time."""
-    submission = await ledger.submit(fakes.new_submission(), fakes.problem())
-    before = await ledger.get(submission.submission_id), await ledger.events(submission.submission_id)
-    for _ in range(3):
-        await ledger.prove()
-    assert (await ledger.get(submission.submission_id), await ledger.events(submission.submission_id)) == before

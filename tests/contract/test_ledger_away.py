@@ -7,13 +7,12 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from grader.config import LEDGER_NAME, Settings
+from grader.config import Settings
 from grader.errors import LedgerBusy, LedgerUnreachable, SettingsInvalid
 from grader.ledger import Ledger
 from grader.ledger.changes import Changes
 from grader.ledger.news import NewsKind
 from grader.ledger.postgres import PostgresDatabase, shown_url
-from grader.server.main import parser
 from tests import fakes
 
 SOON_S = 300
@@ -116,15 +115,6 @@ def test_a_password_is_never_shown(tmp_path):
     with pytest.raises(SettingsInvalid) as caught:
         shown_url(f"postgresql://grader:{SECRET}@db/ledger?no_such_word={SECRET}")
     assert SECRET not in str(caught.value)
-
-
-def test_only_a_server_takes_its_database_from_the_environment(monkeypatch, tmp_path):
-    """A server inside `grader-cli` would grade what others wait for; an option is stronger than the environment."""
-    monkeypatch.setenv("GRADER_DATABASE", WITH_PASSWORD)
-    assert Settings(state_dir=tmp_path).ledger == tmp_path / LEDGER_NAME
-    assert parser().parse_args([]).database == WITH_PASSWORD
-    assert parser().parse_args(["--database", "postgresql:///other"]).database == "postgresql:///other"
-    assert SECRET not in parser().format_help()
 
 
 def test_a_wrong_url_is_refused_without_quoting_it():

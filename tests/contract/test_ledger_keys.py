@@ -53,10 +53,3 @@ async def test_a_revoked_key_stays_revoked_from_the_first_time_on(ledger):
     assert await ledger.keys.revoke(key.key_id) == first
     assert await ledger.keys.all() == [first, other]
     assert await ledger.keys.revoke("none") is None
-
-
-async def test_a_wrong_user_makes_no_key(ledger):
-    """Nothing is written."""
-    with pytest.raises(ValueError, match="user name"):
-        await ledger.keys.create("Alice", frozenset(Scope))
-    assert await ledger.keys.all() == []

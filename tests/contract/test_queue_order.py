@@ -102,15 +102,6 @@ async def test_nobody_starves(ledger, clock):
     assert began.count("heavy") == 8 and began[:4].count("light") >= 2 and "heavy" in began[:14]
 
 
-@pytest.mark.slow
-async def test_a_hundred_users_take_turns(ledger, clock):
-    """The first of each, then the second of each, in the order in which they came."""
-    users = [f"u{number:03}" for number in range(100)]
-    for user in users:
-        await submit(ledger, user, 2)
-    assert await lanes(ledger, clock, 1, 120) == users + users[:20]
-
-
 async def test_of_one_user_the_order_is_kept(ledger, clock):
     """Whatever others do, and after one was given back."""
     own = [one for _ in range(3) for one in await submit(ledger, "own")]
@@ -156,18 +147,6 @@ async def test_a_run_that_its_user_cancelled_is_charged(ledger, clock):
     await submit(ledger, "canceller")
     await submit(ledger, "fresh")
     assert await grade(ledger, clock) == "fresh"
-
-
-async def test_what_was_used_is_forgotten(ledger, clock):
-    """A day later ten minutes count less than a second."""
-    await submit(ledger, "once_heavy")
-    await grade(ledger, clock, 600.0)
-    clock.pass_s(86400)
-    await submit(ledger, "light")
-    await grade(ledger, clock, 1.0)
-    await submit(ledger, "light")
-    await submit(ledger, "once_heavy")
-    assert await grade(ledger, clock) == "once_heavy"
 
 
 async def test_positions_foretell_the_order(ledger, clock):

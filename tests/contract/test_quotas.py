@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from grader.errors import CompetitionClosed, QueueFull, QuotaExceeded
+from grader.errors import CompetitionClosed, QuotaExceeded
 from grader.model import Competition, Failure
 from grader.rules.quotas import AdmissionPolicy, for_competition, for_server
 from tests import fakes
@@ -115,12 +115,6 @@ async def test_the_server_s_quota_counts_everything(ledger):
     assert (await refused(ledger, policy=both)).limit == 2
 
 
-async def test_no_limit_is_no_limit(ledger):
-    """0 is any number."""
-    for _ in range(5):
-        await submit(ledger, policy=AdmissionPolicy(quotas=for_server(0, 0)))
-
-
 async def test_what_we_failed_at_is_not_charged(ledger):
     """Nor what was cancelled before it began; what was cancelled while it ran is."""
     await submit(ledger)
@@ -154,11 +148,3 @@ async def test_what_came_in_time_is_graded_after_the_end(ledger, clock):
     assert (await submit(ledger, request_id="r1")).submission_id == made.submission_id
     held = await ledger.lease("w", ttl_s=30)
     assert (await ledger.settle(held, fakes.report())).submission_id == made.submission_id
-
-
-async def test_a_full_queue_is_another_refusal(ledger):
-    """It is not the caller's fault, and charges nothing."""
-    for _ in range(3):
-        with pytest.raises(QueueFull):
-            await submit(ledger, queue_limit=0)
-    await submit(ledger)

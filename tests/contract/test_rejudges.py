@@ -148,15 +148,6 @@ async def test_a_preview_changes_nothing_and_applying_gives_it(ledger):
     assert (await ledger.rejudges.changes(rejudge_id, []))[1] == [replace(change, after=history[1])]
 
 
-async def test_applying_writes_no_event(ledger):
-    """The stream of what happened has ended, and stays as it was."""
-    one = await graded(ledger)
-    before = await ledger.events(one.submission_id)
-    await ledger.rejudges.apply(await ready(ledger))
-    assert await ledger.events(one.submission_id) == before
-    assert (await ledger.get(one.submission_id)).end_time == one.end_time
-
-
 async def test_a_second_time_changes_nothing(ledger):
     """Whoever did not get the answer asks again; the other way round it is refused."""
     one = await graded(ledger)
@@ -339,30 +330,6 @@ async def whole(ledger):
     return all(one.ok for one in await ledger._database.read(checks.contents))
 
 
-async def test_who_moves_without_being_judged_again_is_shown_too(ledger):
-    """A rank may change by what becomes of others."""
-    made = [
-        await graded(ledger, scored(value), user=user, competition_id="cup", mode=wire.Mode.RANKED)
-        for user, value in (("a", 3.0), ("b", 2.0))
-    ]
-    rejudge_id = await ready(ledger, WRONG, replace(BY_FACTS, submission_ids=(made[0].submission_id,)))
-    _, changes = await ledger.rejudges.changes(rejudge_id, [CUP])
-    assert [(one.user, one.rank_before, one.rank_after, one.before == one.after) for one in changes] == [
-        ("a", 1, 0, False),
-        ("b", 2, 1, True),
-    ]
-
-
-async def test_pages_are_newest_first(ledger):
-    """Without changes, with counts."""
-    await graded(ledger)
-    made = [(await create(ledger)).rejudge_id for _ in range(3)]
-    first, before = await ledger.rejudges.page(size=2)
-    second, last = await ledger.rejudges.page(size=2, before=before)
-    assert [one.rejudge_id for one in (*first, *second)] == made[::-1] and last is None
-    assert {one.submission_count for one in first} == {1}
-
-
 async def test_a_large_rejudge_is_applied_in_one_transaction(ledger):
     """More than fit into one statement; all of them, or none."""
     one = await graded(ledger)
@@ -394,16 +361,6 @@ async def test_a_sweep_is_not_judged_again(ledger):
     assert [one.submission_id for one in await ledger.rejudges.candidates(BY_RUNS)] == [plain.submission_id]
     with pytest.raises(SubmissionNotFound):
         await ledger.rejudges.candidates(BY_RUNS, [swept.submission_id])
-
-
-async def test_a_request_id_with_another_sweep_is_another_request(ledger):
-    """Its sizes are in the problem only; the control: the same sweep is the same request."""
-    new, other = fakes.new_submission(mode=wire.Mode.SWEEP), replace(fakes.problem(), spec=NEW.spec)
-    first = await ledger.submit(new, fakes.problem(), request_id="00000000-0000-0000-0000-000000000001")
-    again = await ledger.submit(new, fakes.problem(), request_id="00000000-0000-0000-0000-000000000001")
-    assert first.submission_id == again.submission_id
-    with pytest.raises(RequestIdReused):
-        await ledger.submit(new, other, request_id="00000000-0000-0000-0000-000000000001")
 
 
 async def test_what_is_withdrawn_or_banned_has_no_rank_in_a_preview_and_stays_so_when_it_is_applied(ledger):

@@ -136,20 +136,6 @@ async def test_a_rejudge_that_is_not_applied_keeps_what_it_is_drawn_from(ledger,
     assert await remove_due(ledger, MONTH, []) == (RemovedCounts() if kept else RemovedCounts(sources=1, events=1))
 
 
-async def test_many_are_removed_in_batches(ledger, clock):
-    """More than one transaction's worth, and none is left out."""
-    made = [await submit(ledger) for _ in range(12)]
-    for one in made:
-        await ledger.cancel(one)
-    clock.now += timedelta(days=31)
-    before = clock.now - timedelta(days=30)
-    first = await ledger.retention.remove_sources(before, [], limit=5)
-    assert first == (5, 5)
-    assert await ledger.retention.remove_sources(before, [], after=5, limit=5) == (10, 5)
-    assert await remove_due(ledger, MONTH, []) == RemovedCounts(sources=2)
-    assert not any([await has_sources(ledger, one) for one in made])
-
-
 async def test_a_request_that_comes_again_finds_a_submission_whose_sources_are_gone(ledger, clock):
     """The digest of what was sent is kept: nobody pays twice for a retry."""
     made = await ledger.submit(fakes.new_submission(), fakes.problem(), request_id="r1")

@@ -5,7 +5,6 @@ from datetime import timedelta
 
 import pytest
 
-from grader.errors import QueueFull
 from grader.ledger import checks
 from grader.ledger.submission_filter import SubmissionFilter
 from grader.ledger.transactions import REUSED_FOR
@@ -90,15 +89,6 @@ async def test_a_result_is_reused_for_a_day(ledger, clock):
     assert again.report is not None and again.report.cached_from == first.submission_id
     clock.now += timedelta(minutes=2)
     assert (await submit(ledger)).state is SubmissionState.QUEUED
-
-
-async def test_it_takes_no_room_in_the_queue(ledger):
-    """Which is full."""
-    await graded(ledger)
-    new = fakes.new_submission(mode=wire.Mode.TEST)
-    assert (await ledger.submit(new, fakes.problem(), queue_limit=0, allow_cached=True)).state is SubmissionState.SUCCEEDED
-    with pytest.raises(QueueFull):
-        await ledger.submit(new, fakes.problem(), queue_limit=0)
 
 
 async def test_a_rejudge_finds_its_facts(ledger):

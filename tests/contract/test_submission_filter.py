@@ -1,7 +1,6 @@
 """Lists by verdict and by the beginning of an id, whatever database is under it."""
 
 from grader.ledger.submission_filter import SubmissionFilter
-from grader.model import Verdict
 from tests import fakes
 
 
@@ -17,9 +16,3 @@ async def test_a_prefix_is_compared_as_it_is_written(ledger):
         assert await ids(ledger, id_prefix=other) == []
     upper = made.upper()
     assert await ids(ledger, id_prefix=upper) == ([made] if upper == made else [])
-
-
-async def test_what_has_no_verdict_is_in_no_list_by_verdict(ledger):
-    """It is in the others."""
-    made = (await ledger.submit(fakes.new_submission(), fakes.problem())).submission_id
-    assert await ids(ledger) == [made] and await ids(ledger, verdicts=tuple(Verdict)) == []

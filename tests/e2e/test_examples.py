@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,12 +10,10 @@ import pytest_asyncio
 
 from grader.dispatch.local_fleet import LocalFleet
 from grader.formats import native
-from grader.intake.languages import detect
-from grader.isolation.select import choose
-from grader.isolation.settings import BoxSettings
-from grader.model import Lease, NewSubmission, Report, SourceFile, Submission, SubmissionState, Verdict
-from grader.verdict.fold import fold
+from grader.model import Report, Verdict
 from sandbox.protocol import wire
+from tests import local_grading
+from tests.local_grading import local_fleet
 from tests.run_files import artifact_cache, cache_directory
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
@@ -41,30 +36,13 @@ extern "C" void solve(const float* a, const float* b, float* c, long n, cudaStre
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def fleet() -> AsyncIterator[LocalFleet]:
     """One judge for all."""
-    with tempfile.TemporaryDirectory(prefix="grader-examples-", ignore_cleanup_errors=True) as place:
-        Path(place).chmod(0o711)
-        settings = BoxSettings(state_id=f"examples{os.getpid()}", runtime_dir=Path(place), hidden_paths=(EXAMPLES, cache_directory()))
-        isolation, _ = await choose("auto", settings)
-        async with LocalFleet(isolation=isolation, settings=settings, cache=artifact_cache()) as made:
-            yield made
-        await isolation.close()
+    async with local_fleet("auto", hidden=(EXAMPLES, cache_directory()), cache=artifact_cache()) as started:
+        yield started
 
 
 async def graded(fleet: LocalFleet, problem: str, content: str, path: str = "kernel.cu") -> tuple[Report, list[wire.Fact]]:
     """The report and the facts of one kernel, verified and not timed."""
-    source = SourceFile(path=path, content=content)
-    language = detect((source,))
-    assert language is not None
-    found = native.load(EXAMPLES / problem)
-    submission = Submission(
-        submission_id=f"example{abs(hash(content)):x}",
-        new=NewSubmission(problem_id=problem, language=language, sources=(source,), mode=wire.Mode.TEST, skip_sanitizer=True),
-        problem_digest=found.digest,
-        state=SubmissionState.RUNNING,
-        create_time=datetime.now(UTC),
-    )
-    facts = [fact async for fact in fleet.grade(Lease(submission=submission, problem=found, attempt=1, worker_id="test"))]
-    return fold(facts), facts
+    return await local_grading.graded(fleet, native.load(EXAMPLES / problem), {path: content})
 
 
 @pytest.mark.parametrize("path", KERNELS, ids=lambda path: f"{path.parent.name}-{path.stem}")
@@ -85,18 +63,3 @@ async def test_a_failure_at_the_third_workload_shows_the_first_two_as_passed(fle
     passed = {trial.workload_id for trial in report.trials if trial.outcome is wire.TrialOutcome.PASSED}
     assert passed == set(workloads[:2])
     assert [trial.workload_id for trial in report.trials][-1] == workloads[2] and len(report.trials) == 7
-
-
-async def test_a_compile_errors_log_is_cut_and_names_the_line(fleet: LocalFleet) -> None:
-    """64 KiB at most, beginning with file and line as the user wrote them."""
-    errors = "\n".join(f"unknown_type_{index} variable_{index};" for index in range(2000))
-    report, _ = await graded(fleet, "vector_add", f"{ADD.format(before='')}\n{errors}\n", "mine/kernel.cu")
-    assert report.verdict is Verdict.COMPILE_ERROR and report.build is not None
-    assert report.build.log.startswith("mine/kernel.cu:11:1: error: ‘unknown_type_0’")
-    assert report.build.log_truncated and len(report.build.log.encode()) <= wire.LOG_LIMIT_BYTES
-
-
-async def test_a_kernel_that_works_leaves_the_compilers_words_out(fleet: LocalFleet) -> None:
-    """The control of the log's cut: a short log is whole."""
-    report, _ = await graded(fleet, "vector_add", ADD.format(before=""))
-    assert report.verdict is Verdict.ACCEPTED and report.build is not None and not report.build.log_truncated

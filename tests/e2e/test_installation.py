@@ -117,12 +117,6 @@ def test_the_base_package_asks_for_a_client_only(wheel: Path, tmp_path: Path) ->
     assert "torch" in required(built(tmp_path, dependencies='    "kernel-grader[all]",\n'))
 
 
-def test_an_environment_with_the_base_package_has_no_server(programs: Path) -> None:
-    listed = json.loads(run(programs / "python", "-m", "pip", "--disable-pip-version-check", "list", "--format", "json"))
-    names = {str(canonicalize_name(one["name"])) for one in listed}
-    assert {"kernel-grader", *CLIENT} <= names and not names & SERVER
-
-
 def test_the_base_package_submits_to_a_server(programs: Path, address: str, tmp_path: Path) -> None:
     """A right kernel and a wrong one get their verdicts and exit codes."""
     for name, code, verdict in (("grid_stride", 0, "VERDICT_ACCEPTED"), ("off_by_one", 1, "VERDICT_WRONG_ANSWER")):
@@ -149,13 +143,3 @@ def test_a_command_that_needs_an_extra_says_which(
     done = client(programs, tmp_path, *words)
     expected = f"error: this command needs packages that are not installed: pip install '.[{extras}]' in a clone{other}\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
-
-
-def test_the_server_says_which_extras_it_needs(programs: Path, tmp_path: Path) -> None:
-    """So do its commands; help and the version need none."""
-    for words in ((), ("doctor",)):
-        done = client(programs, tmp_path, *words, program="grader-server")
-        assert (done.returncode, done.stdout) == (2, "") and "pip install '.[server,judge]'" in done.stderr
-    for program in ("grader-cli", "grader-server"):
-        assert client(programs, tmp_path, "--version", program=program).stdout.split()[0] == program
-        assert client(programs, tmp_path, "--help", program=program).returncode == 0

@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -20,12 +19,12 @@ import pytest_asyncio
 
 from grader.dispatch.local_fleet import LocalFleet
 from grader.formats import native
-from grader.intake.languages import detect
 from grader.isolation.select import make
 from grader.isolation.settings import BoxSettings
-from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Submission, SubmissionState, Verdict
-from grader.verdict.fold import fold, median
+from grader.model import Problem, Report, Verdict
+from grader.verdict.fold import median
 from sandbox.protocol import wire
+from tests import local_grading
 from tests.run_files import artifact_cache, cache_directory, make_once
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
@@ -65,18 +64,10 @@ async def graded(
     fleet: LocalFleet, text: str, *, problem: str = "vector_add", sizes: tuple[str, ...] = SIZES, mode: wire.Mode = wire.Mode.TEST
 ) -> Report:
     """The report of one module."""
-    source = SourceFile(path="kernel.py", content=text)
-    assert detect((source,)) == "python"
     found = native.load(EXAMPLES / problem)
     found = of_sizes(found, sizes) if sizes else found
-    submission = Submission(
-        submission_id=f"python{secrets.token_hex(4)}",
-        new=NewSubmission(problem_id=problem, language="python", sources=(source,), mode=mode),
-        problem_digest=found.digest,
-        state=SubmissionState.RUNNING,
-        create_time=datetime.now(UTC),
-    )
-    return fold([fact async for fact in fleet.grade(Lease(submission=submission, problem=found, attempt=1, worker_id="test"))])
+    report, _ = await local_grading.graded(fleet, found, {"kernel.py": text}, mode=mode, skip_sanitizer=False)
+    return report
 
 
 @contextmanager
@@ -138,12 +129,6 @@ async def test_a_kernel_that_computes_nothing_is_unwritten(fleet: LocalFleet) ->
     """NaN lies in what torch allocates."""
     report = await graded(fleet, "import torch\ndef solution(a, b):\n    return torch.empty_like(a)\n")
     assert verdict(report) == "WRONG_ANSWER UNWRITTEN_OUTPUT"
-
-
-async def test_a_kernel_that_raises_is_told_its_line(fleet: LocalFleet) -> None:
-    """As people read it in a traceback."""
-    report = await graded(fleet, "def solution(a, b):\n    c = a + b\n    return c.view(3)\n")
-    assert verdict(report) == "RUNTIME_ERROR RAISED" and "kernel.py:3: error: RuntimeError" in report.summary
 
 
 BAD_LAUNCH = """

@@ -144,12 +144,6 @@ def test_a_keepers_worker_sees_nothing_of_ray(tmp_path: Path) -> None:
     assert "RAY_TEST_TOKEN" not in text and text.endswith("ended")
 
 
-@pytest.mark.parametrize("text", ["H200", "H200=", "=2", "H200=0", "H200=many", "H200=9999"])
-def test_a_wrong_number_of_lanes_says_what_is_right(text, capsys) -> None:
-    """Before Ray is asked."""
-    assert ray_placement.main(["--lanes", text, "--join", "h:1", "--ray", "nowhere"]) == 2 and "KIND=COUNT" in capsys.readouterr().err
-
-
 def test_a_gpu_is_asked_for_by_its_label() -> None:
     """Nothing that is secret is among what Ray shows; an emulated lane takes a core."""
     wanted = ray_placement.options(LaneCount.parsed("H200=4"), 3)

@@ -6,7 +6,6 @@ Lanes that a case does not use are cordoned. A lane's time is from having the de
 from __future__ import annotations
 
 import asyncio
-import statistics
 import subprocess
 import sys
 import time
@@ -181,30 +180,6 @@ async def test_lanes_grade_side_by_side(
     assert right == len(jobs)
     show_flow_only(device)
     assert lanes == 1 or rates[lanes] >= SCALE_SHARE * lanes * rates[1]
-
-
-async def test_gpus_of_one_type_are_alike(host: Host, section: Section, device: str) -> None:
-    """The same kernels on all GPUs at once: their times and their speedups, as the ratio of the slowest GPU to the quickest."""
-    examples = [one for one in host.mix if one.name in SAME]
-    far = []
-    for example in examples:
-        graded = await asyncio.gather(*(host.grade(example, name) for name in host.devices))
-        assert {one.verdict for one in graded} == {"ACCEPTED"}
-        show_flow_only(device)
-        assert len({one.report.environment.device_uuid for one in graded if one.report.environment}) == len(host.devices)
-        for at, first in enumerate(graded[0].report.measurements):
-            measured = [one.report.measurements[at] for one in graded]
-            times_ns = [statistics.median(one.certified.durations_ns) for one in measured]
-            eager_ns = [statistics.median(one.baselines["eager"].durations_ns) for one in measured if "eager" in one.baselines]
-            ratios = [speedup.ratio for one in measured for speedup in one.speedups if speedup.baseline == "eager"]
-            spreads = [f"{max(values) / min(values):.4f}" if values else "-" for values in (times_ns, eager_ns, ratios)]
-            section.table(
-                *("kernel", "workload", "GPUs", "quickest, us", "kernel, slowest to quickest", "PyTorch, the same", "speedup, the same"),
-                title="The same kernel on each GPU",
-            ).add(example.name, first.workload_id, len(measured), f"{min(times_ns) / 1000:.2f}", *spreads)
-            if min(times_ns) >= LONG_NS and max(times_ns) > (1 + ALIKE_LIMIT) * min(times_ns):
-                far.append((example.name, times_ns))
-    assert far == []
 
 
 async def test_attacks_on_all_lanes_at_once(host: Host, section: Section, device: str) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,12 +10,7 @@ import pytest_asyncio
 
 from grader.dispatch.local_fleet import LocalFleet
 from grader.formats import formats
-from grader.intake.languages import detect
-from grader.isolation.select import choose
-from grader.isolation.settings import BoxSettings
-from grader.model import Lease, NewSubmission, Report, SourceFile, Submission, SubmissionState
-from grader.verdict.fold import fold
-from sandbox.protocol import wire
+from tests.local_grading import graded, local_fleet
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -180,36 +172,15 @@ SUBMISSIONS = {
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def fleet() -> AsyncIterator[LocalFleet]:
     """One judge for all."""
-    with tempfile.TemporaryDirectory(prefix="grader-imported-", ignore_cleanup_errors=True) as place:
-        Path(place).chmod(0o711)
-        settings = BoxSettings(state_id=f"imported{os.getpid()}", runtime_dir=Path(place))
-        isolation, _ = await choose("process", settings)
-        async with LocalFleet(isolation=isolation, settings=settings) as started:
-            yield started
-        await isolation.close()
-
-
-async def graded(fleet: LocalFleet, place: str, content: str) -> Report:
-    """The report of a submission, verified and not timed."""
-    path = FIXTURES / place
-    problem = next(format_ for format_ in formats().values() if format_.matches(path)).load(path, root=path.parent)
-    source = SourceFile(path="kernel.cu" if "#include" in content else "kernel.py", content=content)
-    language = detect((source,))
-    assert language in problem.languages
-    submission = Submission(
-        submission_id=f"imported{abs(hash(content)):x}",
-        new=NewSubmission(problem_id=problem.problem_id, language=language, sources=(source,), mode=wire.Mode.TEST, skip_sanitizer=True),
-        problem_digest=problem.digest,
-        state=SubmissionState.RUNNING,
-        create_time=datetime.now(UTC),
-    )
-    lease = Lease(submission=submission, problem=problem, attempt=1, worker_id="test")
-    return fold([fact async for fact in fleet.grade(lease)])
+    async with local_fleet("process") as started:
+        yield started
 
 
 @pytest.mark.parametrize("name", SUBMISSIONS)
 async def test_a_submission_to_an_imported_problem_gets_its_verdict(fleet: LocalFleet, name: str) -> None:
     """Right ones are accepted however they are called, and wrong ones fail for their own reason."""
     place, content, expected = SUBMISSIONS[name]
-    report = await graded(fleet, place, content)
+    path = FIXTURES / place
+    problem = next(format_ for format_ in formats().values() if format_.matches(path)).load(path, root=path.parent)
+    report, _ = await graded(fleet, problem, {"kernel.cu" if "#include" in content else "kernel.py": content})
     assert f"{report.verdict.value} {report.reason}".startswith(expected), report.summary

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import AsyncIterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,12 +10,7 @@ import pytest_asyncio
 
 from grader.dispatch.local_fleet import LocalFleet
 from grader.formats import reference_kernels
-from grader.intake.languages import detect
-from grader.isolation.select import choose
-from grader.isolation.settings import BoxSettings
-from grader.model import Lease, NewSubmission, Report, SourceFile, Submission, SubmissionState
-from grader.verdict.fold import fold
-from sandbox.protocol import wire
+from tests.local_grading import graded, local_fleet
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "reference_kernels"
@@ -63,36 +55,15 @@ SUBMISSIONS: dict[str, tuple[str, str | Mapping[str, str], str]] = {
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def fleet() -> AsyncIterator[LocalFleet]:
     """One judge for all."""
-    with tempfile.TemporaryDirectory(prefix="grader-submitted-", ignore_cleanup_errors=True) as place:
-        Path(place).chmod(0o711)
-        settings = BoxSettings(state_id=f"submitted{os.getpid()}", runtime_dir=Path(place))
-        isolation, _ = await choose("process", settings)
-        async with LocalFleet(isolation=isolation, settings=settings) as started:
-            yield started
-        await isolation.close()
-
-
-async def graded(fleet: LocalFleet, name: str, files: str | Mapping[str, str]) -> Report:
-    """The report of a submission, verified and not timed."""
-    problem = reference_kernels.load(FIXTURES / name, root=FIXTURES)
-    named = {"submission.py": files} if isinstance(files, str) else files
-    sources = tuple(SourceFile(path=path, content=content) for path, content in named.items())
-    language = detect(sources)
-    assert language == "python"
-    submission = Submission(
-        submission_id=f"submitted{abs(hash(str(files))):x}",
-        new=NewSubmission(problem_id=problem.problem_id, language=language, sources=sources, mode=wire.Mode.TEST, skip_sanitizer=True),
-        problem_digest=problem.digest,
-        state=SubmissionState.RUNNING,
-        create_time=datetime.now(UTC),
-    )
-    return fold([fact async for fact in fleet.grade(Lease(submission=submission, problem=problem, attempt=1, worker_id="test"))])
+    async with local_fleet("process") as started:
+        yield started
 
 
 @pytest.mark.parametrize("name", SUBMISSIONS)
 async def test_a_submission_gets_its_verdict(fleet: LocalFleet, name: str) -> None:
     """Unchanged right ones are accepted; wrong ones fail for their own reason."""
-    problem, files, expected = SUBMISSIONS[name]
-    report = await graded(fleet, problem, files)
+    directory, files, expected = SUBMISSIONS[name]
+    problem = reference_kernels.load(FIXTURES / directory, root=FIXTURES)
+    report, _ = await graded(fleet, problem, {"submission.py": files} if isinstance(files, str) else files)
     log = report.build.log if report.build else ""
     assert f"{report.verdict.value} {report.reason}".startswith(expected), f"{report.summary}\n{log}"

@@ -70,18 +70,7 @@ def test_what_does_something_and_guards_are_none(reference: str) -> None:
     assert said(reference, X) == set()
 
 
-def test_an_operation_that_does_something_at_one_workload_is_needed() -> None:
-    """A triangle of one row and one column is the whole."""
-    assert said("2 * x.tril()", X, sizes=((1, 1), (4, 4))) == set()
-
-
 def test_a_weight_that_is_always_the_same_is_a_refusal() -> None:
     """A layer's parameters as they are before training; drawn, they are inputs like others."""
     assert ("input y", "failed") in said("2 * x * y", X, dataclasses.replace(Y, distribution=ONES))
     assert said("2 * x * y", X, Y) == set()
-
-
-def test_sizes_that_tiles_divide_are_told() -> None:
-    """It is no refusal: all that the problem asks for is right then."""
-    assert said("2 * x", X, sizes=((1, 64), (32, 256))) == {("sizes", "warning")}
-    assert said("2 * x", X, sizes=((1, 64), (32, 255))) == set()

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import trustme
 
-from grader.cli import doctor
 from grader.config import Settings
 from grader.ledger import Ledger
 from grader.model import Scope
@@ -46,12 +45,6 @@ def test_a_bare_machine_is_well_and_left_bare(settings):
     """Nothing is wrong before the first start, and nothing was made by looking."""
     assert {one.standing for one in checkup.look(settings)} == {CheckupStatus.OK}
     assert list(settings.state_dir.iterdir()) == []
-
-
-async def test_the_schema_version_is_said(settings):
-    """A ledger that a server made has the newest."""
-    await submitted(settings, NOW)
-    assert found(settings, "ledger").detail.endswith("the newest")
 
 
 async def test_a_clock_behind_the_ledger_is_wrong(settings):
@@ -105,13 +98,6 @@ def test_sign_in_with_a_provider_is_looked_at(settings, tmp_path):
     assert "sign-in" not in [one.name for one in checkup.look(settings)]
 
 
-def test_a_wrong_problem_is_said_with_its_path(settings, tmp_path):
-    """As the server itself would."""
-    (tmp_path / "problems" / "sum" / "problem.toml").write_text("nonsense")
-    one = found(settings, "problems and competitions")
-    assert one.standing is CheckupStatus.WRONG and "problem.toml" in one.detail
-
-
 def test_a_competition_that_others_can_read_is_to_be_closed(settings, tmp_path):
     """Only where it holds a secret; the server starts all the same."""
     path = tmp_path / "competition.toml"
@@ -135,41 +121,6 @@ async def test_a_port_that_is_taken_is_wrong_unless_the_server_runs(settings):
             assert found(settings, "web port", web=web).standing is CheckupStatus.OK
             assert f"process {os.getpid()}" in found(settings, "server").detail
     assert found(settings, "web port", web=web).standing is CheckupStatus.OK
-
-
-def test_a_cache_larger_than_the_disk_is_a_warning(settings):
-    """It would fill it."""
-    assert found(settings, "cache directory", cache_bytes=2**60).standing is CheckupStatus.WARNING
-
-
-async def test_grader_cli_says_the_same_of_ones_own_state(settings, monkeypatch):
-    """Ledger and disk, beside devices and boxes."""
-    monkeypatch.setenv("GRADER_STATE_DIR", str(settings.state_dir))
-    for name in ("GRADER_DATABASE", "GRADER_CACHE_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    await submitted(settings, NOW)
-    assert {one.name: one.usable for one in doctor.state()} == dict.fromkeys(
-        ("ledger", "clock", "state directory", "cache directory"), True
-    )
-
-
-def test_a_toolchain_in_memory_is_asked_for_or_not(settings, monkeypatch):
-    """Where it is required and there is no room, the server would not start."""
-    name = "toolchain in memory"
-    assert found(settings, name, resident_toolchain=False).detail.startswith("off")
-    assert "image:grader-box" in found(settings, name, box_root="image:grader-box", resident_toolchain=True).detail
-    monkeypatch.setattr(checkup, "size_of", lambda toolchain: 1 << 60)
-    assert found(settings, name, resident_toolchain=None).standing is CheckupStatus.WARNING
-    assert found(settings, name, resident_toolchain=True).standing is CheckupStatus.WRONG
-
-
-def test_an_import_that_can_not_be_read_is_a_warning(settings, capsys):
-    """By its path, and nothing else is printed. Control: a bare machine has no such finding."""
-    settings.imported_path.mkdir()
-    (settings.imported_path / "x.json").write_text("{")
-    warned = found(settings, "imported problems")
-    assert warned.standing is CheckupStatus.WARNING and str(settings.imported_path / "x.json") in warned.detail
-    assert found(settings, "problems").detail == "1 loaded" and capsys.readouterr().out == ""
 
 
 def test_each_finding_is_a_line_or_an_object(settings, capsys):

@@ -34,20 +34,6 @@ def bare():
     return {name: value for name, value in os.environ.items() if name != "VENV"}
 
 
-def test_the_second_run_has_the_environment_of_the_first(use, tmp_path):
-    assert f"using {tmp_path}/venv-a" not in use("a")
-    (tmp_path / "venv-a" / "marker").touch()
-    assert f"pointed {tmp_path}/venv-a\nusing {tmp_path}/venv-a\nVENV={tmp_path}/venv-a" in use("a")
-    assert (tmp_path / "venv-a" / "marker").exists()
-
-
-def test_what_an_interrupted_run_left_is_not_used(use, tmp_path):
-    (tmp_path / "venv-a").mkdir()
-    (tmp_path / "venv-a" / "half").touch()
-    assert "using" not in use("a")
-    assert not (tmp_path / "venv-a" / "half").exists()
-
-
 def test_two_runs_at_once_do_not_share_one(use, tmp_path):
     use("a")
     with (tmp_path / "venv-a.lock").open() as lock:
@@ -55,18 +41,6 @@ def test_two_runs_at_once_do_not_share_one(use, tmp_path):
         words = ["bash", "-c", SCRIPT, "-", str(tmp_path), "a"]
         done = subprocess.run(words, cwd=ROOT, env=bare(), capture_output=True, text=True, check=True, timeout=300)
     assert done.stdout == f"another run uses {tmp_path}/venv-a; making .venv\nVENV=\n"
-
-
-def test_two_environments_are_kept_and_one_in_use_longer(use, tmp_path):
-    for age, key in enumerate("abc"):
-        use(key)
-        for lock in tmp_path.glob("*.lock"):
-            os.utime(lock, (lock.stat().st_atime, lock.stat().st_mtime - 10 - age))
-    assert sorted(path.name for path in tmp_path.glob("venv-?")) == ["venv-b", "venv-c"]
-    with (tmp_path / "venv-b.lock").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        use("d")
-        assert sorted(path.name for path in tmp_path.glob("venv-?")) == ["venv-b", "venv-c", "venv-d"]
 
 
 @pytest.mark.parametrize(("code", "words"), [("0", "make lint passed in 5 s"), ("2", "what lint says"), (None, "it was killed")])

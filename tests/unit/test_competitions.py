@@ -9,7 +9,7 @@ import pytest
 
 from grader.config import Settings
 from grader.errors import CompetitionNotFound, ProblemInvalid
-from grader.model import Phase, ScoreKind, TieRule, Visibility
+from grader.model import ScoreKind, TieRule, Visibility
 from grader.problems.competition_store import Competitions, problem_for
 from grader.problems.store import Problems
 from grader.server.wiring import box_settings
@@ -161,15 +161,6 @@ def test_offsets_are_times_and_not_clocks(load):
     assert begins == load(same).get("spring").start_time == datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
 
 
-def test_the_phases_meet_without_gaps(problems):
-    """Each begins with its moment, in whatever zone that is asked."""
-    spring = Competitions.load([FIXTURES], problems).get("spring")
-    asked = ["2026-05-01T17:59:59.999+02:00", "2026-05-01T12:00:00-04:00", "2026-05-03T20:29:59+05:30", "2026-05-03T20:30:00+05:30"]
-    asked += ["2026-05-04T00:59:59+09:00", "2026-05-04T01:00:00+09:00"]
-    phases = [Phase.UPCOMING, Phase.OPEN, Phase.OPEN, Phase.FROZEN, Phase.FROZEN, Phase.ENDED]
-    assert [spring.phase(datetime.fromisoformat(one)) for one in asked] == phases
-
-
 def test_secret_workloads_are_appended_hidden(problems):
     """With the problem's own expressions for what has to be moved and computed, and with the competition's ranking."""
     spring, plain = Competitions.load([FIXTURES], problems).get("spring"), problems.get("vector_add")
@@ -199,12 +190,6 @@ def test_a_final_draws_sizes_of_its_own(problems, load):
     other_seed = load(TEXT.replace("0011", "1100")).redrawn("spring", "one").secret_workloads["vector_add"]
     assert [one.axes["n"] for one in other_seed] != sizes[1]
     assert "secret" not in repr(drawn[1]) and loaded.get("spring") == drawn[0]
-
-
-def test_a_competition_without_secrets_has_none_to_draw(load):
-    """Its problems, and their digests, are the same in a final."""
-    loaded = load(TEXT[: TEXT.index("secret_seed")])
-    assert loaded.redrawn("spring", "one") is loaded.get("spring")
 
 
 def test_a_digest_can_not_be_tried(problems):

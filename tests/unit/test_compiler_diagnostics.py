@@ -4,20 +4,16 @@ import dataclasses
 
 import pytest
 
-from grader.api import messages
 from grader.model import Verdict
-from grader.rules.disclosure import Redactor
 from grader.verdict.compiler_diagnostics import (
     DIAGNOSTIC_LIMIT,
     FILE_LIMIT_CHARS,
     MESSAGE_LIMIT_CHARS,
     Severity,
     compiler_diagnostics,
-    first_error,
 )
 from grader.verdict.fold import fold
 from sandbox.protocol import wire
-from tests import fakes
 
 NVCC = """\
 kernel.cu(3): error: identifier "b" is undefined
@@ -248,19 +244,6 @@ def test_of_many_the_errors_are_kept_in_their_order() -> None:
     assert len(compiler_diagnostics(flood[: flood.index("kernel.cu:11:")])) == 10
 
 
-def test_nothing_is_listed_twice() -> None:
-    """Both passes of nvcc read the same lines."""
-    assert len(compiler_diagnostics("kernel.cu(3): error: no\nkernel.cu(3): error: no\nkernel.cu(4): error: no\n")) == 2
-
-
-def test_the_first_error_is_one_in_the_submission() -> None:
-    """With a line; neither a warning, nor a header of the system, nor a tool's word."""
-    log = "kernel.cu:1:1: warning: w\n/usr/include/x.h:2:1: error: e\nptxas fatal   : no\nkernel.py: error: e\nkernel.cu:9:1: error: mine\n"
-    found = first_error(log)
-    assert found is not None and (found.place, found.message) == ("kernel.cu:9", "mine")
-    assert first_error("kernel.cu:1:1: warning: w\n") is None
-
-
 @pytest.mark.parametrize(
     ("log", "reason", "summary"),
     [
@@ -291,12 +274,3 @@ def test_the_verdict_names_the_first_error(log: str, reason: str | None, summary
     """With its line; where there is none it points to the log."""
     report = fold([wire.Build(outcome=wire.BuildOutcome.REJECTED, log=log, reason=reason)])
     assert (report.verdict, report.summary) == (Verdict.COMPILE_ERROR, summary)
-
-
-def test_the_api_shows_the_records() -> None:
-    """Next to the log, which stays as it is."""
-    build = wire.Build(outcome=wire.BuildOutcome.REJECTED, log=NVCC)
-    shown = messages.report_to_proto(dataclasses.replace(fakes.report(), build=build), Redactor({})).build
-    first = shown.diagnostics[0]
-    assert (first.file, first.line, first.column, first.severity) == ("kernel.cu", 3, 0, "error")
-    assert (len(shown.diagnostics), shown.log) == (4, NVCC)

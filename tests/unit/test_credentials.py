@@ -105,21 +105,3 @@ def test_the_environment_goes_before_what_is_stored(tmp_path):
 def test_a_key_is_not_in_the_repr():
     """A traceback with it would be a key in a log."""
     assert KEY not in repr(Credential(key=KEY)) and KEY not in f"{CredentialStore!r} {[Credential(key=KEY)]}"
-
-
-def test_the_default_server_is_the_one_of_the_last_login(store):
-    """As it was written, until that server is removed; other servers change nothing."""
-    assert store.default() == ""
-    store.put("https://A:1/", Credential(key=KEY), default=True)
-    store.put("b:1", Credential())
-    assert store.default() == "https://A:1/" and mode(store.path) == 0o600
-    assert store.remove("b:1") and store.default() == "https://A:1/"
-    assert store.remove("a:1") and store.default() == "" and store.all() == {}
-
-
-def test_a_default_that_is_no_text_is_damage(store):
-    """As any other field."""
-    store.put("a:1", Credential())
-    store.path.write_text('{"servers": {}, "default": ["x"]}')
-    with pytest.raises(SettingsInvalid, match="damaged"):
-        store.default()

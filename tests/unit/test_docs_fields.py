@@ -77,12 +77,6 @@ def test_the_defaults_are_those_of_the_code(name, of, model):
             assert told and told != "required", key
 
 
-@pytest.mark.parametrize(("part", "whole"), PARTS)
-def test_no_field_is_of_a_part_only(part, whole):
-    """What shares a row with a larger model has no key beside its."""
-    assert set(part.model_fields) <= set(whole.model_fields)
-
-
 def test_no_model_is_left_out():
     """A model that is added to the code has to be added here."""
     known = {model for _, _, model in MODELS} | {part for part, _ in PARTS}
@@ -122,10 +116,3 @@ def test_the_competition_of_the_page_loads(tmp_path):
     (tmp_path / "competition.toml").write_text(block(COMPETITIONS, "toml"))
     (found,) = Competitions.load([tmp_path], Problems.load([ROOT / "kernels_examples"])).all()
     assert {key: len(one) for key, one in found.secret_workloads.items()} == {"vector_add": 1, "row_softmax": 2}
-
-
-@pytest.mark.parametrize("name", [PROBLEMS, COMPETITIONS])
-def test_what_a_user_reads_first_leads_there(name):
-    """README and the page for sites name both."""
-    for first in ("README.md", "docs/api.md"):
-        assert name in (ROOT / first).read_text(), first

@@ -79,13 +79,6 @@ def test_a_kernel_that_answers_for_the_inputs_before_is_wrong(tmp_path: Path, mo
     assert draws.reach(3)
 
 
-def test_where_it_is_wrong_at_once_nothing_is_left_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inputs of a second run were drawn for nothing."""
-    draws = Draws(monkeypatch)
-    (only,) = trials_of(judged(tmp_path, lambda inputs, outputs: None))
-    assert only.outcome is wire.TrialOutcome.UNWRITTEN and only.key == draws.keys[0] and len(draws.keys) >= 2
-
-
 def test_by_a_gpus_clock_nothing_is_drawn_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would take the kernel's bandwidth."""
     draws, reached = Draws(monkeypatch), []

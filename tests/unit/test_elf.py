@@ -82,26 +82,11 @@ def test_a_linkers_object_tells_its_names(tmp_path: Path) -> None:
     assert elf.exported_names(data) == ["given"] and "wanted" in elf.undefined_names(data) and elf.soname(data) == "mine.so"
 
 
-def test_an_object_made_here_is_read_like_a_linkers() -> None:
-    """So that the others fail over their lie alone."""
-    assert list(elf.undefined_names(made([b"one", b"two"]))) == ["one", "two"]
-
-
 @pytest.mark.parametrize("lie", DAMAGE, ids=str)
 def test_a_table_that_no_linker_writes_is_not_read(lie: dict[str, int]) -> None:
     """It is told from what is no object at all."""
     with pytest.raises(elf.Damaged):
         list(elf.undefined_names(made([b"one", b"two"], **lie)))
-
-
-def test_what_is_no_object_is_not_a_damaged_one() -> None:
-    """An archive, nothing, and the start of an object."""
-    for data in (b"sources/x\0" + bytes(1000), b"", elf.MAGIC[:5]):
-        with pytest.raises(elf.NotAnObject) as caught:
-            list(elf.undefined_names(data))
-        assert not isinstance(caught.value, elf.Damaged)
-    with pytest.raises(elf.Damaged):
-        list(elf.undefined_names(elf.MAGIC))
 
 
 def test_a_name_that_does_not_end_is_damage() -> None:

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from sandbox.compilers.emulation import NATIVE, SECOND_BODY, Unsupported, compile_flags, include_dirs, translate
+from sandbox.compilers.emulation import SECOND_BODY, Unsupported, translate
 
 
 def body(source: str, path: str = "kernel.cu") -> str:
@@ -82,19 +82,6 @@ def test_strings_and_comments_are_left_alone() -> None:
 def test_operators_for_a_gpu_are_registered_for_the_cpu(source: str, translated: str) -> None:
     """And those for the CPU out of their way: a file with both has one for each."""
     assert body(source) == translated
-
-
-def test_static_shared_memory_becomes_a_reference_into_the_block() -> None:
-    """Whatever the declaration declares."""
-    translated = body("__global__ void k() {\n  __shared__ float a[4][N + 1], b;\n}\n")
-    assert "struct emu_shared_1 {  float a[4][N + 1], b; }; EMU_SHARED(emu_shared_1, a, b);" in translated
-
-
-def test_dynamic_shared_memory_is_one_array_of_the_block() -> None:
-    """The alignment that a typedef cannot have is dropped: the array is aligned anyhow."""
-    translated = body("__global__ void k() {\n  extern __shared__ alignas(16) unsigned char raw[];\n}\n")
-    assert "unsigned char emu_dynamic_1[]; auto& raw = ::emu::emu_dynamic_shared<emu_dynamic_1>();" in translated
-    assert "alignas" not in translated
 
 
 def test_dynamic_shared_memory_outside_functions_keeps_the_line_numbers() -> None:
@@ -207,21 +194,9 @@ def test_host_assembly_in_a_host_file_is_the_hosts_business() -> None:
     assert body('void f() { asm("nop"); }\n', "main.cpp") == 'void f() { asm("nop"); }\n'
 
 
-def test_text_that_is_not_ascii_keeps_its_place() -> None:
-    """Edits are made by bytes."""
-    assert 'printf("größer"); ::emu::emu_kernel(' in body('void f() { printf("größer"); k<<<1, 1>>>(); }\n')
-
-
 def test_what_cannot_be_parsed_is_left_to_the_compiler() -> None:
     """A syntax error is g++'s to report."""
     assert "float x = ;" in body("__global__ void k() {\n float x = ;\n}\n")
-
-
-def test_g_plus_plus_is_told_the_language_and_the_headers() -> None:
-    """g++ takes a `.cu` for a linker script unless told."""
-    flags = compile_flags()
-    assert flags[flags.index("-x") + 1] == "c++"
-    assert include_dirs()[0] == str(NATIVE)
 
 
 KERNEL = "__global__ void k(float* x) {{\n{body}\n}}\n"

@@ -51,12 +51,6 @@ def test_a_slip_in_ones_own_name_stays_an_error(name: str, source: str) -> None:
     assert emulation_limits.unknown_name(UNDECLARED.format(name), source) is None
 
 
-def test_only_the_first_error_counts() -> None:
-    """Later ones may be consequences."""
-    log = "k.cu:1:1: error: expected ‘;’ before ‘}’ token\n" + UNDECLARED.format("cudaGraphAddNode")
-    assert emulation_limits.unknown_name(log, "") is None
-
-
 def no_toolkit(name: str) -> bool:
     return False
 

@@ -87,19 +87,6 @@ def test_scalars_are_passed_by_value(parameters, sentence):
     assert (sentence in found[0]) if sentence else found == ()
 
 
-@pytest.mark.parametrize(("parameters", "is_remarked"), [("uint16_t* a, half* c", False), ("float* a, half* c", True)])
-def test_half_precision_may_be_read_as_bits(parameters, is_remarked):
-    """By integers of its size."""
-    call = EntryCall(inputs=(tensor("a", "float16"),), outputs=(tensor("c", "float16"),))
-    assert bool(remarked(parameters, call)) is is_remarked
-
-
-def test_a_parameter_on_a_line_of_its_own_is_found_there():
-    """As the author wrote it, in one line."""
-    (remark,) = remarked("const float* a,\n    const  double*  b, float* c, int n")
-    assert remark.startswith("k.cu:4: `const double* b`")
-
-
 @pytest.mark.parametrize(
     "source",
     [
@@ -113,9 +100,3 @@ def test_a_parameter_on_a_line_of_its_own_is_found_there():
 def test_a_definition_that_can_not_be_read_is_not_judged(source):
     """None, two of them, a macro, a mistake that the compiler finds."""
     assert remarks("solve", ADD, {"k.cu": source}) == ()
-
-
-def test_a_dtype_that_c_has_no_word_for_here_is_not_judged():
-    """Another format may bring one."""
-    call = EntryCall(inputs=(tensor("a", "float8_e4m3fn"),), outputs=(tensor("c"),))
-    assert remarks("solve", call, {"k.cu": "void solve(double* a, double* c) {}"}) == ()

@@ -80,22 +80,6 @@ def explained(kind: wire.PatternKind, **fields: object) -> str:
     )[2]
 
 
-def test_where_an_answer_is_wrong_follows_the_sentence() -> None:
-    """With its cause; nothing where nothing is known."""
-    assert explained(wire.PatternKind.UPPER_TRIANGLE).endswith(
-        " The wrong elements of 'c' are those above the diagonal. A comparison of row and column, such as a mask, is likely wrong."
-    )
-    bare = trial_failed(failed(wire.TrialOutcome.MISMATCHED, element_count=4096, mismatched_count=2016), None)[2]
-    assert bare.endswith("the largest absolute error is unknown.")
-
-
-def test_what_a_share_or_a_symptom_says_is_not_said_again() -> None:
-    """Everything is 100 %, and an error of precision is scattered by its nature. The control is a scattered error without a symptom."""
-    assert "Every element" not in explained(wire.PatternKind.EVERYTHING)
-    assert "scattered" not in explained(wire.PatternKind.SCATTERED, symptom=wire.Symptom.TF32)
-    assert "scattered" in explained(wire.PatternKind.SCATTERED)
-
-
 def test_a_pattern_of_a_hidden_workload_adds_no_sentence() -> None:
     """The judge makes none of one; were there one, nothing would be said of it."""
     assert "diagonal" not in explained(wire.PatternKind.UPPER_TRIANGLE, hidden=True)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.errors import ProblemInvalid
-from grader.formats import emulated_sizes, flashinfer
+from grader.formats import flashinfer
 from grader.problems.store import import_all
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "flashinfer"
@@ -53,12 +52,6 @@ def test_definitions_of_other_things_are_no_trace_set(tmp_path: Path) -> None:
     assert "schema.json:1: name: Field required" in f"{found.path.name}:1: {found.reason}" or "name: Field required" in found.reason
 
 
-def test_missing_workloads_name_their_place(trace: Path) -> None:
-    (trace / "workloads" / f"{NAME}.jsonl").rename(trace / "workloads" / "other.jsonl")
-    with pytest.raises(ProblemInvalid, match=rf"workloads/{NAME}\.jsonl: can't be read"):
-        flashinfer.load(trace / "definitions" / f"{NAME}.json")
-
-
 def test_the_emulated_device_runs_what_is_small(trace: Path) -> None:
     """A GPU runs all; the import says so, and the digest tells it."""
     (found,) = import_all(trace)
@@ -83,12 +76,3 @@ def written(path: Path, row: dict, *, rows: int, trace: Path) -> list:
     row["workload"]["axes"]["rows"] = rows
     path.write_text(json.dumps(row) + "\n")
     return list(import_all(trace))
-
-
-def test_the_smallest_sizes_are_chosen() -> None:
-    """At most three of the small ones; if there is none, the smallest, as long as it is possible."""
-    small, large = emulated_sizes.SMALL, emulated_sizes.LARGEST
-    assert emulated_sizes.for_emulated({"e": 5, "d": 4, "c": 3, "b": 2, "a": 1}) == {"a", "b", "c"}
-    assert emulated_sizes.for_emulated({"a": small, "b": small + 1}) == {"a"}
-    assert emulated_sizes.for_emulated({"a": large, "b": small + 1}) == {"b"}
-    assert emulated_sizes.for_emulated({"a": large + 1}) == frozenset() == emulated_sizes.for_emulated({})

@@ -150,14 +150,6 @@ def test_a_reference_that_changes_its_input_does_not_change_the_judges():
     assert task.scratch == (0,)
 
 
-def test_scalars_reach_the_reference_as_numbers():
-    """An integer start, and a fraction."""
-    task = task_of(FIXTURES / "scaled_rows")
-    x, scale = task.draw(task.spec.workloads[0], KEY)
-    y, sums = task.reference([x, scale])
-    assert float(scale) == 0.5 and torch.equal(y, sums.view(y.shape) * 0.5)
-
-
 def test_random_inputs_are_as_theirs(tmp_path):
     """Normal floats; bytes of every value, longer integers below 1024; booleans of both kinds."""
     dtypes = ("float32", "float8_e4m3fn", "int8", "int64", "bool")

@@ -13,7 +13,7 @@ from grader.dispatch import lanes
 from grader.dispatch.judge_process import JudgeProcess, judge_environment
 from grader.dispatch.lanes import Lanes
 from grader.dispatch.local_fleet import LocalFleet
-from grader.errors import DeviceQuarantined, JudgeBroken, NoSuchDevice
+from grader.errors import DeviceQuarantined, JudgeBroken
 from grader.isolation import GpuAccess
 from grader.isolation.settings import BoxSettings
 from sandbox.protocol import wire
@@ -80,23 +80,6 @@ async def test_as_many_jobs_as_lanes_are_on_the_device(make) -> None:
             assert await asyncio.wait_for(third, 300) is second
 
 
-async def test_a_lane_is_contended_while_more_attempts_sit_than_lanes_alike(make) -> None:
-    """Those of another kind of device, and of another GPU, count for nothing."""
-    fleet = make(lane_count=2, gpus=FOUR[:1])
-    with fleet.seat("emulated") as seat, fleet.seat("emulated"), fleet.seat("cuda:0") as gpu:
-        assert not seat.contended and not gpu.contended
-        with fleet.seat("emulated"):
-            assert seat.contended and not gpu.contended
-        assert not seat.contended
-
-
-async def test_a_device_that_is_not_here_is_named(make) -> None:
-    """And so are those that are."""
-    with pytest.raises(NoSuchDevice) as refused, make(gpus=FOUR[:1]).seat("cuda:B200"):
-        pass
-    assert refused.value.available == ("emulated", "cuda", "cuda:0", "cuda:NVIDIA H200")
-
-
 async def test_a_seat_is_where_the_fewest_sit(make) -> None:
     """One job for each GPU before any has two; a choice keeps to the GPUs that it means."""
     fleet = make(gpus=FOUR)
@@ -104,21 +87,6 @@ async def test_a_seat_is_where_the_fewest_sit(make) -> None:
         assert [seat.gpu.index for seat in (first, second, third, fourth)] == [2, 0, 1, 3]
         with fleet.seat("cuda:1") as fifth, fleet.seat("cuda:H200") as sixth, fleet.seat("emulated") as seventh:
             assert (fifth.gpu.index, sixth.gpu.index, seventh.gpu) == (1, 0, None)
-
-
-async def test_what_a_submission_leaves_open_is_the_servers_choice(make) -> None:
-    """A GPU where there is one, unless the server was told otherwise."""
-    for fleet, index in ((make(gpus=FOUR), 0), (make(gpus=FOUR, default="cuda:3"), 3), (make(gpus=FOUR, default="emulated"), None)):
-        with fleet.seat("") as seat:
-            assert (seat.gpu and seat.gpu.index) == index
-
-
-async def test_a_judge_sees_its_own_gpu(make, judges) -> None:
-    """By UUID; the emulated one sees none of ours."""
-    fleet = make(gpus=FOUR)
-    assert [(await fleet.environment(choice)).device_uuid for choice in ("cuda:1", "cuda:2", "emulated")] == ["GPU-0001", "GPU-0002", ""]
-    assert judges.log("1") == ["start GPU-0001"]
-    assert judges.log("0") == []  # a lane that nobody needs costs nothing
 
 
 async def test_a_judges_variables_are_the_lanes(make, tmp_path) -> None:
@@ -310,11 +278,6 @@ async def test_who_stops_waiting_leaves_the_lane_to_others(make) -> None:
     assert (await asyncio.wait_for(judged(fleet), 300))[1][-1] == "Finished"
 
 
-async def test_as_many_are_taken_in_as_can_be_run_and_built(make) -> None:
-    """One for each lane, and one for each that is built meanwhile, or as many as builders."""
-    assert [make(gpus=FOUR, builder_count=2).capacity, make(lane_count=1, builder_count=2).capacity] == [10, 3]
-
-
 async def test_a_cordoned_lane_ends_its_job_and_gets_no_other(make) -> None:
     """The others of its kind get them; a request for it alone is refused, and it works again afterwards."""
     fleet = make(gpus=FOUR[:2])
@@ -330,19 +293,6 @@ async def test_a_cordoned_lane_ends_its_job_and_gets_no_other(make) -> None:
     assert "cuda:0" not in fleet.ready_kinds and "cuda:0" in fleet.device_kinds
     fleet.cordon(())
     assert (await judged(fleet, "cuda:0"))[0] == 0
-
-
-async def test_who_waits_for_a_lane_that_is_cordoned_moves_or_is_told(make) -> None:
-    """As with a quarantine."""
-    fleet = make(gpus=FOUR[:2])
-    with fleet.seat("cuda:0") as busy, fleet.seat("cuda:H200") as other, fleet.seat("cuda:0") as stays:
-        async with busy.lane():
-            waits = asyncio.ensure_future(stays.lane().__aenter__())
-            await asyncio.sleep(0)
-            fleet.cordon({"cuda:0"})
-            with pytest.raises(DeviceQuarantined, match="cordoned"):
-                await asyncio.wait_for(waits, 300)
-        assert other.gpu is not None
 
 
 async def test_a_host_without_a_usable_lane_takes_nothing(make) -> None:
@@ -375,20 +325,6 @@ async def test_an_idle_gpu_has_the_baselines_of_known_problems(make, judges, pre
     assert judges.log("0") == ["start GPU-0000", "Prepare well", "baselines of small", "Prepare well", "baselines of large"]
     assert judges.log("emulated") == []
     assert (await judged(fleet))[0] == 0  # the lane is free again
-
-
-async def test_problems_are_prepared_at_the_start_and_not_between_two_submissions(make, judges, monkeypatch) -> None:
-    """Before the first submission at once; after one, the next by the same person would wait for what is compiled."""
-    monkeypatch.setattr(lanes, "PREPARE_LOOK_S", 0.01)
-    small = [with_workloads("a", wire.Workload(workload_id="small", axes={}))]
-    fleet = make(gpus=FOUR[:1])
-    fleet.prepare(small)
-    await asyncio.wait_for(fleet._preparing, 300)
-    assert (await judged(fleet))[0] == 0
-    done = judges.log("0").count("Prepare well")
-    fleet.prepare(small)
-    await asyncio.sleep(0.3)
-    assert done == 1 == judges.log("0").count("Prepare well") and not fleet._preparing.done()
 
 
 async def test_nothing_is_prepared_while_a_lane_is_used(make, judges, prepared_at_once) -> None:

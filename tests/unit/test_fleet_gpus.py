@@ -5,9 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from grader import devices
-from grader.cli.demo import where
-from grader.config import Settings
-from grader.dispatch.gpus import discover, why_unusable
+from grader.dispatch.gpus import discover
 from grader.errors import SettingsInvalid
 from grader.server.wiring import chosen_gpus
 from tests import fakes
@@ -94,25 +92,7 @@ def test_a_host_without_a_driver_or_a_package_has_no_gpu() -> None:
     assert discover({}, missing) == () == discover({}, lambda: Nvml(*TWO, driver=False))
 
 
-def test_a_lost_gpu_is_left_out() -> None:
-    """The others are used."""
-    assert [uuid for _, uuid, _ in found(Nvml((1, "GPU-lost", "NVIDIA H200", -1), *TWO))] == ["GPU-aa11", "GPU-bb22"]
-
-
-def test_packages_that_cannot_reach_a_gpu_are_named() -> None:
-    """Before a judge fails over them."""
-    assert why_unusable(lambda: "2.11.0", lambda _: True) is None is why_unusable(lambda: None, lambda _: True)
-    assert "without CUDA" in (why_unusable(lambda: "2.11.0+cpu", lambda _: True) or "")
-    assert "cuda-bindings" in (why_unusable(lambda: "2.11.0", lambda name: name == "torch") or "")
-
-
 OFFERS = devices.offered([(0, "NVIDIA H200"), (1, "NVIDIA H200"), (2, "NVIDIA H100 NVL")])
-
-
-def test_what_is_here_is_offered_once() -> None:
-    """Kinds, places and models; without a GPU only the emulated device."""
-    assert OFFERS == ("emulated", "cuda", "cuda:0", "cuda:1", "cuda:2", "cuda:NVIDIA H200", "cuda:NVIDIA H100 NVL")
-    assert devices.offered([]) == ("emulated",)
 
 
 @pytest.mark.parametrize(
@@ -151,25 +131,3 @@ def test_a_server_takes_the_gpus_that_its_setting_means() -> None:
     with pytest.raises(SettingsInvalid, match="torch is missing"):
         chosen("cuda", "torch is missing")
     assert chosen_gpus("auto", tuple, lambda: "torch is missing") == ()
-
-
-def test_the_demo_says_where_it_runs() -> None:
-    """On the GPUs by default; on the emulated device where there is none, or where it was asked for."""
-    both = (fakes.gpu(0), fakes.gpu(1, "NVIDIA H100"))
-    assert where("auto", lambda: both, lambda: None) == "cuda (NVIDIA H200, NVIDIA H100)"
-    assert where("cuda:h100", lambda: both, lambda: None) == "cuda (NVIDIA H100)"
-    assert where("auto", tuple, lambda: None) == where("auto", lambda: both, lambda: "no torch") == "the emulated device"
-    assert where("emulated", lambda: both, lambda: None) == "the emulated device"
-
-
-@pytest.mark.parametrize("device", ["auto", "emulated", "cuda", "cuda:0", "cuda:H200"])
-def test_a_device_setting_may_be_a_choice(device: str) -> None:
-    """Any that could mean something on some host."""
-    assert Settings(device=device).device == device
-
-
-@pytest.mark.parametrize("device", ["", "gpu", "cuda:", "H200", "cuda0"])
-def test_a_device_setting_that_means_nothing_anywhere_is_refused(device: str) -> None:
-    """With the forms that there are."""
-    with pytest.raises(ValueError, match="cuda:INDEX"):
-        Settings(device=device)

@@ -59,9 +59,3 @@ def test_a_source_that_says_double_means_it(source):
     """In that file, or in what the kernel takes."""
     assert float64_remarks([PTX], {"k.cu": source}, named) == ()
     assert float64_remarks([PTX], {"k.cu": SOURCE}, lambda names: ["void work<double>(double const*)" for _ in names]) == ()
-
-
-def test_lines_that_are_not_the_submissions_are_not_remarked():
-    """Nor is there anything to say of PTX without float64."""
-    assert float64_remarks([PTX], {"other.cu": SOURCE}, named) == ()
-    assert float64_remarks([PTX.replace("f64", "f32")], {"k.cu": SOURCE}, named) == ()

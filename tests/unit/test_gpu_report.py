@@ -16,7 +16,6 @@ from grader.errors import SandboxBroken
 from grader.model import Report, Verdict
 from tests.gpu.conftest import graded_ahead
 from tests.harness.grading import ROOT, Graded
-from tools.page import Table
 
 TESTS = '''"""Additions, on a device."""
 import pytest
@@ -51,29 +50,6 @@ def run(tmp_path: Path) -> Run:
     return run
 
 
-def test_the_page_says_which_claims_hold(run: Run) -> None:
-    """A claim with a failing case fails, and names the case; tables, figures and the message are on the page."""
-    code, page, data = run()
-    assert code == 1
-    assert "| sums | an addition is right | **FAILS** | 1 of 3; failed: wrong; 1 skipped: no second GPU |" in page
-    assert "| sums | nothing is left | holds | 1 of 1 |" in page
-    assert "Additions, on a device." in page
-    assert "| right | 5 |" in page
-    assert "it is wrong" in page
-    assert {"date", "device", "torch", "commit", "command", "isolation"} <= data["facts"].keys()
-    (section,) = data["sections"]
-    assert [one["holds"] for one in section["claims"]] == [False, True]
-    assert section["raw"] == {"right": 5, "wrong": 5, "skipped": 5}
-    assert section["tables"][0]["rows"] == [["right", "5"], ["wrong", "5"], ["skipped", "5"]]
-
-
-def test_a_claim_with_a_skipped_case_is_not_shown(run: Run) -> None:
-    """It fails no run."""
-    code, page, _ = run("-k", "not wrong")
-    assert code == 0
-    assert "| sums | an addition is right | not shown | 1 of 2; 1 skipped: no second GPU |" in page
-
-
 def test_a_report_that_shows_nothing_is_a_failure(run: Run) -> None:
     """As on a host without a GPU; on the emulated device it is none."""
     code, page, _ = run("-k", "skipped")
@@ -82,37 +58,12 @@ def test_a_report_that_shows_nothing_is_a_failure(run: Run) -> None:
     assert run("-k", "skipped", "--gpu-device=emulated")[0] == 0
 
 
-def test_a_run_that_is_out_of_time_keeps_what_it_has(run: Run) -> None:
-    """What was not begun is on the page, and the exit code is that of an interrupted run."""
-    code, page, data = run("--gpu-seconds=0")
-    assert code == 2
-    assert "| sums | an addition is right | not shown | 1 of 3; 2 not begun |" in page
-    assert "| sums | nothing is left | not shown | 0 of 1; 1 not begun |" in page
-    assert data["sections"][0]["raw"] == {"right": 5}
-
-
 def test_slices_are_a_partition(run: Run) -> None:
     """Two halves on two GPUs grade every kernel once; tests without a kernel are in both."""
     halves = [run(f"--gpu-slice={number}/2") for number in (1, 2)]
     assert sorted(name for _, _, data in halves for name in data["sections"][0]["raw"]) == ["right", "skipped", "wrong"]
     assert [data["facts"]["slice"] for _, _, data in halves] == ["1/2", "2/2"]
     assert all("nothing is left | holds" in page for _, page, _ in halves)
-
-
-@pytest.mark.parametrize("words", ["0/2", "3/2", "1", "a/b", "1/2/3", "-1/2", "1/0", ""])
-def test_an_invalid_slice_is_refused(words: str) -> None:
-    """The message gives an example."""
-    command = [sys.executable, "-m", "pytest", "-p", "tests.gpu.report", "-c", "/dev/null", f"--gpu-slice={words}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 4
-    assert "write 1/2" in done.stderr
-
-
-def test_a_cell_cannot_break_a_table() -> None:
-    """Bars are escaped, line ends are spaces, columns of numbers stand at the right."""
-    table = Table(headings=("kernel", "us"))
-    table.add("a|b\nc", "12.5 us")
-    assert table.lines() == ["| kernel | us |", "| --- | ---: |", "| a\\|b c | 12.5 us |"]
 
 
 def graded(verdict: Verdict = Verdict.ACCEPTED) -> Graded:

@@ -20,13 +20,6 @@ GPU = Gpu(index=0, uuid="GPU-1", name="NVIDIA H200", minor=NOBODYS_MINOR, memory
 ISOLATION = HostFinding(kind="isolation", name="process", usable=True, detail="")
 
 
-async def test_a_host_without_a_gpu_is_told_what_to_do() -> None:
-    """One finding, not none: whoever looks for a GPU finds the word."""
-    (only,) = await doctor.gpus([ISOLATION], lambda: ())
-    assert (only.kind, only.name, only.usable) == ("device", "cuda", False)
-    assert only.remedy
-
-
 async def test_a_gpu_without_its_node_is_named_with_the_reason() -> None:
     """The name and the driver as the management library says, then what a box lacks."""
     (only,) = await doctor.gpus([ISOLATION], lambda: (GPU,))

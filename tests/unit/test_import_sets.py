@@ -10,10 +10,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from grader.cli.main import app
-from grader.errors import ProblemInvalid
 from grader.formats import needed_packages
 from grader.problems.kept import read_kept
-from grader.problems.store import Problems, distinct_names, import_all
+from grader.problems.store import Problems, import_all
 from tests import fakes
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -76,12 +75,6 @@ def test_a_prefix_is_part_of_the_problem(tmp_path: Path) -> None:
     assert read_kept(tmp_path / "state" / "problems" / "v0_kb_1_scaled_hinge.json") == kept[1]
 
 
-@pytest.mark.parametrize("prefix", ["V0", "0", "../x", "a b", "_", "x" * 33])
-def test_a_prefix_is_checked(tmp_path: Path, prefix: str) -> None:
-    with pytest.raises(ProblemInvalid, match="can't begin an id; write lower case letters"):
-        list(import_all(KERNEL, prefix=prefix))
-
-
 def test_a_collision_that_no_directory_tells_apart_names_the_remedy(tmp_path: Path) -> None:
     """Two files of one directory whose names differ in case only."""
     text = KERNEL.read_text()
@@ -90,14 +83,6 @@ def test_a_collision_that_no_directory_tells_apart_names_the_remedy(tmp_path: Pa
     first, second = import_all(tmp_path)
     assert first.problem is not None and second.problem is None
     assert "has the id 'kb_1_a', as " in second.reason and "--prefix" in second.reason
-
-
-def test_directories_that_tell_problems_apart() -> None:
-    """The nearest by which all differ; none where they are the same, or can't begin an id."""
-    assert distinct_names([Path("/s/a/definitions/x.json"), Path("/s/b/definitions/x.json")]) == ["a", "b"]
-    assert distinct_names([Path("/s/level1/x.py"), Path("/s/level2/x.py")]) == ["level1", "level2"]
-    assert distinct_names([Path("/s/x.py"), Path("/s/X.py")]) == []
-    assert distinct_names([Path("/1/x.py"), Path("/2/x.py")]) == []
 
 
 def test_one_bad_file_is_one_refusal(tmp_path: Path) -> None:
@@ -124,40 +109,6 @@ def test_one_bad_file_is_one_refusal(tmp_path: Path) -> None:
     assert "does not exist; missing.yaml names it" in found["nowhere"] and "class Model has no method forward" in found["model.py"]
     (named,) = import_all(tmp_path / "set" / "eval_config.yaml")
     assert "is not a problem of a known format; looked for native: a directory with problem.toml" in named.reason
-
-
-def test_a_refusal_names_the_file_and_line_in_a_directory(tmp_path: Path) -> None:
-    """Where the path of the problem does not say it."""
-    shutil.copytree(FIXTURES / "flashinfer" / "scaled_rows", tmp_path / "p")
-    (tmp_path / "p" / "workload.jsonl").write_text("{}\n")
-    (found,) = import_all(tmp_path / "p")
-    assert found.reason.startswith("workload.jsonl:1: axes: Field required")
-
-
-def test_the_summary_counts_by_reason(tmp_path: Path) -> None:
-    """On the terminal and in JSON; the line of a file is no part of a reason."""
-    directory = tmp_path / "set"
-    directory.mkdir()
-    for number in (1, 2):
-        (directory / f"{number}_x.py").write_text("\n" * number + "import timm\n" + KERNEL.read_text())
-    (directory / "3_y.py").write_text("class Model:\n")
-    (directory / "4_z.py").write_text(KERNEL.read_text())
-    arguments = (directory, "--no-check", "--state-dir", tmp_path / "state")
-    shown = run(*arguments)
-    assert "1 imported, 3 refused" in shown.stdout and "2 refused: imports timm" in shown.stdout and shown.exit_code == 0
-    data = json.loads(run(*arguments, "--json").stdout)
-    assert data["counts"] == {"imported": 1, "refused": 3, "same": 0} and list(data["reasons"].values()) == [2, 1]
-
-
-def test_nothing_found_says_what_was_looked_for(tmp_path: Path) -> None:
-    """Of the format that was asked for; as JSON, too."""
-    (tmp_path / "definitions").mkdir()
-    (tmp_path / "definitions" / "x.json").write_text("{}")
-    done = run(tmp_path, "--format", "flashinfer", "--state-dir", tmp_path / "state")
-    assert done.exit_code == 2 and "definitions/OP/NAME.json, and NAME.jsonl below workloads/" in done.stdout
-    assert "task.yml" not in done.stdout
-    data = json.loads(run(tmp_path, "--json", "--state-dir", tmp_path / "state").stdout)
-    assert data["counts"]["imported"] == 0 and "looked for native" in data["message"]
 
 
 def test_a_task_that_needs_a_missing_package_is_refused_unless_forced(tmp_path: Path) -> None:

@@ -74,12 +74,6 @@ def test_a_block_declares_registers_and_guards_instructions() -> None:
     assert isinstance(branch, Instruction) and branch.operands == (Register("AGAIN"),)
 
 
-def test_comments_and_several_instructions_on_a_line() -> None:
-    """Neither kind of comment is an instruction."""
-    items = inline_ptx.parse("mov.u32 %0, 1; // mov.u32 %0, 2;\n/* mov\n */ membar.gl;")
-    assert [item.opcode for item in items if isinstance(item, Instruction)] == ["mov.u32", "membar.gl"]
-
-
 def test_a_modifier_of_a_state_space_belongs_to_the_opcode() -> None:
     """`::` is part of a word there, and an opcode may be in two strings."""
     assert only("cp.async.cg.shared::cta.global.L2::128B [%0], [%1], 16;").opcode == "cp.async.cg.shared::cta.global.L2::128B"
@@ -118,12 +112,6 @@ def test_a_statement_is_read_with_its_operands() -> None:
         ("", "+f", "(ok ? x : y)"),
         ("", "n", "(sizeof(T))"),
     ]
-
-
-def test_a_statement_without_outputs_may_run_its_colons_together() -> None:
-    """As formatters write it."""
-    read = asm_statement.read(b'asm("a;" ::"r"(x), "l"(A::p));', 0, 3)
-    assert [one.expression for one in read.inputs] == ["(x)", "(A::p)"] and not read.outputs
 
 
 def test_a_macro_that_is_one_string_may_stand_in_a_template() -> None:

@@ -50,33 +50,6 @@ def test_every_key_reaches_the_judge(tmp_path: Path) -> None:
     assert spec.digest != load(tmp_path / "other", "scale = 2.0").digest
 
 
-def test_a_mixture_has_parts_with_weights(tmp_path: Path) -> None:
-    """Each a distribution of its own."""
-    mixed = 'kind = "mixture", parts = [{ weight = 3.0, needles = 0 }, { kind = "uniform", low = -9.0, high = 9.0 }]'
-    found = load(tmp_path, mixed).inputs[0].distribution
-    assert found.parts == (wire.Distribution(weight=3.0, needles=0), wire.Distribution(kind="uniform", low=-9.0, high=9.0))
-
-
-def test_a_highest_value_may_be_an_axis(tmp_path: Path) -> None:
-    """By its name, whatever the workload makes of it."""
-    found = load(tmp_path, 'kind = "index", high = "n"', "int64").inputs[0].distribution
-    assert found == wire.Distribution(kind="index", high_axis="n")
-
-
-def test_a_structure_reaches_the_judge(tmp_path: Path) -> None:
-    """With its keys; a problem without one is the problem that it was."""
-    text = fakes.PROBLEM_TOML.format(name="sum").replace('shape = ["n"]', 'shape = ["n", "n"]', 1)
-    text = text.replace('shape = ["n", "n"]', 'shape = ["n", "n"], distribution = { structure = "banded", bandwidth = 3 }', 1)
-    (first, *_) = native.load(fakes.write_problem(tmp_path, text=text)).spec.inputs
-    assert first.distribution == wire.Distribution(structure="banded", bandwidth=3)
-
-
-def test_a_workload_has_a_distribution_of_its_own(tmp_path: Path) -> None:
-    """The other workload has the problem's."""
-    own, other = load(tmp_path, own='a = { kind = "constant", high = 2.0 }').workloads
-    assert own.distributions == {"a": wire.Distribution(kind="constant", high=2.0)} and other.distributions == {}
-
-
 @pytest.mark.parametrize(
     ("distribution", "dtype", "said"),
     [
@@ -149,10 +122,3 @@ def test_a_whole_number_that_would_not_arrive_is_refused(tmp_path: Path, distrib
     with pytest.raises(ProblemInvalid) as caught:
         load_scalar(tmp_path, distribution)
     assert f"input 'a' at workload 'n64': {said}" in str(caught.value) and "give the input an axis" in str(caught.value)
-
-
-def test_a_number_that_arrives_is_taken(tmp_path: Path) -> None:
-    """The largest that does, in an input of a floating dtype any, and in a tensor any."""
-    assert load_scalar(tmp_path, 'kind = "integers", low = -9007199254740992, high = 9007199254740992')
-    assert load_scalar(tmp_path / "float", TOO_FAR, "float64")
-    assert load(tmp_path / "tensor", TOO_FAR, "int64")

@@ -16,7 +16,7 @@ from grader.cli.submit import problem_at
 from grader.errors import ProblemInvalid
 from grader.formats import kernelbench
 from grader.formats.adjustments import Adjustments
-from grader.problems.kept import keep, read_kept
+from grader.problems.kept import read_kept
 from grader.problems.store import Problems, import_all
 from grader.rules.disclosure import Redactor
 from tests import fakes
@@ -86,12 +86,6 @@ def test_a_level_is_imported_and_every_broken_file_told(tmp_path: Path, level: P
     assert all(BROKEN[number][1] in reason for number, reason in reasons.items())
 
 
-def test_the_table_names_files_problems_reasons_and_a_total(tmp_path: Path, level: Path) -> None:
-    text = run("import", level, "--no-check", "--state-dir", tmp_path / "state").stdout
-    assert "level1/7_Thing_7.py" in text and "kb_7_thing_7" in text and "is not Python" in text
-    assert "96 imported, 4 refused" in text and "1 refused: has no class Model" in text and "run.py" not in text
-
-
 def test_nothing_imported_is_misuse(tmp_path: Path) -> None:
     """A directory without problems, a broken file, a path that is not there, an unknown format or precision."""
     state = ("--state-dir", tmp_path / "state")
@@ -121,42 +115,6 @@ def test_what_was_imported_is_listed_shown_and_loaded(tmp_path: Path) -> None:
     kept = Problems.load([], tmp_path / "state" / "problems").get("kb_2_conv_norm_gate")
     assert kept == kernelbench.load(FIXTURES / "2_Conv_norm_gate.py")
     assert Redactor.for_problem(kept).dtype == "" and not messages.problem_to_proto(kept).cuda_signature
-
-
-def test_native_problems_are_imported_too(tmp_path: Path) -> None:
-    """A precision is not theirs."""
-    fakes.write_problem(tmp_path / "from")
-    (done,) = import_all(tmp_path / "from")
-    assert done.problem is not None and done.problem.spec.format == "native"
-    keep(done.problem, tmp_path / "into")
-    assert read_kept(tmp_path / "into" / "sum.json") == done.problem
-    (refused,) = import_all(tmp_path / "from", precision="fp16")
-    assert refused.problem is None and "--precision" in refused.reason
-    assert list(import_all(tmp_path / "from", format_name="kernelbench")) == []
-    (named,) = import_all(tmp_path / "from" / "sum" / "reference.py", format_name="kernelbench")
-    assert named.problem is None and "no class Model" in named.reason
-
-
-def test_an_import_replaces_and_says_so(tmp_path: Path) -> None:
-    """The same again is nothing new; another text under the same name takes its place."""
-    path, into = tmp_path / "1_x.py", tmp_path / "into"
-    for size, replaced in ((1, False), (1, False), (2, True)):
-        path.write_text(GOOD.format(size=size, mark=""))
-        (done,) = import_all(path)
-        assert done.problem is not None and keep(done.problem, into) is replaced
-    assert "size = 2" in read_kept(into / "kb_1_x.json").spec.reference
-
-
-def test_a_directory_that_is_named_goes_before_what_was_imported(tmp_path: Path) -> None:
-    """An edited problem.toml beside a kernel is the one that counts, not an older import of it."""
-    directory = fakes.write_problem(tmp_path / "from")
-    (done,) = import_all(tmp_path / "from")
-    assert done.problem is not None
-    keep(done.problem, tmp_path / "into")
-    toml = directory / "problem.toml"
-    toml.write_text(toml.read_text().replace("name =", 'statement = "edited"\nname =', 1))
-    store = Problems.load([tmp_path / "from"], tmp_path / "into")
-    assert store.get("sum").statement == "edited" and len(store.all()) == 1
 
 
 def test_a_submission_may_name_a_problems_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,29 +153,6 @@ def test_constants_are_set_where_a_file_has_them(tmp_path: Path) -> None:
         list(import_all(directory, adjustments=Adjustments(constants={"height": "1"})))
     (alone,) = import_all(directory / "1_x.py", adjustments=Adjustments(constants={"width": "1"}))
     assert alone.problem is None and "assigns no constant 'width' at its top level; it assigns size = 3, batch = 3" in alone.reason
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--set", "size"), "is not NAME=VALUE"),
-        (("--set", "size=other"), "'other' is not a literal"),
-        (("--set", "size=1", "--set", "size=2"), "is given twice"),
-        (("--tolerance", "0"), "is not between 0 and 1"),
-        (("--tolerance", "nan"), "is not between 0 and 1"),
-    ],
-)
-@pytest.mark.parametrize("command", ["import", "check"])
-def test_what_can_not_be_set_is_misuse(command: str, options: tuple[str, ...], said: str) -> None:
-    done = run(command, FIXTURES / "1_Scaled_hinge.py", *options)
-    assert done.exit_code == 2 and said in " ".join(done.stderr.split())
-
-
-def test_other_formats_take_no_adjustments(tmp_path: Path) -> None:
-    """Their authors have files of their own for that."""
-    fakes.write_problem(tmp_path)
-    (refused,) = import_all(tmp_path, adjustments=Adjustments(tolerance=1e-2))
-    assert refused.problem is None and "are for the format kernelbench" in refused.reason
 
 
 @pytest.mark.slow
@@ -266,15 +201,3 @@ def test_the_arguments_of_a_level_are_learned(tmp_path: Path) -> None:
     assert signatures[()]["kb_5_scaled_product"].startswith('extern "C" void solve(const float* x, double factor, const float* shift, ')
     shown = run("show", "kb_2_ends", "--state-dir", tmp_path / "state0").stdout
     assert "only the problem's code says which arguments the entry takes" in shown
-
-
-def test_a_competition_names_its_problems(tmp_path: Path) -> None:
-    """Its yaml is imported as the directories that it lists."""
-    fixtures = FIXTURES.parent / "reference_kernels"
-    names = sorted(one.parent.name for one in fixtures.glob("*/task.yml"))
-    lines = "".join(f"  - directory: {name}\n    name: {name}\n" for name in names)
-    shutil.copytree(fixtures, tmp_path / "set")
-    listed = tmp_path / "set" / "competition.yaml"
-    listed.write_text(f"name: some\ndeadline: '2030-01-01'\ndescription: ''\nproblems:\n{lines}")
-    found = list(import_all(listed))
-    assert [one.path.name for one in found if one.problem] == names and len(names) >= 3

@@ -93,17 +93,6 @@ def test_what_is_no_list_is_refused_with_what_to_write(admin, text, said):
     assert code == 2 and said in err
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(admin_keys.KeyImportInvalid, match="can't be read: No such file"):
-        admin_keys.read(tmp_path / "no.csv")
-
-
-@pytest.mark.parametrize("words", [["--scopes", "everything"], ["--expires", "soon"]])
-def test_a_wrong_option_makes_no_key(admin, words):
-    code, out, _ = admin("user\nann\n", *words)
-    assert code == 2 and out == ""
-
-
 def test_a_user_on_several_lines_is_a_team_of_members_with_notes(admin, tmp_path):
     """Each has a key of the same user. A member who comes later gets one by the whole list."""
     code, out, _ = admin("user,note\nred,ann\nred,ben\nsolo,\n")

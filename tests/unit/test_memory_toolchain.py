@@ -10,9 +10,9 @@ import pytest
 
 from grader.isolation import IsolationBroken
 from grader.isolation import memory_toolchain as module
-from grader.isolation.memory_toolchain import PREFIX, MemoryToolchainUnavailable, copy, left_out, memory_toolchain, sweep, why_not
+from grader.isolation.memory_toolchain import PREFIX, MemoryToolchainUnavailable, copy, memory_toolchain, sweep, why_not
 from grader.isolation.settings import BoxSettings
-from grader.isolation.toolchain import BindMount, Toolchain, host_toolchain, in_memory, mirrored
+from grader.isolation.toolchain import BindMount, Toolchain, host_toolchain, mirrored
 
 
 @pytest.fixture
@@ -57,14 +57,6 @@ def test_a_toolchain_names_no_copy_that_is_not_whole(tmp_path: Path) -> None:
         host_toolchain(tmp_path / "etc", (), tmp_path / "copy")
 
 
-def test_a_driver_library_is_taken_from_the_copy_where_it_has_one(tree: Path, tmp_path: Path) -> None:
-    """Else from where it is."""
-    copy(parts(tree), tmp_path / "copy")
-    bind = BindMount(source=tree / "bin" / "tool", target="/grader/driver/tool")
-    assert in_memory(tmp_path / "copy", bind).source == mirrored(tmp_path / "copy", bind.source)
-    assert in_memory(None, bind) == in_memory(tmp_path / "other", bind) == bind
-
-
 def test_a_dead_servers_copy_is_removed_and_a_live_ones_is_not(tmp_path: Path) -> None:
     """A live one holds the lock of its directory."""
     dead, live = tmp_path / f"{PREFIX}a-1", tmp_path / f"{PREFIX}a-2"
@@ -92,12 +84,3 @@ async def test_a_copy_that_can_not_be_is_an_error_where_it_is_asked_for_and_none
 def test_more_than_there_is_room_for_is_refused() -> None:
     """With what to do."""
     assert why_not(1 << 60) is not None
-
-
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [("/usr/share", True), ("/usr/lib/jvm", True), ("/usr/lib/gcc", False), ("/usr/lib/x86_64-linux-gnu", False), ("/usr/bin", False)],
-)
-def test_what_no_box_needs_is_left_out(path: str, expected: bool) -> None:
-    """The control: what compilers need is not."""
-    assert left_out(path) is expected

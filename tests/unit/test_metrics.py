@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from grader.model import DeviceDemand, Failure, Lease, QueueDepth, Submission, SubmissionState, WriteTotals
+from grader.model import DeviceDemand, Failure, Lease, QueueDepth, Submission, SubmissionState
 from grader.observability.metrics import DEVICE_LIMIT, OTHER, REASON_LIMIT, Metrics
-from grader.observability.observer import LaneNow, LaneState, StopReason, WarmNow
+from grader.observability.observer import StopReason
 from sandbox.protocol import wire
 from tests import fakes
 
@@ -71,15 +71,6 @@ def test_an_attempts_time_is_told_apart_by_stage(metrics, clock):
     assert found == {"building": 1, **waited, "loading": 4, "baseline": 256, "verifying": 8 + 32, "measuring": 16, "profiling": 64}
 
 
-def test_the_wait_is_counted_once_a_submission(metrics):
-    """From creation to the first lease; a second attempt did not wait in the queue for that long."""
-    for attempt in (1, 2):
-        metrics.attempt_began(lease(attempt))
-        metrics.attempt_ended(lease(attempt), StopReason.DRAINED)
-    assert value(metrics, "grader_queue_wait_seconds_sum", mode="ranked") == 7.0
-    assert value(metrics, "grader_queue_wait_seconds_count", mode="ranked") == 1
-
-
 @pytest.mark.parametrize(
     ("ended", "end", "counter", "labels"),
     [
@@ -135,44 +126,6 @@ def test_a_queue_that_empties_is_told_as_empty(metrics):
     assert value(metrics, "grader_queue_oldest_seconds", mode="test") == 0
 
 
-def test_a_lane_is_in_one_state(metrics):
-    """The state before is 0 again."""
-    for state in (LaneState.FREE, LaneState.QUARANTINED):
-        metrics.set_lanes([LaneNow(name="cuda:0", state=state)])
-    seen = {state: value(metrics, "grader_lane_state", lane="cuda:0", state=state) for state in LaneState}
-    assert seen == {state: float(state is LaneState.QUARANTINED) for state in LaneState}
-
-
-def test_a_lane_that_has_gone_is_not_shown(metrics):
-    """Workers come and go, and their lanes with them."""
-    metrics.set_lanes([LaneNow(name="a/cuda:0", state=LaneState.FREE)])
-    metrics.set_lanes([LaneNow(name="b/cuda:0", state=LaneState.FREE)])
-    assert value(metrics, "grader_lane_state", lane="a/cuda:0", state="free") is None
-
-
-def test_jobs_are_counted_by_whether_their_box_waited(metrics):
-    """A second look adds what came since the first."""
-    for now, expected in (
-        (WarmNow(waiting_count=2, hit_count=3, miss_count=1), (2, 3, 1)),
-        (WarmNow(hit_count=5, miss_count=1), (0, 5, 1)),
-    ):
-        metrics.set_warm(now)
-        assert value(metrics, "grader_warm_boxes") == expected[0]
-        assert tuple(value(metrics, "grader_run_boxes_total", box=box) for box in ("warm", "new")) == expected[1:]
-
-
-def test_demand_is_counted_by_the_device_that_is_meant(metrics):
-    """A model by its name, whatever part of it was written; an index as any GPU; what is not here any more as `other`."""
-    kinds = ("emulated", "cuda", "cuda:0", "cuda:NVIDIA H200", "cuda:NVIDIA A100")
-    asked = {"": (1, 2), "cuda:h200": (3, 0), "cuda:NVIDIA H200": (1, 1), "cuda": (1, 0), "cuda:0": (0, 1), "cuda:MI300": (5, 0)}
-    demands = [DeviceDemand(device_kind=kind, queued_count=queued, running_count=running) for kind, (queued, running) in asked.items()]
-    metrics.set_device_demand(demands, kinds)
-    expected = {"any": (1, 2), "cuda:NVIDIA H200": (4, 1), "cuda": (1, 1), "other": (5, 0), "emulated": (0, 0), "cuda:NVIDIA A100": (0, 0)}
-    assert shown_demand(metrics) == expected
-    metrics.set_device_demand([], ())
-    assert shown_demand(metrics) == {"any": (0, 0), "other": (0, 0)}
-
-
 def test_devices_stay_few_whatever_workers_say(metrics):
     """There is an end to their names, and what is more is `other`."""
     kinds = [f"cuda:model {index:04}" for index in range(1000)]
@@ -187,19 +140,6 @@ def shown_demand(metrics):
     for sample in family.samples:
         found.setdefault(sample.labels["device"], {})[sample.labels["state"]] = sample.value
     return {device: (states["queued"], states["running"]) for device, states in found.items()}
-
-
-def test_what_the_ledgers_writer_did_is_counted_once(metrics):
-    """The ledger says what it has done in all; a second scrape adds only what came since."""
-    for totals in (
-        WriteTotals(commit_count=2, transaction_count=5, busy_s=0.5),
-        WriteTotals(commit_count=3, transaction_count=7, busy_s=0.75),
-    ):
-        metrics.set_written(totals)
-        metrics.set_written(totals)
-    value = metrics.registry.get_sample_value
-    assert value("grader_ledger_commits_total") == 3 and value("grader_ledger_transactions_total") == 7
-    assert value("grader_ledger_busy_seconds_total") == 0.75
 
 
 def test_reasons_stay_few_whatever_is_sent(metrics):

@@ -73,21 +73,6 @@ def test_a_gpu_says_how_it_is(gpu):
     assert (seen["utilization_percent"], seen["persistence"]) == ("97", "on")
 
 
-def test_an_older_driver_knows_the_reasons_by_another_name(gpu):
-    """The package has the new one, and the driver's library does not."""
-    gpu["nvmlDeviceGetCurrentClocksEventReasons"] = pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-    assert nvml.GpuWatch("GPU-1").conditions()["throttle_reasons"] == "HwSlowdown"
-
-
-@pytest.mark.parametrize("name", [name for name in ANSWERS if name not in ("nvmlInit", "nvmlDeviceGetMemoryInfo")])
-def test_what_it_does_not_tell_is_left_out(gpu, name):
-    """Each alone; the rest stays."""
-    watch = nvml.GpuWatch("GPU-1")
-    every = len(watch.identity()) + len(watch.conditions())
-    gpu[name] = NOT_SUPPORTED
-    assert every - 2 <= len(watch.identity()) + len(watch.conditions()) <= every
-
-
 def test_a_gpu_without_any_answer_is_no_error(gpu):
     """It has no conditions then, and no processes."""
     watch = nvml.GpuWatch("GPU-1")

@@ -2,7 +2,6 @@
 
 import ctypes
 import queue
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -184,30 +183,3 @@ def test_numpy_inside_an_interpreter_of_kernels_is_no_library() -> None:
 
 
 ROOT = Path(__file__).parents[2]
-FIRST_OPERATOR = """
-import sys, torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from sandbox.runner.observe import observe
-
-class Plain(TorchDispatchMode):
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        return func(*args, **(kwargs or {}))
-
-def plain(launch):
-    with Plain():
-        launch()
-
-def launch():
-    return torch.ones(2) + 1
-
-SEEN
-print("torch._dynamo" in sys.modules)
-"""
-
-
-@pytest.mark.parametrize(("seen", "imported"), [("observe(launch, kernels=False)", "False"), ("plain(launch)", "True")])
-def test_the_first_operator_that_is_seen_imports_no_compiler(seen: str, imported: str) -> None:
-    """Which takes a second and more, of each submission to a problem that asks for libraries. The control is a mode as torch has it."""
-    program = FIRST_OPERATOR.replace("SEEN", seen)
-    done = run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=300)
-    assert done.stdout.strip() == imported

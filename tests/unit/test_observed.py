@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from grader import devices
 from grader.dispatch.gpus import Gpu
-from grader.dispatch.lanes import DeviceLane, Lanes, LaneStatus
 from grader.isolation import BoxSpec, GpuAccess, IsolationBroken, Limits, Purpose
 from grader.isolation.select import ObservedIsolation
-from grader.observability.observer import LaneState, Observer, Observers
+from grader.observability.observer import Observer
 from tests import fakes
 
 LIMITS = Limits(wall_s=1, cpu_s=1, memory_bytes=1, process_count=1, output_bytes=1, file_bytes=1, tmp_bytes=1, open_file_count=1)
@@ -76,23 +74,5 @@ async def test_what_goes_wrong_in_a_box_is_no_failed_start(boxes):
     assert boxes.told == [("run", False)]
 
 
-def test_several_observers_are_all_told(boxes):
-    """Metrics and traces, side by side."""
-    Observers([Observer(), boxes, boxes]).box_started("build", 1.0, failed=True)
-    assert boxes.told == [("build", True)] * 2
-
-
 def access(gpu: Gpu) -> GpuAccess:
     return GpuAccess(index=gpu.index, uuid=gpu.uuid, name=gpu.name, minor=gpu.minor, triton_dir=Path("/none"))
-
-
-def test_lanes_have_names_that_stay_and_say_what_they_do(tmp_path):
-    """A GPU by its index, emulated ones in their order; every status has its state."""
-    judges = fakes.Judges(tmp_path)
-    made = [DeviceLane(devices.EMULATED, judges("emulated", None, None)) for _ in range(2)]
-    made += [DeviceLane(devices.CUDA, judges("cuda", access(fakes.gpu(3)), None), access(fakes.gpu(3)))]
-    lanes = Lanes(made, devices.CUDA)
-    assert [lane.name for lane in lanes.now] == ["emulated:0", "emulated:1", "cuda:3"]
-    for status in LaneStatus:
-        made[2].status = status
-        assert lanes.now[2].state == LaneState[status.name]

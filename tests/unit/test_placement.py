@@ -104,13 +104,6 @@ def test_an_arena_does_not_tell_how_large_the_largest_workload_is(batch_bytes: i
     assert of(1000) == of(1001) == of(1013)
 
 
-@pytest.mark.parametrize("gigabytes", [1, 2, 6, 8, 12, 24])
-def test_little_is_missed_for_a_round_number(gigabytes: int) -> None:
-    """Tensors of a power of two and their guard bands lie just above a step."""
-    needed = 2 * (gigabytes << 30) + 6 * BAND_BYTES
-    assert needed <= rounded(needed) <= needed + min(1 << 30, needed // 4)
-
-
 def test_a_trusted_runner_has_the_arena_that_it_needs() -> None:
     """Who may know the sizes does not take memory that the kernel could use."""
     large = wire.Workload(workload_id="n", axes=dict.fromkeys(SPEC.workloads[0].axes, 30_000))

@@ -80,13 +80,6 @@ def test_names_of_megabytes_fit_into_a_fact(tmp_path: Path) -> None:
     assert wire.decode(wire.encode(fact)) == fact and len(wire.encode(fact)) < 1000
 
 
-def test_names_that_differ_after_the_cut_are_one(tmp_path: Path) -> None:
-    """No more of them are shown than fit, and short ones are shown as they are."""
-    names = ["cublas" + "x" * 300, "cublas" + "x" * 301, "cublasSgemm"]
-    artifact = built(tmp_path, names)
-    assert set(from_symbols(artifact)[0]) == {"cublas" + "x" * (NAME_LIMIT - 6) + "...", "cublasSgemm"}
-
-
 def test_a_name_of_digits_takes_no_time(tmp_path: Path) -> None:
     """They end where no other digit follows, so there is one way only to read them."""
     names = [f"_ZN2at4_ops{index}{'1' * 4000}" for index in range(100)]

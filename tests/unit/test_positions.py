@@ -28,15 +28,6 @@ async def test_a_thousand_watches_read_the_queue_once():
     assert [one.ahead_count for one in found] == list(range(1000)) and queue.read_count <= 2
 
 
-async def test_one_watch_is_not_told_the_same_again():
-    """Nor anything within two seconds of the last."""
-    queue = Queue()
-    teller = PositionNotifier(Positions(queue, lane_count=lambda: 1), "b")
-    assert (await teller.news()).ahead_count == 1
-    queue.waiting = ["b"]
-    assert await teller.news() is None
-
-
 async def test_the_queue_is_read_a_share_of_the_time_only():
     """A thousand questions within less time than it rests: one answer for all; what came since is not known yet."""
     queue = Queue(took_s=0.2)

@@ -5,7 +5,6 @@ import os
 import pytest
 
 from sandbox.compilers import ptxas
-from sandbox.protocol.wire import KernelUse
 
 HOPPER = """
 ptxas info    : 2 bytes gmem
@@ -51,11 +50,6 @@ def test_each_kernel_has_what_it_uses():
     assert (template.spill_store_bytes, template.spill_load_bytes) == (24, 28)
 
 
-def test_older_words_are_read_too():
-    """What the system adds counts as shared memory; all constant banks count."""
-    assert ptxas.kernels(AMPERE) == (KernelUse(name="h", registers=8, shared_bytes=60, constant_bytes=368),)
-
-
 def test_instructions_in_float64_are_counted_where_they_stand():
     """Arithmetic and conversions of the entry's own body; moves, comparisons, comments and what a called function does are not."""
     ptx = """
@@ -87,23 +81,10 @@ def test_names_are_as_they_were_written():
     assert [use.name for use in ptxas.kernels(HOPPER)] == ["(anonymous namespace)::g(float*)", "void k<16, double>(double*)"]
 
 
-def test_without_a_demangler_names_stay(monkeypatch):
-    """A box need not have one."""
-    monkeypatch.setenv("PATH", "")
-    assert ptxas.kernels(HOPPER)[1].name == "_Z1kILi16EdEvPT0_"
-
-
 def test_names_are_cut_and_steer_no_terminal():
     """They are a stranger's."""
     long, control = ptxas.demangled(["x" * 10_000, "a\x1b[2Jb\u202e"])
     assert long == "x" * ptxas.NAME_LIMIT_CHARS and control == "a[2Jb"
-
-
-def test_one_kernel_for_two_architectures_is_told_apart():
-    """And two sources with a static kernel of one name are two lines."""
-    again = AMPERE.replace("sm_80", "sm_90a").replace("Used 8", "Used 9")
-    assert [(use.name, use.registers) for use in ptxas.kernels(AMPERE + again)] == [("h for sm_80", 8), ("h for sm_90a", 9)]
-    assert [use.name for use in ptxas.kernels(AMPERE + AMPERE)] == ["h", "h"]
 
 
 def test_there_are_at_most_so_many():
@@ -127,22 +108,6 @@ def test_what_is_not_said_whole_is_left_out(log):
 
 
 # -- what is wrong ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_failed_build_s_log_has_errors_only():
-    """Nobody looks for registers there; warnings stay."""
-    log = f'{HOPPER}b.cu(2): error: identifier "x" is undefined\n'
-    assert ptxas.complaint(log, {}).strip().splitlines() == [
-        'kernel.cu(3): warning #177-D: variable "x" was declared but never referenced',
-        'b.cu(2): error: identifier "x" is undefined',
-    ]
-
-
-@pytest.mark.skipif(not os.access("/usr/bin/c++filt", os.X_OK), reason="c++filt is not here")
-def test_an_error_of_ptxas_has_the_kernel_s_name():
-    """As it was written."""
-    log = "ptxas error   : Entry function '_Z4workPf' uses too much shared data (0x13880 bytes, 0xc000 max)\n"
-    assert "'work(float*)' uses too much" in ptxas.complaint(log, {})
 
 
 @pytest.mark.parametrize(
@@ -182,15 +147,6 @@ ptxas info    : Function properties for _Z6spillsPKfPfi
 ptxas info    : Used 32 registers, used 0 barriers, 552 bytes cumulative stack size
 ptxas info    : Compile time = 2.388 ms
 """
-
-
-def test_two_sources_kernels_are_told_in_the_order_of_the_log(monkeypatch):
-    """Shared memory of the one, spills of the other."""
-    monkeypatch.setenv("PATH", "")
-    scale, tiled, spills = ptxas.kernels(TWO_SOURCES)
-    assert scale.registers == 8
-    assert tiled == KernelUse(name="_Z5tiledPKfPf", registers=14, shared_bytes=1024)
-    assert spills == KernelUse(name="_Z6spillsPKfPfi", registers=32, stack_bytes=552, spill_store_bytes=984, spill_load_bytes=1144)
 
 
 def test_a_name_that_steers_a_terminal_shifts_no_other():

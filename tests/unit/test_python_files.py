@@ -34,12 +34,6 @@ def test_the_main_file_is_the_first_or_the_only_other_one_with_an_entry(files: d
     assert choose_main(tuple(files), files, ENTRIES) == main
 
 
-def test_without_a_python_file_there_is_no_main_file() -> None:
-    """It says what to name."""
-    with pytest.raises(NoMainFile, match=r"\*\.py"):
-        choose_main(("a.cu",), {"a.cu": ""}, ENTRIES)
-
-
 def test_the_names_that_a_module_defines_are_those_of_its_top_level() -> None:
     """Also under a condition; not those inside a function, and none of what is no Python."""
     text = "import a.b as c\nfrom d import e\nif True:\n    f = g[h] = 1\nelse:\n    class I:\n        j = 1\ndef k():\n    l = 1\n"
@@ -102,14 +96,6 @@ def test_a_submitted_file_comes_before_the_problems_and_both_before_an_installed
     }
     modules = {"task.py": "WHO = 'problem'", "utils.py": "import task\nWHO = f'problem with {task.WHO}'", "colorsys.py": "WHO = 'problem'"}
     assert imported(tmp_path, files, modules, "json.py") == "own problem with own problem True"
-
-
-def test_a_file_whose_name_is_no_identifier_can_be_the_main_file(tmp_path: Path) -> None:
-    """Such as 2-softmax.v1.py."""
-    assert (
-        imported(tmp_path, {"2-soft.v1.py": "from one import x\nprint(x, __name__)", "one.py": "x = 1"}, {}, "2-soft.v1.py")
-        == "1 submitted.main"
-    )
 
 
 def test_own_modules_are_named_as_they_are_imported(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,6 @@ from tests.python_builds import PLAIN
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(path for path in (ROOT / "kernels_examples").glob("*/*.py") if path.name != "reference.py")
-
-
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_an_example_says_its_verdict_and_its_lesson(path):
-    """Line 1 is a verdict, line 2 a sentence, as in the other languages."""
-    first, second = path.read_text("utf-8").splitlines()[:2]
-    assert re.fullmatch(r"# expect: [A-Z_]+( [A-Z_]+)?", first) and re.fullmatch(r"# [A-Za-z].*\.", second)
 
 
 def test_a_py_file_is_python_and_says_its_problem_in_a_comment(tmp_path):

@@ -46,15 +46,6 @@ def test_an_address_where_a_server_answers_is_not_waited_for() -> None:
     wait_for_answer(None, 0)
 
 
-def test_with_tls_the_connection_alone_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray's certificates are Ray's own matter."""
-    monkeypatch.setenv("RAY_USE_TLS", "1")
-    with address("silent") as target:
-        wait_for_answer(target, 60)
-    with address("closed") as target, pytest.raises(ConnectionError):
-        wait_for_answer(target, 60)
-
-
 @pytest.mark.parametrize("scheme", ["", "ray://"])
 @pytest.mark.parametrize("kind", ["closed", "silent"])
 def test_a_dead_cluster_is_said_before_ray_is_asked(kind: str, scheme: str) -> None:
@@ -64,10 +55,3 @@ def test_a_dead_cluster_is_said_before_ray_is_asked(kind: str, scheme: str) -> N
     with address(kind) as target, pytest.raises(SettingsInvalid, match=r"no Ray cluster answers at '.*127\.0\.0\.1:"):
         ray_placement._connected(f"{scheme}{target}", 0.3)
     assert signal.getsignal(signal.SIGTERM) is former
-
-
-def test_an_address_that_is_none_is_said() -> None:
-    """Without waiting."""
-    pytest.importorskip("ray")
-    with pytest.raises(SettingsInvalid, match="no Ray cluster answers at 'nowhere'"):
-        ray_placement._connected("nowhere")

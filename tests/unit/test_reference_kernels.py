@@ -1,6 +1,5 @@
 """A reference_kernels problem is read without being executed, and a wrong one says which file and key."""
 
-import dataclasses
 import json
 import shutil
 import sys
@@ -177,23 +176,6 @@ def test_a_wrong_reference_names_file_and_function(tmp_path, old, new, said):
     with pytest.raises(ProblemInvalid) as caught:
         reference_kernels.load(directory, root=directory.parent)
     assert "reference.py" in str(caught.value) and said in str(caught.value)
-
-
-def test_a_competition_names_its_problems(tmp_path):
-    """As directories, of which each is a problem; what is none has no members."""
-    members = reference_kernels.members(FIXTURES / "competition.yaml")
-    assert [reference_kernels.load(path, root=FIXTURES).problem_id for path in members] == ["scaled_add", "row_topk"]
-    assert reference_kernels.members(FIXTURES / "scaled_add") == ()
-    (tmp_path / "wrong.yaml").write_text("name: x\nproblems: [{name: y}]\n")
-    with pytest.raises(ProblemInvalid, match=r"problems\.0\.directory: Field required"):
-        reference_kernels.members(tmp_path / "wrong.yaml")
-
-
-def test_a_problem_goes_over_the_wire():
-    """As it is."""
-    spec = reference_kernels.load(FIXTURES / "masked_sums", root=FIXTURES).spec
-    job = wire.AdmissionJob(job_id="j", problem=spec)
-    assert wire.decode(wire.encode(job)) == job and dataclasses.is_dataclass(spec)
 
 
 def listed(place: Path, **texts: str) -> Path:

@@ -83,17 +83,6 @@ def test_the_spec_that_it_returns_comes_to_the_same_in_another_process():
     assert (again.spec, again.templates, again.scratch) == (task.spec, task.templates, task.scratch)
 
 
-def test_what_lies_around_the_tensors_is_in_the_template():
-    """Numbers, names and order of data, for the runner."""
-    task = task_of(FIXTURES / "masked_sums")
-    workload = task.spec.workloads[1]
-    tensors = [*task.draw(workload, KEY), "rows", "total"]
-    data, _, output = pytree.build(task.templates[1], tensors)
-    x, mask, scale = tensors[:3]
-    assert data[0] is x and data[1]["mask"] is mask and data[1]["weights"]["scale"] is scale and data[2] == {"negate": True}
-    assert output == ("rows", {"total": "total"})
-
-
 def test_cases_of_the_same_shapes_are_told_apart():
     """By plain values alone two references differ: both cases get their own."""
     task = task_of(FIXTURES / "masked_sums")
@@ -332,30 +321,6 @@ def test_what_a_runner_is_told_does_not_depend_on_hidden_workloads(tmp_path):
     assert not {"3", "4", "test-1"} & set(str(caught.value).split())
 
 
-def test_cases_with_other_numbers_of_outputs_without_dimensions_are_refused(tmp_path):
-    """None of these can be without elements."""
-    with pytest.raises(ReferenceFailed, match="make problems of their own of these"):
-        written(
-            tmp_path,
-            "def generate_input(n, seed): return torch.ones(n)\ndef ref_kernel(data): return [data.sum()] * len(data)\n"
-            "def check_implementation(data, output): return ''\n",
-            cases='{"n": 1, "seed": 1}, {"n": 2, "seed": 1}',
-        )
-
-
-def test_lists_and_booleans_reach_the_generator_as_they_are(tmp_path):
-    """And a seed only where it is asked for."""
-    task = written(
-        tmp_path,
-        "def generate_input(sizes, flag):\n    assert sizes == [2, 3] and flag is False\n    return (torch.ones(*sizes),)\n"
-        "def ref_kernel(data): return data[0]\ndef check_implementation(data, output): return ''\n",
-        cases='{"sizes": [2, 3], "flag": false}',
-    )
-    assert (
-        task.draw(task.spec.workloads[0], KEY)[0].shape == (2, 3) and json.loads(task.spec.workloads[0].arguments)["case"]["flag"] is False
-    )
-
-
 def test_a_buffer_that_the_reference_adds_to_keeps_its_content(tmp_path):
     """Control: one that it overwrites comes without, and both come to the same again."""
     check = "def check_implementation(data, output): return torch.equal(output, ref_kernel(data)), ''\n"
@@ -376,13 +341,6 @@ def test_what_says_cuda_means_the_cpu_on_the_emulated_device():
     text = "import torch\nDEVICE = 'cuda:0'\nOTHER = 'cudart'\ndef on(): return torch.ones(1).cuda().is_cuda, torch.cuda.synchronize()\n"
     cpu, cuda = (Modules({"reference": text}, f"test_says_cuda_{where}", where).load("reference") for where in ("cpu", "cuda"))
     assert (cpu.DEVICE, cpu.OTHER, cpu.on()) == ("cpu", "cudart", (True, None)) and cuda.DEVICE == "cuda:0"
-
-
-def test_code_can_read_its_own_source():
-    """As Triton's decorator does; and what it compiles does not inherit our future imports."""
-    text = "import inspect\ndef f(x: int): return x\nSOURCE, HINT = inspect.getsource(f), f.__annotations__['x']\n"
-    module = Modules({"reference": text}, "test_own_source", "cpu").load("reference")
-    assert module.SOURCE == "def f(x: int): return x\n" and module.HINT is int
 
 
 # -- what GPU MODE's tasks hand out ----------------------------------------------------------------------------------------
@@ -508,16 +466,6 @@ def test_an_object_that_can_not_be_made_again_is_refused(tmp_path, value, said):
         "def check_implementation(data, output): return ''\n"
     )
     with pytest.raises(ReferenceFailed, match=said):
-        written(tmp_path, text)
-
-
-def test_a_reference_that_the_emulated_device_can_not_run_says_so(tmp_path):
-    """An operation on float8 that torch has on a GPU only."""
-    text = (
-        "def generate_input(n, seed): return torch.ones(n).to(torch.float8_e4m3fn)\ndef ref_kernel(data): return data + data\n"
-        "def check_implementation(data, output): return ''\n"
-    )
-    with pytest.raises(ReferenceFailed, match="it needs an operation on float8 or float4 that the emulated device does not have"):
         written(tmp_path, text)
 
 

@@ -132,9 +132,3 @@ def test_libraries_are_named_without_a_path():
     assert read(linker=["-lcublas", "-l", "cudnn"]).libraries == ["-lcublas", "-lcudnn"]
     emulated = read(linker=["-lcublas"], emulated=True)
     assert emulated.libraries == [] and "-lcublas: no effect on the emulated device" in emulated.remarks("x")[0]
-
-
-def test_flags_of_one_reason_share_a_remark():
-    """Each is named once."""
-    assert len(read(device=["-arch=sm_70", "-arch=sm_70", "-code=sm_70"]).remarks("x")) == 1
-    assert read(device=["-arch=sm_70", "-arch=sm_70"]).remarks("x")[0].count("-arch=sm_70") == 1

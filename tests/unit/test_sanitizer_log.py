@@ -47,22 +47,12 @@ def read_counted(tmp_path: Path, *lines: object) -> AccessCounts | None:
     return read_counts(tmp_path / "log", tmp_path / "library.so")
 
 
-def test_no_log_is_no_finding(tmp_path: Path) -> None:
-    """The device writes one only when it has found something."""
-    assert read_log(tmp_path / "log", tmp_path / "library.so") == []
-
-
 def test_a_record_becomes_a_finding(tmp_path: Path) -> None:
     """Where the library is not there, lines are unknown."""
     (found,) = read(tmp_path, record(places=[64, 128]))
     assert (found.kind, found.severity, found.line, found.path) == (SanitizerKind.RACE, SanitizerSeverity.ERROR, 0, "")
     assert (found.block, found.thread, found.count) == ((0, 1, 2), (3, 4, 5), 7)
     assert found.message == "X is written at an unknown line and read at an unknown line"
-
-
-def test_a_later_line_of_a_number_replaces_the_earlier(tmp_path: Path) -> None:
-    """Counts grow from launch to launch."""
-    assert [one.count for one in read(tmp_path, record(count=1), record(count=9))] == [9]
 
 
 def test_errors_come_first(tmp_path: Path) -> None:
@@ -135,19 +125,6 @@ def test_two_copies_of_one_barrier_are_no_divergence(tmp_path: Path, monkeypatch
     monkeypatch.setattr(sanitizer_log, "user_lines", lambda *_: {10: ("k.cu", 1), 11: ("k.cu", 1), 20: ("k.cu", 2)})
     lines = [record(id=1, kind="divergent_barrier", places=[10, 11]), record(id=2, kind="divergent_barrier", places=[10, 20])]
     assert [one.other_line for one in read(tmp_path, *lines)] == [2]
-
-
-def test_messages_name_lines_and_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line of the same file needs no name."""
-    monkeypatch.setattr(sanitizer_log, "user_lines", lambda *_: {10: ("k.cu", 1), 20: ("tile.cuh", 2)})
-    (found,) = read(tmp_path, record(places=[10, 20]))
-    assert found.message == "X is written at line 1 and read at tile.cuh:2"
-
-
-def test_no_log_has_no_counts(tmp_path: Path) -> None:
-    """Nor has one that does not say how many blocks were counted."""
-    assert read_counts(tmp_path / "log", tmp_path / "library.so") is None
-    assert read_counted(tmp_path, counts()) is None
 
 
 def test_counts_of_a_line_are_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.languages import emulated_torch
     from sandbox.launch import scaled_mm
 
 
@@ -62,12 +61,3 @@ def test_scales_that_are_not_enough_are_told() -> None:
     left, right = (one.view(torch.float4_e2m1fn_x2) for one in packed)
     with pytest.raises(ValueError, match="512 scales for 130 rows of 6 blocks; 2048 are needed"):
         scaled_mm.emulated(left, right.t(), tiled(scales[1])[:512], tiled(scales[1]))
-
-
-def test_every_other_product_is_torchs_own() -> None:
-    """Float8 with one scale each, which the CPU has."""
-    left, right = (torch.randn(16, 32).to(torch.float8_e4m3fn) for _ in range(2))
-    one = torch.tensor(1.0)
-    found = scaled_mm.emulated(left, right.t(), one, one, out_dtype=torch.float32)
-    assert torch.equal(found, torch._scaled_mm(left, right.t(), one, one, out_dtype=torch.float32))
-    assert emulated_torch.scaled_mm is scaled_mm

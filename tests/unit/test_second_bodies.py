@@ -25,19 +25,6 @@ def test_barriers_become_the_ends_of_loops() -> None:
     assert "per_thread" in found and found.count("[emu_thread] = x;") == 1  # the second loop only reads it
 
 
-def test_what_threads_can_compute_again_is_not_kept() -> None:
-    """A row is not worth an array."""
-    found = in_kernel("    const int row = blockIdx.x * 64 + threadIdx.x;\n    tile[0] = row;\n    __syncthreads();\n    a[row] = tile[0];")
-    assert "per_thread" not in found and found.count("const int row = ") == 2
-
-
-def test_what_is_computed_again_brings_what_it_is_made_of() -> None:
-    """Also where that is used nowhere else."""
-    before = "    const int x = threadIdx.x;\n    const int y = x + 1;\n    tile[0] = 1;\n"
-    found = in_kernel(f"{before}    __syncthreads();\n    a[y] = tile[0];")
-    assert found.count("const int x = threadIdx.x;") == 2 and found.count("const int y = x + 1;") == 2
-
-
 @pytest.mark.parametrize("body", ["{}", "{ }", "{/* nothing */}", "{;}"])
 def test_a_kernel_that_does_nothing_is_left_alone(body: str) -> None:
     """Or has both bodies one behind the other: braces meet in pairs."""

@@ -37,18 +37,6 @@ def test_a_change_of_what_protects_runs_all_attacks_and_controls(path: str) -> N
     assert set(select([path])) >= ATTACKS and len(ATTACKS) > 1
 
 
-@pytest.mark.parametrize("path", ["unheard/of.py", "constraints.txt", "sandbox/unheard/of.py"])
-def test_a_change_that_no_package_names_runs_everything(path: str) -> None:
-    """With all attacks; the images are apart."""
-    assert {"tests", "tests/exploits/test_exploits.py"} <= set(select([path]))
-    assert ("tests/images" in select([path])) == (path == "constraints.txt")
-
-
-def test_a_changed_test_file_runs_whole_and_its_folder_in_part() -> None:
-    """A removed one has nothing to run."""
-    assert {"tests/server", "tests/server/test_watch.py"} <= set(select(["tests/server/test_watch.py", "tests/server/test_gone.py"]))
-
-
 def test_each_folder_of_the_product_is_in_a_package() -> None:
     """A folder that is forgotten would run everything with each of its changes."""
     sources = [source for package in TABLE["package"].values() for source in package["sources"]]
@@ -82,12 +70,3 @@ def test_slow_tests_take_turns(collected) -> None:
     turns = [collected("tests", turn=turn) for turn in range(8)]
     assert [len(names) for names in turns] == [3] * 8 and all("test_quick" in names for names in turns)
     assert len({name for names in turns for name in names}) == 17
-
-
-def test_a_named_file_runs_whole(collected) -> None:
-    """But for what is daily; a named folder takes turns, and one that is apart is named or absent."""
-    assert len(collected("tests/some/test_a.py")) == 17
-    assert len(collected("tests", "tests/some/test_a.py")) == 17
-    assert collected("tests/some/test_a.py::test_daily") == ["test_daily"]
-    assert "test_image" in collected("tests/images") and "test_image" not in collected("tests")
-    assert len(collected("--all-cases", "tests")) == 19

@@ -93,25 +93,6 @@ def test_an_index_without_the_version_leads_to_the_default_build_and_one_line(se
     assert len(words_about("installing PyTorch's default build", printed)) == 1
 
 
-def test_a_cpu_build_that_can_not_be_installed_is_no_failure(setup):
-    (setup.bin / "broken").touch()
-    printed, calls = setup.run()
-    assert calls[-1].endswith("-c constraints.txt -e .[all]")
-    assert len(words_about("installing PyTorch's default build", printed)) == 1
-
-
-@pytest.mark.parametrize("words", [("--extra-index-url", "https://example.org"), ("--index-url=https://example.org",), ("-f", "/wheels")])
-def test_words_that_name_a_source_are_left_alone(setup, words):
-    _, calls = setup.run(*words)
-    assert [call.split("-c constraints.txt ")[1] for call in calls] == [f"{' '.join(words)} -e .[all]"]
-
-
-def test_a_build_that_is_installed_stays(setup):
-    (setup.bin / "installed").write_text(f"{VERSION}\n")
-    _, calls = setup.run()
-    assert len(calls) == 1
-
-
 def test_with_a_driver_pip_chooses(setup):
     program = setup.programs / "nvidia-smi"
     program.write_text("#!/bin/sh\n")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -15,8 +13,6 @@ from grader.errors import SettingsInvalid
 from grader.ledger.sqlite import SqliteDatabase
 from grader.server.server_state import state_lock
 from grader.state_dir import writable_directory
-
-MISUSED = 2
 
 
 def _unusable(tmp_path: Path, name: str) -> Path:
@@ -40,13 +36,6 @@ async def test_where_nothing_can_be_kept_is_named(tmp_path: Path, what: str, nam
     assert refused.value.setting == "state_dir" and str(directory) in str(refused.value)
 
 
-@pytest.mark.parametrize("what", ["lock", "ledger"])
-async def test_a_directory_that_is_missing_is_made(tmp_path: Path, what: str) -> None:
-    """For this user alone."""
-    async with _opened(tmp_path / "a" / "b", what):
-        assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
-
-
 def test_a_directory_that_may_only_be_read_is_refused(tmp_path: Path) -> None:
     """Even where the files in it may be written: SQLite makes more."""
     (tmp_path / "s").mkdir(mode=0o555)
@@ -54,22 +43,3 @@ def test_a_directory_that_may_only_be_read_is_refused(tmp_path: Path) -> None:
         pytest.skip("this user may write everywhere")
     with pytest.raises(SettingsInvalid, match="Permission denied; let this user write there"), writable_directory(tmp_path / "s"):
         pass
-
-
-@pytest.mark.parametrize("what", ["lock", "ledger"])
-async def test_what_goes_wrong_later_is_not_the_directory_s_fault(tmp_path: Path, what: str) -> None:
-    """An error of the system's in what is done with them comes out as it was."""
-    with pytest.raises(FileNotFoundError):
-        async with _opened(tmp_path, what):
-            raise FileNotFoundError
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["below a file", "no file in it"])
-def test_a_server_says_it_without_a_traceback(tmp_path: Path, name: str) -> None:
-    """And ends as with any setting that can't be used."""
-    directory = _unusable(tmp_path, name)
-    command = [sys.executable, "-m", "grader.server.main", "--state-dir", str(directory), "--listen", f"unix:{tmp_path}/s"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == MISUSED and "Traceback" not in done.stderr
-    assert done.stderr.startswith(f"grader-server: state_dir: can't keep anything in {directory}: ") and "--state-dir" in done.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -45,15 +44,6 @@ def test_steps_follow_each_other_without_gaps() -> None:
     assert all(one.begin_ns + one.duration_ns == after.begin_ns for one, after in itertools.pairwise(spans))
     found = wire.decode(wire.encode(wire.AttemptTimeline(spans=spans)))
     assert found == wire.AttemptTimeline(spans=spans)
-
-
-@pytest.mark.parametrize("clock", list(wire.Clock))
-def test_what_times_kernels_is_known_from_the_environment(clock: wire.Clock) -> None:
-    """Until then it is taken for the host's clock, which more things disturb."""
-    steps = StepClock()
-    assert steps.by_host_clock
-    steps.follow(replace(fakes.ENVIRONMENT, clock=clock))
-    assert steps.by_host_clock is (clock is wire.Clock.HOST)
 
 
 def test_a_sweep_without_end_has_a_bounded_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,11 +88,6 @@ def spans(found: submission_pb2.Submission) -> list[tuple[str, int, int]]:
 
 def test_the_queue_comes_first_and_all_is_to_a_millisecond() -> None:
     assert spans(shown()) == [("STEP_QUEUED", 0, 2000), ("STEP_BOX", 2000, 0), ("STEP_COMPILE", 2000, 1500)]
-
-
-def test_of_a_later_attempt_the_wait_is_not_known() -> None:
-    """The attempts before it are in the time since it was made."""
-    assert spans(shown(attempt=2)) == [("STEP_BOX", 0, 0), ("STEP_COMPILE", 0, 1500)]
 
 
 def test_how_long_a_secret_workload_took_is_not_told() -> None:

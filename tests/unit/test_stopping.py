@@ -105,12 +105,6 @@ def test_quantiles_of_students_t(freedom: int, z: float) -> None:
     assert outcome == pytest.approx(expected, abs=0.003 if z < 2 else 0.01)
 
 
-@pytest.mark.parametrize(("freedom", "table"), [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (9, 2.262), (15, 2.131), (30, 2.042)])
-def test_quantiles_are_those_of_tables(freedom: int, table: float) -> None:
-    """NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2."""
-    assert t_quantile(freedom, 0.025) == pytest.approx(table, abs=0.0005)
-
-
 def test_what_an_interval_pays() -> None:
     """For looks at its width, for looks at anything, and for an end after any turn: each is wider than the one before."""
     for count in (12, 18, 28, 40, 60):

@@ -5,8 +5,7 @@ import os
 
 import pytest
 
-from grader.artifacts import files
-from grader.artifacts.files import SubmissionFiles, chunks
+from grader.artifacts.files import SubmissionFiles
 
 
 def kept(tmp_path, limit_bytes=1 << 20):
@@ -68,10 +67,3 @@ async def test_what_no_submission_has_is_removed_once_it_is_old(tmp_path):
 
     assert await store.remove_unknown(unknown) == 1
     assert store.holds(wanted) and store.holds(fresh) and not store.holds(orphan)
-
-
-def test_pieces_join_to_the_file():
-    """Also those of an empty file."""
-    for content in (b"", b"a", b"ab" * files.CHUNK_BYTES):
-        pieces = list(chunks(content))
-        assert b"".join(pieces) == content and pieces and all(len(one) <= files.CHUNK_BYTES for one in pieces)

@@ -1,7 +1,6 @@
 """Which sizes a sweep has, what it is judged by, and what is concluded: no hidden workload, bounded sizes, no point where it is wrong."""
 
 import dataclasses
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -102,32 +101,11 @@ def test_a_hidden_size_is_answered_as_any_other():
     assert asked(777) == asked(778)
 
 
-def test_what_is_asked_for_takes_the_place_of_the_problems_own():
-    """The rest stays; a step replaces a factor."""
-    swept = sweep_problem(SQUARE, SweepRequest(stop=2048, step=512, axes={"rows": 8}, measure_s=0.5), ("emulated",))
-    assert [one.axes for one in swept.spec.workloads] == [{"rows": 8, "cols": size} for size in (512, 1024, 1536, 2048)]
-    assert swept.sweep_measure_s == 0.5
-
-
 def test_each_kind_of_device_has_the_sweep_that_is_for_it():
     """A server with a GPU may run it on either."""
     swept = sweep_problem(SQUARE, SweepRequest(), BOTH)
     rows = {(one.device_kind, one.axes["rows"]) for one in swept.spec.workloads}
     assert rows == {("cuda", 4096), ("emulated", 256)}
-
-
-def test_sweeps_that_differ_have_other_digests():
-    """The ledger keeps a problem by its digest."""
-    requests = (SweepRequest(), SweepRequest(stop=4096), SweepRequest(measure_s=1.0), SweepRequest(axes={"rows": 8}))
-    assert len({sweep_problem(SQUARE, one, ("emulated",)).digest for one in requests}) == len(requests)
-
-
-def test_without_a_sweep_the_whole_range_has_to_be_given():
-    """Then the other axes are those of the first public workload for the device."""
-    with pytest.raises(SweepInvalid, match=r"no sweep along 'rows'.*add a \[\[sweep\]\]"):
-        sweep_problem(SQUARE, SweepRequest(axis="rows", start=1, stop=4), ("emulated",))
-    swept = sweep_problem(SQUARE, SweepRequest(axis="rows", start=1, stop=4, factor=2), ("emulated",))
-    assert [one.axes for one in swept.spec.workloads] == [{"rows": size, "cols": 781} for size in (1, 2, 4)]
 
 
 def test_a_submitter_chooses_no_size_that_the_author_has_not_vouched_for():
@@ -224,16 +202,6 @@ def test_a_wrong_sweep_is_refused_where_the_problem_is_read(tmp_path, before, af
     """With the number of the sweep and its key."""
     with pytest.raises(ProblemInvalid, match=said.replace("(", r"\(")):
         native.load(write(tmp_path, SWEEP.replace(before, after)))
-
-
-def test_a_sweep_needs_values_of_the_declared_amounts(tmp_path):
-    """moved_bytes and flops are computed at every size."""
-    directory = write(tmp_path, SWEEP)
-    path = directory / "problem.toml"
-    path.write_text('moved_bytes = "n - 128"\n' + path.read_text().replace("n = 64", "n = 640").replace("n = 33", "n = 330"))
-    assert tomllib.loads(path.read_text())["sweep"]
-    with pytest.raises(ProblemInvalid, match="sweep 1, stop: at n = 64 moved_bytes or flops"):
-        native.load(directory)
 
 
 # -- what is concluded -----------------------------------------------------------------------------------------------------

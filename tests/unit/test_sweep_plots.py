@@ -17,8 +17,7 @@ from grader.formats import native
 from grader.model import Report, Submission, SubmissionState, Verdict
 from grader.problems.sweep import SweepRequest, sweep_problem
 from grader.rules.disclosure import Redactor
-from grader.v1 import submission_pb2
-from grader.views.sweeps import NOT_RUN, SweepMetric, collate, median_interval, rows, to_csv
+from grader.views.sweeps import NOT_RUN, SweepMetric, collate, rows, to_csv
 from sandbox.protocol import wire
 from tests import fakes
 from tests.unit.test_disclosure import NOW
@@ -63,13 +62,6 @@ WRONG = submission(lambda size: size <= 1024, verdict=Verdict.WRONG_ANSWER)
 TABLE = collate([("right", submission()), ("wide", WRONG)])
 
 
-def test_a_submission_says_the_sizes_of_its_sweep():
-    """With what each has to move and compute, and none of the problem's own workloads."""
-    shown = submission().sweep
-    assert shown.axis == "cols" and [one.axes["cols"] for one in shown.workloads] == SIZES
-    assert shown.workloads[0].moved_bytes == 8 * 256 * SIZES[0]
-
-
 def test_a_wrong_size_has_its_outcome_and_no_figure():
     """In every metric."""
     points = TABLE.of("wide")
@@ -98,20 +90,6 @@ def test_a_baseline_is_a_provider_and_is_timed_next_to_the_kernels():
     assert alone[8192].outcome == NOT_RUN and alone[512].certified_ns == 102400.0
 
 
-@pytest.mark.parametrize(
-    ("made", "outcome"),
-    [
-        (submission(state=SubmissionState.FAILED), "the grader failed"),
-        (submission(state=SubmissionState.CANCELLED), "cancelled"),
-        (submission(lambda size: False, verdict=Verdict.WRONG_ANSWER), "unwritten"),
-    ],
-)
-def test_a_kernel_without_any_point_says_why(made, outcome):
-    """At every size."""
-    table = collate([("right", submission()), ("bad", made)])
-    assert {one.outcome for one in table.of("bad").values()} == {outcome}
-
-
 def test_a_disqualified_or_unbuilt_kernel_is_named_so():
     """A trial that passed is no point."""
     for verdict, said in ((Verdict.DISQUALIFIED, "disqualified"), (Verdict.COMPILE_ERROR, "compile error")):
@@ -124,21 +102,6 @@ def test_a_time_below_the_clock_is_not_resolved():
     """And no point."""
     table = collate([("quick", submission(factor=0))])
     assert {one.outcome for one in table.of("quick").values()} == {"not resolved"}
-
-
-def test_a_baseline_below_the_clock_is_not_resolved_either():
-    """It was run: the judge leaves out a baseline that seems to take less than the protocol."""
-    made = submission()
-    for row in made.report.measurements[:2]:
-        del row.baselines["eager"]
-    points = collate([("k", made)]).of("PyTorch eager")
-    assert [points[size].outcome for size in SIZES] == ["not resolved", "not resolved", "right", "right", "right"]
-
-
-def test_the_interval_of_a_median_is_by_ranks():
-    """Of 100 samples the 41st to the 60th, of few all."""
-    assert median_interval([float(one) for one in range(100)]) == (40.0, 59.0)
-    assert median_interval([3.0, 1.0, 2.0]) == (1.0, 3.0)
 
 
 def test_csv_has_every_column_in_full():
@@ -159,21 +122,6 @@ def test_csv_has_every_column_in_full():
     assert float(first["gb_per_s"]) == TABLE.of("right")[512].figure(SweepMetric.BANDWIDTH)[0]
     wrong = next(one for one in read if one["provider"] == "wide" and one["size"] == "8192")
     assert (wrong["outcome"], wrong["certified_ns"], wrong["gb_per_s"], wrong["speedup_over_eager"]) == ("unwritten", "", "", "")
-
-
-def test_the_metric_suits_the_problem():
-    """Bytes where there is little arithmetic for each, operations where there is much, times where nothing is declared."""
-    assert TABLE.metric() is SweepMetric.BANDWIDTH
-    made = submission()
-    for one in made.sweep.workloads:
-        one.flops = 100 * one.moved_bytes
-    assert collate([("k", made)]).metric() is SweepMetric.COMPUTE
-    for one in made.sweep.workloads:
-        one.ClearField("moved_bytes")
-    assert collate([("k", made)]).metric() is SweepMetric.COMPUTE
-    for one in made.sweep.workloads:
-        one.ClearField("flops")
-    assert collate([("k", made)]).metric() is SweepMetric.TIME
 
 
 def drawn(table):
@@ -246,12 +194,3 @@ def test_the_size_of_another_axis_is_a_number(text):
     """Or misuse that shows how to write it."""
     with pytest.raises(UsageError, match="rows=4096"):
         command.sweep_message(axis="", start=None, stop=None, factor=None, step=None, axis_sizes=[text], seconds=None)
-
-
-def test_what_is_not_asked_for_is_not_sent():
-    """The problem's own then counts."""
-    empty = command.sweep_message(axis="", start=None, stop=None, factor=None, step=None, axis_sizes=[], seconds=None)
-    assert empty == submission_pb2.Submission().sweep
-    full = command.sweep_message(axis="n", start=1, stop=9, factor=None, step=2, axis_sizes=["rows=3"], seconds=0.5)
-    assert (full.axis, full.start, full.stop, full.step, dict(full.axes)) == ("n", 1, 9, 2, {"rows": 3})
-    assert full.measure_duration.ToMilliseconds() == 500 and not full.HasField("factor")

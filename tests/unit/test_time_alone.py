@@ -91,14 +91,6 @@ def test_a_reference_that_raises_is_quoted_and_nothing_else(monkeypatch: pytest.
     assert str(caught.value) == f"the reference does not run by itself: {said}"
 
 
-@pytest.mark.parametrize(("silence", "said"), [(Silence.GONE, "its process ended"), (Silence.TIMED_OUT, "it did not come back in time")])
-def test_a_reference_that_says_nothing_is_put_into_words(monkeypatch: pytest.MonkeyPatch, silence: Silence, said: str) -> None:
-    """As no fault of the reference's: that is not known."""
-    with pytest.raises(RuntimeError) as caught:
-        _warmed_up(monkeypatch, *[silence] * interleaved.WARMUP_COUNT)
-    assert str(caught.value) == f"the baseline's runner did not answer to 'eager': {said}"
-
-
 def _warmed_up(monkeypatch: pytest.MonkeyPatch, *replies: Answer | Silence) -> None:
     monkeypatch.setattr(interleaved, "run", _replies(*replies))
     trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=wire.Clock.DEVICE_EVENTS), silence=None)

@@ -14,7 +14,7 @@ from grader.dispatch.dispatcher import Dispatcher
 from grader.ledger import Ledger
 from grader.observability import log
 from grader.observability.observer import Observer
-from grader.observability.tracing import Tracing, tracing
+from grader.observability.tracing import Tracing
 from tests import fakes
 
 sdk = pytest.importorskip("opentelemetry.sdk.trace")
@@ -108,14 +108,6 @@ async def test_every_log_line_of_an_attempt_says_whose_it_is(traced, graded, wat
         assert line["submission"] in made and line["attempt"] in (1, 2, 3)
         assert ("trace_id" in line) is watched
     assert "solve" not in repr(lines)
-
-
-def test_tracing_is_off_without_an_address_and_without_its_packages():
-    """Neither is an error; the second is said."""
-    assert tracing("") is None
-    with structlog.testing.capture_logs() as lines:
-        assert tracing("http://127.0.0.1:4317", packages=("no_such_package.trace",)) is None
-    assert [(line["event"], line["missing"]) for line in lines] == [("tracing_is_off", ["no_such_package.trace"])]
 
 
 @pytest.mark.slow

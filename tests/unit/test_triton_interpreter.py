@@ -12,7 +12,7 @@ import pytest
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
-    from sandbox.languages.emulated_triton import _once_a_launch, _remembering_types
+    from sandbox.languages.emulated_triton import _once_a_launch
 
 ROOT = Path(__file__).parents[2]
 
@@ -135,20 +135,6 @@ class Scalar:
 
     def __init__(self, name: str) -> None:
         self.name = name
-
-
-def test_types_are_looked_up_once() -> None:
-    """A block has its elements' type, and another name is another type."""
-    asked: list[object] = []
-
-    def look_up(of: object) -> str:
-        asked.append(of)
-        return "the type of " + (of.element_ty if isinstance(of, Block) else of).name  # type: ignore[attr-defined]
-
-    remembered = _remembering_types(look_up, Block)
-    of = [Scalar("int32"), Block(Scalar("int32")), Block(Scalar("fp16")), Scalar("fp16"), Scalar("int32")]
-    assert [remembered(one) for one in of] == [f"the type of {name}" for name in ("int32", "int32", "fp16", "fp16", "int32")]
-    assert len(asked) == 2
 
 
 def ran(place: Path, program: str, how: str) -> subprocess.CompletedProcess[str]:

@@ -120,11 +120,3 @@ async def test_a_run_goes_before_secret_work_that_waited_for_its_build(work):
     work.now_s += 2.0
     await work.come("secret 3")
     assert sorted(work.under_way) == ["secret 2", "secret 3"]
-
-
-async def test_secret_work_does_not_wait_where_nothing_else_runs(work):
-    await work.come("secret 1")
-    work.now_s = 300.0
-    await work.leave("secret 1")
-    await work.come("secret 2")
-    assert work.under_way == ["secret 2"]

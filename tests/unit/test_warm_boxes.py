@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from grader.dispatch import warm_boxes
-from grader.dispatch.warm_boxes import BOX_BYTES, SPARE_BYTES, WarmBoxes, WarmPlace, available_bytes, warm_key
+from grader.dispatch.warm_boxes import BOX_BYTES, SPARE_BYTES, WarmBoxes, WarmPlace, available_bytes
 from grader.errors import SandboxBroken
 from grader.grading.run_box import JobPipes, started
 from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, IsolationBroken, Limits, Purpose
@@ -141,15 +141,6 @@ async def test_the_second_job_gets_a_box_that_waits(make, boxes, tmp_path) -> No
     assert boxes.open == []
 
 
-async def test_without_a_pool_every_job_starts_its_own(make, boxes, tmp_path) -> None:
-    """The control."""
-    async with make(0) as pool:
-        for number in range(3):
-            assert (await used(pool, of(tmp_path, number=number))).name == f"jobcuda{number}"
-        await asyncio.sleep(0.02)
-    assert len(boxes.specs) == 3 and pool.hit_count == 0
-
-
 async def test_a_box_waits_for_one_gpu(make, boxes, tmp_path) -> None:
     """A job on another GPU gets a box of its own."""
     first, second = (
@@ -233,69 +224,6 @@ async def test_a_box_that_differs_in_any_part_is_not_used(make, boxes, tmp_path,
             case "fingerprint":
                 boxes.print = "two"
         assert await used(pool, other) == other.link_dir
-
-
-async def test_what_was_asked_for_once_has_no_box_that_waits(make, boxes, tmp_path) -> None:
-    """It is often asked for never again. The second time it has; the control has from the first time on."""
-    async with make(2, from_count=2) as pool:
-        await used(pool, of(tmp_path, "cuda"))
-        await used(pool, of(tmp_path, "torch"))
-        await asyncio.sleep(0.05)
-        assert boxes.open == []
-        await used(pool, of(tmp_path, "cuda"))
-        await until(lambda: set(pool._waiting) == {warm_key(of(tmp_path, "cuda"), "one")})
-
-
-async def test_those_that_were_asked_for_last_are_kept(make, boxes, tmp_path) -> None:
-    """A pool of two, and three languages."""
-    async with make(2) as pool:
-        for language in ("cuda", "torch", "python"):
-            await used(pool, of(tmp_path, language))
-        wanted = {warm_key(of(tmp_path, language), "one") for language in ("torch", "python")}
-        await until(lambda: set(pool._waiting) == wanted)
-        assert len(boxes.open) == 2
-
-
-async def test_of_the_last_kind_several_wait_once_no_job_runs(make, boxes, tmp_path) -> None:
-    """For somebody who submits one after the other. Another kind that is asked for takes a place of theirs."""
-    async with make(3, idle_s=0.0) as pool:
-        async with pool.run_box(of(tmp_path)):
-            await asyncio.sleep(0.05)
-            assert pool.now.waiting_count == 0
-        await until(lambda: pool.now.waiting_count == 3)
-        for _ in range(3):
-            assert (await used(pool, of(tmp_path))).name.startswith("warm")
-        await until(lambda: pool.now.waiting_count == 3)
-        await used(pool, of(tmp_path, "torch"))
-        await until(lambda: sorted(map(len, pool._waiting.values())) == [1, 2])
-        assert len(pool._waiting[warm_key(of(tmp_path, "cuda"), "one")]) == 2
-        await asyncio.sleep(0.05)
-        assert len(boxes.open) == 3
-
-
-async def test_several_wait_only_after_some_rest(make, boxes, tmp_path) -> None:
-    """The control: the next job comes soon after the last, and an import would slow it."""
-    now = [0.0]
-    async with make(3, idle_s=10.0, clock=lambda: now[0]) as pool:
-        await used(pool, of(tmp_path))
-        await until(lambda: pool._waiting)
-        await asyncio.sleep(0.05)
-        assert pool.now.waiting_count == 1
-        now[0] += 11.0
-        pool._changed.set()
-        await until(lambda: pool.now.waiting_count == 3)
-
-
-async def test_where_jobs_come_with_pauses_boxes_are_started_in_these(make, boxes, tmp_path) -> None:
-    """An import takes a core from the job that runs. The control is a job that comes at once: there may be no other time for the next."""
-    now = [0.0]
-    async with make(1, idle_s=1.0, clock=lambda: now[0]) as pool:
-        for rest_s, started in ((2.0, 0), (0.5, 1)):
-            now[0] += rest_s
-            async with pool.run_box(of(tmp_path)):
-                await asyncio.sleep(0.05)
-                assert pool.now.waiting_count == started
-            await until(lambda: pool.now.waiting_count == 1)
 
 
 async def test_nothing_is_started_while_something_is_timed(make, boxes, tmp_path) -> None:

@@ -151,24 +151,6 @@ def test_a_pattern_agrees_with_the_rule_of_the_comparison() -> None:
     assert counts is not None and counts.mask.nonzero().tolist() == [[0, 2], [1, 0]]
 
 
-@pytest.mark.parametrize("name", ["int32", "bool", "float16", "bfloat16", "float64", "float8_e4m3fn"])
-def test_every_dtype_has_a_pattern(name: str) -> None:
-    """Integers are wrong where they differ."""
-    dtype = getattr(torch, name)
-    reference = torch.ones(64, 64).to(dtype)
-    output = torch.cat([torch.ones(60, 64), torch.zeros(4, 64)]).to(dtype)
-    counts = WrongCounts.of(*comparable(output, reference, torch.zeros(64, 64, dtype=torch.bool)), TOLERANCE)
-    assert counts is not None and (pattern := find_pattern("c", counts)) is not None and pattern.count == 256
-
-
-def test_a_reference_of_another_dtype_is_compared_by_its_numbers() -> None:
-    """As formats with a rule of their own may have one."""
-    reference, output = torch.ones(8, 8).to(torch.float8_e4m3fn), torch.ones(8, 8)
-    output[7] = 2
-    counts = WrongCounts.of(*comparable(output, reference, torch.zeros(8, 8, dtype=torch.bool)), TOLERANCE)
-    assert counts is not None and counts.count == 8
-
-
 def test_a_dtype_of_two_numbers_a_byte_has_a_pattern_and_elements() -> None:
     """Its last axis is twice as long, and nothing is computed in it."""
     if FLOAT4 is None:
@@ -283,12 +265,6 @@ def test_one_element_outside_of_a_pattern_is_enough_to_say_nothing(shape: tuple[
     assert describe(trial) == "" and likely_cause(trial) == ""
 
 
-def test_a_short_tail_is_said_of_what_was_not_written_only() -> None:
-    """Three elements that were written wrongly may be there by chance."""
-    assert describe(trial_of(right(223, 781), in_memory(-3, None))) == ""
-    assert describe(trial_of(right(223, 781), each(at(1, 1), at(5, 3)), unwritten=True)) == ""
-
-
 def test_zeros_of_the_reference_are_no_pattern_of_the_kernel() -> None:
     """Zeros for a triangular result are right above the diagonal. The control is the same answer for a result without zeros there."""
     reference = right(64, 64)
@@ -311,30 +287,6 @@ def test_a_result_with_zeros_is_no_pattern_where_few_others_are_right(share: flo
     if share > 0.9:
         kept_zeros = each(damage, lambda output: output.add_(reference.triu(1)))
         assert "below the diagonal" in describe(trial_of(reference, kept_zeros))
-
-
-def test_rows_that_are_wrong_where_all_others_are_zero_are_no_pattern() -> None:
-    """The control is a reference without zeros."""
-    reference = right(256, 256)
-    padded = torch.cat([torch.zeros(128, 256), reference[128:]])
-    assert describe(trial_of(padded, at(slice(128, None)))) == NONZERO_WRONG
-    assert "the last 128 of 256 rows" in describe(trial_of(reference, at(slice(128, None))))
-
-
-def test_some_elements_of_a_pattern_may_be_right_by_chance() -> None:
-    """As half of a ReLU's are, where a kernel computes zeros."""
-
-    def damage(output: torch.Tensor) -> None:
-        by_chance(0.5)(output[96:])
-
-    assert "the last 4 of 100 rows" in describe(trial_of(right(100, 200), damage))
-
-
-def test_what_the_share_says_is_not_described() -> None:
-    """Every element is 100 %; the cause is there only where none at all was written."""
-    whole, nearly = (trial_of(right(300, 300), damage, unwritten=True) for damage in (at(...), by_chance(0.995)))
-    assert describe(whole) == describe(nearly) == likely_cause(nearly) == "" and likely_cause(whole)
-    assert {entry.wrong_pattern.kind for entry in (whole, nearly) if entry.wrong_pattern} == {PatternKind.EVERYTHING}
 
 
 def test_a_better_cause_is_not_contradicted() -> None:
