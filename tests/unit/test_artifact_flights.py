@@ -70,14 +70,6 @@ async def test_ten_jobs_build_once(cache: ArtifactCache) -> None:
     assert [result.build.cached for result in results] == [False] + [True] * 10
 
 
-async def test_ten_that_start_at_once_build_once(cache: ArtifactCache) -> None:
-    """None of them is ahead."""
-    builder = Builder()
-    builder.go.set()
-    await asyncio.wait_for(asyncio.gather(*(cache.fetch(KEY, builder, limit_bytes=LIMIT) for _ in range(10))), 60)
-    assert builder.count == 1
-
-
 async def test_other_keys_do_not_wait(cache: ArtifactCache) -> None:
     """One that hangs holds up only its own key."""
     slow, quick = Builder(), Builder()
@@ -141,14 +133,6 @@ async def test_an_end_by_chance_is_not_shared(cache: ArtifactCache) -> None:
     results = await asyncio.wait_for(asyncio.gather(*tasks), 300)
     assert [result.build.outcome.value for result in results] == ["rejected", "built", "built"]
     assert builder.count == 2
-
-
-async def test_an_end_by_chance_is_not_kept(cache: ArtifactCache) -> None:
-    """The control of a rejection that is kept: who comes later builds again."""
-    builder = Builder(rejected(cacheable=False), made())
-    builder.go.set()
-    results = [await cache.fetch(KEY, builder, limit_bytes=LIMIT) for _ in range(2)]
-    assert [result.build.outcome.value for result in results] == ["rejected", "built"] and builder.count == 2
 
 
 async def test_a_tampered_entry_is_built_again(cache: ArtifactCache, tmp_path: Path) -> None:

@@ -144,11 +144,6 @@ def test_warnings_are_no_refusal():
     assert admission(passed, warned).admitted and not admission(warned).admitted
 
 
-def test_a_name_of_an_input_may_have_capitals(spec):
-    """KernelBench's matrices are A and B."""
-    assert reported(spec, finding("every second of A"), FINISHED) == [finding("every second of A")]
-
-
 def test_the_tensors_of_workloads_are_copied_into_the_box(spec, tmp_path):
     """The part that is used, once; the path is the one that the box sees."""
     (tmp_path / "data").write_bytes(b"0123456789")

@@ -11,7 +11,6 @@ from grader import errors
 from grader.api.statuses import failure_to_status
 from grader.cli import problems, report
 from grader.cli.exits import Exit, UsageError, exit_of_error
-from grader.cli.problems import starter_text
 from grader.cli.progress import GradingStages, LiveStages, planned_steps
 from grader.cli.submit import exit_of
 from grader.model import Failure
@@ -350,18 +349,6 @@ def test_a_problem_shows_what_a_kernel_for_it_looks_like() -> None:
     assert "0.0001 + 0.001 * |reference|" in text and "32 times" in text
 
 
-def test_scalars_and_several_outputs_are_in_the_example() -> None:
-    """A scalar input is by value, and several outputs are returned together."""
-    problem = problem_pb2.Problem(
-        name="problems/p",
-        inputs=[problem_pb2.Tensor(name="x", dtype="float32", shape=["n"]), problem_pb2.Tensor(name="scale", dtype="float32")],
-        outputs=[problem_pb2.Tensor(name=name, dtype="float32", shape=["n"]) for name in ("indices", "values")],
-    )
-    text = starter_text(problem, "torch_extension")
-    assert "std::vector<torch::Tensor> forward(torch::Tensor x, double scale) {" in text
-    assert "return {indices, values};" in text
-
-
 # -- exit codes ----------------------------------------------------------------------------------------------------------
 
 
@@ -516,13 +503,6 @@ def test_a_flag_is_said_in_words() -> None:
     submission.report.flags.extend(raised)
     for flag in raised:
         assert re.search(rf"{flag}: \w+", shown(submission))
-
-
-def test_runs_that_one_trial_stands_for_are_counted() -> None:
-    """Certified runs of a turn come as one."""
-    submission = accepted()
-    submission.report.trials[1].run_count = 30
-    assert re.search(r"n64\s+passed\s+31 ", shown(submission))
 
 
 def test_a_workload_says_its_device_and_its_own_tolerance() -> None:

@@ -131,10 +131,6 @@ def test_all_that_is_unfair_is_named_at_once():
     assert "'autumn'" in str(caught.value) and "'spring'" in str(caught.value)
 
 
-def test_nothing_differs_between_equal_readings():
-    assert changes(of(SPRING), of(replace(SPRING))) == []
-
-
 @pytest.mark.parametrize("reason", ["x" * 401, "two\nlines", "\x1b[2J", "right \u202e to left", "\0"])
 def test_a_reason_is_one_printable_line(reason):
     with pytest.raises(InvalidRequest, match="reason"):

@@ -8,7 +8,7 @@ import pytest
 from grader.v1 import report_pb2
 from grader.verdict.median_interval import FEWEST, median_interval, ratio_of_medians
 from grader.views import figures, formatting
-from grader.views.figures import occupancies, occupancy
+from grader.views.figures import occupancy
 
 H200 = {
     "bytes_per_s": 4e12,
@@ -87,10 +87,6 @@ def test_theoretical_occupancy_is_nvidias(architecture, registers, shared, threa
     """As its occupancy calculator says."""
     found = occupancy(architecture, registers, shared, threads)
     assert (found.share, found.limit) == (pytest.approx(share), limit)
-
-
-def test_an_unknown_architecture_has_no_occupancy():
-    assert occupancies("sm_999", 32, 0) == occupancies("", 32, 0) == occupancies("sm_90", 0, 0) == []
 
 
 def test_the_interval_of_a_median_covers_it_as_often_as_it_says():

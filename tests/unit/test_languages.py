@@ -41,15 +41,7 @@ def test_a_file_of_no_known_kind_has_no_language():
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        "int main() {}",
-        f"// {RAW}",
-        f"/* {RAW} */ int x;",
-        "void solve(float* a) {}",
-        'extern "C" void solver() {}',
-        "",
-    ],
+    "content", ["int main() {}", f"// {RAW}", f"/* {RAW} */ int x;", "void solve(float* a) {}", 'extern "C" void solver() {}', ""]
 )
 def test_an_entry_that_is_surely_missing_is_reported(content):
     """Not named, named in a comment only, or without C linkage."""

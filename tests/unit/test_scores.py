@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from grader.model import Ranking, ScoreKind
-from grader.verdict.scores import Estimate, T, averaged, merged, pooled, score, speedups
+from grader.verdict.scores import Estimate, averaged, merged, pooled, score, speedups
 from grader.verdict.timing_audit import overall
 from sandbox.protocol import wire
 
@@ -66,12 +66,6 @@ def test_the_interval_is_never_narrower_than_within_a_process() -> None:
     assert pooled([Estimate(0.7, 0.02)] * 3).half == pytest.approx(0.02)
     assert pooled([Estimate(0.7, 0.01), Estimate(0.7, 0.03)]).half == pytest.approx(0.02)
     assert pooled([Estimate(0.7, 0.02)]) == Estimate(0.7, 0.02)
-
-
-@pytest.mark.parametrize(("freedom", "value"), [(1, 12.706), (2, 4.303), (15, 2.131), (30, 2.042)])
-def test_the_table_is_students(freedom: int, value: float) -> None:
-    """Some of its values, as the handbook has them: a shifted table would be too narrow."""
-    assert T[freedom - 1] == value and list(T) == sorted(T, reverse=True)
 
 
 def test_a_score_is_the_geometric_mean_over_workloads_and_processes() -> None:
