@@ -16,9 +16,8 @@ from grader.dispatch import warm_boxes
 from grader.dispatch.warm_boxes import BOX_BYTES, SPARE_BYTES, WarmBoxes, WarmPlace, available_bytes, warm_key
 from grader.errors import SandboxBroken
 from grader.grading.run_box import JobPipes, started
-from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, IsolationBroken, Limits, Purpose
+from grader.isolation import Box, BoxSpec, GpuAccess, IsolationBroken, Limits, Purpose
 from sandbox.protocol.box_files import GO, READY
-from sandbox.protocol.wire import BoxCause
 from tests import fakes
 
 LIMITS = Limits(
@@ -273,19 +272,6 @@ async def test_of_the_last_kind_several_wait_once_no_job_runs(make, boxes, tmp_p
         assert len(boxes.open) == 3
 
 
-async def test_several_wait_only_after_some_rest(make, boxes, tmp_path) -> None:
-    """The control: the next job comes soon after the last, and an import would slow it."""
-    now = [0.0]
-    async with make(3, idle_s=10.0, clock=lambda: now[0]) as pool:
-        await used(pool, of(tmp_path))
-        await until(lambda: pool._waiting)
-        await asyncio.sleep(0.05)
-        assert pool.now.waiting_count == 1
-        now[0] += 11.0
-        pool._changed.set()
-        await until(lambda: pool.now.waiting_count == 3)
-
-
 async def test_where_jobs_come_with_pauses_boxes_are_started_in_these(make, boxes, tmp_path) -> None:
     """An import takes a core from the job that runs. The control is a job that comes at once: there may be no other time for the next."""
     now = [0.0]
@@ -450,8 +436,3 @@ async def test_a_box_cannot_have_more_of_the_pipes_than_it_is_given(boxes, tmp_p
         os.close(flooding)
         run.give_job()
     assert list(tmp_path.iterdir()) == []
-
-
-async def test_how_a_box_ends_is_not_changed_by_waiting(boxes, tmp_path) -> None:
-    async with started(boxes, replace(SPEC, link_dir=tmp_path)) as run:
-        assert await run.box.kill() == BoxExit(cause=BoxCause.KILLED)
