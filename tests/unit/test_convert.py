@@ -75,12 +75,6 @@ def test_a_public_trial_shows_everything():
     assert bare_shown.phase == report_pb2.TRIAL_PHASE_CERTIFY
 
 
-def test_a_build_says_whether_it_was_made_for_this_submission():
-    """And with which headers, and why with those."""
-    shown = messages.report_to_proto(fakes.report(), MASK).build
-    assert (shown.cached, shown.headers, shown.fallback) == (True, "full", "why")
-
-
 def test_single_samples_are_for_the_full_view():
     """Medians and quartiles are for every view."""
     basic, full = (messages.report_to_proto(fakes.report(), MASK, full=full).measurements[0].certified for full in (False, True))

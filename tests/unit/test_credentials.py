@@ -59,7 +59,11 @@ def test_a_file_that_others_can_open_is_not_used(store, open_to):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"servers": {"a:1": {"key": ["%s"]}}}', '{"servers": {"a:1": "%s"}}', '{"x": "%s"}', "\x00\xff"]
+    "text",
+    [
+        *("", "{", "[]", '{"servers": {"a:1": {"key": ["%s"]}}}', '{"servers": {"a:1": "%s"}}', '{"x": "%s"}', "\x00\xff"),
+        '{"servers": {}, "default": ["%s"]}',
+    ],
 )
 def test_a_damaged_file_is_said_and_kept(store, text):
     """Nothing of it is quoted, and nothing is lost."""
@@ -115,11 +119,3 @@ def test_the_default_server_is_the_one_of_the_last_login(store):
     assert store.default() == "https://A:1/" and mode(store.path) == 0o600
     assert store.remove("b:1") and store.default() == "https://A:1/"
     assert store.remove("a:1") and store.default() == "" and store.all() == {}
-
-
-def test_a_default_that_is_no_text_is_damage(store):
-    """As any other field."""
-    store.put("a:1", Credential())
-    store.path.write_text('{"servers": {}, "default": ["x"]}')
-    with pytest.raises(SettingsInvalid, match="damaged"):
-        store.default()

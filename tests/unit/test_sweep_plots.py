@@ -98,26 +98,27 @@ def test_a_baseline_is_a_provider_and_is_timed_next_to_the_kernels():
     assert alone[8192].outcome == NOT_RUN and alone[512].certified_ns == 102400.0
 
 
+def without_times(verdict):
+    made = submission(verdict=verdict)
+    del made.report.measurements[:]
+    return made
+
+
 @pytest.mark.parametrize(
     ("made", "outcome"),
     [
         (submission(state=SubmissionState.FAILED), "the grader failed"),
         (submission(state=SubmissionState.CANCELLED), "cancelled"),
         (submission(lambda size: False, verdict=Verdict.WRONG_ANSWER), "unwritten"),
+        (without_times(Verdict.DISQUALIFIED), "disqualified"),
+        (without_times(Verdict.COMPILE_ERROR), "compile error"),
+        (submission(factor=0), "not resolved"),  # below the clock
     ],
 )
 def test_a_kernel_without_any_point_says_why(made, outcome):
-    """At every size."""
+    """At every size. A trial that passed is no point."""
     table = collate([("right", submission()), ("bad", made)])
     assert {one.outcome for one in table.of("bad").values()} == {outcome}
-
-
-def test_a_disqualified_or_unbuilt_kernel_is_named_so():
-    """A trial that passed is no point."""
-    for verdict, said in ((Verdict.DISQUALIFIED, "disqualified"), (Verdict.COMPILE_ERROR, "compile error")):
-        made = submission(verdict=verdict)
-        del made.report.measurements[:]
-        assert {one.outcome for one in collate([("bad", made)]).of("bad").values()} == {said}
 
 
 def test_a_baseline_below_the_clock_is_not_resolved_either():
@@ -238,9 +239,3 @@ def test_what_is_not_asked_for_is_not_sent():
     full = command.sweep_message(axis="n", start=1, stop=9, factor=None, step=2, axis_sizes=["rows=3"], seconds=0.5)
     assert (full.axis, full.start, full.stop, full.step, dict(full.axes)) == ("n", 1, 9, 2, {"rows": 3})
     assert full.measure_duration.ToMilliseconds() == 500 and not full.HasField("factor")
-
-
-def test_a_time_below_the_clock_is_not_resolved():
-    """And no point."""
-    table = collate([("quick", submission(factor=0))])
-    assert {one.outcome for one in table.of("quick").values()} == {"not resolved"}
