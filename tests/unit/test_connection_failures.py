@@ -106,11 +106,6 @@ async def test_names_are_not_taken_from_a_certificate_of_a_stranger():
     assert await channels.certificate_names("127.0.0.1:1", None) == ()
 
 
-def test_what_is_not_known_stays_in_grpcs_words():
-    """Better those than a guess."""
-    assert channels.explain("something new", tls=True) == "something new"
-
-
 def test_a_connection_that_is_closed_means_another_thing_once_the_server_has_answered():
     """Then it speaks what the client speaks."""
     expected = [channels.explain("Socket closed", tls=tls, answered=answered) for tls, answered in ((False, False), (False, True))]

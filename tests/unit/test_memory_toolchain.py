@@ -10,7 +10,7 @@ import pytest
 
 from grader.isolation import IsolationBroken
 from grader.isolation import memory_toolchain as module
-from grader.isolation.memory_toolchain import PREFIX, MemoryToolchainUnavailable, copy, left_out, memory_toolchain, sweep, why_not
+from grader.isolation.memory_toolchain import PREFIX, MemoryToolchainUnavailable, copy, left_out, memory_toolchain, sweep
 from grader.isolation.settings import BoxSettings
 from grader.isolation.toolchain import BindMount, Toolchain, host_toolchain, in_memory, mirrored
 
@@ -87,11 +87,6 @@ async def test_a_copy_that_can_not_be_is_an_error_where_it_is_asked_for_and_none
     for wanted in (None, False):
         async with memory_toolchain(settings, wanted=wanted, place=tmp_path) as directory:
             assert directory is None
-
-
-def test_more_than_there_is_room_for_is_refused() -> None:
-    """With what to do."""
-    assert why_not(1 << 60) is not None
 
 
 @pytest.mark.parametrize(

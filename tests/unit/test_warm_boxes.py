@@ -119,6 +119,12 @@ async def used(pool: WarmBoxes, spec: BoxSpec) -> Path:
         return taken.link_dir
 
 
+async def filled(pool: WarmBoxes, tmp_path: Path) -> None:
+    """Use a box, so that another one waits."""
+    await used(pool, of(tmp_path))
+    await until(lambda: pool._waiting)
+
+
 def waiting(boxes: Boxes, count: int) -> Callable[[], bool]:
     return lambda: len(boxes.open) == count
 
@@ -205,8 +211,7 @@ async def test_boxes_for_a_gpu_are_started_while_a_job_runs_as_cores_allow(make,
 async def test_a_box_is_used_once(make, boxes, tmp_path) -> None:
     """Two jobs at the same time get two; one that was taken is ended, also where it was never given its job."""
     async with make(1) as pool:
-        await used(pool, of(tmp_path))
-        await until(lambda: pool._waiting)
+        await filled(pool, tmp_path)
         async with pool.run_box(of(tmp_path)) as first, pool.run_box(of(tmp_path, number=1)) as second:
             assert first.box is not second.box and first.link_dir != second.link_dir
         await until(lambda: pool._waiting)
@@ -219,8 +224,7 @@ async def test_a_box_is_used_once(make, boxes, tmp_path) -> None:
 @pytest.mark.parametrize("differs", ["argv", "limits", "environment", "fingerprint"])
 async def test_a_box_that_differs_in_any_part_is_not_used(make, boxes, tmp_path, differs) -> None:
     async with make() as pool:
-        await used(pool, of(tmp_path))
-        await until(lambda: pool._waiting)
+        await filled(pool, tmp_path)
         other = of(tmp_path, number=1)
         match differs:
             case "argv":
@@ -272,18 +276,6 @@ async def test_of_the_last_kind_several_wait_once_no_job_runs(make, boxes, tmp_p
         assert len(boxes.open) == 3
 
 
-async def test_where_jobs_come_with_pauses_boxes_are_started_in_these(make, boxes, tmp_path) -> None:
-    """An import takes a core from the job that runs. The control is a job that comes at once: there may be no other time for the next."""
-    now = [0.0]
-    async with make(1, idle_s=1.0, clock=lambda: now[0]) as pool:
-        for rest_s, started in ((2.0, 0), (0.5, 1)):
-            now[0] += rest_s
-            async with pool.run_box(of(tmp_path)):
-                await asyncio.sleep(0.05)
-                assert pool.now.waiting_count == started
-            await until(lambda: pool.now.waiting_count == 1)
-
-
 async def test_nothing_is_started_while_something_is_timed(make, boxes, tmp_path) -> None:
     """One that still imports is ended, and started again afterwards; one that waits already stays."""
     async with make(2) as pool:
@@ -312,8 +304,7 @@ async def test_nothing_is_started_while_something_is_timed(make, boxes, tmp_path
 async def test_a_box_that_ended_while_it_waited_is_not_given_out(make, boxes, tmp_path) -> None:
     """Somebody killed it, or the engine was started again."""
     async with make(1) as pool:
-        await used(pool, of(tmp_path))
-        await until(lambda: pool._waiting)
+        await filled(pool, tmp_path)
         boxes.boxes[-1].end()
         await asyncio.sleep(0.02)
         assert (await used(pool, of(tmp_path, number=1))).name == "jobcuda1"
@@ -324,8 +315,7 @@ async def test_a_box_does_not_wait_for_ever(make, boxes, tmp_path, monkeypatch) 
     monkeypatch.setattr(warm_boxes, "LOOK_S", 0.01)
     now = [0.0]
     async with make(1, clock=lambda: now[0]) as pool:
-        await used(pool, of(tmp_path))
-        await until(lambda: pool._waiting)
+        await filled(pool, tmp_path)
         first = boxes.boxes[-1]
         now[0] = 601.0
         await until(lambda: boxes.boxes[-1] is not first and pool._waiting)
@@ -351,27 +341,23 @@ async def test_where_no_box_starts_jobs_say_so_and_the_server_goes_on(make, boxe
     """It is not tried again and again, until a job asks for one."""
     monkeypatch.setattr(warm_boxes, "PAUSE_S", 0.0)
     async with make(1) as pool:
-        await used(pool, of(tmp_path))
-        await until(lambda: pool._waiting)
+        await filled(pool, tmp_path)
         boxes.broken = True
         await used(pool, of(tmp_path))
         await until(lambda: not pool._wanted)
         with pytest.raises(IsolationBroken):
             await used(pool, of(tmp_path))
         boxes.broken = False
-        await used(pool, of(tmp_path))
-        await until(lambda: pool._waiting)
+        await filled(pool, tmp_path)
 
 
 async def test_a_box_that_can_not_be_removed_is_the_fault_of_the_job_that_had_it(make, boxes, tmp_path) -> None:
     """As with a new one. One that nobody has is logged, and stops no server."""
     async with make(1) as pool:
-        await used(pool, of(tmp_path))
-        await until(lambda: pool._waiting)
+        await filled(pool, tmp_path)
         boxes.stuck = True
         with pytest.raises(SandboxBroken, match="still there"):
-            await used(pool, of(tmp_path))
-        await until(lambda: pool._waiting)
+            await filled(pool, tmp_path)
     assert boxes.open == []
 
 
