@@ -7,13 +7,16 @@ import contextlib
 import io
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 import trustme
+from grader.server.embedded import embedded
 
+from grader.cli.own_server import log_to
 from grader.config import Settings
 from grader.observability import log
 from grader.server.commands import admin
@@ -21,6 +24,7 @@ from grader.server.running import serving
 from tests import fakes
 
 START_S = 300.0
+Entered = TypeVar("Entered")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +58,45 @@ def certificates(root: Path) -> dict[str, Path]:
 
 
 @contextmanager
+def in_thread(context: AbstractAsyncContextManager[Entered]) -> Iterator[Entered]:
+    """Hold the context open in the event loop of another thread."""
+    entered: list[Entered] = []
+    up, loop, done = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
+
+    async def hold() -> None:
+        async with context as value:
+            entered.append(value)
+            up.set()
+            await done.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(hold(),))
+    thread.start()
+    try:
+        assert up.wait(START_S), "the server did not start"
+        yield entered[0]
+    finally:
+        loop.call_soon_threadsafe(done.set)
+        thread.join()
+        loop.close()
+
+
+@contextmanager
 def threaded_server(root: Path, grade: fakes.FakeGrade | None = None, **changes: object) -> Iterator[ThreadedServer]:
     """Serve the problem `sum` with a fake grade, asking for keys unless `auth` says otherwise."""
     fakes.write_problem(root / "problems")
     fixed = {"listen": "127.0.0.1:0", "state_dir": root / "state", "problems": (root / "problems",), "drain_s": 0.1, "auth": "keys"}
     settings = Settings(**{**fixed, **changes})
-    found: list[str] = []
-    up, loop, done = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
-
-    async def serve() -> None:
-        async with serving(settings, fakes.wiring(grade)) as running:
-            found.append(running.address)
-            up.set()
-            await done.wait()
-
     log.configure("json", level=50)
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
-    thread.start()
-    try:
-        assert up.wait(START_S), "the server did not start"
-        yield ThreadedServer(found[0], settings.state_dir, root / "ca.pem")
-    finally:
-        loop.call_soon_threadsafe(done.set)
-        thread.join()
-        loop.close()
-        structlog.reset_defaults()
+    with in_thread(serving(settings, fakes.wiring(grade))) as running:
+        yield ThreadedServer(running.address, settings.state_dir, root / "ca.pem")
+
+
+@contextmanager
+def embedded_server(root: Path, **changes: object) -> Iterator[str]:
+    """The address of a command's own server for the problem `sum`, with a fake grade."""
+    fakes.write_problem(root / "problems")
+    settings = Settings(state_dir=root / "state", problems=(root / "problems",), drain_s=0.1, **changes)
+    log_to(root / "log")  # not to stdout, which the tests read
+    with in_thread(embedded(settings, wiring=fakes.wiring())) as address:
+        yield address
+    structlog.reset_defaults()

@@ -53,47 +53,34 @@ struct Tile {
     uint32_t a[4], b[2], c[4], d[4];
 };
 
-__device__ void half_k16(Tile& t) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
-                 : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
-                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
-}
-__device__ void half_k16_to_half(Tile& t) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%8,%9};"
-                 : "=r"(t.d[0]), "=r"(t.d[1])
-                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]));
-}
-__device__ void half_k8(Tile& t) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
-                 : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
-                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
-}
-__device__ void half_k8_to_half(Tile& t) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3}, {%4}, {%5,%6};"
-                 : "=r"(t.d[0]), "=r"(t.d[1])
-                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]));
-}
-__device__ void bfloat_k16(Tile& t) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
-                 : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
-                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
-}
-__device__ void bfloat_k8(Tile& t) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
-                 : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
-                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
-}
-
 enum Form { HalfK16, HalfK16ToHalf, HalfK8, HalfK8ToHalf, BfloatK16, BfloatK8, forms };
 
 __device__ void multiply(Tile& t, int form) {
     for (uint32_t& d : t.d) d = 0;
-    if (form == HalfK16) half_k16(t);
-    if (form == HalfK16ToHalf) half_k16_to_half(t);
-    if (form == HalfK8) half_k8(t);
-    if (form == HalfK8ToHalf) half_k8_to_half(t);
-    if (form == BfloatK16) bfloat_k16(t);
-    if (form == BfloatK8) bfloat_k8(t);
+    if (form == HalfK16)
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+                     : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
+                     : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
+    if (form == HalfK16ToHalf)
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%8,%9};"
+                     : "=r"(t.d[0]), "=r"(t.d[1])
+                     : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]));
+    if (form == HalfK8)
+        asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
+                     : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
+                     : "r"(t.a[0]), "r"(t.a[1]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
+    if (form == HalfK8ToHalf)
+        asm volatile("mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3}, {%4}, {%5,%6};"
+                     : "=r"(t.d[0]), "=r"(t.d[1])
+                     : "r"(t.a[0]), "r"(t.a[1]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]));
+    if (form == BfloatK16)
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+                     : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
+                     : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
+    if (form == BfloatK8)
+        asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
+                     : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
+                     : "r"(t.a[0]), "r"(t.a[1]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
 }
 
 __global__ void random_tiles(int form, int mode, unsigned long long* sum, uint32_t* first) {

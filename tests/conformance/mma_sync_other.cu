@@ -17,101 +17,61 @@ struct Tile {
 
 __device__ void multiply(Tile& t, int form) {
     for (uint32_t& d : t.d) d = 0;
-    switch (form) {
-        case 0:
-            asm volatile("mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
-                         : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
-                         : "r"(t.a[0]), "r"(t.a[1]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
-            break;
-        case 1:
-            asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
-                         : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
-                         : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
-            break;
-        case 2:
-            asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
-                         : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
-                         : "r"(t.a[0]), "r"(t.a[1]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
-            break;
-        case 3:
-            asm volatile("mma.sync.aligned.m16n8k16.row.col.satfinite.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
-                         : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
-                         : "r"(t.a[0]), "r"(t.a[1]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
-            break;
-        case 4:
-            asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
-                         : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
-                         : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
-            break;
-        case 5:
-            asm volatile("mma.sync.aligned.m16n8k32.row.col.satfinite.s32.u8.u8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
-                         : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
-                         : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
-            break;
-        case 6:
-            asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s4.s4.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
-                         : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
-                         : "r"(t.a[0]), "r"(t.a[1]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
-            break;
-        case 7:
-            asm volatile("mma.sync.aligned.m16n8k64.row.col.satfinite.s32.s4.u4.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
-                         : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
-                         : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
-            break;
-        case 8:
-            asm volatile("mma.sync.aligned.m16n8k64.row.col.s32.u4.u4.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
-                         : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
-                         : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
-            break;
-        case 9:
-            asm volatile("mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.xor.popc {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
-                         : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
-                         : "r"(t.a[0]), "r"(t.a[1]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
-            break;
-        case 10:
-            asm volatile("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
-                         : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
-                         : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
-            break;
-        case 11:
-            asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
-                         : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
-                         : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
-            break;
-        case 12:
-            asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
-                         : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
-                         : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
-            break;
-        case 13:
-            asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
-                         : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
-                         : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
-            break;
-        case 14:
-            asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
-                         : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
-                         : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
-            break;
-        case 15:
-            asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
-                         : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
-                         : "r"(t.a[0]), "r"(t.a[1]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
-            break;
-        case 16:
-            asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.e5m2.e5m2.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
-                         : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
-                         : "r"(t.a[0]), "r"(t.a[1]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
-            break;
-        case 17:
-            asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%4,%5};"
-                         : "=r"(t.d[0]), "=r"(t.d[1]) : "r"(t.a[0]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]));
-            break;
-        case 18:
-            asm volatile("mma.sync.aligned.m8n8k32.row.col.s32.s4.s4.s32 {%0,%1}, {%2}, {%3}, {%4,%5};"
-                         : "=r"(t.d[0]), "=r"(t.d[1]) : "r"(t.a[0]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]));
-            break;
-    }
+    if (form == 0) asm volatile("mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
+                                 : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
+                                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
+    if (form == 1) asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+                                 : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
+                                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
+    if (form == 2) asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
+                                 : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
+                                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
+    if (form == 3) asm volatile("mma.sync.aligned.m16n8k16.row.col.satfinite.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
+                                 : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
+                                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
+    if (form == 4) asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+                                 : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
+                                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
+    if (form == 5) asm volatile("mma.sync.aligned.m16n8k32.row.col.satfinite.s32.u8.u8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+                                 : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
+                                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
+    if (form == 6) asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s4.s4.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
+                                 : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
+                                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
+    if (form == 7) asm volatile("mma.sync.aligned.m16n8k64.row.col.satfinite.s32.s4.u4.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+                                 : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
+                                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
+    if (form == 8) asm volatile("mma.sync.aligned.m16n8k64.row.col.s32.u4.u4.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+                                 : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
+                                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
+    if (form == 9) asm volatile("mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.xor.popc {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
+                                 : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
+                                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
+    if (form == 10) asm volatile("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+                                 : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
+                                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
+    if (form == 11) asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+                                 : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
+                                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
+    if (form == 12) asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+                                 : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
+                                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
+    if (form == 13) asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+                                 : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
+                                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
+    if (form == 14) asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+                                 : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
+                                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.a[2]), "r"(t.a[3]), "r"(t.b[0]), "r"(t.b[1]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
+    if (form == 15) asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
+                                 : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
+                                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
+    if (form == 16) asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.e5m2.e5m2.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
+                                 : "=r"(t.d[0]), "=r"(t.d[1]), "=r"(t.d[2]), "=r"(t.d[3])
+                                 : "r"(t.a[0]), "r"(t.a[1]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]), "r"(t.c[2]), "r"(t.c[3]));
+    if (form == 17) asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%4,%5};"
+                                 : "=r"(t.d[0]), "=r"(t.d[1]) : "r"(t.a[0]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]));
+    if (form == 18) asm volatile("mma.sync.aligned.m8n8k32.row.col.s32.s4.s4.s32 {%0,%1}, {%2}, {%3}, {%4,%5};"
+                                 : "=r"(t.d[0]), "=r"(t.d[1]) : "r"(t.a[0]), "r"(t.b[0]), "r"(t.c[0]), "r"(t.c[1]));
 }
 
 // Bytes of fp8 whose exponents differ little in the even tiles and are arbitrary in the odd ones; NaN only in a few.

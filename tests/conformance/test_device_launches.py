@@ -109,11 +109,7 @@ int main() {
 
 @pytest.mark.parametrize(
     ("body", "ends", "what"),
-    [
-        ("x[1 << 20] = 1;", -signal.SIGSEGV, "illegal address"),
-        ("__trap();", -signal.SIGABRT, "__trap()"),
-        ("x[0] = 1;", 0, ""),
-    ],
+    [("x[1 << 20] = 1;", -signal.SIGSEGV, "illegal address"), ("__trap();", -signal.SIGABRT, "__trap()"), ("x[0] = 1;", 0, "")],
 )
 def test_a_fault_in_a_child_names_the_child(body: str, ends: int, what: str, build: Build) -> None:
     """As a fault of a kernel that the host has launched; one without a fault ends as it should."""

@@ -18,7 +18,7 @@
 __global__ void noop(float* x) { if (threadIdx.x == 0) x[0] += 0.0f; }
 
 torch::Tensor forward(torch::Tensor a, torch::Tensor b) {
-    TORCH_CHECK(a.dim() <= 2);
+    TORCH_CHECK_VALUE(a.dim() <= 2, "strides ", a.strides(), " and ", a.stride(0));
     TORCH_CHECK(a.dtype() == b.dtype(), "dtypes differ: ", a.dtype(), " and ", b.dtype());
     TORCH_CHECK(a.sizes() == b.sizes(), "sizes must match, but a is ", a.sizes(), " and b is ", b.sizes(), " (", a.numel(), " and ", b.numel(), ")");
     noop<<<1, 1>>>(a.data_ptr<float>());

@@ -22,7 +22,7 @@ torch::Tensor attention(torch::Tensor q, torch::Tensor k, torch::Tensor v) {
 std::vector<torch::Tensor> free_functions(torch::Tensor a, torch::Tensor b) {
     return {at::mm(a, b), torch::matmul(a, b.t()), at::add(a, b), at::sub(a, b, 2), at::mul(a, b), at::div(a, b), torch::where(a > b, a, b),
             torch::maximum(a, b), torch::minimum(a, b), torch::clamp(a, -0.5, 0.5), torch::clamp_min(a, 0), torch::tril(a), torch::triu(b),
-            torch::einsum("ij,jk->ik", {a, b}), at::addmm(a, a, b), torch::exp(a), torch::log(a.abs()), torch::sqrt(a.abs()), torch::pow(a, 2),
+            torch::einsum("ij,jk->ik", {a, b}), at::addmm(a, a, b), torch::exp(a), torch::log(a.abs()), torch::sqrt(a.abs()), torch::pow(a, 2), torch::rsqrt(a.abs()), torch::round(a),
             torch::dot(a.flatten(), b.flatten()), torch::cdist(a, b), torch::roll(a, 1, 0), torch::erf(a), torch::sign(a), torch::diagonal(a),
             torch::cat({a, b}, 1), torch::stack({a, b})};
 }

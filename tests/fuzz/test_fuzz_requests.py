@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import json
 import socket
 import struct
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +28,7 @@ from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
 from tests import fakes
 from tests.fuzz import values
+from tests.threaded_server import in_thread
 
 CODE = grpc.StatusCode
 # What the API may answer with; of the server itself, RESOURCE_EXHAUSTED is a message over the limit.
@@ -60,37 +59,11 @@ CALL_S = 300.0  # bounds a hang only
 
 
 class Served:
-    """A server with a fake grade in a thread of its own, and a channel to it."""
+    """A server with a fake grade, and a channel to it."""
 
-    def __init__(self, listen: str, place: Path) -> None:
-        self._settings = Settings(listen=listen, state_dir=place / "state", problems=(place / "problems",), drain_s=0, queue_limit=10**9)
-        self._loop = asyncio.new_event_loop()
-        self._ended = asyncio.Event()
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self.address = ""
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(self._serve())
-
-    async def _serve(self) -> None:
-        async with serving(self._settings, fakes.wiring()) as running:
-            self.address = running.address
-            self._ready.set()
-            await self._ended.wait()
-
-    def __enter__(self) -> Served:
-        self._thread.start()
-        assert self._ready.wait(30)
-        self.channel = grpc.insecure_channel(self.address, options=[("grpc.enable_http_proxy", 0)])
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.channel.close()
-        self._loop.call_soon_threadsafe(self._ended.set)
-        self._thread.join(30)
-        self._loop.close()
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.channel = grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)])
 
     def call(self, method: str, data: bytes, timeout_s: float = CALL_S) -> bytes:
         """One call with these bytes; of a stream all of it, joined."""
@@ -113,9 +86,12 @@ def served() -> Iterator[Served]:
         place = Path(directory)
         for name in ("sum", "other", "third"):
             fakes.write_problem(place / "problems", name)
-        with Served("127.0.0.1:0", place) as running:
-            submit(running)
-            yield running
+        settings = Settings(listen="127.0.0.1:0", state_dir=place / "state", problems=(place / "problems",), drain_s=0, queue_limit=10**9)
+        with in_thread(serving(settings, fakes.wiring())) as running:
+            made = Served(running.address)
+            submit(made)
+            yield made
+            made.channel.close()
 
 
 def submit(served: Served, request_id: str = "") -> submission_pb2.Submission:
@@ -218,6 +194,20 @@ def names(name: str) -> str:
     return f"{name}/" + "x" * 20_000
 
 
+KERNEL = [submission_pb2.SourceFile(path="kernel.cu", content=fakes.SOURCE)]
+LONG_FIELDS: tuple[dict[str, Any], ...] = (
+    {
+        "parent": names("submissions"),
+        "tags": ["\u202e" * 5000] * 16,
+        "annotations": {f"{index}" + "\U0010fffe" * 5000: "\0" * 5000 for index in range(16)},
+        "sources": KERNEL,
+    },
+    {"device_kind": "x" * 20_000, "sources": KERNEL},
+    {
+        "language": "\u202e" * 5000,
+        "sources": [submission_pb2.SourceFile(path=f"{index}" + "\U0010fffe" * 40) for index in range(64)],
+    },
+)
 LONG = (
     ("GetProblem", api.GetProblemRequest(name=names("problems"))),
     ("GetProblem", api.GetProblemRequest(name="\U0010ffff" * 20_000)),
@@ -227,38 +217,7 @@ LONG = (
     ("WatchSubmissions", api.WatchSubmissionsRequest(names=[names("submissions")] * 20)),
     ("WatchSubmissions", api.WatchSubmissionsRequest(tag="\U0010ffff" * 20_000)),
     ("Submit", api.SubmitRequest(request_id="x" * 20_000)),
-    (
-        "Submit",
-        api.SubmitRequest(
-            submission=submission_pb2.Submission(
-                problem="problems/sum",
-                parent=names("submissions"),
-                tags=["\u202e" * 5000] * 16,
-                annotations={f"{index}" + "\U0010fffe" * 5000: "\0" * 5000 for index in range(16)},
-                sources=[submission_pb2.SourceFile(path="kernel.cu", content=fakes.SOURCE)],
-            )
-        ),
-    ),
-    (
-        "Submit",
-        api.SubmitRequest(
-            submission=submission_pb2.Submission(
-                problem="problems/sum",
-                device_kind="x" * 20_000,
-                sources=[submission_pb2.SourceFile(path="kernel.cu", content=fakes.SOURCE)],
-            )
-        ),
-    ),
-    (
-        "Submit",
-        api.SubmitRequest(
-            submission=submission_pb2.Submission(
-                problem="problems/sum",
-                language="\u202e" * 5000,
-                sources=[submission_pb2.SourceFile(path=f"{index}" + "\U0010fffe" * 40) for index in range(64)],
-            )
-        ),
-    ),
+    *(("Submit", api.SubmitRequest(submission=submission_pb2.Submission(problem="problems/sum", **fields))) for fields in LONG_FIELDS),
 )
 
 

@@ -67,13 +67,7 @@ def nested(depth: int, key: str | None, leaf: Any = 0) -> Any:
 def scalars() -> st.SearchStrategy[Any]:
     """Plain values without parts."""
     return st.one_of(
-        st.none(),
-        st.booleans(),
-        st.sampled_from(NUMBERS),
-        st.integers(-(2**70), 2**70),
-        st.sampled_from(FLOATS),
-        st.floats(),
-        texts(),
+        st.none(), st.booleans(), st.sampled_from(NUMBERS), st.integers(-(2**70), 2**70), st.sampled_from(FLOATS), st.floats(), texts()
     )
 
 

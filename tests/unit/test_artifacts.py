@@ -63,11 +63,6 @@ def found(store: ArtifactStore, key: str = KEY) -> BuildResult | None:
 # -- the key -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_key_is_the_same_for_the_same() -> None:
-    """However it is passed."""
-    assert artifact_key(JOB, SOURCES, SETTINGS) == artifact_key(dataclasses.replace(JOB), list(SOURCES), list(SETTINGS))
-
-
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(wire.BuildJob)])
 def test_every_field_of_the_job_changes_the_key(field: str) -> None:
     """Also one that is added later, and nobody thinks of the cache."""
@@ -354,8 +349,3 @@ def test_a_key_is_held_by_one(store: ArtifactStore) -> None:
     second = store.try_lock(KEY)
     assert second is not None
     store.unlock(KEY, second)
-
-
-def test_no_cache_has_no_entries(tmp_path: Path) -> None:
-    """Looking makes none."""
-    assert usage(tmp_path / "none") == (0, 0) and not (tmp_path / "none").exists()

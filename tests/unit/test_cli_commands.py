@@ -2,49 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 from typer.testing import CliRunner, Result
 
 from grader.cli.main import app
-from grader.cli.own_server import log_to
-from grader.config import Settings
-from grader.server.running import embedded
 from tests import fakes
-
-START_S = 300.0
+from tests.threaded_server import embedded_server
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server in a thread of its own: the commands run an event loop themselves."""
-    root = tmp_path_factory.mktemp("served")
-    fakes.write_problem(root / "problems")
-    settings = Settings(state_dir=root / "state", problems=(root / "problems",), drain_s=0.1)
-    found: list[str] = []
-    up, loop, done = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
-
-    async def serve() -> None:
-        async with embedded(settings, wiring=fakes.wiring()) as at:
-            found.append(at)
-            up.set()
-            await done.wait()
-
-    log_to(root / "log")  # not to stdout, which the tests read
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
-    thread.start()
-    assert up.wait(START_S), "the server did not start"
-    yield found[0]
-    loop.call_soon_threadsafe(done.set)
-    thread.join()
-    loop.close()
-    structlog.reset_defaults()
+    with embedded_server(tmp_path_factory.mktemp("served")) as found:
+        yield found
 
 
 @pytest.fixture
@@ -107,20 +81,7 @@ def test_what_was_asked_is_what_is_sent(address: str, kernel: Path) -> None:
 def test_tags_parent_and_annotations_arrive_and_a_list_is_by_tag(address: str, kernel: Path) -> None:
     """Each option may be repeated; a list without tags has no column of them."""
     parent = json.loads(run("submit", kernel, "--server", address, "--no-wait", "--json").stdout)["name"].removeprefix("submissions/")
-    words = (
-        "--tag",
-        "run7",
-        "--tag",
-        "run7:b",
-        "--parent",
-        parent,
-        "--annotate",
-        "tile=16",
-        "--annotate",
-        "why=a=b",
-        "--no-wait",
-        "--json",
-    )
+    words = f"--tag run7 --tag run7:b --parent {parent} --annotate tile=16 --annotate why=a=b --no-wait --json".split()
     sent = json.loads(run("submit", kernel, "--server", address, *words).stdout)
     assert (sent["tags"], sent["parent"]) == (["run7", "run7:b"], f"submissions/{parent}")
     assert sent["annotations"] == {"tile": "16", "why": "a=b"}
@@ -171,19 +132,8 @@ def test_problems_are_listed_and_shown(address: str) -> None:
 
 def test_every_command_has_help() -> None:
     """And the version is printed."""
-    for words in (
-        (),
-        ("submit",),
-        ("watch",),
-        ("show",),
-        ("list",),
-        ("cancel",),
-        ("problems",),
-        ("problems", "show"),
-        ("doctor",),
-        ("demo",),
-    ):
-        ended = run(*words, "--help")
+    for words in ("", "submit", "watch", "show", "list", "cancel", "problems", "problems show", "doctor", "demo"):
+        ended = run(*words.split(), "--help")
         assert ended.exit_code == 0
         assert "Usage:" in ended.stdout
     assert run("--version").stdout.startswith("grader-cli ")

@@ -1,26 +1,20 @@
 """`grader-cli competitions`, and submitting to one, against a server whose grading is a fake."""
 
-import asyncio
 import io
 import json
-import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
-import structlog
 from google.protobuf.duration_pb2 import Duration
 from rich.console import Console
 from typer.testing import CliRunner
 
 from grader.cli.main import app
-from grader.cli.own_server import log_to
 from grader.cli.progress import PlainLines
-from grader.config import Settings
-from grader.server.running import embedded
 from grader.v1 import submission_pb2
 from tests import fakes
+from tests.threaded_server import embedded_server
 
-START_S = 300.0
 TOML = """
 name = "spring"
 title = "Spring sprint"
@@ -38,30 +32,13 @@ axes = {{ n = 987654 }}
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    """The address of a server in a thread of its own: the commands run an event loop themselves."""
+    """The directory and the address of a server in a thread of its own: the commands run an event loop themselves."""
     root = tmp_path_factory.mktemp("served")
-    fakes.write_problem(root / "problems")
     times = {name: (datetime.now(UTC) + timedelta(hours=hours)).isoformat() for name, hours in (("start", -1), ("end", 1))}
     (root / "competition.toml").write_text(TOML.format(**times))
     (root / "kernel.cu").write_text(fakes.source("accept"))
-    settings = Settings(state_dir=root / "state", problems=(root / "problems",), competitions=(root,), drain_s=0.1)
-    found, up, loop, done = [], threading.Event(), asyncio.new_event_loop(), asyncio.Event()
-
-    async def serve():
-        async with embedded(settings, wiring=fakes.wiring()) as at:
-            found.append(at)
-            up.set()
-            await done.wait()
-
-    log_to(root / "log")  # not to stdout, which the tests read
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
-    thread.start()
-    assert up.wait(START_S)
-    yield root, found[0]
-    loop.call_soon_threadsafe(done.set)
-    thread.join(START_S)
-    loop.close()
-    structlog.reset_defaults()
+    with embedded_server(root, competitions=(root,)) as found:
+        yield root, found
 
 
 def run(*words):

@@ -29,10 +29,6 @@ def test_the_server_of_a_command_imports_packages_of_an_extra():
     assert {"pydantic", "sqlalchemy", "structlog"} <= imported_by("cli.own_server") & OF_EXTRAS
 
 
-def test_a_module_is_loaded_if_its_extras_are_installed():
-    assert extras.load("grader.cli.check_options", "server", "judge").__name__ == "grader.cli.check_options"
-
-
 def test_a_module_with_commands_is_loaded_when_it_is_used():
     module = extras.CommandModule("grader.cli.no_such_module", "server")
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):

@@ -118,13 +118,6 @@ def test_what_is_ignored_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, former)
 
 
-def test_signals_do_what_they_did_before_once_a_command_has_ended() -> None:
-    """It is not alone in its process in tests."""
-    with pytest.raises(typer.Exit):
-        running.run(at_once(Exit.DONE))
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-
-
 def test_a_closed_pipe_is_no_exit_of_the_consoles(monkeypatch: pytest.MonkeyPatch) -> None:
     """rich would raise SystemExit(1), which no command can tell from another verdict."""
     reader, writer = os.pipe()

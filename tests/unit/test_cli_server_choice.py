@@ -24,12 +24,7 @@ app = GraderTyper()
 
 
 @app.command()
-def use(
-    server: Server = None,
-    state_dir: StateDir = None,
-    sandbox: SandboxOption = "auto",
-    mode: Mode = Mode.TEST,
-) -> None:
+def use(server: Server = None, state_dir: StateDir = None, sandbox: SandboxOption = "auto", mode: Mode = Mode.TEST) -> None:
     print(f"uses {server}")
 
 

@@ -149,10 +149,3 @@ def test_a_shell_is_told_commands_and_values(typed, found, tmp_path):
     environment = {**os.environ, **asked, "XDG_CONFIG_HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert done.stdout.split() == [found], done.stderr
-
-
-def test_help_has_groups_and_examples():
-    """Every command is in a group, and the first is what users do first."""
-    text = run("--help").stdout
-    assert text.index("Grade kernels") < text.index("Look at results") < text.index("For administrators") and "─ Commands ─" not in text
-    assert "grader-cli submit vector_add.cu" in text and "Examples" in run("submit", "--help").stdout

@@ -24,16 +24,12 @@ def test_one_file_goes_by_its_basename(tmp_path: Path, monkeypatch: pytest.Monke
     assert [one.path for one in sources.read_sources([Path("../kernel.cu")])] == ["kernel.cu"]
 
 
-def test_several_files_go_relative_to_their_common_directory(tmp_path: Path) -> None:
-    """The order is kept, and paths are relative."""
-    files = [write(tmp_path / "src" / "b.cu"), write(tmp_path / "include" / "deep" / "a.cuh")]
-    assert [one.path for one in sources.read_sources(files)] == ["src/b.cu", "include/deep/a.cuh"]
-
-
-def test_files_in_one_directory_go_by_their_names(tmp_path: Path) -> None:
-    """The common directory of siblings is theirs."""
-    files = [write(tmp_path / "a.cu"), write(tmp_path / "b.cu")]
-    assert [one.path for one in sources.read_sources(files)] == ["a.cu", "b.cu"]
+@pytest.mark.parametrize(
+    ("files", "paths"), [(["src/b.cu", "include/deep/a.cuh"], ["src/b.cu", "include/deep/a.cuh"]), (["x/a.cu", "x/b.cu"], ["a.cu", "b.cu"])]
+)
+def test_several_files_go_relative_to_their_common_directory(tmp_path: Path, files: list[str], paths: list[str]) -> None:
+    """The order is kept, and paths are relative. The common directory of siblings is theirs."""
+    assert [one.path for one in sources.read_sources([write(tmp_path / name) for name in files])] == paths
 
 
 def test_a_pipe_is_refused(tmp_path: Path) -> None:

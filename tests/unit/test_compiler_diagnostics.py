@@ -160,10 +160,7 @@ INLINE = "cuda.cu:5:9: error: ‘nothing’ was not declared in this scope\nkern
             TRACEBACK,
             [("mine/kernel.py", 12, 0, "error", "ValueError: no good"), ("mine/kernel.py", 3, 0, "error", "SyntaxError: invalid syntax")],
         ),
-        (
-            TRITON,
-            [("kernel.py", 8, 0, "error", "triton.compiler.errors.CompilationError: at 2:20: NameError('undefined is not defined')")],
-        ),
+        (TRITON, [("kernel.py", 8, 0, "error", "triton.compiler.errors.CompilationError: at 2:20: NameError('undefined is not defined')")]),
         (
             NUMBA,
             [
@@ -178,13 +175,7 @@ INLINE = "cuda.cu:5:9: error: ‘nothing’ was not declared in this scope\nkern
             ],
         ),
         (EMULATION, [("kernel.cu", 2, 0, "error", "the emulated device does not run inline PTX (asm); write it in CUDA C++")]),
-        (
-            INLINE,
-            [
-                ("cuda.cu", 5, 9, "error", "‘nothing’ was not declared in this scope"),
-                ("kernel.py", 3, 0, "note", "asked for here"),
-            ],
-        ),
+        (INLINE, [("cuda.cu", 5, 9, "error", "‘nothing’ was not declared in this scope"), ("kernel.py", 3, 0, "note", "asked for here")]),
         ("", []),
         ("ptxas info    : Used 32 registers\nbuilt\n", []),
     ],

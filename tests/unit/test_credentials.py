@@ -59,7 +59,11 @@ def test_a_file_that_others_can_open_is_not_used(store, open_to):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"servers": {"a:1": {"key": ["%s"]}}}', '{"servers": {"a:1": "%s"}}', '{"x": "%s"}', "\x00\xff"]
+    "text",
+    [
+        *("", "{", "[]", '{"servers": {"a:1": {"key": ["%s"]}}}', '{"servers": {"a:1": "%s"}}', '{"x": "%s"}', "\x00\xff"),
+        '{"servers": {}, "default": ["%s"]}',
+    ],
 )
 def test_a_damaged_file_is_said_and_kept(store, text):
     """Nothing of it is quoted, and nothing is lost."""

@@ -145,9 +145,3 @@ def test_bytes_that_are_no_utf_8_are_found_before_they_are_sent():
     assert violation.field == "sources[2].content"
     assert violation.description == "'k.cu' is not UTF-8: byte 0xe9 on line 2; save the file as UTF-8"
     assert gate.decode_source("k.cu", "ä".encode()) == SourceFile(path="k.cu", content="ä")
-
-
-@pytest.mark.parametrize("mode", wire.Mode)
-def test_every_mode_is_taken(mode):
-    """Profile mode too."""
-    assert check(mode=mode).submission.mode is mode

@@ -1,7 +1,7 @@
 """How a box gets one GPU: what is found on the host, and what each isolation makes of it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -92,13 +92,6 @@ def test_the_kernel_module_says_its_version_in_two_ways(host: Path) -> None:
         assert gpu.kernel_version(host) == VERSION
 
 
-def test_libraries_of_another_version_only_are_refused(host: Path) -> None:
-    """With both versions, since one of the two has to change."""
-    (host / "proc/driver/nvidia/version").write_text(KERNEL.replace(VERSION, "590.1"))
-    with pytest.raises(DriverMissing, match=rf"module is 590\.1, but .* has {VERSION}.*restart"):
-        found(host)
-
-
 def test_a_libcuda_that_is_no_link_is_known_by_its_neighbour(host: Path) -> None:
     """Some installers copy."""
     directory = host / "usr/local/nvidia/lib64"
@@ -118,25 +111,27 @@ def test_the_libraries_are_found_wherever_the_loader_would(host: Path, how: str,
     assert here.directory == host / place.lstrip("/")
 
 
-@pytest.mark.parametrize(("name", "remedy"), [("nvidia-uvm", "nvidia-modprobe -u -c=0"), ("nvidia0", "install the NVIDIA driver")])
-def test_a_missing_node_comes_with_what_to_do(host: Path, name: str, remedy: str) -> None:
-    """No box can load a module by itself."""
-    (host / "dev" / name).unlink()
-    with pytest.raises(DriverMissing, match=f"/dev/{name} is missing.*{remedy}"):
-        found(host)
+LIB64 = "usr/local/nvidia/lib64"
 
 
-def test_a_node_that_only_root_may_open_is_refused(host: Path) -> None:
-    """A box has a uid of its own."""
-    (host / "dev/nvidia0").chmod(0o660)
-    with pytest.raises(DriverMissing, match="chmod 0666 /dev/nvidia0"):
-        found(host)
-
-
-def test_no_libraries_at_all_come_with_what_to_do(host: Path) -> None:
-    """The nodes alone are no driver."""
-    (host / "usr/local/nvidia/lib64").rename(host / "moved")
-    with pytest.raises(DriverMissing, match="install the driver's libraries"):
+@pytest.mark.parametrize(
+    ("spoil", "remedy"),
+    [
+        (lambda host: (host / "dev/nvidia-uvm").unlink(), "/dev/nvidia-uvm is missing.*nvidia-modprobe -u -c=0"),
+        (lambda host: (host / "dev/nvidia0").unlink(), "/dev/nvidia0 is missing.*install the NVIDIA driver"),
+        (lambda host: (host / "dev/nvidia0").chmod(0o660), "chmod 0666 /dev/nvidia0"),  # a box has a uid of its own
+        (lambda host: (host / LIB64).rename(host / "moved"), "install the driver's libraries"),
+        (
+            lambda host: (host / "proc/driver/nvidia/version").write_text(KERNEL.replace(VERSION, "590.1")),
+            rf"module is 590\.1, but .* has {VERSION}.*restart",
+        ),
+    ],
+    ids=["no module", "no driver", "only root may open it", "no libraries", "libraries of another version"],
+)
+def test_what_is_wrong_with_the_driver_comes_with_what_to_do(host: Path, spoil: Callable[[Path], object], remedy: str) -> None:
+    """No box can load a module by itself, and the nodes alone are no driver."""
+    spoil(host)
+    with pytest.raises(DriverMissing, match=remedy):
         found(host)
 
 

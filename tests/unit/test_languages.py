@@ -1,13 +1,10 @@
 """Languages are told apart, and an entry point is called missing only where it surely is."""
 
-from pathlib import Path
-
 import pytest
 
 from grader.intake import languages
 from grader.model import SourceFile
 
-EXAMPLES = sorted(Path(__file__).parents[2].glob("kernels_examples/*/*.cu"))
 RAW = 'extern "C" void solve(float* a) {}'
 
 
@@ -36,15 +33,7 @@ def test_a_language_is_detected_from_the_code_and_not_from_comments(content, lan
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        "int main() {}",
-        f"// {RAW}",
-        f"/* {RAW} */ int x;",
-        "void solve(float* a) {}",
-        'extern "C" void solver() {}',
-        "",
-    ],
+    "content", ["int main() {}", f"// {RAW}", f"/* {RAW} */ int x;", "void solve(float* a) {}", 'extern "C" void solver() {}', ""]
 )
 def test_an_entry_that_is_surely_missing_is_reported(content):
     """Not named, named in a comment only, or without C linkage."""

@@ -70,38 +70,30 @@ def test_the_best_is_first_and_a_gap_is_a_rank() -> None:
     assert places(board(TIMES, standings, problem_id="a")) == [(1, "slow"), (2, "middle"), (3, "fast")]
 
 
-def test_who_can_not_be_told_from_the_groups_best_shares_its_rank() -> None:
+SPEEDUP, TIME = ScoreKind.SPEEDUP, ScoreKind.TIME
+
+
+@pytest.mark.parametrize(
+    ("kind", "intervals", "ranks"),
+    [
+        (SPEEDUP, [(1.98, 2.0, 2.02), (1.97, 1.99, 2.01), (1.95, 1.97, 1.99), (1.49, 1.5, 1.51)], [1, 1, 1, 4]),
+        # Each overlaps the next one: only those that overlap the group's best are in it, else everybody would be first.
+        (SPEEDUP, [(value - 0.06, value, value + 0.06) for value in (2.0, 1.9, 1.8, 1.7, 1.6)], [1, 1, 3, 3, 5]),
+        # A wide interval reaches up to the first, but one that is told from the first stands between.
+        (SPEEDUP, [(1.98, 2.0, 2.02), (1.88, 1.9, 1.92), (1.0, 1.5, 3.0)], [1, 2, 2]),
+        (SPEEDUP, [(1.9, 2.0, 2.1), (1.7, 1.8, 1.9)], [1, 1]),  # intervals that touch overlap
+        (SPEEDUP, [(1.9, 2.0, 2.1), (1.7, 1.8, 1.8999999)], [1, 2]),
+        (TIME, [(90, 100, 110), (109, 120, 131), (111, 121, 131)], [1, 1, 3]),  # the best is the smallest
+    ],
+)
+def test_who_can_not_be_told_from_the_groups_best_shares_its_rank(
+    kind: ScoreKind, intervals: list[tuple[float, ...]], ranks: list[int]
+) -> None:
     """And the next rank counts them all."""
-    standings = [standing("x", 2.00), standing("y", 1.99), standing("z", 1.97), standing("last", 1.5)]
-    assert places(board(ONE_PROBLEM, standings)) == [(1, "x"), (1, "y"), (1, "z"), (4, "last")]
-
-
-def test_ties_are_not_passed_on_from_neighbour_to_neighbour() -> None:
-    """Each overlaps the next one: only who overlaps the group's best is in it, else everybody would be first."""
-    chain = [entry(f"u{number}", value - 0.06, value, value + 0.06) for number, value in enumerate((2.0, 1.9, 1.8, 1.7, 1.6))]
-    found = ranked(chain, ScoreKind.SPEEDUP, TieRule.SHARE)
-    assert [one.rank for one in found] == [1, 1, 3, 3, 5]
-
-
-def test_a_wide_interval_lifts_nobody_over_a_better_score() -> None:
-    """It reaches up to the first, but one that is told from the first stands between."""
-    entries = [entry("first", 1.98, 2.0, 2.02), entry("second", 1.88, 1.9, 1.92), entry("vague", 1.0, 1.5, 3.0)]
-    found = ranked(entries, ScoreKind.SPEEDUP, TieRule.SHARE)
-    assert [(one.rank, one.user) for one in found] == [(1, "first"), (2, "second"), (2, "vague")]
-
-
-@pytest.mark.parametrize(("high", "rank"), [(1.9, 1), (1.8999999, 2)])
-def test_intervals_that_touch_overlap(high: float, rank: int) -> None:
-    """Nothing lies between them that would tell them apart."""
-    found = ranked([entry("x", 1.9, 2.0, 2.1), entry("y", 1.7, 1.8, high)], ScoreKind.SPEEDUP, TieRule.SHARE)
-    assert [one.rank for one in found] == [1, rank]
-
-
-def test_times_overlap_the_other_way_round() -> None:
-    """The best is the smallest; its upper end is what the next one's lower end is held against."""
-    entries = [entry("x", 90, 100, 110), entry("y", 109, 120, 131), entry("z", 111, 121, 131)]
-    found = ranked(entries, ScoreKind.TIME, TieRule.SHARE)
-    assert [(one.rank, one.user) for one in found] == [(1, "x"), (1, "y"), (3, "z")]
+    entries = [entry(f"u{number}", *interval) for number, interval in enumerate(intervals)]
+    assert [(one.rank, one.user) for one in ranked(entries, kind, TieRule.SHARE)] == [
+        (rank, f"u{number}") for number, rank in enumerate(ranks)
+    ]
 
 
 @pytest.mark.parametrize(("rule", "expected"), [(TieRule.SHARE, ["x", "y", "z"]), (TieRule.EARLIEST, ["z", "x", "y"])])

@@ -3,7 +3,7 @@
 import asyncio
 import io
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 
@@ -79,6 +79,18 @@ def boxes() -> Boxes:
     return Boxes()
 
 
+def look_at_starts(boxes: Boxes, look: Callable[[BoxSpec], Awaitable[object]]) -> None:
+    """Let the test look at each box before it starts."""
+
+    @asynccontextmanager
+    async def start(spec: BoxSpec) -> AsyncIterator[Box]:
+        await look(spec)
+        async with Boxes.start(boxes, spec) as box:
+            yield box
+
+    boxes.start = start  # type: ignore[method-assign]
+
+
 def lease(mode: wire.Mode = wire.Mode.SANITIZE, *, language: str = "cuda", device_kind: str = "") -> Lease:
     sizes = workloads_of(("n64", 64, False), ("n8", 8, False), ("secret", 3, True))
     return pipeline_fleets.lease(mode=mode, language=language, device_kind=device_kind, workloads=sizes)
@@ -114,15 +126,12 @@ async def test_it_is_built_once_more_for_the_sanitizer(make, boxes) -> None:
     """By a build box of its own, with the sanitizer's flags; the box that runs it has a place for results, and is no other."""
     jobs = []
 
-    @asynccontextmanager
-    async def start(spec: BoxSpec) -> AsyncIterator[Box]:
+    async def look(spec: BoxSpec) -> None:
         if spec.purpose is Purpose.BUILD:
             assert spec.src_dir is not None
             jobs.append(wire.decode((spec.src_dir / "job.json").read_bytes()))
-        async with Boxes.start(boxes, spec) as box:
-            yield box
 
-    boxes.start = start
+    look_at_starts(boxes, look)
     await graded(make())
     assert [job.sanitize for job in jobs] == [False, True]
     (run,) = sanitized(boxes)
@@ -202,14 +211,11 @@ async def test_who_comes_while_it_is_compiled_for_it_gets_the_lane(make, boxes, 
     judges.order("emulated", "wrong")
     fleet, others = make(), ExitStack()
 
-    @asynccontextmanager
-    async def start(spec: BoxSpec) -> AsyncIterator[Box]:
+    async def look(_: BoxSpec) -> None:
         if len(boxes.specs) == 2:  # after the first build and the run
             others.enter_context(fleet.seat(""))
-        async with Boxes.start(boxes, spec) as box:
-            yield box
 
-    boxes.start = start
+    look_at_starts(boxes, look)
     with others:
         (tool,) = profile_of(await graded(fleet, lease(wire.Mode.TEST))).tools
     assert "others wait" in tool.detail and sanitized(boxes) == []
@@ -231,15 +237,12 @@ async def test_its_build_is_bounded(make, boxes, judges) -> None:
     clock, passed_s = loop.time, [0.0]
     loop.time = lambda: clock() + passed_s[0]  # type: ignore[method-assign]
 
-    @asynccontextmanager
-    async def start(spec: BoxSpec) -> AsyncIterator[Box]:
+    async def look(spec: BoxSpec) -> None:
         if spec.purpose is Purpose.BUILD and boxes.runs:
             passed_s[0] = 10.0
             await asyncio.Event().wait()
-        async with Boxes.start(boxes, spec) as box:
-            yield box
 
-    boxes.start = start
+    look_at_starts(boxes, look)
     (tool,) = profile_of(await graded(make(), lease(wire.Mode.TEST))).tools
     assert (tool.outcome, tool.detail) == (
         ToolOutcome.FAILED,

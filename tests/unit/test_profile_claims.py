@@ -141,10 +141,7 @@ def test_a_forged_profile_is_cut_to_what_can_be(out):
         wire.KernelLaunch(kernel="k", grid=(1, 1, 1), block=(1, 1, 1), duration_ns=2**60),
     )
     tool = wire.ProfileTool(name="nvcc\x1b[2J\n", outcome=ToolOutcome.RAN, detail="\u202e" + "x" * 1_000)
-    uses = (
-        wire.KernelUse(name="\x1b]0;k\x07", registers=32),
-        wire.KernelUse(name="k", registers=2**40),
-    )
+    uses = (wire.KernelUse(name="\x1b]0;k\x07", registers=32), wire.KernelUse(name="k", registers=2**40))
     leave(
         out,
         tools=(tool,) * 100,

@@ -130,15 +130,10 @@ def test_a_tighter_tolerance_keeps_what_is_known_to_be_within_it(error, suffices
     assert (judged(passed(error), tighter).report is not None) is suffices
 
 
-def test_a_mismatch_is_run_again_by_a_tighter_tolerance_too():
-    """The verdict would stay, but its counts would be of another tolerance."""
-    assert judged(failed(), spec(tolerance=wire.Tolerance(atol=0.0, rtol=0.0))).report is None
-
-
-def test_a_crash_behind_a_trial_that_a_tighter_tolerance_may_fail_is_run():
-    """What comes first decides, and by the new tolerance that may be the trial before."""
-    facts = failed(wire.TrialOutcome.CRASHED)
-    assert judged(facts, spec(tolerance=replace(OLD.spec.tolerance, atol=1e-9, rtol=0.0))).report is None
+@pytest.mark.parametrize(("outcome", "atol"), [(wire.TrialOutcome.MISMATCHED, 0.0), (wire.TrialOutcome.CRASHED, 1e-9)])
+def test_a_failure_is_run_again_by_a_tighter_tolerance_too(outcome, atol):
+    """The counts of a mismatch would be of another tolerance, and the trial before a crash may be the first to fail by the new one."""
+    assert judged(failed(outcome), spec(tolerance=replace(OLD.spec.tolerance, atol=atol, rtol=0.0))).report is None
 
 
 def test_a_tolerance_of_one_workload_counts_for_that_one():

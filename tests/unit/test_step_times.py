@@ -9,7 +9,6 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from grader.api.messages import submission_to_proto
-from grader.cli.report import STEP_BAR_WIDTH, step_bar
 from grader.grading import attempt
 from grader.grading.attempt import StepClock
 from grader.model import Submission, SubmissionState
@@ -112,10 +111,3 @@ def test_the_steps_of_several_processes_are_added_up() -> None:
     assert {one.name for one in Step} == {name.removeprefix("STEP_") for name in report_pb2.Step.DESCRIPTOR.values_by_name} - {
         "UNSPECIFIED"
     }
-
-
-@pytest.mark.parametrize("lengths", [{"a": 1.0}, {"a": 0.001, "b": 5.0, "c": 0.001}, {str(number): 1.0 for number in range(7)}])
-def test_a_bar_is_as_wide_as_all_steps_together(lengths: dict[str, float]) -> None:
-    bar, words = step_bar(lengths).plain.split("\n")
-    assert bar.count("\u2588") == STEP_BAR_WIDTH and words.startswith(f"{sum(lengths.values()):.2f} s = ")
-    assert all(f"{name} {length:.2f}" in words for name, length in lengths.items())

@@ -175,11 +175,6 @@ def test_the_table_has_a_cell_for_each_provider_and_what_is_wrong():
     assert "20.48 (20.5 to 20.5)" in text
 
 
-def test_a_plot_of_nothing_is_a_plot():
-    """If no kernel is right anywhere."""
-    assert drawn(collate([("bad", submission(lambda size: False, verdict=Verdict.WRONG_ANSWER))])).tag.endswith("svg")
-
-
 def test_a_problem_says_its_sweeps_in_words():
     """As `problems show` prints them."""
     shown = messages.problem_to_proto(native.load(EXAMPLES / "elementwise_square")).sweeps

@@ -19,6 +19,14 @@ def trial(workload: str, outcome: TrialOutcome = TrialOutcome.PASSED, **more: ob
     return wire.Trial(workload_id=workload, phase=more.pop("phase", TrialPhase.VERIFY), index=0, outcome=outcome, **more)  # type: ignore[arg-type]
 
 
+def timed(**fields: object) -> wire.Measurement:
+    """Times by the device's events that nothing is wrong with."""
+    bare = wire.Measurement(
+        workload_id="a", clock=wire.Clock.DEVICE_EVENTS, certified=wire.Samples(durations_ns=(1,)), bound_ns=1, floor_ns=60_000
+    )
+    return dataclasses.replace(bare, **fields)  # type: ignore[arg-type]
+
+
 GOOD = (BUILT, PLAN, LOADED, trial("a"), trial("a"), trial("b"), trial("b"), FINISHED)
 
 
@@ -151,14 +159,8 @@ def test_a_build_that_failed_decides(outcome: BuildOutcome) -> None:
 
 def test_a_claim_far_below_the_clock_is_disqualified() -> None:
     """A kernel whose process claims a nanosecond where the clock saw 100 ms has tampered."""
-    measurement = wire.Measurement(
-        workload_id="a",
-        clock=wire.Clock.HOST,
-        certified=wire.Samples(durations_ns=(100_000_000, 110_000_000)),
-        bound_ns=100_000_000,
-        floor_ns=1000,
-        reported=wire.Samples(durations_ns=(1,)),
-    )
+    seen, claimed = wire.Samples(durations_ns=(100_000_000, 110_000_000)), wire.Samples(durations_ns=(1,))
+    measurement = timed(clock=wire.Clock.HOST, certified=seen, bound_ns=100_000_000, reported=claimed)
     report = fold((*GOOD[:-1], measurement, FINISHED))
     assert (report.verdict, report.reason) == (Verdict.DISQUALIFIED, "TIMING_TAMPERED")
     honest = dataclasses.replace(measurement, reported=wire.Samples(durations_ns=(90_000_000,)))
@@ -167,15 +169,8 @@ def test_a_claim_far_below_the_clock_is_disqualified() -> None:
 
 def test_a_time_that_the_device_can_not_reach_is_disqualified() -> None:
     """The rules are those of `grader.verdict.timing_audit`; nothing is left of the times, and an honest neighbour does not save it."""
-    honest = wire.Measurement(
-        workload_id="a",
-        clock=wire.Clock.DEVICE_EVENTS,
-        certified=wire.Samples(durations_ns=(1_200_000,)),
-        bound_ns=1_200_000,
-        floor_ns=60_000,
-        reported=wire.Samples(durations_ns=(1_190_000,)),
-        physical_floor_ns=1_000_000,
-    )
+    seen, claimed = wire.Samples(durations_ns=(1_200_000,)), wire.Samples(durations_ns=(1_190_000,))
+    honest = timed(certified=seen, bound_ns=1_200_000, reported=claimed, physical_floor_ns=1_000_000)
     assert fold((*GOOD[:-1], honest, FINISHED)).verdict is Verdict.ACCEPTED
     impossible = dataclasses.replace(honest, reported=wire.Samples(durations_ns=(700_000,)))
     report = fold((*GOOD[:-1], honest, impossible, FINISHED))
@@ -185,28 +180,15 @@ def test_a_time_that_the_device_can_not_reach_is_disqualified() -> None:
 
 def test_a_wrong_kernel_is_wrong_before_it_is_too_fast() -> None:
     """What is not computed can be fast; a wrong answer says more than an impossible time."""
-    fast = wire.Measurement(
-        workload_id="a",
-        clock=wire.Clock.DEVICE_EVENTS,
-        certified=wire.Samples(durations_ns=(1,)),
-        bound_ns=1,
-        floor_ns=60_000,
-        physical_floor_ns=1_000_000,
-    )
+    fast = timed(physical_floor_ns=1_000_000)
     bad = trial("b", TrialOutcome.MISMATCHED, mismatched_count=1, element_count=4)
     assert fold((*GOOD[:-1], fast, bad, FINISHED)).verdict is Verdict.WRONG_ANSWER
 
 
 def test_a_rejected_kernel_has_no_speedup() -> None:
     """Times of a kernel that is wrong are not reported."""
-    measurement = wire.Measurement(
-        workload_id="a",
-        clock=wire.Clock.HOST,
-        certified=wire.Samples(durations_ns=(1000,)),
-        bound_ns=1000,
-        floor_ns=10,
-        speedups=(wire.Speedup(baseline="eager", ratio=150.0, ratio_low=149.0, ratio_high=151.0),),
-    )
+    speedup = wire.Speedup(baseline="eager", ratio=150.0, ratio_low=149.0, ratio_high=151.0)
+    measurement = timed(clock=wire.Clock.HOST, certified=wire.Samples(durations_ns=(1000,)), bound_ns=1000, speedups=(speedup,))
     report = fold((*GOOD[:-1], measurement, trial("b", TrialOutcome.MISMATCHED), FINISHED))
     assert report.speedups == () and report.measurements == ()
     assert fold((*GOOD[:-1], measurement, FINISHED)).speedups[0].ratio == pytest.approx(150.0)
@@ -219,14 +201,7 @@ def test_a_violation_is_disqualified() -> None:
 
 
 @pytest.mark.parametrize(
-    "outcome",
-    [
-        TrialOutcome.UNWRITTEN,
-        TrialOutcome.MISMATCHED,
-        TrialOutcome.NON_FINITE,
-        TrialOutcome.RAISED,
-        TrialOutcome.WRONG_SHAPE,
-    ],
+    "outcome", [TrialOutcome.UNWRITTEN, TrialOutcome.MISMATCHED, TrialOutcome.NON_FINITE, TrialOutcome.RAISED, TrialOutcome.WRONG_SHAPE]
 )
 def test_the_sentence_does_not_tell_a_hidden_size(outcome: TrialOutcome) -> None:
     """Counts and messages of a hidden workload would; the same sentence about a public one has them."""

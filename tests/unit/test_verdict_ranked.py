@@ -79,10 +79,11 @@ def test_what_one_process_lacks_no_other_makes_up_for(spoiled: int, missing: int
 
 
 @pytest.mark.parametrize("spoiled", range(3))
-def test_a_process_that_was_asked_for_less_is_our_fault(spoiled: int) -> None:
-    """Without its plan a process would be held to nothing."""
+@pytest.mark.parametrize("kind", [wire.Plan, wire.Finished])
+def test_a_process_without_its_plan_or_its_end_is_our_fault(spoiled: int, kind: type[wire.Fact]) -> None:
+    """Without its plan a process would be held to nothing, and another's end is not its own."""
     processes = three()
-    del processes[spoiled][1]
+    del processes[spoiled][next(index for index, fact in enumerate(processes[spoiled]) if isinstance(fact, kind))]
     with pytest.raises(IncompleteFacts):
         folded(processes)
 
@@ -115,15 +116,6 @@ def test_fewer_processes_than_the_ranking_asks_for_are_our_fault(count: int) -> 
         folded(three()[:count])
     if count:
         assert folded(three()[:count], None).verdict is Verdict.ACCEPTED
-
-
-@pytest.mark.parametrize("spoiled", range(3))
-def test_a_process_that_the_judge_did_not_finish_is_our_fault(spoiled: int) -> None:
-    """Another's end is not its own."""
-    processes = three()
-    processes[spoiled] = [fact for fact in processes[spoiled] if not isinstance(fact, wire.Finished)]
-    with pytest.raises(IncompleteFacts):
-        folded(processes)
 
 
 def test_a_library_that_only_one_process_called_is_forbidden_too() -> None:

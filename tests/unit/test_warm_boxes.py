@@ -16,9 +16,8 @@ from grader.dispatch import warm_boxes
 from grader.dispatch.warm_boxes import BOX_BYTES, SPARE_BYTES, WarmBoxes, WarmPlace, available_bytes
 from grader.errors import SandboxBroken
 from grader.grading.run_box import JobPipes, started
-from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, IsolationBroken, Limits, Purpose
+from grader.isolation import Box, BoxSpec, GpuAccess, IsolationBroken, Limits, Purpose
 from sandbox.protocol.box_files import GO, READY
-from sandbox.protocol.wire import BoxCause
 from tests import fakes
 
 LIMITS = Limits(
@@ -120,6 +119,12 @@ async def used(pool: WarmBoxes, spec: BoxSpec) -> Path:
         return taken.link_dir
 
 
+async def filled(pool: WarmBoxes, tmp_path: Path) -> None:
+    """Use a box, so that another one waits."""
+    await used(pool, of(tmp_path))
+    await until(lambda: pool._waiting)
+
+
 def waiting(boxes: Boxes, count: int) -> Callable[[], bool]:
     return lambda: len(boxes.open) == count
 
@@ -197,8 +202,7 @@ async def test_boxes_for_a_gpu_are_started_while_a_job_runs_as_cores_allow(make,
 async def test_a_box_is_used_once(make, boxes, tmp_path) -> None:
     """Two jobs at the same time get two; one that was taken is ended, also where it was never given its job."""
     async with make(1) as pool:
-        await used(pool, of(tmp_path))
-        await until(lambda: pool._waiting)
+        await filled(pool, tmp_path)
         async with pool.run_box(of(tmp_path)) as first, pool.run_box(of(tmp_path, number=1)) as second:
             assert first.box is not second.box and first.link_dir != second.link_dir
         await until(lambda: pool._waiting)
@@ -211,8 +215,7 @@ async def test_a_box_is_used_once(make, boxes, tmp_path) -> None:
 @pytest.mark.parametrize("differs", ["argv", "limits", "environment", "fingerprint"])
 async def test_a_box_that_differs_in_any_part_is_not_used(make, boxes, tmp_path, differs) -> None:
     async with make() as pool:
-        await used(pool, of(tmp_path))
-        await until(lambda: pool._waiting)
+        await filled(pool, tmp_path)
         other = of(tmp_path, number=1)
         match differs:
             case "argv":
@@ -254,8 +257,7 @@ async def test_nothing_is_started_while_something_is_timed(make, boxes, tmp_path
 async def test_a_box_that_ended_while_it_waited_is_not_given_out(make, boxes, tmp_path) -> None:
     """Somebody killed it, or the engine was started again."""
     async with make(1) as pool:
-        await used(pool, of(tmp_path))
-        await until(lambda: pool._waiting)
+        await filled(pool, tmp_path)
         boxes.boxes[-1].end()
         await asyncio.sleep(0.02)
         assert (await used(pool, of(tmp_path, number=1))).name == "jobcuda1"
@@ -266,8 +268,7 @@ async def test_a_box_does_not_wait_for_ever(make, boxes, tmp_path, monkeypatch) 
     monkeypatch.setattr(warm_boxes, "LOOK_S", 0.01)
     now = [0.0]
     async with make(1, clock=lambda: now[0]) as pool:
-        await used(pool, of(tmp_path))
-        await until(lambda: pool._waiting)
+        await filled(pool, tmp_path)
         first = boxes.boxes[-1]
         now[0] = 601.0
         await until(lambda: boxes.boxes[-1] is not first and pool._waiting)
@@ -293,27 +294,23 @@ async def test_where_no_box_starts_jobs_say_so_and_the_server_goes_on(make, boxe
     """It is not tried again and again, until a job asks for one."""
     monkeypatch.setattr(warm_boxes, "PAUSE_S", 0.0)
     async with make(1) as pool:
-        await used(pool, of(tmp_path))
-        await until(lambda: pool._waiting)
+        await filled(pool, tmp_path)
         boxes.broken = True
         await used(pool, of(tmp_path))
         await until(lambda: not pool._wanted)
         with pytest.raises(IsolationBroken):
             await used(pool, of(tmp_path))
         boxes.broken = False
-        await used(pool, of(tmp_path))
-        await until(lambda: pool._waiting)
+        await filled(pool, tmp_path)
 
 
 async def test_a_box_that_can_not_be_removed_is_the_fault_of_the_job_that_had_it(make, boxes, tmp_path) -> None:
     """As with a new one. One that nobody has is logged, and stops no server."""
     async with make(1) as pool:
-        await used(pool, of(tmp_path))
-        await until(lambda: pool._waiting)
+        await filled(pool, tmp_path)
         boxes.stuck = True
         with pytest.raises(SandboxBroken, match="still there"):
-            await used(pool, of(tmp_path))
-        await until(lambda: pool._waiting)
+            await filled(pool, tmp_path)
     assert boxes.open == []
 
 
@@ -378,8 +375,3 @@ async def test_a_box_cannot_have_more_of_the_pipes_than_it_is_given(boxes, tmp_p
         os.close(flooding)
         run.give_job()
     assert list(tmp_path.iterdir()) == []
-
-
-async def test_how_a_box_ends_is_not_changed_by_waiting(boxes, tmp_path) -> None:
-    async with started(boxes, replace(SPEC, link_dir=tmp_path)) as run:
-        assert await run.box.kill() == BoxExit(cause=BoxCause.KILLED)
