@@ -14,13 +14,12 @@ from typing import TypeVar
 
 import structlog
 import trustme
-from grader.server.embedded import embedded
 
 from grader.cli.own_server import log_to
 from grader.config import Settings
 from grader.observability import log
 from grader.server.commands import admin
-from grader.server.running import serving
+from grader.server.running import embedded, serving
 from tests import fakes
 
 START_S = 300.0
