@@ -45,7 +45,7 @@ class Identities:
         """The user of this subject. At the first time one is made, with the first of the names that nobody has; note: of its key."""
 
         def work(connection: sa.Connection) -> Caller:
-            identity = _of_subject(connection, issuer, subject)
+            identity = _find(connection, identities.c.issuer == issuer, identities.c.subject == subject)
             if identity is None:
                 free = [name for name in names if not key_rows.taken(connection, name)]
                 if not free:
@@ -63,35 +63,27 @@ class Identities:
 
     async def of_session_key(self, key_id: str) -> ProviderUser | None:
         """Whose sessions this key carries; None for a key that a user has."""
-        return await self._database.read(lambda connection: _of_session_key(connection, key_id))
+        return await self._database.read(lambda connection: _find(connection, identities.c.session_key_id == key_id))
 
     async def replace_api_key(self, session_key_id: str, expire_time: datetime) -> str:
         """Make the user's API key, in place of the one before, and return its text. Unauthenticated once the session key is revoked."""
 
         def work(connection: sa.Connection) -> str:
-            identity, now = _of_session_key(connection, session_key_id), self._now()
+            this, now = identities.c.session_key_id == session_key_id, self._now()
+            identity = _find(connection, this)
             if identity is None or not (session_key := key_rows.read(connection, session_key_id)).valid(now):
                 raise Unauthenticated("this key was revoked")
             if identity.api_key is not None:
                 key_rows.revoke(connection, now, identity.api_key.key_id)
             api_key, text = new(identity.user, session_key.scopes, now, expire_time=expire_time, note=API_KEY_NOTE)
             key_rows.insert(connection, api_key)
-            this = identities.c.session_key_id == session_key_id
             connection.execute(sa.update(identities).where(this).values(api_key_id=api_key.key_id))
             return text
 
         return await self._database.write(work)
 
 
-def _of_subject(connection: sa.Connection, issuer: str, subject: str) -> ProviderUser | None:
-    return _one(connection, identities.c.issuer == issuer, identities.c.subject == subject)
-
-
-def _of_session_key(connection: sa.Connection, key_id: str) -> ProviderUser | None:
-    return _one(connection, identities.c.session_key_id == key_id)
-
-
-def _one(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> ProviderUser | None:
+def _find(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> ProviderUser | None:
     row: Any = connection.execute(sa.select(identities).where(*conditions)).one_or_none()
     if row is None:
         return None

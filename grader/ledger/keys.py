@@ -37,7 +37,8 @@ class Keys:
 
     async def all(self) -> list[Key]:
         """Every key there ever was, oldest first."""
-        return await self._database.read(every)
+        query = sa.select(keys).order_by(keys.c.create_time, keys.c.key_id)
+        return await self._database.read(lambda connection: [_key(row) for row in connection.execute(query)])
 
     async def revoke(self, key_id: str) -> Key | None:
         """Let it open nothing any more; None where there is no such key. A second time changes nothing."""
@@ -63,11 +64,6 @@ def insert(connection: sa.Connection, key: Key) -> None:
 def taken(connection: sa.Connection, user: str) -> bool:
     """Return whether a key, a submission or a ban ever used this name: a new user of the name would see their data."""
     return bool(connection.scalar(sa.select(sa.or_(*(sa.exists().where(used.c.user_name == user) for used in (keys, submissions, bans))))))
-
-
-def every(connection: sa.Connection) -> list[Key]:
-    """All of them, oldest first."""
-    return [_key(row) for row in connection.execute(sa.select(keys).order_by(keys.c.create_time, keys.c.key_id))]
 
 
 def read(connection: sa.Connection, key_id: str) -> Key:

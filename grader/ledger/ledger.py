@@ -6,7 +6,7 @@ import itertools
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -45,17 +45,11 @@ _UNLIMITED = AdmissionPolicy()  # at any time, any number
 _LOST = Failure(reason="LEASE_LOST", message="the server that graded it ended or was cut off; the submission may be the cause")
 
 
-def utc_now() -> datetime:
-    """The time, with its zone."""
-    return datetime.now(UTC)
-
-
 class Ledger:
     """Submissions and what happened to them. `changes` tells the tasks of this process of news."""
 
-    def __init__(self, database: Database, now: Callable[[], datetime] = utc_now, changes: Changes | None = None) -> None:
-        self._database = database
-        self._now = now
+    def __init__(self, database: Database, now: Callable[[], datetime], changes: Changes | None = None) -> None:
+        self._database, self.now = database, now  # `now`: the time, by the clock that everything here goes by
         self.changes = changes or Changes()
         self.artifacts = ArtifactRecords(database)
         self.boards = Boards(database)
@@ -74,10 +68,6 @@ class Ledger:
         async with open_database(location, changes.hear, server_name) as database:
             yield cls(database, now or database.now, changes)
 
-    def now(self) -> datetime:
-        """The time, by the clock that everything here goes by."""
-        return self._now()
-
     @property
     def shown(self) -> str:
         """Where it is, without what is secret."""
@@ -89,8 +79,7 @@ class Ledger:
         return self._database.written
 
     async def prove(self) -> None:
-        """Write something that changes nothing; LedgerBusy where nothing could be taken or settled
-        now, with the reason."""
+        """Write something that changes nothing; LedgerBusy where nothing could be taken or settled now, with the reason."""
         await self._database.prove()
 
     async def submit(
@@ -110,7 +99,7 @@ class Ledger:
         submission_id = secrets.token_hex(8)
         submitted = await self._database.write(
             lambda connection: transactions.submit(
-                connection, self._now(), submission_id, new_submission, problem, request_id, queue_limit, policy, allow_cached
+                connection, self.now(), submission_id, new_submission, problem, request_id, queue_limit, policy, allow_cached
             )
         )
         self.changes.made(new_submission)
@@ -160,7 +149,7 @@ class Ledger:
 
     async def quota_uses(self, user: str, quotas: Sequence[Quota]) -> list[QuotaUse]:
         """How many of each of these quotas a user has used."""
-        return await self._database.read(lambda connection: quota_check.uses(connection, self._now(), user, quotas))
+        return await self._database.read(lambda connection: quota_check.uses(connection, self.now(), user, quotas))
 
     async def queued_count(self) -> int:
         """How many wait."""
@@ -176,7 +165,7 @@ class Ledger:
 
     async def queue(self) -> queue.Snapshot:
         """Return who waits, in order, what runs, and what was graded recently."""
-        return await self._database.read(lambda connection: queue.snapshot(connection, self._now().timestamp()))
+        return await self._database.read(lambda connection: queue.snapshot(connection, self.now().timestamp()))
 
     async def queue_entries(self) -> list[QueueEntry]:
         """Return what runs, and what waits in the order in which it is taken up, for administrators."""
@@ -193,7 +182,7 @@ class Ledger:
 
     async def cancel(self, submission_id: str) -> Submission:
         """Cancel what waits; ask the worker to stop what runs; AlreadyFinished otherwise."""
-        cancelled = await self._database.write_rows(lambda connection: transactions.cancel(connection, self._now(), submission_id))
+        cancelled = await self._database.write_rows(lambda connection: transactions.cancel(connection, self.now(), submission_id))
         self.changes.notify(submission_id)
         return cancelled
 
@@ -206,7 +195,7 @@ class Ledger:
         self, worker_id: str, limit: int, *, ttl_s: float, device_kinds: Sequence[str] = (), known_kinds: Sequence[str] | None = None
     ) -> list[Lease]:
         """Take the next ones in their order, each as `lease` would. known_kinds: see `queue.choices_to_lease`."""
-        now = self._now()
+        now = self.now()
         expire_time = now + timedelta(seconds=ttl_s)
 
         def take(connection: sa.Connection) -> list[Lease]:
@@ -222,39 +211,34 @@ class Ledger:
 
     async def heartbeat(self, lease: Lease, *, ttl_s: float) -> bool:
         """Keep the lease; says whether to cancel. LeaseLost like all that follow, once another attempt may have begun."""
-        expire_time = self._now() + timedelta(seconds=ttl_s)
+        expire_time = self.now() + timedelta(seconds=ttl_s)
         return await self._database.write_rows(lambda connection: transactions.heartbeat(connection, lease, expire_time))
 
     async def append(self, lease: Lease, facts: Sequence[wire.Fact]) -> None:
         """Write facts of this attempt down."""
-        await self._database.write_rows(lambda connection: transactions.append(connection, self._now(), lease, facts))
+        await self._database.write_rows(lambda connection: transactions.append(connection, self.now(), lease, facts))
         self.changes.notify(lease.submission.submission_id, moved=False)
 
     async def settle(self, lease: Lease, report: Report, facts: Sequence[wire.Fact] = ()) -> Submission:
         """Record the verdict, and facts that were not written yet, and end the lease."""
-        settled = await self._database.write_rows(lambda connection: transactions.settle(connection, self._now(), lease, report, facts))
+        settled = await self._database.write_rows(lambda connection: transactions.settle(connection, self.now(), lease, report, facts))
         self.changes.notify(lease.submission.submission_id)
         return settled
 
     async def release(self, lease: Lease, failure: Failure, *, counted: bool = True) -> Submission:
         """End the lease without a verdict: QUEUED again, FAILED by the last counted failure or a final one, CANCELLED where asked for."""
-        released = await self._database.write_rows(
-            lambda connection: transactions.release(connection, self._now(), lease, counted, failure)
-        )
+        released = await self._database.write_rows(lambda connection: transactions.release(connection, self.now(), lease, counted, failure))
         self.changes.notify(lease.submission.submission_id)
         return released
 
     async def expire(self) -> list[Submission]:
         """End leases that expired; each counts as a Fault.LOST_LEASE."""
-        return await self._reclaim(expired_only=True)
+        return await self.reclaim_all(expired_only=True)
 
-    async def reclaim_all(self, worker_prefix: str = "") -> list[Submission]:
+    async def reclaim_all(self, worker_prefix: str = "", *, expired_only: bool = False) -> list[Submission]:
         """End every lease of the workers whose ids begin so, as `expire` does: for the one who knows that they are gone."""
-        return await self._reclaim(expired_only=False, worker_prefix=worker_prefix)
-
-    async def _reclaim(self, expired_only: bool, worker_prefix: str = "") -> list[Submission]:
         ended = await self._database.write_rows(
-            lambda connection: transactions.reclaim(connection, self._now(), expired_only, _LOST, worker_prefix)
+            lambda connection: transactions.reclaim(connection, self.now(), expired_only, _LOST, worker_prefix)
         )
         for submission in ended:
             self.changes.notify(submission.submission_id)

@@ -30,8 +30,6 @@ from grader.ledger.news import CHANNEL, ORIGIN, News, NewsKind, heard
 from grader.ledger.records import plain
 from grader.model import WriteTotals
 
-# Hears what other servers write: one connection, opened again whenever it is lost.  Nothing depends on it but how soon: all poll too.
-
 log = structlog.get_logger()
 
 RETRY_S = 1.0
@@ -40,7 +38,10 @@ ANSWER_S = 10.0
 
 
 class Listener:
-    """Calls hear with the news of others, and measured with how much the database's clock is ahead of ours."""
+    """Calls hear with the news of others, and measured with how much the database's clock is ahead of ours.
+
+    It has one connection, opened again whenever it is lost. Nothing depends on it but how soon: all poll too.
+    """
 
     def __init__(self, conninfo: str, origin: str, hear: Callable[[News], None], measured: Callable[[timedelta], None]) -> None:
         self._conninfo, self._origin = conninfo, origin
@@ -170,7 +171,7 @@ class PostgresDatabase:
     def __init__(self, url: str, patience_s: float = PATIENCE_S) -> None:
         self._patience_s = patience_s
         self.origin = secrets.token_hex(8)
-        self._shown = shown_url(url)
+        self.shown = shown_url(url)  # without password
         self._engine = engine(url, self.origin, 1 + ROW_WRITER_COUNT + READER_COUNT)
         self._read_engine = self._engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self._writer = GroupCommit(alone(self._engine), "ledger-write")
@@ -208,21 +209,17 @@ class PostgresDatabase:
 
     async def _begin(self) -> None:
         try:
-            encoding, time_there = await self.read(_encoding_and_time)
+            encoding = await self.read(lambda connection: str(connection.exec_driver_sql("SHOW server_encoding").scalar_one()))
             if encoding != "UTF8":
                 raise SettingsInvalid(
                     "database", f"its encoding is {encoding}; make one with `createdb --encoding=UTF8 --template=template0`"
                 )
+            time_there = await self.read(lambda connection: connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one())
             self._measured(time_there - datetime.now(UTC))
             await self.write(migrate)
         except (LedgerBusy, DBAPIError) as error:
             message = error if isinstance(error, DBAPIError) else error.__cause__
-            raise LedgerUnreachable(self._shown, first_line(getattr(message, "orig", None) or error)) from None
-
-    @property
-    def shown(self) -> str:
-        """The database's URL, without password."""
-        return self._shown
+            raise LedgerUnreachable(self.shown, first_line(getattr(message, "orig", None) or error)) from None
 
     @property
     def written(self) -> WriteTotals:
@@ -295,11 +292,6 @@ class PostgresDatabase:
         for threads in (self._row_writers, self._readers):
             threads.shutdown(wait=True)
         self._engine.dispose()
-
-
-def _encoding_and_time(connection: sa.Connection) -> tuple[str, datetime]:
-    encoding = str(connection.exec_driver_sql("SHOW server_encoding").scalar_one())
-    return encoding, connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
 
 
 def _again(error: DBAPIError, races: int, deadline: float) -> bool:

@@ -22,7 +22,7 @@ from grader.ledger.database import Database
 from grader.ledger.rejudge_items import CHUNK, Undecided
 from grader.ledger.tables import judgements, rejudges, submissions
 from grader.ledger.tables import rejudge_items as items
-from grader.model import Competition, Judgement, Problem, Report, Score, SubmissionState, Verdict
+from grader.model import Competition, Judgement, Problem, Report, SubmissionState
 from grader.rules.leaderboard import Standing, board
 from grader.rules.rejudge import Change, Rejudge, RejudgeOrder, RejudgeState
 from sandbox.protocol import wire
@@ -82,9 +82,21 @@ class Rejudges:
         rejudge_id: from `new_id`, where a problem was made for it.
         """
         identifier = rejudge_id or new_id()
-        return await self._database.write(
-            lambda connection: _create(connection, self._now(), identifier, order, user, request_id, numbers, problems)
-        )
+        row = {"rejudge_id": identifier, "user_name": user, "document": json.dumps(dataclasses.asdict(order))}
+
+        def work(connection: sa.Connection) -> Rejudge:
+            if request_id and (before := _by_request(connection, user, request_id, order)) is not None:
+                return before
+            now = self._now()
+            for problem in problems:
+                transactions.keep_problem(connection, now, problem)
+            request_key = records.request_key(user, request_id) if request_id else None
+            connection.execute(sa.insert(rejudges).values(**row, request_id=request_key, state=RejudgeState.RUNNING, create_time=now))
+            for digest, chosen in numbers.items():
+                rejudge_items.insert(connection, identifier, digest, chosen)
+            return _get(connection, identifier)
+
+        return await self._database.write(work)
 
     async def undecided(self, limit: int) -> list[Undecided]:
         """The next that somebody has to look at, of all rejudges."""
@@ -109,15 +121,38 @@ class Rejudges:
 
     async def page(self, *, size: int, before: int | None = None) -> tuple[list[Rejudge], int | None]:
         """Newest first; and `before` of the next page."""
-        return await self._database.read(lambda connection: _page(connection, size, before))
+        query = sa.select(rejudges).order_by(rejudges.c.sequence.desc()).limit(size + 1)
+        if before is not None:
+            query = query.where(rejudges.c.sequence < min(before, _LARGEST))
+
+        def work(connection: sa.Connection) -> tuple[list[Rejudge], int | None]:
+            rows = connection.execute(query).all()
+            return [_rejudge(connection, row) for row in rows[:size]], rows[size - 1].sequence if len(rows) > size else None
+
+        return await self._database.read(work)
 
     async def apply(self, rejudge_id: str) -> None:
         """Let its judgements count. RejudgeNotReady, RejudgeOutdated; a second time changes nothing."""
-        await self._database.write(lambda connection: _apply(connection, self._now(), rejudge_id))
+
+        def work(connection: sa.Connection) -> None:
+            state = _get(connection, rejudge_id).state
+            if state in (RejudgeState.RUNNING, RejudgeState.DISCARDED):
+                raise RejudgeNotReady(rejudge_id, state)
+            if state is RejudgeState.READY:
+                rejudge_items.apply(connection, self._now(), rejudge_id)
+
+        await self._database.write(work)
 
     async def discard(self, rejudge_id: str) -> list[str]:
         """Drop them, and cancel runs; the answer is the ids of those that are under way. A second time changes nothing."""
-        return await self._database.write(lambda connection: _discard(connection, self._now(), rejudge_id))
+
+        def work(connection: sa.Connection) -> list[str]:
+            state = _row(connection, rejudge_id).state
+            if state == RejudgeState.APPLIED:
+                raise RejudgeNotReady(rejudge_id, state)
+            return [] if state == RejudgeState.DISCARDED else rejudge_items.discard(connection, self._now(), rejudge_id)
+
+        return await self._database.write(work)
 
 
 def _by_request(connection: sa.Connection, user: str, request_id: str, order: RejudgeOrder) -> Rejudge | None:
@@ -154,35 +189,6 @@ def _candidate(row: sa.Row[Any]) -> Candidate:
         competition_id=row.competition_id,
         graded=row.state == SubmissionState.SUCCEEDED,
     )
-
-
-def _create(
-    connection: sa.Connection,
-    now: datetime,
-    rejudge_id: str,
-    order: RejudgeOrder,
-    user: str,
-    request_id: str,
-    numbers: Mapping[str, Sequence[int]],
-    problems: Iterable[Problem],
-) -> Rejudge:
-    if request_id and (before := _by_request(connection, user, request_id, order)) is not None:
-        return before
-    for problem in problems:
-        transactions.keep_problem(connection, now, problem)
-    connection.execute(
-        sa.insert(rejudges).values(
-            rejudge_id=rejudge_id,
-            request_id=records.request_key(user, request_id) if request_id else None,
-            user_name=user,
-            document=json.dumps(dataclasses.asdict(order)),
-            state=RejudgeState.RUNNING,
-            create_time=now,
-        )
-    )
-    for digest, chosen in numbers.items():
-        rejudge_items.insert(connection, rejudge_id, digest, chosen)
-    return _get(connection, rejudge_id)
 
 
 def _row(connection: sa.Connection, rejudge_id: str) -> sa.Row[Any]:
@@ -222,29 +228,6 @@ def _rejudge(connection: sa.Connection, row: sa.Row[Any]) -> Rejudge:
     )
 
 
-def _page(connection: sa.Connection, size: int, before: int | None) -> tuple[list[Rejudge], int | None]:
-    query = sa.select(rejudges).order_by(rejudges.c.sequence.desc()).limit(size + 1)
-    if before is not None:
-        query = query.where(rejudges.c.sequence < min(before, _LARGEST))
-    rows = connection.execute(query).all()
-    return [_rejudge(connection, row) for row in rows[:size]], rows[size - 1].sequence if len(rows) > size else None
-
-
-def _apply(connection: sa.Connection, now: datetime, rejudge_id: str) -> None:
-    rejudge = _get(connection, rejudge_id)
-    if rejudge.state in (RejudgeState.RUNNING, RejudgeState.DISCARDED):
-        raise RejudgeNotReady(rejudge_id, rejudge.state)
-    if rejudge.state is RejudgeState.READY:
-        rejudge_items.apply(connection, now, rejudge_id)
-
-
-def _discard(connection: sa.Connection, now: datetime, rejudge_id: str) -> list[str]:
-    state = _row(connection, rejudge_id).state
-    if state == RejudgeState.APPLIED:
-        raise RejudgeNotReady(rejudge_id, state)
-    return [] if state == RejudgeState.DISCARDED else rejudge_items.discard(connection, now, rejudge_id)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Item:
     """A submission, what is changed of it, and the board that it may be on. decided: whether the rejudge knows."""
@@ -261,23 +244,19 @@ def _changes(connection: sa.Connection, rejudge_id: str, competitions: Iterable[
     listed = _listed(connection, rejudge_id)
     without, with_it = _ranks(connection, rejudge_id, competitions, listed)
     listed_ids = {item.change.submission_id for item in listed}
-    moved = [
-        submission_id
-        for submission_id in sorted({*without, *with_it} - listed_ids)
-        if without.get(submission_id) != with_it.get(submission_id)
-    ]
+    others = sorted({*without, *with_it} - listed_ids)
+    moved = [submission_id for submission_id in others if without.get(submission_id) != with_it.get(submission_id)]
     change_items = sorted([*listed, *_others(connection, moved)], key=lambda item: item.number)
     ranked = [
         replace(item.change, rank_before=without.get(item.change.submission_id, 0), rank_after=with_it.get(item.change.submission_id, 0))
         for item in change_items
     ]
-    return [item for item in ranked if _differs(item)]
-
-
-def _differs(change: Change) -> bool:
-    before, after = change.before, change.after
-    judged = (before.verdict, before.reason, before.score) != (after.verdict, after.reason, after.score)
-    return judged or change.rank_before != change.rank_after
+    return [
+        change
+        for change in ranked
+        if any(getattr(change.before, name) != getattr(change.after, name) for name in ("verdict", "reason", "score"))
+        or change.rank_before != change.rank_after
+    ]
 
 
 def _listed(connection: sa.Connection, rejudge_id: str) -> list[_Item]:
@@ -322,18 +301,7 @@ def _item(row: sa.Row[Any], *, decided: bool) -> _Item:
 
 
 def _judgement(row: sa.Row[Any], prefix: str) -> Judgement:
-    values = {name: row._mapping[prefix + name] for name in _OLD}
-    scored = values["score"] is not None
-    return Judgement(
-        sequence=values["sequence"],
-        verdict=Verdict(values["verdict"]),
-        reason=values["reason"],
-        summary=values["summary"],
-        problem_digest=values["problem_digest"],
-        create_time=values["create_time"],
-        score=Score(value=values["score"], low=values["score_low"], high=values["score_high"]) if scored else None,
-        rejudge_id=values["rejudge_id"] or "",
-    )
+    return records.judgement({name: row._mapping[prefix + name] for name in _OLD})
 
 
 def _ranks(

@@ -36,15 +36,7 @@ QUEUED_COUNT = (
     .select_from(submissions)
     .where(submissions.c.state == SubmissionState.QUEUED, submissions.c.rejudge_id.is_(None))
 )
-QUEUED_OF_USER = (
-    sa.select(sa.func.count().label("queued_count"))
-    .select_from(submissions)
-    .where(
-        submissions.c.state == SubmissionState.QUEUED,
-        submissions.c.rejudge_id.is_(None),
-        submissions.c.user_name == sa.bindparam("by_user"),
-    )
-)
+QUEUED_OF_USER = QUEUED_COUNT.where(submissions.c.user_name == sa.bindparam("by_user"))
 KNOWN_PROBLEM = sa.select(problems.c.digest).where(problems.c.digest == sa.bindparam("by_digest"))
 PROBLEM = sa.select(problems.c.document).where(problems.c.digest == sa.bindparam("by_digest"))
 
@@ -105,8 +97,6 @@ def fenced(lease: Lease) -> sa.ColumnElement[bool]:
     """FENCED of one lease, for a statement that is built where it is run."""
     return _held_by(lease.submission.submission_id, lease.worker_id, lease.attempt)
 
-
-# Tags and parents of submissions, and what a watch of many submissions reads.  Plain functions on a connection.
 
 _WITH_REPORT = [column for column in submissions.c if column.name != "sources"]
 _BY_TAG = (submission_tags.c.tag == sa.bindparam("by_tag"), submission_tags.c.user_name == sa.bindparam("by_user"))
