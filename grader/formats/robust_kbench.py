@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from grader.errors import ProblemInvalid
 from grader.formats import emulated_sizes, needed_packages
-from grader.formats.inside import require_inside
+from grader.formats.inside import parse_python, read_text, require_inside
 from grader.formats.validation_messages import describe
 from grader.model import Problem, problem_id_of
 from sandbox.protocol import wire
@@ -103,8 +103,8 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     config_path = _config_path(path, direction)
     for file in (path, config_path):
         require_inside(file, root or path.parent, path)
-    source = _text(path)
-    tree = _tree(path, source)
+    source = read_text(path, FILE_LIMIT_BYTES, LAYOUT)
+    tree = parse_python(path, source, path.name)
     signatures = _signatures(path, tree, direction)
     settings = _settings(config_path)
     for setting in settings:
@@ -217,7 +217,7 @@ def _smaller(setting: _Setting, signatures: dict[str, _Signature]) -> _Setting:
 
 
 def _settings(path: Path) -> list[_Setting]:
-    text = _text(path)
+    text = read_text(path, FILE_LIMIT_BYTES, LAYOUT)
     try:
         settings = _ConfigFile.model_validate(json.loads(text)).settings()
     except json.JSONDecodeError as error:
@@ -286,20 +286,3 @@ def _check_arguments(path: Path, setting: _Setting, signatures: dict[str, _Signa
             raise ProblemInvalid(str(path), text)
         if missing := sorted(signature.required - set(setting[of])):
             raise ProblemInvalid(str(path), f"{config}: does not give {name} {missing[0]!r}, which it needs; add it")
-
-
-def _tree(path: Path, source: str) -> ast.Module:
-    try:
-        return ast.parse(source, path.name)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) else ""
-        raise ProblemInvalid(str(path), f"{line}is not Python: {error}; fix it") from None
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > FILE_LIMIT_BYTES:
-            raise ProblemInvalid(str(path), f"is over {FILE_LIMIT_BYTES} bytes; make it smaller")
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProblemInvalid(str(path), f"can't be read: {error}; a problem is {LAYOUT}") from None

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,6 @@ def _mistake(path: Path, key: TomlKey, message: str) -> CompetitionMistake:
     return CompetitionMistake(path=path, key=".".join(str(part) for part in key), line=line_of(path, key), message=message)
 
 
-# Writes a new `competition.toml` with a comment on each key, for problems that a server has.  It loads as it is.
-
 _DAYS_BEFORE, _DAYS_LONG = 1, 2
 _HEAD = """\
 # A competition. Every key is described in docs/competitions.md; `grader-cli competitions check {path}` finds mistakes.
@@ -178,5 +177,4 @@ def _secret(problem: Problem, seed: str) -> str:
     return _SECRET.format(problem=_quoted(problem.problem_id), axes=shown)
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+_quoted = partial(json.dumps, ensure_ascii=False)

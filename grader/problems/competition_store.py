@@ -45,21 +45,20 @@ class Competitions:
 
     def __init__(self) -> None:
         self._loaded = _LoadedFiles()
-        self._read_again: Callable[[], Competitions] = Competitions
+        self.read_again: Callable[[], Competitions] = Competitions
 
     @classmethod
     def load(cls, paths: Iterable[Path], problems: Problems) -> Competitions:
-        """Read every competition at or directly below the paths; a wrong one raises ProblemInvalid, which names file, line and key."""
+        """Read every competition at or directly below the paths; a wrong one raises ProblemInvalid, which names file, line and key.
+
+        `read_again()` returns what the same paths hold then, in another store. ProblemInvalid, and OSError, as when they were read first.
+        """
         store, named = cls(), tuple(paths)
-        store._read_again = partial(cls.load, named, problems)
+        store.read_again = partial(cls.load, named, problems)
         for path in named:
             for file in _files(path):
                 store._add(file, problems)
         return store
-
-    def read_again(self) -> Competitions:
-        """Return what the same paths hold now, in another store. ProblemInvalid, and OSError, as when they were read first."""
-        return self._read_again()
 
     def replace(self, fresh: Competitions) -> None:
         """Have what another store has, all at once."""
