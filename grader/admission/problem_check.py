@@ -242,7 +242,6 @@ def _not_to_the_end(name: str, findings: list[wire.Finding], reason: str) -> wir
 
 
 async def _trusted(job: wire.AdmissionJob, gpu: Gpu | None, limit_s: float) -> tuple[list[wire.Finding], wire.Described | None]:
-    """Run the check as our own user."""
     kind = devices.EMULATED if gpu is None else gpu.kind
     own_gpu = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     process = await asyncio.create_subprocess_exec(

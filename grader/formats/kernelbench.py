@@ -103,7 +103,6 @@ def _assigned(statement: ast.stmt) -> Iterator[_Assignment]:
 
 
 def _bound(tree: ast.Module) -> Iterator[str]:
-    """Every binding of a name in the module's own scope."""
     waiting: list[ast.AST] = list(tree.body)
     while waiting:
         node = waiting.pop()
@@ -152,7 +151,6 @@ def _argument(call: ast.Call) -> ast.expr | None:
 
 
 def _value(node: ast.expr | None, names: dict[str, ast.expr], constants: dict[str, ast.expr]) -> float | None:
-    """The number that an expression surely is."""
     for _ in range(_HOPS):
         if isinstance(node, ast.Constant):
             return min(node.value, _LARGEST) * 1.0 if isinstance(node.value, (int, float)) else None
@@ -163,7 +161,6 @@ def _value(node: ast.expr | None, names: dict[str, ast.expr], constants: dict[st
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:
-    """Names that the module sets once."""
     values: dict[str, ast.expr] = {}
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
@@ -261,12 +258,21 @@ def load(path: Path, precision: str = DEFAULT_PRECISION, *, root: Path | None = 
     _check(path, _parse(path, source))
     problem_id, (dtype, tolerance) = problem_id_of(path, precision), PRECISIONS[precision]
     tolerance = _adjusted_tolerance(tolerance, adjustments)
+    set_here = ", ".join(f"{name} = {value}" for name, value in adjustments.constants.items())
+    statement = _STATEMENT.format(
+        weights="" if adjustments.keep_weights else _DRAWN_WEIGHTS,
+        dtype=dtype,
+        atol=tolerance.atol,
+        rtol=tolerance.rtol,
+        share=tolerance.budget_floor,
+        more=(_LOWER_PRECISION if tolerance.allow_lower_precision else "") + (f"\n\nSet at import: {set_here}." if set_here else ""),
+    )
     return Problem(
         problem_id=problem_id,
         title=_title(path, precision, adjustments),
         languages=(PYTHON, *compiled_languages()),
         spec=_spec(problem_id, source, dtype, tolerance, adjustments),
-        statement=_statement(dtype, tolerance, adjustments) + source,
+        statement=statement + source,
     )
 
 
@@ -309,15 +315,6 @@ def _adjusted_tolerance(tolerance: wire.Tolerance, adjustments: Adjustments) -> 
         floor = max(floor, LEAST_FLOOR)
     atol, rtol = (tolerance.atol, tolerance.rtol) if wanted is None else (wanted, wanted)
     return replace(tolerance, atol=atol, rtol=rtol, budget_floor=floor, allow_lower_precision=adjustments.allow_lower_precision)
-
-
-def _statement(dtype: str, tolerance: wire.Tolerance, adjustments: Adjustments) -> str:
-    set_here = ", ".join(f"{name} = {value}" for name, value in adjustments.constants.items())
-    addition = (_LOWER_PRECISION if tolerance.allow_lower_precision else "") + (f"\n\nSet at import: {set_here}." if set_here else "")
-    weights = "" if adjustments.keep_weights else _DRAWN_WEIGHTS
-    return _STATEMENT.format(
-        weights=weights, dtype=dtype, atol=tolerance.atol, rtol=tolerance.rtol, share=tolerance.budget_floor, more=addition
-    )
 
 
 def problem_id_of(path: Path, precision: str = DEFAULT_PRECISION) -> str:
@@ -369,7 +366,11 @@ def _check(path: Path, tree: ast.Module) -> None:
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     if CLASS not in classes:
         raise ProblemInvalid(str(path), f"has no class {CLASS}; define `class {CLASS}(nn.Module)` with a method {METHOD}")
-    if not _has_method(classes[CLASS], classes):
+    lineage = [classes[CLASS]]  # with the classes of this file that it is made from
+    for ancestor in lineage:
+        bases = [classes[base.id] for base in ancestor.bases if isinstance(base, ast.Name) and base.id in classes]
+        lineage += [base for base in bases if base not in lineage]
+    if not any(isinstance(node, ast.FunctionDef) and node.name == METHOD for ancestor in lineage for node in ancestor.body):
         raise ProblemInvalid(str(path), f"line {classes[CLASS].lineno}: class {CLASS} has no method {METHOD}; define it")
     for name, purpose in ((INPUTS, f"{METHOD} is called with"), (ARGUMENTS, f"{CLASS} is made with")):
         if name not in functions:
@@ -385,20 +386,6 @@ def _check(path: Path, tree: ast.Module) -> None:
             raise ProblemInvalid(str(path), f"line {node.lineno}: {text}")
     if (dropout := certain(tree)) is not None:
         raise ProblemInvalid(str(path), dropout)
-
-
-def _has_method(of: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> bool:
-    """Return whether the class, or one of this file that it is made from, defines forward."""
-    visited, waiting = set[str](), [of]
-    while waiting:
-        name = waiting.pop()
-        if name.name in visited:
-            continue
-        visited.add(name.name)
-        if any(isinstance(node, ast.FunctionDef) and node.name == METHOD for node in name.body):
-            return True
-        waiting += [classes[base.id] for base in name.bases if isinstance(base, ast.Name) and base.id in classes]
-    return False
 
 
 def _spec(problem_id: str, source: str, dtype: str, tolerance: wire.Tolerance, adjustments: Adjustments) -> wire.ProblemSpec:

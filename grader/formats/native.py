@@ -276,7 +276,6 @@ class _ProblemFile(StrictModel):
         return self
 
     def _check_size(self, where: str, axes: Mapping[str, int], distributions: Mapping[str, DistributionSchema]) -> None:
-        """ValueError where an input cannot be drawn at these axes. own: distributions that differ here."""
         for tensor in self.inputs:
             distribution = distributions.get(tensor.name, tensor.distribution)
             try:

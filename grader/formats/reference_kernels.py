@@ -39,20 +39,9 @@ def public(trees: Mapping[str, ast.Module]) -> list[str]:
         name = waiting.pop()
         if name != REFERENCE and name not in names:
             names.add(name)
-            waiting += [module for module in trees if module.removesuffix(".py") in _imported(trees[name])]
+            imported = {module.partition(".")[0] for module in needed_packages.imported_names(ast.walk(trees[name]))}
+            waiting += [file for file in trees if file.removesuffix(".py") in imported]
     return sorted(names)
-
-
-def _imported(tree: ast.AST) -> set[str]:
-    """The modules that a file imports anywhere in it, without what follows a dot."""
-    names = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import(names=imported):
-                names |= {alias.name.partition(".")[0] for alias in imported}
-            case ast.ImportFrom(module=str() as name, level=0):
-                names.add(name.partition(".")[0])
-    return names
 
 
 def defined(tree: ast.Module) -> set[str]:
@@ -178,7 +167,13 @@ def matches(path: Path) -> bool:
 
 def members(path: Path) -> tuple[Path, ...]:
     """The directories that a competition's yaml names; () where path is none, such as a yaml without `problems:`."""
-    if path.suffix not in (".yaml", ".yml") or path.name == FILE or not path.is_file() or not _lists_problems(path):
+    if path.suffix not in (".yaml", ".yml") or path.name == FILE or not path.is_file():
+        return ()
+    try:
+        text = path.read_text("utf-8") if path.stat().st_size <= YAML_LIMIT_BYTES else ""
+    except (OSError, UnicodeDecodeError):
+        return ()
+    if re.search(r"^problems\s*:", text, re.MULTILINE) is None:  # what has such a line and can't be read is a list that is wrong
         return ()
     competition = _parsed(path, _ListedProblems)
     directories = tuple(path.parent / problem.directory for problem in competition.problems)
@@ -247,15 +242,6 @@ def _spec(problem_id: str, task: _TaskFile, texts: dict[str, str], reference: as
 def _workload(workload_id: str, case: _Case, kind: str) -> wire.Workload:
     axes = {key: value for key, value in case.items() if type(value) is int and value >= 0 and key != SEED}
     return wire.Workload(workload_id=workload_id, axes=axes, device_kind=kind, arguments=json.dumps({"case": case}))
-
-
-def _lists_problems(path: Path) -> bool:
-    """Return whether a yaml has the key `problems`. One that can't be read, but has such a line, is a list that is wrong."""
-    try:
-        text = path.read_text("utf-8") if path.stat().st_size <= YAML_LIMIT_BYTES else ""
-    except (OSError, UnicodeDecodeError):
-        return False
-    return re.search(r"^problems\s*:", text, re.MULTILINE) is not None
 
 
 def _parsed(path: Path, model: type[_Model]) -> _Model:

@@ -110,7 +110,10 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     for setting in settings:
         _check_arguments(config_path, setting, signatures)
     workloads = tuple(_workloads(settings, signatures, direction))
-    problem_id = _problem_id(path, direction)
+    directory = path.resolve().parent
+    # Of level_1/task_7, whose name says nothing alone, level_1_task_7.
+    name = f"{directory.parent.name}_{directory.name}" if re.fullmatch(r"task_\d+", directory.name) else directory.name
+    problem_id = problem_id_of(name if direction == "forward" else f"{name}_{direction}")
     return Problem(
         problem_id=problem_id,
         title=_title(path, tree, direction),
@@ -128,15 +131,7 @@ def _config_path(path: Path, direction: str) -> Path:
     return path.with_name(f"config_{direction}.json")
 
 
-def _problem_id(path: Path, direction: str) -> str:
-    """mnist_linear, or mnist_linear_backward; of level_1/task_7, whose name says nothing alone, level_1_task_7."""
-    directory = path.resolve().parent
-    name = f"{directory.parent.name}_{directory.name}" if re.fullmatch(r"task_\d+", directory.name) else directory.name
-    return problem_id_of(name if direction == "forward" else f"{name}_{direction}")
-
-
 def _title(path: Path, tree: ast.Module, direction: str) -> str:
-    """The directory's name, and what forward_fn says first of itself."""
     name = f"{path.resolve().parent.name}{' (backward)' if direction == 'backward' else ''}"
     function = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "forward_fn"), None)
     lines = (ast.get_docstring(function) or "").strip().splitlines() if function else []
@@ -176,7 +171,10 @@ def _workloads(settings: list[_Setting], signatures: dict[str, _Signature], dire
     smaller: list[_Setting] = []
     for index, setting in enumerate(settings):
         name, small = f"setting-{index}", _smaller(setting, signatures)
-        possible = _input_elements(small, signatures) + _weight_elements(small, signatures) <= emulated_sizes.LARGEST
+        of_model = {**signatures["Model"].defaults, **small["init"]}.values()
+        # About those of a matrix of the two largest sizes.
+        weight_elements = math.prod(sorted(value for value in of_model if type(value) is int and value > 0)[-2:])
+        possible = _input_elements(small, signatures) + weight_elements <= emulated_sizes.LARGEST
         if small == setting:
             yield _workload(name, setting, direction, "" if possible else DeviceKind.CUDA)
             continue
@@ -197,12 +195,6 @@ def _input_elements(setting: _Setting, signatures: dict[str, _Signature]) -> int
     """About how many elements the inputs have: the product of all sizes that they are made of."""
     values = {**signatures["get_inputs"].defaults, **setting["given"]}.values()
     return math.prod(value for value in values if type(value) is int and value > 0)
-
-
-def _weight_elements(setting: _Setting, signatures: dict[str, _Signature]) -> int:
-    """About how many elements the weights have: those of a matrix of the two largest sizes."""
-    values = {**signatures["Model"].defaults, **setting["init"]}.values()
-    return math.prod(sorted(value for value in values if type(value) is int and value > 0)[-2:])
 
 
 def _smaller(setting: _Setting, signatures: dict[str, _Signature]) -> _Setting:

@@ -30,7 +30,6 @@ def describe(mistake: ErrorDetails, model: type[BaseModel] | None = None) -> str
 
 
 def _keys(model: type[BaseModel], place: Sequence[int | str]) -> list[str]:
-    """The keys of the table at a place in a file."""
     for part in place:
         if part in model.model_fields:
             model = _table(model.model_fields[str(part)].annotation) or model
@@ -38,7 +37,6 @@ def _keys(model: type[BaseModel], place: Sequence[int | str]) -> list[str]:
 
 
 def _table(annotation: object) -> type[BaseModel] | None:
-    """The table in a key's type, such as that of a list of tables."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((table for argument in typing.get_args(annotation) if (table := _table(argument)) is not None), None)

@@ -96,17 +96,11 @@ def _unequal_judgement() -> sa.Select[tuple[str]]:
     )
 
 
-def _judgement_gaps() -> sa.Select[tuple[str]]:
-    counted = _sequences(judgements, judgements.c.number)
-    wrong = sa.or_(sa.func.coalesce(counted.c.last, 0) != submissions.c.judgement_count, counted.c.first != 1, counted.c.missing != 0)
-    return _those(wrong).select_from(submissions.outerjoin(counted, counted.c.number == submissions.c.number))
-
-
-def _event_gaps() -> sa.Select[tuple[str]]:
-    """Of what is finished the retention may have removed facts in between; never the first or the last event."""
-    counted = _sequences(events, events.c.number)
-    missing = sa.and_(counted.c.missing != 0, submissions.c.state.not_in(_FINAL))
-    wrong = sa.or_(sa.func.coalesce(counted.c.last, 0) != submissions.c.event_count, counted.c.first != 1, missing)
+def _gaps(table: sa.Table, count: sa.Column[int], complete: sa.ColumnElement[bool]) -> sa.Select[tuple[str]]:
+    """Sequences that do not begin with 1, do not end with count, or have gaps where they are to be complete."""
+    counted = _sequences(table, table.c.number)
+    missing = sa.and_(counted.c.missing != 0, complete)
+    wrong = sa.or_(sa.func.coalesce(counted.c.last, 0) != count, counted.c.first != 1, missing)
     return _those(wrong).select_from(submissions.outerjoin(counted, counted.c.number == submissions.c.number))
 
 
@@ -135,8 +129,13 @@ _UNEXPLAINED = sa.or_(submissions.c.withdraw_user.is_(None), submissions.c.withd
 _ENDED = submissions.c.end_time.is_not(None)
 _INVARIANTS = (
     ("judgements", "every graded submission has a last judgement, equal to its row", _unequal_judgement()),
-    ("judgement_sequences", "judgements count from 1 without gaps", _judgement_gaps()),
-    ("event_sequences", "events count from 1 to the last, without gaps while it is not finished", _event_gaps()),
+    ("judgement_sequences", "judgements count from 1 without gaps", _gaps(judgements, submissions.c.judgement_count, sa.true())),
+    # Of what is finished the retention may have removed facts in between; never the first or the last event.
+    (
+        "event_sequences",
+        "events count from 1 to the last, without gaps while it is not finished",
+        _gaps(events, submissions.c.event_count, submissions.c.state.not_in(_FINAL)),
+    ),
     ("judged_events", "no event of an attempt that was judged is missing", _judged_event_gaps()),
     ("leases", "only what runs is leased", _those(sa.not_(_RUNNING), _HELD)),
     ("workers", "all that runs has a worker and a time until which", _those(_RUNNING, _UNHELD)),

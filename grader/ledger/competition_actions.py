@@ -14,8 +14,6 @@ from grader.ledger.tables import bans, competition_actions, submissions
 from grader.model import ActionKind, Ban, Caller, Competition, CompetitionAction, Submission
 from grader.rules.organising import check_withdrawal
 
-_LARGEST = 2**31 - 1  # that a column of integers holds
-
 
 class CompetitionActions:
     """Reached as `ledger.competition_actions`."""
@@ -104,7 +102,7 @@ class CompetitionActions:
         this = competition_actions.c
         query = sa.select(competition_actions).where(this.competition_id == competition_id).order_by(this.sequence.desc()).limit(size + 1)
         if before is not None:
-            query = query.where(this.sequence < min(before, _LARGEST))
+            query = query.where(this.sequence < min(before, transactions.LARGEST))
         rows = await self._database.read(lambda connection: connection.execute(query).all())
         logged = [
             CompetitionAction(
@@ -121,7 +119,6 @@ class CompetitionActions:
 
 
 def _bans(connection: sa.Connection, competition_id: str) -> list[Ban]:
-    """Return who is banned from a competition, by name."""
     same = (submissions.c.competition_id == bans.c.competition_id, submissions.c.user_name == bans.c.user_name)
     count = sa.select(sa.func.count()).where(*same, submissions.c.rejudge_id.is_(None)).scalar_subquery()
     query = sa.select(bans, count.label("submission_count")).where(bans.c.competition_id == competition_id).order_by(bans.c.user_name)

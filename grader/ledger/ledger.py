@@ -12,7 +12,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from grader.errors import NotWaiting
-from grader.ledger import queue, quota_check, statements, transactions
+from grader.ledger import queue, quota_check, records, statements, transactions
 from grader.ledger.artifact_records import ArtifactRecords
 from grader.ledger.boards import Boards
 from grader.ledger.changes import Changes
@@ -24,6 +24,7 @@ from grader.ledger.queue import QueueEntry, depths, device_demands
 from grader.ledger.rejudges import Rejudges
 from grader.ledger.retention import Retention
 from grader.ledger.submission_filter import ALL_SUBMISSIONS, SubmissionFilter
+from grader.ledger.tables import judgements, submissions
 from grader.model import (
     DeviceDemand,
     Event,
@@ -111,7 +112,13 @@ class Ledger:
 
     async def judgements(self, submission_id: str) -> list[Judgement]:
         """Every judgement of a submission, oldest first: the last one counts."""
-        return await self._database.read(lambda connection: transactions.judgements_of(connection, submission_id))
+        query = (
+            sa.select(judgements)
+            .join(submissions, submissions.c.number == judgements.c.number)
+            .where(submissions.c.submission_id == submission_id)
+            .order_by(judgements.c.sequence)
+        )
+        return await self._database.read(lambda connection: [records.judgement(row._mapping) for row in connection.execute(query)])
 
     async def problem(self, digest: str) -> Problem:
         """The problem that a submission was made to."""
@@ -133,7 +140,10 @@ class Ledger:
 
     async def events(self, submission_id: str, *, after: int = 0, limit: int = 256) -> list[Event]:
         """Events after a sequence, in order."""
-        return await self._database.read(lambda connection: transactions.events_after(connection, submission_id, after, limit))
+        wanted = {"by_submission": submission_id, "by_sequence": min(after, transactions.LARGEST), "by_limit": limit}
+        return await self._database.read(
+            lambda connection: [records.event(row) for row in connection.execute(statements.EVENTS_AFTER, wanted)]
+        )
 
     async def tagged(self, user: str, tag: str, *, after_number: int, limit: int) -> list[tuple[int, str]]:
         """Numbers and ids of this user's submissions with this tag, oldest first: those that follow a number; after 0, the newest."""
@@ -141,18 +151,18 @@ class Ledger:
 
     async def heads(self, submission_ids: Sequence[str]) -> list[Submission]:
         """These submissions as they are now, oldest first, as in lists; those that are not there are left out."""
-        return await self._database.read(lambda connection: statements.heads(connection, submission_ids))
+        return await self._database.read(lambda connection: statements.read(connection, submission_ids, statements.LISTED))
 
     async def with_reports(self, submission_ids: Sequence[str]) -> list[Submission]:
         """The same with whole reports."""
-        return await self._database.read(lambda connection: statements.with_reports(connection, submission_ids))
+        return await self._database.read(lambda connection: statements.read(connection, submission_ids, statements.WITH_REPORT))
 
     async def quota_uses(self, user: str, quotas: Sequence[Quota]) -> list[QuotaUse]:
         """How many of each of these quotas a user has used."""
         return await self._database.read(lambda connection: quota_check.uses(connection, self.now(), user, quotas))
 
     async def queued_count(self) -> int:
-        """How many wait."""
+        """How many wait; runs of rejudges take nobody's room."""
         return await self._database.read(transactions.queued_count)
 
     async def depths(self) -> list[QueueDepth]:

@@ -267,7 +267,16 @@ class PostgresDatabase:
         def transact() -> T:
             if self._away and time.monotonic() > deadline:  # waited for a thread; each try may take as long as a connection does
                 raise LedgerBusy(_AWAY)
-            return _transact(on, work)
+            with on.connect() as connection:  # rolls back what is not committed
+                transaction = connection.begin()
+                result = work(connection)
+                try:
+                    transaction.commit()
+                except DBAPIError as error:
+                    if _lost(error):  # not to be run again: it may be written
+                        raise LedgerBusy(_WENT_AWAY) from error
+                    raise
+                return result
 
         return await self._insist(lambda: loop.run_in_executor(threads, transact), deadline)
 
@@ -311,19 +320,6 @@ def _again(error: DBAPIError, races: int, deadline: float) -> bool:
         log.warning("ledger_away", detail=first_line(error.orig or error))
         raise LedgerBusy(_AWAY) from error
     return False
-
-
-def _transact(on: sa.Engine, work: Callable[[sa.Connection], T]) -> T:
-    with on.connect() as connection:  # rolls back what is not committed
-        transaction = connection.begin()
-        result = work(connection)
-        try:
-            transaction.commit()
-        except DBAPIError as error:
-            if _lost(error):  # not to be run again: it may be written
-                raise LedgerBusy(_WENT_AWAY) from error
-            raise
-        return result
 
 
 def _lost(error: DBAPIError) -> bool:

@@ -122,7 +122,6 @@ def snapshot(connection: sa.Connection, now_s: float) -> Snapshot:
 
 @cache
 def _in_order(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """These columns of what waits."""
     ordered, running, weight = _with_shares()
     owner = sa.case((submissions.c.rejudge_id.is_(None), submissions.c.user_name), else_=None)
     nth = sa.func.row_number().over(partition_by=owner, order_by=[submissions.c.priority, submissions.c.number])

@@ -77,27 +77,28 @@ def undecided(connection: sa.Connection, limit: int) -> list[Undecided]:
         .order_by(rejudges.c.sequence, rejudge_items.c.number)
         .limit(limit)
     )
-    return [_undecided(connection, row) for row in connection.execute(query).all()]
-
-
-def _undecided(connection: sa.Connection, row: sa.Row[Any]) -> Undecided:
-    method = order(row.document).method
-    query = (
-        sa.select(events.c.fact)
-        .where(events.c.number == row.source_number, events.c.attempt == row.attempt, events.c.fact.is_not(None))
-        .order_by(events.c.sequence)
-    )
-    return Undecided(
-        rejudge_id=row.rejudge_id,
-        number=row.number,
-        submission_id=row.submission_id,
-        method=method,
-        mode=wire.Mode(row.mode),
-        entry=row.entry,
-        old_digest=row.old_digest,
-        new_digest=row.problem_digest,
-        lines=tuple(connection.scalars(query)) if method is not RejudgeMethod.RUN else (),
-    )
+    items = []
+    for row in connection.execute(query).all():
+        method = order(row.document).method
+        facts = (
+            sa.select(events.c.fact)
+            .where(events.c.number == row.source_number, events.c.attempt == row.attempt, events.c.fact.is_not(None))
+            .order_by(events.c.sequence)
+        )
+        items.append(
+            Undecided(
+                rejudge_id=row.rejudge_id,
+                number=row.number,
+                submission_id=row.submission_id,
+                method=method,
+                mode=wire.Mode(row.mode),
+                entry=row.entry,
+                old_digest=row.old_digest,
+                new_digest=row.problem_digest,
+                lines=tuple(connection.scalars(facts)) if method is not RejudgeMethod.RUN else (),
+            )
+        )
+    return items
 
 
 def order(document: str) -> RejudgeOrder:

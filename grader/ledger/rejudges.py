@@ -27,7 +27,6 @@ from grader.rules.leaderboard import Standing, board
 from grader.rules.rejudge import Change, Rejudge, RejudgeOrder, RejudgeState
 from sandbox.protocol import wire
 
-_LARGEST = 2**31 - 1
 _BASE = judgements.alias("base")
 _OWN = [submissions.c[name] for name in ("number", "submission_id", "user_name", "competition_id", "problem_id")]
 _FOUND = ("verdict", "reason", "summary", "score", "score_low", "score_high", "problem_digest")
@@ -65,7 +64,34 @@ class Rejudges:
 
         SubmissionNotFound where one that is named is no user's submission. All that are named are there, graded or not.
         """
-        return await self._database.read(lambda connection: _candidates(connection, order, submission_ids))
+        names = ("number", "submission_id", "problem_id", "competition_id", "state")
+        query = sa.select(*(submissions.c[name] for name in names)).where(submissions.c.rejudge_id.is_(None))
+        query = query.where(submissions.c.mode != wire.Mode.SWEEP)  # it has sizes of its own, which the problem does not know
+        graded = query.where(submissions.c.state == SubmissionState.SUCCEEDED)
+        for name, value in (("problem_id", order.problem_id), ("competition_id", order.competition_id)):
+            graded = graded.where(submissions.c[name] == value) if value else graded
+
+        def work(connection: sa.Connection) -> list[Candidate]:
+            queries = [graded]
+            if submission_ids is not None:
+                chunks = (submission_ids[start : start + CHUNK] for start in range(0, len(submission_ids), CHUNK))
+                queries = [query.where(submissions.c.submission_id.in_(chunk)) for chunk in chunks]
+            by_id = {
+                row.submission_id: Candidate(
+                    number=row.number,
+                    submission_id=row.submission_id,
+                    problem_id=row.problem_id,
+                    competition_id=row.competition_id,
+                    graded=row.state == SubmissionState.SUCCEEDED,
+                )
+                for chunk_query in queries
+                for row in connection.execute(chunk_query)
+            }
+            if missing := [submission_id for submission_id in submission_ids or () if submission_id not in by_id]:
+                raise SubmissionNotFound(missing[0])
+            return sorted(by_id.values(), key=lambda candidate: candidate.number)
+
+        return await self._database.read(work)
 
     async def create(
         self,
@@ -123,7 +149,7 @@ class Rejudges:
         """Newest first; and `before` of the next page."""
         query = sa.select(rejudges).order_by(rejudges.c.sequence.desc()).limit(size + 1)
         if before is not None:
-            query = query.where(rejudges.c.sequence < min(before, _LARGEST))
+            query = query.where(rejudges.c.sequence < min(before, transactions.LARGEST))
 
         def work(connection: sa.Connection) -> tuple[list[Rejudge], int | None]:
             rows = connection.execute(query).all()
@@ -161,34 +187,6 @@ def _by_request(connection: sa.Connection, user: str, request_id: str, order: Re
     if row is not None and rejudge_items.order(row.document) != order:
         raise RequestIdReused(request_id)
     return None if row is None else _rejudge(connection, row)
-
-
-def _candidates(connection: sa.Connection, order: RejudgeOrder, submission_ids: Sequence[str] | None) -> list[Candidate]:
-    names = ("number", "submission_id", "problem_id", "competition_id", "state")
-    query = sa.select(*(submissions.c[name] for name in names)).where(submissions.c.rejudge_id.is_(None))
-    query = query.where(submissions.c.mode != wire.Mode.SWEEP)  # it has sizes of its own, which the problem does not know
-    if submission_ids is None:
-        graded = query.where(submissions.c.state == SubmissionState.SUCCEEDED).order_by(submissions.c.number)
-        for name, value in (("problem_id", order.problem_id), ("competition_id", order.competition_id)):
-            graded = graded.where(submissions.c[name] == value) if value else graded
-        return [_candidate(row) for row in connection.execute(graded)]
-    by_id: dict[str, Candidate] = {}
-    for start in range(0, len(submission_ids), CHUNK):
-        named = query.where(submissions.c.submission_id.in_(submission_ids[start : start + CHUNK]))
-        by_id |= {row.submission_id: _candidate(row) for row in connection.execute(named)}
-    if missing := [submission_id for submission_id in submission_ids if submission_id not in by_id]:
-        raise SubmissionNotFound(missing[0])
-    return sorted(by_id.values(), key=lambda candidate: candidate.number)
-
-
-def _candidate(row: sa.Row[Any]) -> Candidate:
-    return Candidate(
-        number=row.number,
-        submission_id=row.submission_id,
-        problem_id=row.problem_id,
-        competition_id=row.competition_id,
-        graded=row.state == SubmissionState.SUCCEEDED,
-    )
 
 
 def _row(connection: sa.Connection, rejudge_id: str) -> sa.Row[Any]:
@@ -281,7 +279,6 @@ def _listed(connection: sa.Connection, rejudge_id: str) -> list[_Item]:
 
 
 def _others(connection: sa.Connection, submission_ids: Sequence[str]) -> list[_Item]:
-    """Submissions that were not chosen, as they are."""
     other_items = []
     for start in range(0, len(submission_ids), CHUNK):
         query = (

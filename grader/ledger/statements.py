@@ -16,7 +16,8 @@ from grader.ledger import queue, records
 from grader.ledger.tables import events, judgements, problems, submission_tags, submissions, usage
 from grader.model import Lease, NewSubmission, Submission, SubmissionState
 
-LISTED = [column for column in submissions.c if column.name not in {"sources", "report"}]
+WITH_REPORT = [column for column in submissions.c if column.name != "sources"]
+LISTED = [column for column in WITH_REPORT if column.name != "report"]
 
 INSERT_SUBMISSION = sa.insert(submissions).returning(submissions.c.number)
 INSERT_EVENT = sa.insert(events)
@@ -98,7 +99,6 @@ def fenced(lease: Lease) -> sa.ColumnElement[bool]:
     return _held_by(lease.submission.submission_id, lease.worker_id, lease.attempt)
 
 
-_WITH_REPORT = [column for column in submissions.c if column.name != "sources"]
 _BY_TAG = (submission_tags.c.tag == sa.bindparam("by_tag"), submission_tags.c.user_name == sa.bindparam("by_user"))
 _PARENT = sa.select(submissions.c.number).where(
     submissions.c.submission_id == sa.bindparam("by_parent"),
@@ -137,13 +137,7 @@ def tagged(connection: sa.Connection, user: str, tag: str, after_number: int, li
     return sorted((row.number, row.submission_id) for row in rows)
 
 
-def heads(connection: sa.Connection, submission_ids: Sequence[str]) -> list[Submission]:
-    """These submissions as they are now, oldest first, without sources and with the head of the report."""
-    query = sa.select(*LISTED).where(submissions.c.submission_id.in_(submission_ids)).order_by(submissions.c.number)
-    return [records.submission(row) for row in connection.execute(query)]
-
-
-def with_reports(connection: sa.Connection, submission_ids: Sequence[str]) -> list[Submission]:
-    """These submissions as they are now, oldest first, with reports and without sources."""
-    query = sa.select(*_WITH_REPORT).where(submissions.c.submission_id.in_(submission_ids)).order_by(submissions.c.number)
+def read(connection: sa.Connection, submission_ids: Sequence[str], columns: Sequence[sa.Column[Any]]) -> list[Submission]:
+    """These submissions as they are now, oldest first. columns: LISTED or WITH_REPORT."""
+    query = sa.select(*columns).where(submissions.c.submission_id.in_(submission_ids)).order_by(submissions.c.number)
     return [records.submission(row) for row in connection.execute(query)]

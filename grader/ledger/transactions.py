@@ -18,7 +18,7 @@ from grader.ledger import artifact_records, queue, quota_check, records, rejudge
 from grader.ledger.news import NewsKind, tell
 from grader.ledger.submission_filter import ALL_SUBMISSIONS, SubmissionFilter
 from grader.ledger.tables import judgements, problems, submissions
-from grader.model import Event, Failure, Judgement, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
+from grader.model import Failure, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
 from grader.rules.quotas import AdmissionPolicy
 from sandbox.protocol import wire
 
@@ -112,7 +112,7 @@ _SAME_NAME = (
     "skip_sanitizer",
 )
 _EXHAUSTED = "ATTEMPTS_EXHAUSTED"
-_LARGEST = 2**31 - 1  # that a column of integers holds; a larger one finds nothing
+LARGEST = 2**31 - 1  # that a column of integers holds; a larger one finds nothing
 
 
 def _move(
@@ -131,7 +131,6 @@ def _move(
 
 
 def _moved(connection: sa.Connection, row: sa.Row[Any], now: datetime, state: SubmissionState) -> None:
-    """Write down that this row was moved to state, and tell of it."""
     connection.execute(statements.INSERT_EVENT, _move_event(row, now, state))
     tell(connection, NewsKind.QUEUED if state is SubmissionState.QUEUED else NewsKind.CHANGED, row.submission_id)
 
@@ -246,19 +245,13 @@ def page(
     shown = (submissions.c.rejudge_id.is_(None), *submission_filter.where())
     query = sa.select(*statements.LISTED).where(*shown).order_by(submissions.c.number.desc()).limit(size + 1)
     if before is not None:
-        query = query.where(submissions.c.number < min(before, _LARGEST))
+        query = query.where(submissions.c.number < min(before, LARGEST))
     if problem_id:
         query = query.where(submissions.c.problem_id == problem_id)
     if states:
         query = query.where(submissions.c.state.in_(states))
     rows = connection.execute(query).all()
     return [records.submission(row) for row in rows[:size]], rows[size - 1].number if len(rows) > size else None
-
-
-def events_after(connection: sa.Connection, submission_id: str, after: int, limit: int) -> list[Event]:
-    """Events in their order."""
-    wanted = {"by_submission": submission_id, "by_sequence": min(after, _LARGEST), "by_limit": limit}
-    return [records.event(row) for row in connection.execute(statements.EVENTS_AFTER, wanted)]
 
 
 def lease(connection: sa.Connection, now: datetime, worker_id: str, expire_time: datetime, choices: tuple[str, ...]) -> Lease | None:
@@ -324,17 +317,6 @@ def settle(connection: sa.Connection, now: datetime, worker_lease: Lease, report
     if row.rejudge_id is not None:
         rejudge_items.settled(connection, row, columns)
     return records.submission(row)
-
-
-def judgements_of(connection: sa.Connection, submission_id: str) -> list[Judgement]:
-    """Every judgement, oldest first."""
-    query = (
-        sa.select(judgements)
-        .join(submissions, submissions.c.number == judgements.c.number)
-        .where(submissions.c.submission_id == submission_id)
-        .order_by(judgements.c.sequence)
-    )
-    return [records.judgement(row._mapping) for row in connection.execute(query)]
 
 
 def give_up(connection: sa.Connection, now: datetime, where: sa.ColumnElement[bool], fault: Fault, failure: Failure) -> Submission | None:

@@ -94,7 +94,12 @@ class Competitions:
         )
 
     def _add(self, path: Path, problems: Problems) -> None:
-        file = _read(path)
+        data = read_toml(path)
+        try:
+            file = CompetitionFile.model_validate(data)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise _invalid(path, key_of(first), sentence(key_of(first), first)) from None
         pinned = {}
         for index, problem_id in enumerate(file.problems):
             try:
@@ -146,16 +151,6 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ProblemInvalid(str(path), f"is not TOML: {error}") from None
     except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists without end
         raise ProblemInvalid(str(path), "is not TOML that can be read: a number is too long, or it nests too deep") from None
-
-
-def _read(path: Path) -> CompetitionFile:
-    data = read_toml(path)
-    try:
-        return CompetitionFile.model_validate(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = key_of(first)
-        raise _invalid(path, key, sentence(key, first)) from None
 
 
 def _invalid(path: Path, key: tuple[str | int, ...], message: str) -> ProblemInvalid:

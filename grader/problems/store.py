@@ -74,18 +74,6 @@ def is_prefix(text: str) -> bool:
     return _PREFIX.fullmatch(text) is not None
 
 
-def with_prefix(problem: Problem, prefix: str) -> Problem:
-    """The same problem under the id PREFIX_ID. The digest follows: a submission is to one problem of one id.
-
-    ValueError where the id would be too long.
-    """
-    problem_id = f"{prefix.rstrip('_')}_{problem.problem_id}"
-    if len(problem_id) > ID_LIMIT_CHARS:
-        raise ValueError(f"has the id {problem_id!r}, which is over {ID_LIMIT_CHARS} characters; take a shorter prefix")
-    digest = hashlib.sha256(json.dumps([problem.digest, problem_id]).encode()).hexdigest()
-    return replace(problem, problem_id=problem_id, spec=replace(problem.spec, problem_id=problem_id, digest=digest))
-
-
 def distinct_names(paths: Sequence[Path]) -> list[str]:
     """For each path the name of the nearest directory by which it differs from all others, as part of an id; [] where there is none."""
     parents = [tuple(reversed(path.absolute().parts[:-1])) for path in paths]
@@ -138,7 +126,6 @@ def _walk(path: Path, formats: Mapping[str, ModuleType], *, explicit: bool) -> I
 
 
 def _listed(path: Path, formats: Mapping[str, ModuleType]) -> Iterator[ImportCandidate]:
-    """Yield what the sets and lists at path name."""
     for plug_in in formats.values():
         if not hasattr(plug_in, "members"):
             continue
@@ -295,7 +282,15 @@ def _import(
     if candidate.named_in is not None and not _exists(path):
         return Imported(path=path, reason=f"does not exist; {candidate.named_in.name} names it")
     try:
-        problem = _read(path, formats, precision, root, adjustments)
+        plug_in = detect_format(path, formats)
+        if plug_in is None:
+            plug_in = next((module for module in formats.values() if getattr(module, "EXPLAINS_SUFFIX", None) == path.suffix), None)
+        if plug_in is None:
+            raise ProblemInvalid(str(path), f"is not a problem of a known format; looked for {expected_layouts(formats)}")
+        if precision is not None and not getattr(plug_in, "ACCEPTS_PRECISION", False):
+            taking = ", ".join(module.NAME for module in known_formats().values() if getattr(module, "ACCEPTS_PRECISION", False))
+            raise ProblemInvalid(str(path), f"--precision is for the format {taking}; a problem in {plug_in.NAME} has its own dtypes")
+        problem = load_adjusted(plug_in, path, root=root, precision=precision, adjustments=adjustments)
     except ProblemInvalid as invalid:
         where = Path(invalid.path).name
         is_named = where == path.name or invalid.message.startswith(where)
@@ -341,24 +336,15 @@ def _named(imported: Imported, prefixes: Sequence[str], paths_by_id: dict[str, P
     """With these in front of its id, the last of them first; or refused, where the id is too long or taken."""
     problem = imported.problem
     assert problem is not None
-    try:
-        for prefix in prefixes:
-            problem = with_prefix(problem, prefix)
-    except ValueError as wrong:
-        return Imported(path=imported.path, reason=str(wrong))
+    for prefix in prefixes:
+        problem_id = f"{prefix.rstrip('_')}_{problem.problem_id}"
+        if len(problem_id) > ID_LIMIT_CHARS:
+            text = f"has the id {problem_id!r}, which is over {ID_LIMIT_CHARS} characters; take a shorter prefix"
+            return Imported(path=imported.path, reason=text)
+        # The digest follows: a submission is to one problem of one id.
+        digest = hashlib.sha256(json.dumps([problem.digest, problem_id]).encode()).hexdigest()
+        problem = replace(problem, problem_id=problem_id, spec=replace(problem.spec, problem_id=problem_id, digest=digest))
     if (other_path := paths_by_id.setdefault(problem.problem_id, imported.path)) != imported.path:
         text = f"has the id {problem.problem_id!r}, as {other_path} has; import one by itself with --prefix, or rename one"
         return Imported(path=imported.path, reason=text)
     return replace(imported, problem=problem)
-
-
-def _read(path: Path, formats: Mapping[str, ModuleType], precision: str | None, root: Path, adjustments: Adjustments) -> Problem:
-    plug_in = detect_format(path, formats)
-    if plug_in is None:
-        plug_in = next((module for module in formats.values() if getattr(module, "EXPLAINS_SUFFIX", None) == path.suffix), None)
-    if plug_in is None:
-        raise ProblemInvalid(str(path), f"is not a problem of a known format; looked for {expected_layouts(formats)}")
-    if precision is not None and not getattr(plug_in, "ACCEPTS_PRECISION", False):
-        taking = ", ".join(module.NAME for module in known_formats().values() if getattr(module, "ACCEPTS_PRECISION", False))
-        raise ProblemInvalid(str(path), f"--precision is for the format {taking}; a problem in {plug_in.NAME} has its own dtypes")
-    return load_adjusted(plug_in, path, root=root, precision=precision, adjustments=adjustments)
