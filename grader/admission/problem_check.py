@@ -217,18 +217,15 @@ def reported(report: CheckReport, problem: wire.ProblemSpec, budget_s: float, *,
     elif report.ended.cause is BoxCause.MEMORY_LIMIT:
         findings.append(_not_to_the_end("fits", findings, f"the reference takes more memory than the box has; {SMALLER}"))
     else:
-        findings.append(_failed("ends", _how_it_ended(report)))
+        ended = report.ended
+        output = one_line(ended.output.decode(errors="replace").strip()[-300:])
+        detail = f": {output}" if output and ended.exit_code else ""
+        text = f"the process that ran the reference ended with {ended.exit_code} and left no whole report{detail}"
+        text = f"{text}; does it take all memory, or end the process?"
+        if ended.cause in CAUSES:
+            text = f"the reference {CAUSES[ended.cause]}; the check ended without a result"
+        findings.append(_failed("ends", text))
     return findings
-
-
-def _how_it_ended(report: CheckReport) -> str:
-    ended = report.ended
-    if ended.cause in CAUSES:
-        return f"the reference {CAUSES[ended.cause]}; the check ended without a result"
-    statement = one_line(ended.output.decode(errors="replace").strip()[-300:])
-    detail = f": {statement}" if statement and ended.exit_code else ""
-    text = f"the process that ran the reference ended with {ended.exit_code} and left no whole report{detail}"
-    return f"{text}; does it take all memory, or end the process?"
 
 
 def _too_slow(findings: list[wire.Finding], budget_s: float) -> wire.Finding:

@@ -74,7 +74,7 @@ class _ConfigFile(BaseModel):
 def matches(path: Path) -> bool:
     """Return whether a problem of this format lies at path: a func_*.py with its config next to it."""
     direction = _direction(path)
-    return direction is not None and path.is_file() and _config_path(path, direction).is_file()
+    return direction is not None and path.is_file() and path.with_name(f"config_{direction}.json").is_file()
 
 
 def members(path: Path) -> tuple[Path, ...]:
@@ -100,7 +100,7 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     direction = _direction(path)
     if direction is None:
         raise ProblemInvalid(str(path), f"is not a problem of this format; name func_forward.py or func_backward.py in {LAYOUT}")
-    config_path = _config_path(path, direction)
+    config_path = path.with_name(f"config_{direction}.json")
     for file in (path, config_path):
         require_inside(file, root or path.parent, path)
     source = read_text(path, FILE_LIMIT_BYTES, LAYOUT)
@@ -125,10 +125,6 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
 
 def _direction(path: Path) -> str | None:
     return next((direction for direction in DIRECTIONS if path.name == f"func_{direction}.py"), None)
-
-
-def _config_path(path: Path, direction: str) -> Path:
-    return path.with_name(f"config_{direction}.json")
 
 
 def _title(path: Path, tree: ast.Module, direction: str) -> str:

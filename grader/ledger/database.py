@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from grader.ledger.news import News
+from grader.ledger.changes import News
 from grader.ledger.postgres import LISTENER, PostgresDatabase
 from grader.ledger.sqlite import SqliteDatabase
 from grader.model import WriteTotals

@@ -18,12 +18,11 @@ from grader.ledger.boards import Boards
 from grader.ledger.changes import Changes
 from grader.ledger.competition_actions import CompetitionActions
 from grader.ledger.database import Database, open_database
-from grader.ledger.identities import Identities
-from grader.ledger.keys import Keys
+from grader.ledger.keys import Identities, Keys
 from grader.ledger.queue import QueueEntry, depths, device_demands
 from grader.ledger.rejudges import Rejudges
 from grader.ledger.retention import Retention
-from grader.ledger.submission_filter import ALL_SUBMISSIONS, SubmissionFilter
+from grader.ledger.statements import ALL_SUBMISSIONS, SubmissionFilter
 from grader.ledger.tables import judgements, submissions
 from grader.model import (
     DeviceDemand,

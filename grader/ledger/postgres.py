@@ -24,9 +24,9 @@ from psycopg.types.string import StrDumperUnknown
 from sqlalchemy.exc import DBAPIError, PendingRollbackError
 
 from grader.errors import LedgerBusy, LedgerUnreachable, SettingsInvalid
+from grader.ledger.changes import CHANNEL, ORIGIN, News, NewsKind, heard
 from grader.ledger.group_commit import GroupCommit
 from grader.ledger.migrate import migrate
-from grader.ledger.news import CHANNEL, ORIGIN, News, NewsKind, heard
 from grader.ledger.records import plain
 from grader.model import WriteTotals
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from grader.errors import RejudgeOutdated
 from grader.ledger import queue, records
-from grader.ledger.news import NewsKind, tell
+from grader.ledger.changes import NewsKind, tell
 from grader.ledger.tables import FOUND, events, judgements, rejudge_items, rejudges, submissions
 from grader.model import Failure, Report, SubmissionState
 from grader.rules.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState

@@ -242,9 +242,17 @@ def _changes(connection: sa.Connection, rejudge_id: str, competitions: Iterable[
     listed = _listed(connection, rejudge_id)
     without, with_it = _ranks(connection, rejudge_id, competitions, listed)
     listed_ids = {item.change.submission_id for item in listed}
-    others = sorted({*without, *with_it} - listed_ids)
-    moved = [submission_id for submission_id in others if without.get(submission_id) != with_it.get(submission_id)]
-    change_items = sorted([*listed, *_others(connection, moved)], key=lambda item: item.number)
+    ranked_ids = sorted({*without, *with_it} - listed_ids)
+    moved = [submission_id for submission_id in ranked_ids if without.get(submission_id) != with_it.get(submission_id)]
+    unlisted = []
+    for start in range(0, len(moved), CHUNK):
+        query = (
+            sa.select(*_OWN, *(_BASE.c[name].label(f"old_{name}") for name in _OLD))
+            .join(_BASE, sa.and_(_BASE.c.number == submissions.c.number, _BASE.c.sequence == submissions.c.judgement_count))
+            .where(submissions.c.submission_id.in_(moved[start : start + CHUNK]))
+        )
+        unlisted += [_item(row, decided=False) for row in connection.execute(query)]
+    change_items = sorted([*listed, *unlisted], key=lambda item: item.number)
     ranked = [
         replace(item.change, rank_before=without.get(item.change.submission_id, 0), rank_after=with_it.get(item.change.submission_id, 0))
         for item in change_items
@@ -276,18 +284,6 @@ def _listed(connection: sa.Connection, rejudge_id: str) -> list[_Item]:
         .where(items.c.rejudge_id == rejudge_id)
     )
     return [_item(row, decided=row.new_verdict is not None) for row in connection.execute(query)]
-
-
-def _others(connection: sa.Connection, submission_ids: Sequence[str]) -> list[_Item]:
-    other_items = []
-    for start in range(0, len(submission_ids), CHUNK):
-        query = (
-            sa.select(*_OWN, *(_BASE.c[name].label(f"old_{name}") for name in _OLD))
-            .join(_BASE, sa.and_(_BASE.c.number == submissions.c.number, _BASE.c.sequence == submissions.c.judgement_count))
-            .where(submissions.c.submission_id.in_(submission_ids[start : start + CHUNK]))
-        )
-        other_items += [_item(row, decided=False) for row in connection.execute(query)]
-    return other_items
 
 
 def _item(row: sa.Row[Any], *, decided: bool) -> _Item:

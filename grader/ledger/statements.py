@@ -5,7 +5,8 @@ Parameters that are no columns begin with `by_`; what a column is set to is give
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +15,7 @@ import sqlalchemy as sa
 from grader.errors import FieldViolation, InvalidSubmission
 from grader.ledger import queue, records
 from grader.ledger.tables import events, judgements, problems, submission_tags, submissions, usage
-from grader.model import Lease, NewSubmission, Submission, SubmissionState
+from grader.model import Lease, NewSubmission, Submission, SubmissionState, Verdict
 
 WITH_REPORT = [column for column in submissions.c if column.name != "sources"]
 LISTED = [column for column in WITH_REPORT if column.name != "report"]
@@ -141,3 +142,43 @@ def read(connection: sa.Connection, submission_ids: Sequence[str], columns: Sequ
     """These submissions as they are now, oldest first. columns: LISTED or WITH_REPORT."""
     query = sa.select(*columns).where(submissions.c.submission_id.in_(submission_ids)).order_by(submissions.c.number)
     return [records.submission(row) for row in connection.execute(query)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionFilter:
+    """user, competition_id, tag: only of this one; "": of all that may be seen. seen_by: who asks; None may see everybody's.
+
+    verdicts: only with one of these; none: with any, and with none yet. id_prefix: what the id begins with.
+    """
+
+    user: str = ""
+    competition_id: str = ""
+    seen_by: str | None = None
+    open_competitions: Collection[str] = ()  # submissions to these everybody may see; their tags are not shown
+    tag: str = ""
+    verdicts: Collection[Verdict] = ()
+    id_prefix: str = ""
+
+    def where(self) -> list[sa.ColumnElement[bool]]:
+        """Return what rows have to be."""
+        conditions: list[sa.ColumnElement[bool]] = []
+        if self.user:
+            conditions.append(submissions.c.user_name == self.user)
+        if self.competition_id:
+            conditions.append(submissions.c.competition_id == self.competition_id)
+        if self.seen_by is not None:
+            is_theirs = submissions.c.user_name == self.seen_by
+            opened = () if self.tag else sorted(self.open_competitions)
+            conditions.append(sa.or_(is_theirs, submissions.c.competition_id.in_(opened)))
+        if self.tag:
+            by_tag = sa.select(submission_tags.c.number).where(submission_tags.c.tag == self.tag)
+            user = self.user or self.seen_by
+            conditions.append(submissions.c.number.in_(by_tag if user is None else by_tag.where(submission_tags.c.user_name == user)))
+        if self.verdicts:
+            conditions.append(submissions.c.verdict.in_(sorted(self.verdicts)))
+        if self.id_prefix:  # not LIKE, which takes no account of case in SQLite
+            conditions.append(sa.func.substr(submissions.c.submission_id, 1, len(self.id_prefix)) == self.id_prefix)
+        return conditions
+
+
+ALL_SUBMISSIONS = SubmissionFilter()

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 
 from grader.errors import AlreadyFinished, LeaseLost, RequestIdReused, SubmissionNotFound
 from grader.ledger import artifact_records, queue, quota_check, records, rejudge_items, statements
-from grader.ledger.news import NewsKind, tell
-from grader.ledger.submission_filter import ALL_SUBMISSIONS, SubmissionFilter
+from grader.ledger.changes import NewsKind, tell
+from grader.ledger.statements import ALL_SUBMISSIONS, SubmissionFilter
 from grader.ledger.tables import judgements, problems, submissions
 from grader.model import Failure, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
 from grader.rules.quotas import AdmissionPolicy

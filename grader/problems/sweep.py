@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from grader.formats import formats
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
 from grader.model import Problem, Sweep
+from grader.problems.competition_store import first_shown
 from grader.rules.sweep import LARGEST_SIZE, SweepInvalid, check_bytes, check_known, sizes
 from sandbox.protocol import wire
 
@@ -106,10 +107,10 @@ def _unsaid(problem: Problem, request: SweepRequest, kind: str) -> Sweep:
 
 def _like(problem: Problem, kind: str) -> wire.Workload:
     """The first public workload for this kind of device, or of any: it says what a size does not."""
-    shown = [workload for workload in problem.spec.workloads if not workload.hidden]
-    if not shown:
+    like = first_shown(problem, kind) or first_shown(problem, None)
+    if like is None:
         raise SweepInvalid("axis", f"problem {problem.problem_id!r} has no public workload that the sizes of a sweep could be like")
-    return next((workload for workload in shown if workload.device_kind in ("", kind)), shown[0])
+    return like
 
 
 def _known(problem: Problem, kind: str) -> list[Mapping[str, int]]:
