@@ -133,9 +133,20 @@ class Ledger:
         submission_filter: SubmissionFilter = ALL_SUBMISSIONS,
     ) -> tuple[list[Submission], int | None]:
         """Submissions, newest first, without sources and with the head of the report; and `before` of the next page."""
-        return await self._database.read(
-            lambda connection: transactions.page(connection, size, before, problem_id, states, submission_filter)
-        )
+        shown = (submissions.c.rejudge_id.is_(None), *submission_filter.where())
+        query = sa.select(*statements.LISTED).where(*shown).order_by(submissions.c.number.desc()).limit(size + 1)
+        if before is not None:
+            query = query.where(submissions.c.number < min(before, transactions.LARGEST))
+        if problem_id:
+            query = query.where(submissions.c.problem_id == problem_id)
+        if states:
+            query = query.where(submissions.c.state.in_(states))
+
+        def work(connection: sa.Connection) -> tuple[list[Submission], int | None]:
+            rows = connection.execute(query).all()
+            return [records.submission(row) for row in rows[:size]], rows[size - 1].number if len(rows) > size else None
+
+        return await self._database.read(work)
 
     async def events(self, submission_id: str, *, after: int = 0, limit: int = 256) -> list[Event]:
         """Events after a sequence, in order."""

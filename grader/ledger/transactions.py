@@ -16,7 +16,6 @@ import sqlalchemy as sa
 from grader.errors import AlreadyFinished, LeaseLost, RequestIdReused, SubmissionNotFound
 from grader.ledger import artifact_records, queue, quota_check, records, rejudge_items, statements
 from grader.ledger.changes import NewsKind, tell
-from grader.ledger.statements import ALL_SUBMISSIONS, SubmissionFilter
 from grader.ledger.tables import judgements, problems, submissions
 from grader.model import Failure, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
 from grader.rules.quotas import AdmissionPolicy
@@ -231,27 +230,6 @@ def get(connection: sa.Connection, submission_id: str, *, lock: bool = False) ->
 def get_problem(connection: sa.Connection, digest: str) -> Problem:
     """The problem as it was when submissions were made to it."""
     return records.problem(connection.execute(statements.PROBLEM, {"by_digest": digest}).scalar_one())
-
-
-def page(
-    connection: sa.Connection,
-    size: int,
-    before: int | None,
-    problem_id: str,
-    states: Sequence[SubmissionState],
-    submission_filter: SubmissionFilter = ALL_SUBMISSIONS,
-) -> tuple[list[Submission], int | None]:
-    """Newest first, without sources; the second value is `before` of the next page."""
-    shown = (submissions.c.rejudge_id.is_(None), *submission_filter.where())
-    query = sa.select(*statements.LISTED).where(*shown).order_by(submissions.c.number.desc()).limit(size + 1)
-    if before is not None:
-        query = query.where(submissions.c.number < min(before, LARGEST))
-    if problem_id:
-        query = query.where(submissions.c.problem_id == problem_id)
-    if states:
-        query = query.where(submissions.c.state.in_(states))
-    rows = connection.execute(query).all()
-    return [records.submission(row) for row in rows[:size]], rows[size - 1].number if len(rows) > size else None
 
 
 def lease(connection: sa.Connection, now: datetime, worker_id: str, expire_time: datetime, choices: tuple[str, ...]) -> Lease | None:
