@@ -1,6 +1,6 @@
 """The order in which submissions are taken up, and what is known of when.  One order for leases, positions and estimates.
 
-By priority, then by user: who has fewest running now, then who used the devices least recently (`shares.py`), then who came first. Of one
+By priority, then by user: who has fewest running now, then who used the devices least recently (`charge`), then who came first. Of one
 user and priority always by number. What a rejudge asked for comes last, belongs to no user, and is taken by number.
 """
 
