@@ -7,7 +7,7 @@ from datetime import datetime
 
 from grader.errors import FieldViolation, InvalidRequest, SubmissionNotFound
 from grader.intake.labels import check_tag
-from grader.ledger.submission_filter import SubmissionFilter
+from grader.ledger.statements import SubmissionFilter
 from grader.model import Caller, Competition, Phase, Scope, Submission, Visibility
 from grader.rules.keys import check_user
 

@@ -55,9 +55,7 @@ class CheckBox:
     """Checks problems in boxes of one isolation."""
 
     def __init__(self, isolation: Isolation, settings: BoxSettings, limits: Limits | None = None) -> None:
-        self._isolation = isolation
-        self._settings = settings
-        self._limits = limits or read_limits()
+        self._isolation, self._settings, self._limits = isolation, settings, limits or read_limits()
 
     async def run(self, jobs: Sequence[wire.AdmissionJob], gpu: Gpu | None, limit_s: float) -> CheckReport:
         """Run checks one after the other, for at most limit_s. JudgeBroken where no box can be had, or files can't be copied into it."""
@@ -111,7 +109,8 @@ class CheckBox:
                 problem = staged_problem(job.problem, data_dir, f"{SRC}/{data_dir.name}")
                 staged.append(dataclasses.replace(job, problem=problem))
             (source_dir / JOB).write_bytes(b"".join(map(wire.encode, staged)))
-            open_to_read(directory)
+            for path in (directory, *directory.rglob("*")):  # a box has a uid of its own, and our umask may be a strict one
+                path.chmod(0o755 if path.is_dir() else 0o644)
             yield source_dir, triton_dir
         finally:
             shutil.rmtree(directory, ignore_errors=True)
@@ -148,12 +147,6 @@ def staged_problem(problem: wire.ProblemSpec, directory: Path, seen_as: str = SR
             source |= {"path": f"{seen_as}/{names[key]}", "begin": 0, "end": size}
         workloads.append(dataclasses.replace(workload, arguments=json.dumps(arguments, sort_keys=True)) if stored else workload)
     return dataclasses.replace(problem, workloads=tuple(workloads))
-
-
-def open_to_read(directory: Path) -> None:
-    """Let every uid read what is in directory: a box has a uid of its own, and our umask may be a strict one."""
-    for path in (directory, *directory.rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def _copy_range(source: Path, begin: int, size: int, target: Path) -> None:

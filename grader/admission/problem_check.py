@@ -12,8 +12,8 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from grader import devices
@@ -26,10 +26,6 @@ from grader.views.sanitize import one_line
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import C_TYPES
 from sandbox.protocol.wire import BoxCause, FindingOutcome
-
-# What only a problem's own code knows of its arguments, learned in a box.
-#
-# It is shown, and decides which languages may be submitted. The judge learns it again, and goes by that.
 
 DESCRIBE_BUDGET_S = 20.0  # of one problem; a second on an idle machine
 TENSOR_LIMIT, RANK_LIMIT, SIZE_LIMIT, REASON_CHARS = 128, 8, 2**62, 300
@@ -221,18 +217,15 @@ def reported(report: CheckReport, problem: wire.ProblemSpec, budget_s: float, *,
     elif report.ended.cause is BoxCause.MEMORY_LIMIT:
         findings.append(_not_to_the_end("fits", findings, f"the reference takes more memory than the box has; {SMALLER}"))
     else:
-        findings.append(_failed("ends", _how_it_ended(report)))
+        ended = report.ended
+        output = one_line(ended.output.decode(errors="replace").strip()[-300:])
+        detail = f": {output}" if output and ended.exit_code else ""
+        text = f"the process that ran the reference ended with {ended.exit_code} and left no whole report{detail}"
+        text = f"{text}; does it take all memory, or end the process?"
+        if ended.cause in CAUSES:
+            text = f"the reference {CAUSES[ended.cause]}; the check ended without a result"
+        findings.append(_failed("ends", text))
     return findings
-
-
-def _how_it_ended(report: CheckReport) -> str:
-    ended = report.ended
-    if ended.cause in CAUSES:
-        return f"the reference {CAUSES[ended.cause]}; the check ended without a result"
-    statement = one_line(ended.output.decode(errors="replace").strip()[-300:])
-    detail = f": {statement}" if statement and ended.exit_code else ""
-    text = f"the process that ran the reference ended with {ended.exit_code} and left no whole report{detail}"
-    return f"{text}; does it take all memory, or end the process?"
 
 
 def _too_slow(findings: list[wire.Finding], budget_s: float) -> wire.Finding:
@@ -246,8 +239,8 @@ def _not_to_the_end(name: str, findings: list[wire.Finding], reason: str) -> wir
 
 
 async def _trusted(job: wire.AdmissionJob, gpu: Gpu | None, limit_s: float) -> tuple[list[wire.Finding], wire.Described | None]:
-    """Run the check as our own user."""
     kind = devices.EMULATED if gpu is None else gpu.kind
+    own_gpu = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
         kind,
@@ -255,31 +248,40 @@ async def _trusted(job: wire.AdmissionJob, gpu: Gpu | None, limit_s: float) -> t
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,  # what a reference prints; what matters is in the findings
         limit=wire.LINE_LIMIT_BYTES,
-        env=_environment(gpu),
+        env={**judge_environment(os.environ, None, None), **own_gpu},
         start_new_session=True,
     )
-    report, code = _TrustedReport(), None
+    findings: list[wire.Finding] = []
+    described, code = None, None
     try:
-        async with asyncio.timeout(limit_s):
-            code = await _converse(process, job, report)
+        async with asyncio.timeout(limit_s), contextlib.aclosing(_statements(process, job)) as statements:
+            async for statement in statements:
+                match statement:
+                    case wire.Finding():
+                        findings.append(statement)
+                    case wire.Described():
+                        described = statement if is_sane(statement) else None
+                    case wire.Finished():
+                        break
+                    case wire.Broken():
+                        raise JudgeBroken(statement.message)
+                    case _:
+                        raise JudgeBroken(f"the check of a problem said {type(statement).__name__}")
+            else:
+                code = await process.wait()
     except TimeoutError:
         code = -signal.SIGALRM
     finally:
-        await _end(process)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), END_S)
     if code == -signal.SIGALRM:
-        report.findings.append(_too_slow(report.findings, job.budget_s))
+        findings.append(_too_slow(findings, job.budget_s))
     elif code is not None:
         text = f"the process that ran the reference ended with {code}; does it take all memory, or end the process?"
-        report.findings.append(_failed("ends", text))
-    return report.findings, report.described
-
-
-@dataclass(slots=True, kw_only=True)
-class _TrustedReport:
-    """Reports of a check without a box up to now."""
-
-    findings: list[wire.Finding] = field(default_factory=list)
-    described: wire.Described | None = None
+        findings.append(_failed("ends", text))
+    return findings, described
 
 
 @contextlib.contextmanager
@@ -300,8 +302,8 @@ def _announced(problem_id: str, limit_s: float, notice_s: float, waiting: Callab
         due.cancel()
 
 
-async def _converse(process: asyncio.subprocess.Process, job: wire.AdmissionJob, report: _TrustedReport) -> int | None:
-    """Take what the check says to its end: None, or its exit code where it did not say that it was done."""
+async def _statements(process: asyncio.subprocess.Process, job: wire.AdmissionJob) -> AsyncGenerator[object]:
+    """Start the check, and yield its messages until it closes its output."""
     assert process.stdin is not None and process.stdout is not None
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # then it has ended, and there is no line to be read
         process.stdin.write(wire.encode(job))
@@ -309,33 +311,9 @@ async def _converse(process: asyncio.subprocess.Process, job: wire.AdmissionJob,
         process.stdin.close()
     while line := await process.stdout.readline():
         try:
-            statement = wire.decode(line)
+            yield wire.decode(line)
         except wire.WireError as error:
             raise JudgeBroken(f"the check of a problem said what is no finding: {error}") from None
-        match statement:
-            case wire.Finding():
-                report.findings.append(statement)
-            case wire.Described():
-                report.described = statement if is_sane(statement) else None
-            case wire.Finished():
-                return None
-            case wire.Broken():
-                raise JudgeBroken(statement.message)
-            case _:
-                raise JudgeBroken(f"the check of a problem said {type(statement).__name__}")
-    return await process.wait()
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, 9)
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), END_S)
-
-
-def _environment(gpu: Gpu | None) -> dict[str, str]:
-    environment = judge_environment(os.environ, None, None)
-    return environment if gpu is None else {**environment, "CUDA_VISIBLE_DEVICES": gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 def _failed(name: str, message: str) -> wire.Finding:

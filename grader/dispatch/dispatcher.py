@@ -22,7 +22,7 @@ import structlog
 
 from grader.errors import CallRefused, DeviceQuarantined, GraderFault, HostBroken, LeaseLost, WorkerLost
 from grader.ledger import Ledger
-from grader.ledger.news import News, NewsKind
+from grader.ledger.changes import News, NewsKind
 from grader.model import Failure, Lease, Ranking, Report
 from grader.observability.observer import Ended, Observer, StopReason
 from grader.verdict.fold import fold

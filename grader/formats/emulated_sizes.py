@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from grader.model import Problem
-from sandbox.protocol.devices import DeviceKind
 
 COUNT = 3
 SMALL = 1 << 22  # elements of all inputs and outputs: seconds for a kernel on the emulated device
@@ -20,11 +19,6 @@ def for_emulated(elements: Mapping[str, int]) -> frozenset[str]:
     ranked = sorted(elements, key=lambda workload_id: elements[workload_id])
     small = [workload_id for workload_id in ranked if elements[workload_id] <= SMALL][:COUNT]
     return frozenset(small or [workload_id for workload_id in ranked[:1] if elements[workload_id] <= LARGEST])
-
-
-def device_kind(workload_id: str, everywhere: frozenset[str]) -> str:
-    """The one kind of device that a workload is for; "": every kind."""
-    return "" if workload_id in everywhere else DeviceKind.CUDA
 
 
 def warnings(problem: Problem) -> tuple[str, ...]:

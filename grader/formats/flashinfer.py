@@ -23,14 +23,13 @@ from grader.errors import ProblemInvalid
 from grader.formats import emulated_sizes, needed_packages
 from grader.formats import flashinfer_schema as schema
 from grader.formats.arithmetic import ExpressionInvalid
-from grader.formats.inside import require_inside
+from grader.formats.inside import read_text, require_inside
 from grader.formats.validation_messages import describe
 from grader.model import NewSubmission, Problem, problem_id_of
 from sandbox.protocol import wire
+from sandbox.protocol.devices import DeviceKind
 from sandbox.protocol.languages import languages
 from sandbox.protocol.source_tokens import COMMENT, PYTHON, STRING, tokens
-
-# Where a tensor lies in a safetensors file, read from the file's header alone.
 
 HEADER_LIMIT_BYTES, TENSOR_LIMIT_BYTES = 16 << 20, 1 << 30
 TOTAL_LIMIT_BYTES = 16 << 30  # of one problem
@@ -39,8 +38,6 @@ DTYPES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
     "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "BOOL": "bool",
 }  # fmt: skip
-
-
 ITEM_BYTES = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1,
     "int64": 8, "int32": 4, "int16": 2, "int8": 1, "bool": 1,
@@ -101,10 +98,6 @@ def find(path: Path, key: str, *, limit_bytes: int = TOTAL_LIMIT_BYTES) -> Store
     return StoredTensor(dtype=dtype, shape=shape, begin=begin, end=end, digest=digest.hexdigest())
 
 
-# How a submission's entry to a flashinfer problem is called: with its inputs, or with its outputs behind them ("destination passing").
-#
-# A line `grader: destination=true` in a comment decides it. Of other Python sources the number of the entry's parameters does.
-
 _Parameter = tuple[str, bool]  # its text, without strings and comments, and whether it has a default
 
 RUN = "run"
@@ -114,7 +107,11 @@ _DIRECTIVE = re.compile(r"^[ \t]*(?://|#)[ \t]*grader:[^\n]*\bdestination=(true|
 
 
 def with_calling_convention(spec: wire.ProblemSpec, new_submission: NewSubmission) -> wire.ProblemSpec:
-    """The spec as a submission's entry takes it. A raw CUDA entry has its own convention: it always gets its outputs."""
+    """The spec as a submission's entry takes it: with its inputs, or with its outputs behind them ("destination passing").
+
+    A line `grader: destination=true` in a comment decides it; of other Python sources the number of the entry's parameters, where it can be
+    determined. A raw CUDA entry has its own convention: it always gets its outputs.
+    """
     if new_submission.language == "cuda":
         return spec
     for source in new_submission.sources:
@@ -122,18 +119,9 @@ def with_calling_convention(spec: wire.ProblemSpec, new_submission: NewSubmissio
             return dataclasses.replace(spec, convention=wire.Convention.DESTINATION) if match[1] == "true" else spec
     if new_submission.language != "python":
         return spec
-    entry, texts = (
-        new_submission.entry or spec.entry,
-        [source_file.content for source_file in new_submission.sources if source_file.path.endswith(".py")],
-    )
-    main = next((text for text in texts if _entry(text, entry) is not None), "")  # the first file with an entry is the main file
-    return with_destination(spec, main, entry)
-
-
-def with_destination(spec: wire.ProblemSpec, source: str, entry: str) -> wire.ProblemSpec:
-    """The spec for a Python source: an entry with as many parameters as there are inputs and outputs writes its outputs into the last.
-    Where it can't be determined from the source, as of `def run(*arguments)`, the outputs are returned."""
-    parameters = _entry(source, entry)
+    entry, sources = new_submission.entry or spec.entry, new_submission.sources
+    in_files = (_entry(source.content, entry) for source in sources if source.path.endswith(".py"))
+    parameters = next((parameters for parameters in in_files if parameters is not None), None)  # of the first file with an entry
     if parameters is None or any(re.match(r"\*\s*\w", text) for text, _ in parameters):
         return spec
     stars = (place for place, (text, _) in enumerate(parameters) if text.startswith("*"))
@@ -180,8 +168,6 @@ def _functions(source: str) -> Iterator[tuple[str, list[_Parameter]]]:
                 yield name, parameters
                 name = ""
 
-
-# Where the files of a flashinfer problem lie: in a directory as SOL-ExecBench has it, or in a trace set as FlashInfer has it.
 
 DEFINITION, WORKLOAD = "definition.json", "workload.jsonl"
 DEFINITIONS, WORKLOADS = "definitions", "workloads"
@@ -232,13 +218,8 @@ def is_trace_set(path: Path) -> bool:
     return (path / DEFINITIONS).is_dir() and (path / WORKLOADS).is_dir()
 
 
-def definitions_of(path: Path) -> tuple[Path, ...]:
-    """The definitions of the trace set at path, at any depth; () where it is none."""
-    return tuple(sorted((path / DEFINITIONS).rglob("*.json"))) if is_trace_set(path) else ()
-
-
 NAME = "flashinfer"
-BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}  # the others have one
+PARTS = "a definition and its workloads"
 FILE_LIMIT_BYTES, ROW_LIMIT, WORKLOAD_LIMIT_BYTES = 4 << 20, 1000, 1 << 38
 AXIS_LIMIT = 16
 MATCHED_RATIO = {"moe": 0.95, "lowbit": 0.95}  # by op_type: FlashInfer's eval_config.yaml
@@ -247,14 +228,17 @@ TRIAL_S = 30.0  # the smallest of their sizes take seconds on the emulated devic
 KINDS = ("const", "var", "expr", "random", "scalar", "safetensors", "custom")  # no keys, but pydantic names them too
 
 
+warnings = emulated_sizes.warnings
+
+
 def matches(path: Path) -> bool:
     """Return whether a problem of this format lies at path: a directory of SOL's, or a definition of a trace set."""
     return files_of(path) is not None
 
 
 def members(path: Path) -> tuple[Path, ...]:
-    """The definitions of the trace set at path; () where it is none."""
-    return definitions_of(path)
+    """The definitions of the trace set at path, at any depth; () where it is none."""
+    return tuple(sorted((path / DEFINITIONS).rglob("*.json"))) if is_trace_set(path) else ()
 
 
 def load(path: Path, *, root: Path | None = None) -> Problem:
@@ -268,20 +252,21 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     definition = _definition(files)
     rows = files.workloads(definition.name)
     require_inside(rows, files.root_of_set, files.definition)
-    workloads = _for_devices(definition, tuple(_workloads(files, rows, definition)))
+    workloads = tuple(_workloads(files, rows, definition))
     if not workloads:
         raise ProblemInvalid(str(rows), "has no workload; add a line")
+    tensors = (*definition.inputs.values(), *definition.outputs.values())
+    elements = {workload.workload_id: sum(math.prod(_shape(tensor, workload.axes)) for tensor in tensors) for workload in workloads}
+    everywhere = emulated_sizes.for_emulated(elements)
+    kinds = ["" if workload.workload_id in everywhere else DeviceKind.CUDA for workload in workloads]
+    workloads = tuple(dataclasses.replace(workload, device_kind=kind) for workload, kind in zip(workloads, kinds, strict=True))
     problem_id = problem_id_of(definition.name)
     spec = _spec(problem_id, definition, workloads)
-    compiled = [language for language in languages() if language != "python"] if spec.axes and _is_plain(definition) else []
+    is_plain = all(tensor.dtype in schema.SAFE_DTYPES for tensor in tensors)  # C++ can take them
+    compiled = [language for language in languages() if language != "python"] if spec.axes and is_plain else []
     return Problem(
         problem_id=problem_id, title=definition.name, languages=("python", *compiled), spec=spec, statement=definition.description or ""
     )
-
-
-def warnings(problem: Problem) -> tuple[str, ...]:
-    """Return what to tell those who import it."""
-    return emulated_sizes.warnings(problem)
 
 
 def unusable(problem: Problem) -> str:
@@ -289,18 +274,8 @@ def unusable(problem: Problem) -> str:
     return needed_packages.sentence(needed_packages.missing_packages({"reference": problem.spec.reference}, "reference", (schema.RUN,)))
 
 
-def _for_devices(definition: schema.Definition, workloads: tuple[wire.Workload, ...]) -> tuple[wire.Workload, ...]:
-    """Each for the devices that it is small enough for."""
-    tensors = (*definition.inputs.values(), *definition.outputs.values())
-    elements = {workload.workload_id: sum(math.prod(_shape(tensor, workload.axes)) for tensor in tensors) for workload in workloads}
-    everywhere = emulated_sizes.for_emulated(elements)
-    return tuple(
-        dataclasses.replace(workload, device_kind=emulated_sizes.device_kind(workload.workload_id, everywhere)) for workload in workloads
-    )
-
-
 def _definition(files: DefinitionFiles) -> schema.Definition:
-    text = _text(files.definition)
+    text = read_text(files.definition, FILE_LIMIT_BYTES, PARTS)
     try:
         definition = schema.Definition.model_validate(json.loads(text))
     except json.JSONDecodeError as error:
@@ -319,7 +294,8 @@ def _definition(files: DefinitionFiles) -> schema.Definition:
 
 
 def _workloads(files: DefinitionFiles, path: Path, definition: schema.Definition) -> Iterator[wire.Workload]:
-    lines = [(number, line) for number, line in enumerate(_text(path).split("\n"), 1) if line.strip()]
+    text = read_text(path, FILE_LIMIT_BYTES, PARTS)
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if len(lines) > ROW_LIMIT:
         raise ProblemInvalid(str(path), f"has {len(lines)} workloads; keep at most {ROW_LIMIT}")
     workload_ids, budget = set[str](), Left()
@@ -352,7 +328,8 @@ def _workload(
         sizes = definition.sizes(row.axes)
     except ExpressionInvalid as wrong:
         raise ValueError(f"axes: {wrong}") from None
-    total = sum(_bytes(tensor, sizes) for tensor in (*definition.inputs.values(), *definition.outputs.values()))
+    tensors = (*definition.inputs.values(), *definition.outputs.values())
+    total = sum(ITEM_BYTES[tensor.dtype] * math.prod(_shape(tensor, sizes)) for tensor in tensors)
     if total > WORKLOAD_LIMIT_BYTES:
         raise ValueError(f"axes: its tensors take {total} bytes; at most {WORKLOAD_LIMIT_BYTES} can be judged, so make them smaller")
     inputs = {name: _input(files, definition, row, name, sizes, budget) for name in definition.inputs}
@@ -471,26 +448,8 @@ def _digest(problem_id: str, definition: schema.Definition, workloads: tuple[wir
     return hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest()
 
 
-def _is_plain(definition: schema.Definition) -> bool:
-    """Return whether C++ can take the tensors."""
-    return all(tensor.dtype in schema.SAFE_DTYPES for tensor in (*definition.inputs.values(), *definition.outputs.values()))
-
-
 def _shape(tensor: schema.TensorSchema, sizes: dict[str, int]) -> tuple[int, ...]:
     return tuple(int(axis) if axis.isdecimal() else sizes[axis] for axis in tensor.shape or ())
-
-
-def _bytes(tensor: schema.TensorSchema, sizes: dict[str, int]) -> int:
-    return BYTES.get(tensor.dtype, 1) * math.prod(_shape(tensor, sizes))
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > FILE_LIMIT_BYTES:
-            raise ProblemInvalid(str(path), f"is over {FILE_LIMIT_BYTES} bytes; make it smaller")
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProblemInvalid(str(path), f"can't be read: {error}; a problem is a definition and its workloads") from None
 
 
 def _invalid(path: Path, text: str, line: int, error: ValidationError) -> ProblemInvalid:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from grader.formats.arithmetic import LENGTH_LIMIT, ExpressionInvalid, evaluate
+from grader.formats.validation_messages import StrictModel
 
 NARROW_DTYPES = {"float8_e4m3fn", "float8_e5m2"}  # which only Python submissions can take
 SAFE_DTYPES = {"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "bool"}
@@ -27,11 +28,7 @@ DType = Literal[
 ]  # fmt: skip
 
 
-class _StrictSchema(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Const(_StrictSchema):
+class Const(StrictModel):
     """An axis that never changes."""
 
     type: Literal["const"]
@@ -39,14 +36,14 @@ class Const(_StrictSchema):
     description: str | None = None
 
 
-class Var(_StrictSchema):
+class Var(StrictModel):
     """An axis that each workload gives."""
 
     type: Literal["var"]
     description: str | None = None
 
 
-class Expr(_StrictSchema):
+class Expr(StrictModel):
     """An axis that follows from others; SOL's."""
 
     type: Literal["expr"]
@@ -54,7 +51,7 @@ class Expr(_StrictSchema):
     description: str | None = None
 
 
-class TensorSchema(_StrictSchema):
+class TensorSchema(StrictModel):
     """An input or output. shape: names of axes and whole numbers; None is a scalar."""
 
     shape: list[_Text] | None
@@ -62,7 +59,7 @@ class TensorSchema(_StrictSchema):
     description: str | None = None
 
 
-class Definition(_StrictSchema):
+class Definition(StrictModel):
     """definition.json."""
 
     name: _Text
@@ -126,13 +123,13 @@ class Definition(_StrictSchema):
         return {name: sizes[name] for name in self.axes}
 
 
-class Random(_StrictSchema):
+class Random(StrictModel):
     """Drawn anew for every trial."""
 
     type: Literal["random"]
 
 
-class Scalar(_StrictSchema):
+class Scalar(StrictModel):
     """A number that never changes."""
 
     type: Literal["scalar"]
@@ -146,7 +143,7 @@ class Scalar(_StrictSchema):
         return value
 
 
-class Safetensors(_StrictSchema):
+class Safetensors(StrictModel):
     """A tensor of a file."""
 
     type: Literal["safetensors"]
@@ -154,13 +151,13 @@ class Safetensors(_StrictSchema):
     tensor_key: _Text
 
 
-class Custom(_StrictSchema):
+class Custom(StrictModel):
     """Made by the definition's custom_inputs_entrypoint; SOL's."""
 
     type: Literal["custom"]
 
 
-class ToleranceSchema(_StrictSchema):
+class ToleranceSchema(StrictModel):
     """SOL's, of one workload."""
 
     max_atol: _Finite = 1e-2
@@ -170,7 +167,7 @@ class ToleranceSchema(_StrictSchema):
     allow_negative_inf: bool = False
 
 
-class WorkloadSchema(_StrictSchema):
+class WorkloadSchema(StrictModel):
     """A line of workload.jsonl."""
 
     axes: dict[_Name, _Size]
@@ -186,7 +183,7 @@ class WorkloadSchema(_StrictSchema):
         return self
 
 
-class Row(_StrictSchema):
+class Row(StrictModel):
     """A line of a trace set: a trace without solution."""
 
     definition: str

@@ -1,7 +1,8 @@
-"""Which files a problem may be read from: those of its own set."""
+"""Reading of a problem's files: only those of its own set, with a limit.  Executes nothing."""
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 from grader.errors import ProblemInvalid
@@ -22,6 +23,20 @@ def require_inside(path: Path, root: Path, named_in: Path) -> Path:
     return resolved
 
 
-def own_directory(path: Path) -> Path:
-    """Return the directory of the problem at path."""
-    return path if path.is_dir() else path.parent
+def read_text(path: Path, limit_bytes: int, layout: str) -> str:
+    """Return the text of a file; ProblemInvalid where it is too large or can't be read. layout: the files of a problem, for the error."""
+    try:
+        if path.stat().st_size > limit_bytes:
+            raise ProblemInvalid(str(path), f"is over {limit_bytes} bytes; make it smaller")
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProblemInvalid(str(path), f"can't be read: {error}; a problem is {layout}") from None
+
+
+def parse_python(path: Path, text: str, name: str = "<unknown>") -> ast.Module:
+    """Return the syntax of a file; ProblemInvalid where it is not Python. name: of the file, for the parser's own message."""
+    try:
+        return ast.parse(text, name)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) else ""
+        raise ProblemInvalid(str(path), f"{line}is not Python: {error}; fix it") from None

@@ -23,10 +23,6 @@ from sandbox.protocol import wire
 from sandbox.protocol.languages import languages
 from sandbox.protocol.signatures import PYTHON, with_arguments, without_model
 
-# The constants that a Python file assigns at its top level, and the file with other values for some of them.  Executes nothing.
-#
-# Only the assignments change: comments, line numbers and everything else stay as they are, and what is computed from a constant follows.
-
 _SHOWN_CHARS = 40  # of a value in a message
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -66,11 +62,15 @@ def literal(text: str) -> str:
 
 def constants(source: str) -> dict[str, str]:
     """The names that can be set, with the text of their values. Raises what `ast.parse` raises."""
-    return {assignment.name: _shown(assignment.value) for assignment in _assignments(ast.parse(source))}
+    texts = {assignment.name: ast.unparse(assignment.value) for assignment in _assignments(ast.parse(source))}
+    return {name: text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}..." for name, text in texts.items()}
 
 
 def with_constants(source: str, values: Mapping[str, str]) -> str:
-    """The source with these values (as `literal` writes them) for constants that it assigns; other names are ignored."""
+    """The source with these values (as `literal` writes them) for constants that it assigns; other names are ignored.
+
+    Only the assignments change: comments, line numbers and everything else stay as they are, and what is computed from a constant follows.
+    """
     lines = source.encode().split(b"\n")
     edits = [assignment.edit(values[assignment.name]) for assignment in _assignments(ast.parse(source)) if assignment.name in values]
     for line, begin, last_line, end, text in sorted(edits, reverse=True):  # from the end, so that earlier positions stay right
@@ -103,7 +103,6 @@ def _assigned(statement: ast.stmt) -> Iterator[_Assignment]:
 
 
 def _bound(tree: ast.Module) -> Iterator[str]:
-    """Every binding of a name in the module's own scope."""
     waiting: list[ast.AST] = list(tree.body)
     while waiting:
         node = waiting.pop()
@@ -118,39 +117,17 @@ def _bound(tree: ast.Module) -> Iterator[str]:
             waiting += ast.iter_child_nodes(node)
 
 
-def _shown(value: ast.expr) -> str:
-    text = ast.unparse(value)
-    return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}..."
-
-
-# Finds dropout that surely happens in a kernelbench file, by its text: what it drops no kernel can drop alike.  Executes nothing.
-#
-# Only what is certain is reported: whether a probability that is computed is zero, the judge sees, which executes the file.
-
 _MODULES = {"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"}
 _DEFAULT_P = 0.5
 _LARGEST = 1e300  # for a number that no float holds
 _HOPS = 8  # from a parameter to the constant that it is made of
 
 
-@dataclass(frozen=True, slots=True)
-class DropoutCall:
-    """A dropout with a probability above zero."""
+def certain(tree: ast.Module) -> str | None:
+    """Return why no kernel can give Model's answer: its first dropout with a probability that is surely above zero; None: there is none.
 
-    line: int
-    p: float
-
-    @property
-    def sentence(self) -> str:
-        """For people."""
-        return (
-            f"dropout with p = {self.p:g} in train mode: which elements are dropped is drawn anew in every call, so no kernel can give "
-            "Model's answer; set p to 0, or call self.eval() at the end of __init__"
-        )
-
-
-def certain(tree: ast.Module) -> DropoutCall | None:
-    """The first such dropout; None where there is none, or none that is certain."""
+    Whether a probability that is computed is zero, the judge sees, which executes the file.
+    """
     if any(isinstance(node, ast.Call) and _name(node.func) in ("eval", "train") for node in ast.walk(tree)):
         return None
     constants, parameters = _constants(tree), _model_parameters(tree)
@@ -158,7 +135,10 @@ def certain(tree: ast.Module) -> DropoutCall | None:
         if isinstance(node, ast.Call) and _name(node.func) in _MODULES:
             p = _value(_argument(node), {**constants, **parameters}, constants) if _argument(node) is not None else _DEFAULT_P
             if p is not None and p > 0:
-                return DropoutCall(node.lineno, p)
+                return (
+                    f"line {node.lineno}: dropout with p = {p:g} in train mode: which elements are dropped is drawn anew in every call, "
+                    "so no kernel can give Model's answer; set p to 0, or call self.eval() at the end of __init__"
+                )
     return None
 
 
@@ -171,7 +151,6 @@ def _argument(call: ast.Call) -> ast.expr | None:
 
 
 def _value(node: ast.expr | None, names: dict[str, ast.expr], constants: dict[str, ast.expr]) -> float | None:
-    """The number that an expression surely is."""
     for _ in range(_HOPS):
         if isinstance(node, ast.Constant):
             return min(node.value, _LARGEST) * 1.0 if isinstance(node.value, (int, float)) else None
@@ -182,7 +161,6 @@ def _value(node: ast.expr | None, names: dict[str, ast.expr], constants: dict[st
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:
-    """Names that the module sets once."""
     values: dict[str, ast.expr] = {}
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
@@ -240,21 +218,12 @@ have other values here: keep them as parameters, or as buffers running_mean and 
 _LOWER_PRECISION = " Lower precision is allowed: half precision or TF32 inside is right if the result is."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Precision:
-    """Precision: what floating tensors and weights are cast to, and the tolerance that goes with it.
-
-    The budget is for outputs that are small next to atol, where zeros would pass: see `sandbox/judge/references/kernelbench.py`.
-    """
-
-    dtype: str
-    tolerance: wire.Tolerance
-
-
+# What floating tensors and weights are cast to, and the tolerance that goes with it. The budget is for outputs that are small next to atol,
+# where zeros would pass: see `sandbox/judge/references/kernelbench.py`.
 PRECISIONS = {
-    "fp32": Precision(dtype="float32", tolerance=wire.Tolerance(atol=1e-4, rtol=1e-4, budget_floor=1e-2)),
-    "fp16": Precision(dtype="float16", tolerance=wire.Tolerance(atol=1e-2, rtol=1e-2, budget_floor=5e-2)),
-    "bf16": Precision(dtype="bfloat16", tolerance=wire.Tolerance(atol=1e-2, rtol=1e-2, budget_floor=5e-2)),
+    "fp32": ("float32", wire.Tolerance(atol=1e-4, rtol=1e-4, budget_floor=1e-2)),
+    "fp16": ("float16", wire.Tolerance(atol=1e-2, rtol=1e-2, budget_floor=5e-2)),
+    "bf16": ("bfloat16", wire.Tolerance(atol=1e-2, rtol=1e-2, budget_floor=5e-2)),
 }
 
 
@@ -278,16 +247,32 @@ def load(path: Path, precision: str = DEFAULT_PRECISION, *, root: Path | None = 
     require_inside(path, root or path.parent, path)
     if precision not in PRECISIONS:
         raise ProblemInvalid(str(path), f"precision {precision!r} is not known; take one of: {', '.join(PRECISIONS)}")
-    source = _adjusted_source(path, adjustments)
+    source = _read(path)
+    if adjustments.constants:
+        _parse(path, source)
+        known_constants = constants(source)
+        if unknown := [name for name in adjustments.constants if name not in known_constants]:
+            there = ", ".join(f"{name} = {value}" for name, value in known_constants.items()) or "nothing"
+            raise ProblemInvalid(str(path), f"assigns no constant {unknown[0]!r} at its top level; it assigns {there}")
+        source = with_constants(source, adjustments.constants)
     _check(path, _parse(path, source))
-    problem_id, dtype = problem_id_of(path, precision), PRECISIONS[precision].dtype
-    tolerance = adjusted_tolerance(PRECISIONS[precision].tolerance, adjustments)
+    problem_id, (dtype, tolerance) = problem_id_of(path, precision), PRECISIONS[precision]
+    tolerance = _adjusted_tolerance(tolerance, adjustments)
+    set_here = ", ".join(f"{name} = {value}" for name, value in adjustments.constants.items())
+    statement = _STATEMENT.format(
+        weights="" if adjustments.keep_weights else _DRAWN_WEIGHTS,
+        dtype=dtype,
+        atol=tolerance.atol,
+        rtol=tolerance.rtol,
+        share=tolerance.budget_floor,
+        more=(_LOWER_PRECISION if tolerance.allow_lower_precision else "") + (f"\n\nSet at import: {set_here}." if set_here else ""),
+    )
     return Problem(
         problem_id=problem_id,
         title=_title(path, precision, adjustments),
         languages=(PYTHON, *compiled_languages()),
-        spec=_spec(problem_id, source, Precision(dtype=dtype, tolerance=tolerance), adjustments),
-        statement=_statement(dtype, tolerance, adjustments) + source,
+        spec=_spec(problem_id, source, dtype, tolerance, adjustments),
+        statement=statement + source,
     )
 
 
@@ -299,17 +284,14 @@ def with_calling_convention(spec: wire.ProblemSpec, new_submission: NewSubmissio
 def with_description(problem: Problem, description: wire.Described) -> Problem:
     """The problem with what was learned of its arguments, for people. Its digest stays: the judge learns them again."""
     spec, compiled = with_arguments(problem.spec, description), compiled_languages()
-    problem = replace(problem, statement=_strides_sentence(description) + problem.statement)
+    names = {tensor.name for tensor in description.inputs}
+    if strides := ", ".join(f"{name} has strides {values}" for name, values in description.strides.items() if name in names):
+        text = f"Inputs that are not contiguous: {strides}, in elements. A raw kernel gets a pointer to the first.\n\n"
+        problem = replace(problem, statement=text + problem.statement)
     if description.obstacle:
         text = f"Only Python modules can be submitted: the model can't be given to a compiled entry, for {description.obstacle}.\n\n"
         return replace(problem, spec=spec, languages=(PYTHON,), statement=text + problem.statement)
     return replace(problem, spec=spec, languages=(PYTHON, *compiled))
-
-
-def _strides_sentence(description: wire.Described) -> str:
-    names = {tensor.name for tensor in description.inputs}
-    strides = ", ".join(f"{name} has strides {values}" for name, values in description.strides.items() if name in names)
-    return f"Inputs that are not contiguous: {strides}, in elements. A raw kernel gets a pointer to the first.\n\n" if strides else ""
 
 
 def compiled_languages() -> tuple[str, ...]:
@@ -324,7 +306,7 @@ def settable(path: Path) -> dict[str, str]:
     return constants(source)
 
 
-def adjusted_tolerance(tolerance: wire.Tolerance, adjustments: Adjustments) -> wire.Tolerance:
+def _adjusted_tolerance(tolerance: wire.Tolerance, adjustments: Adjustments) -> wire.Tolerance:
     """Return what counts as right. The budget's floor follows: it must not reject what the wider rule allows, and zeros must stay wrong."""
     wanted, floor = adjustments.tolerance, tolerance.budget_floor
     if wanted is not None:
@@ -333,27 +315,6 @@ def adjusted_tolerance(tolerance: wire.Tolerance, adjustments: Adjustments) -> w
         floor = max(floor, LEAST_FLOOR)
     atol, rtol = (tolerance.atol, tolerance.rtol) if wanted is None else (wanted, wanted)
     return replace(tolerance, atol=atol, rtol=rtol, budget_floor=floor, allow_lower_precision=adjustments.allow_lower_precision)
-
-
-def _adjusted_source(path: Path, adjustments: Adjustments) -> str:
-    source = _read(path)
-    if not adjustments.constants:
-        return source
-    _parse(path, source)
-    known_constants = constants(source)
-    if unknown := [name for name in adjustments.constants if name not in known_constants]:
-        there = ", ".join(f"{name} = {value}" for name, value in known_constants.items()) or "nothing"
-        raise ProblemInvalid(str(path), f"assigns no constant {unknown[0]!r} at its top level; it assigns {there}")
-    return with_constants(source, adjustments.constants)
-
-
-def _statement(dtype: str, tolerance: wire.Tolerance, adjustments: Adjustments) -> str:
-    set_here = ", ".join(f"{name} = {value}" for name, value in adjustments.constants.items())
-    addition = (_LOWER_PRECISION if tolerance.allow_lower_precision else "") + (f"\n\nSet at import: {set_here}." if set_here else "")
-    weights = "" if adjustments.keep_weights else _DRAWN_WEIGHTS
-    return _STATEMENT.format(
-        weights=weights, dtype=dtype, atol=tolerance.atol, rtol=tolerance.rtol, share=tolerance.budget_floor, more=addition
-    )
 
 
 def problem_id_of(path: Path, precision: str = DEFAULT_PRECISION) -> str:
@@ -405,7 +366,11 @@ def _check(path: Path, tree: ast.Module) -> None:
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     if CLASS not in classes:
         raise ProblemInvalid(str(path), f"has no class {CLASS}; define `class {CLASS}(nn.Module)` with a method {METHOD}")
-    if not _has_method(classes[CLASS], classes):
+    lineage = [classes[CLASS]]  # with the classes of this file that it is made from
+    for ancestor in lineage:
+        bases = [classes[base.id] for base in ancestor.bases if isinstance(base, ast.Name) and base.id in classes]
+        lineage += [base for base in bases if base not in lineage]
+    if not any(isinstance(node, ast.FunctionDef) and node.name == METHOD for ancestor in lineage for node in ancestor.body):
         raise ProblemInvalid(str(path), f"line {classes[CLASS].lineno}: class {CLASS} has no method {METHOD}; define it")
     for name, purpose in ((INPUTS, f"{METHOD} is called with"), (ARGUMENTS, f"{CLASS} is made with")):
         if name not in functions:
@@ -414,42 +379,24 @@ def _check(path: Path, tree: ast.Module) -> None:
         if len(needed.posonlyargs) + len(needed.args) > len(needed.defaults) or None in needed.kw_defaults:
             raise ProblemInvalid(str(path), f"line {functions[name].lineno}: {name} takes arguments; it is called without any")
     for node in tree.body:
-        if (package := _downloader(node)) is not None:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        if (package := next((top for name in names if (top := name.split(".")[0]) in _DOWNLOADS), None)) is not None:
             text = f"imports {package}, whose models are downloaded or are not part of torch; write the model with torch.nn"
             raise ProblemInvalid(str(path), f"line {node.lineno}: {text}")
     if (dropout := certain(tree)) is not None:
-        raise ProblemInvalid(str(path), f"line {dropout.line}: {dropout.sentence}")
+        raise ProblemInvalid(str(path), dropout)
 
 
-def _has_method(of: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> bool:
-    """Return whether the class, or one of this file that it is made from, defines forward."""
-    visited, waiting = set[str](), [of]
-    while waiting:
-        name = waiting.pop()
-        if name.name in visited:
-            continue
-        visited.add(name.name)
-        if any(isinstance(node, ast.FunctionDef) and node.name == METHOD for node in name.body):
-            return True
-        waiting += [classes[base.id] for base in name.bases if isinstance(base, ast.Name) and base.id in classes]
-    return False
-
-
-def _downloader(node: ast.stmt) -> str | None:
-    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-    names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-    return next((root for root in (name.split(".")[0] for name in names) if root in _DOWNLOADS), None)
-
-
-def _spec(problem_id: str, source: str, precision: Precision, adjustments: Adjustments) -> wire.ProblemSpec:
-    arguments = {"dtype": precision.dtype, **({"keep_weights": True} if adjustments.keep_weights else {})}
+def _spec(problem_id: str, source: str, dtype: str, tolerance: wire.Tolerance, adjustments: Adjustments) -> wire.ProblemSpec:
+    arguments = {"dtype": dtype, **({"keep_weights": True} if adjustments.keep_weights else {})}
     canonical = {
         "format": NAME,
         "problem_id": problem_id,
         "reference": source,
-        "dtype": precision.dtype,
+        "dtype": dtype,
         # Without what is not allowed: a new key does not make old problems other ones.
-        "tolerance": {key: value for key, value in asdict(precision.tolerance).items() if value is not False},
+        "tolerance": {key: value for key, value in asdict(tolerance).items() if value is not False},
         "trials": TRIAL_COUNT,
         "weights": "kept" if adjustments.keep_weights else "drawn",
     }
@@ -460,7 +407,7 @@ def _spec(problem_id: str, source: str, precision: Precision, adjustments: Adjus
         inputs=(),
         outputs=(),
         workloads=(wire.Workload(workload_id="default", axes={}, arguments=json.dumps(arguments)),),
-        tolerance=precision.tolerance,
+        tolerance=tolerance,
         reference=source,
         trial_count=TRIAL_COUNT,
         digest=hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest(),

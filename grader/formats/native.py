@@ -10,20 +10,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from grader.errors import ProblemInvalid
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
 from grader.formats.inside import require_inside
-from grader.formats.validation_messages import describe
+from grader.formats.validation_messages import StrictModel, describe
 from grader.model import Problem, Sweep
 from grader.rules.sweep import LARGEST_SIZE, SweepInvalid, check_bytes, sizes
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind
 from sandbox.protocol.languages import languages
-
-# Distributions of inputs, as problem.toml writes them.  Parsed here, drawn in `sandbox/judge/inputs.py`.
 
 _Structure = Literal[
     "lower_triangular", "upper_triangular", "symmetric", "banded", "diagonal", "sparse", "permutation", "one_hot", "sorted"
@@ -34,13 +31,7 @@ _BY_AXIS = ("index", "sorted", "uniform")
 _SQUARE = ("symmetric", "permutation")
 _LEAST_RANK = {"sparse": 1, "one_hot": 1, "sorted": 1}  # of the others: 2
 _STRUCTURE_KEYS = {"bandwidth": "banded", "density": "sparse"}
-_EXTRAS = {
-    "scale_spread": _SCALED,
-    "offset": _SCALED,
-    "needles": _SCALED,
-    "needle_factor": _SCALED,
-    "parts": ("mixture",),
-}
+_EXTRAS = {**dict.fromkeys(("scale_spread", "offset", "needles", "needle_factor"), _SCALED), "parts": ("mixture",)}
 _WHOLE = {"int64": 2**63, "int32": 2**31, "int16": 2**15, "int8": 2**7, "uint8": 2**8, "bool": 2}  # the first number that does not fit
 _EXACT = 2**53  # an input without axes travels as a double
 _High = Annotated[
@@ -49,10 +40,8 @@ _High = Annotated[
 ]
 
 
-class Part(BaseModel):
+class Part(StrictModel):
     """A distribution that is no mixture. What is None is as `wire.Distribution` has it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     kind: _Kind = "normal"
     low: float = 0.0
@@ -114,7 +103,8 @@ class DistributionSchema(Part):
     def check(self, dtype: str, axes: Mapping[str, int]) -> None:
         """ValueError where no tensor of this dtype can be drawn from it at a workload's axes."""
         for part in (self, *(self.parts or ())):
-            if (part.kind != "constant" or dtype in _WHOLE) and not _is_finite(part):
+            is_finite = math.isfinite(part.low) and (isinstance(part.high, str) or math.isfinite(part.high))
+            if (part.kind != "constant" or dtype in _WHOLE) and not is_finite:
                 raise ValueError(f"'low' and 'high' of the kind {part.kind!r} have to be finite; only a constant float may be inf or nan")
             if isinstance(part.high, str) and part.high not in axes:
                 raise ValueError(f"'high' is {part.high!r}, which is not in axes; add it there, or give a number")
@@ -141,10 +131,6 @@ class DistributionSchema(Part):
     def on_wire(self) -> wire.Distribution:
         """As the judge gets it."""
         return _on_wire(self, tuple(_on_wire(part) for part in self.parts or ()))
-
-
-def _is_finite(part: Part) -> bool:
-    return math.isfinite(part.low) and (isinstance(part.high, str) or math.isfinite(part.high))
 
 
 def _check_index(part: Part, dtype: str, axes: Mapping[str, int]) -> None:
@@ -179,11 +165,7 @@ _Size = Annotated[
 ]
 
 
-class _StrictTable(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)  # strict: "64" is no number, and a whole number is a float
-
-
-class _Output(_StrictTable):
+class _Output(StrictModel):
     name: _Identifier
     dtype: _DType = "float32"
     shape: list[_Size] = Field(max_length=RANK_LIMIT)
@@ -193,7 +175,7 @@ class _TensorTable(_Output):
     distribution: DistributionSchema = DistributionSchema()
 
 
-class _ToleranceTable(_StrictTable):
+class _ToleranceTable(StrictModel):
     atol: float = Field(default=1e-5, ge=0, allow_inf_nan=False)
     rtol: float = Field(default=1e-5, ge=0, allow_inf_nan=False)
     budget_factor: float = Field(default=32.0, gt=0)  # inf: no budget
@@ -209,7 +191,7 @@ class _ToleranceTable(_StrictTable):
         return wire.Tolerance(**{**fields, "budget_factor": None if none else fields["budget_factor"]})
 
 
-class _OwnTolerance(_StrictTable):
+class _OwnTolerance(StrictModel):
     """Differences from the problem's tolerance at one workload; None is the problem's."""
 
     atol: float | None = Field(default=None, ge=0, allow_inf_nan=False)
@@ -218,7 +200,7 @@ class _OwnTolerance(_StrictTable):
     budget_floor: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
-class _WorkloadTable(_StrictTable):
+class _WorkloadTable(StrictModel):
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
     axes: dict[_Identifier, Annotated[int, Field(ge=0, le=2**31 - 1)]]
     hidden: bool = False
@@ -227,7 +209,7 @@ class _WorkloadTable(_StrictTable):
     distributions: dict[str, DistributionSchema] | None = None  # of inputs that are drawn from another one here
 
 
-class _SweepRange(_StrictTable):
+class _SweepRange(StrictModel):
     """Sizes to measure for a plot; decides no verdict of a submission that is no sweep."""
 
     axis: _Identifier
@@ -235,7 +217,7 @@ class _SweepRange(_StrictTable):
     stop: int
     factor: float | None = None
     step: int | None = None
-    axes: dict[_Identifier, Annotated[int, Field(ge=1, le=LARGEST_SIZE)]] = {}
+    axes: dict[_Identifier, Annotated[int, Field(ge=1, le=LARGEST_SIZE)]] = Field(default={})
     device: Annotated[DeviceKind, Field(strict=False)] | None = None
 
     def on_model(self) -> Sweep:
@@ -244,7 +226,7 @@ class _SweepRange(_StrictTable):
         return Sweep(**fields, device_kind=self.device or "")
 
 
-class _ProblemFile(_StrictTable):
+class _ProblemFile(StrictModel):
     """problem.toml, key by key."""
 
     name: _Identifier
@@ -294,7 +276,6 @@ class _ProblemFile(_StrictTable):
         return self
 
     def _check_size(self, where: str, axes: Mapping[str, int], distributions: Mapping[str, DistributionSchema]) -> None:
-        """ValueError where an input cannot be drawn at these axes. own: distributions that differ here."""
         for tensor in self.inputs:
             distribution = distributions.get(tensor.name, tensor.distribution)
             try:
@@ -350,8 +331,14 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     except tomllib.TOMLDecodeError as error:
         raise ProblemInvalid(str(toml_path), f"is not TOML: {error}") from None
     except ValidationError as error:
-        first = _first(error.errors())
-        key = _key(first["loc"])
+        mistakes = error.errors()
+        first = mistakes[0]
+        if first["type"] == "missing":  # a key that is misspelt is missing as well; then the misspelt one is named
+            unknown = (mistake for mistake in mistakes if mistake["type"] == "extra_forbidden")
+            first = next((mistake for mistake in unknown if mistake["loc"][:-1] == first["loc"][:-1]), first)
+        place = first["loc"]  # of a size and of 'high' the last part is which of two kinds it was taken for, and no key
+        tagged = place[-3:-2] == ("shape",) or place[-2:-1] == ("high",)
+        key = ".".join(map(str, place[:-1] if tagged else place))
         text = describe(first, _ProblemFile)
         raise ProblemInvalid(str(toml_path), f"{key}: {text}" if key else text) from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists without end
@@ -384,19 +371,6 @@ def _check_sweep(problem: Problem, sweep: Sweep) -> None:
                 evaluate(text, axes)
         except ExpressionInvalid as invalid:
             raise SweepInvalid("stop", f"at {sweep.axis} = {size} moved_bytes or flops {invalid}") from None
-
-
-def _first(mistakes: Sequence[ErrorDetails]) -> ErrorDetails:
-    """The one to name. A key that is misspelt is missing as well; then the misspelt one is."""
-    first = mistakes[0]
-    near = (mistake for mistake in mistakes if mistake["type"] == "extra_forbidden" and mistake["loc"][:-1] == first["loc"][:-1])
-    return next(near, first) if first["type"] == "missing" else first
-
-
-def _key(place: tuple[int | str, ...]) -> str:
-    """Where in the file a mistake is. Of a size and of 'high' the last part is which of two kinds it was taken for, and no key."""
-    tagged = place[-3:-2] == ("shape",) or place[-2:-1] == ("high",)
-    return ".".join(map(str, place[:-1] if tagged else place))
 
 
 def _spec(parsed: _ProblemFile, reference: str) -> wire.ProblemSpec:

@@ -42,14 +42,15 @@ def _imported(text: str, functions: Sequence[str]) -> Iterator[str]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return  # the format reports it
-    yield from _names(tree.body)
+    yield from imported_names(tree.body)
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name in functions:
-            yield from _names(node.body)
+            yield from imported_names(node.body)
 
 
-def _names(statements: Iterable[ast.stmt]) -> Iterator[str]:
-    for node in statements:
+def imported_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield the modules that these import, in full."""
+    for node in nodes:
         match node:
             case ast.Import(names=aliases):
                 yield from (alias.name for alias in aliases)

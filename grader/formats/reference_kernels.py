@@ -11,36 +11,25 @@ import ast
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from grader.errors import ProblemInvalid
 from grader.formats import needed_packages
-from grader.formats.inside import require_inside
-from grader.formats.validation_messages import describe
+from grader.formats.inside import parse_python, read_text, require_inside
+from grader.formats.validation_messages import StrictModel, describe
 from grader.model import Problem, problem_id_of
 from sandbox.protocol import wire
-
-# What the files of a reference_kernels problem say of themselves, from their syntax: names, imports, tolerance.  Executes nothing.
 
 REFERENCE, PUBLIC = "reference.py", ("task.py", "utils.py")
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-8}  # make_match_reference's own
 LARGEST_TOLERANCE = 1e300  # for a number that no float holds
-
-
-def parsed_file(path: Path, text: str) -> ast.Module:
-    """The syntax of a file. Raises ProblemInvalid."""
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) else ""
-        raise ProblemInvalid(str(path), f"{line}is not Python: {error}; fix it") from None
 
 
 def public(trees: Mapping[str, ast.Module]) -> list[str]:
@@ -50,20 +39,9 @@ def public(trees: Mapping[str, ast.Module]) -> list[str]:
         name = waiting.pop()
         if name != REFERENCE and name not in names:
             names.add(name)
-            waiting += [module for module in trees if module.removesuffix(".py") in _imported(trees[name])]
+            imported = {module.partition(".")[0] for module in needed_packages.imported_names(ast.walk(trees[name]))}
+            waiting += [file for file in trees if file.removesuffix(".py") in imported]
     return sorted(names)
-
-
-def _imported(tree: ast.AST) -> set[str]:
-    """The modules that a file imports anywhere in it, without what follows a dot."""
-    names = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import(names=imported):
-                names |= {alias.name.partition(".")[0] for alias in imported}
-            case ast.ImportFrom(module=str() as name, level=0):
-                names.add(name.partition(".")[0])
-    return names
 
 
 def defined(tree: ast.Module) -> set[str]:
@@ -111,27 +89,23 @@ _Case = dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")], _S
 _Timeout = Annotated[int, Field(gt=0, le=24 * 3600)]
 
 
-class _StrictYaml(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class _File(_StrictYaml):
+class _File(StrictModel):
     name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,62}$")]
     source: Annotated[str, Field(min_length=1, max_length=1000)]
 
 
-class _Config(_StrictYaml):
+class _Config(StrictModel):
     main: str
 
 
-class _TaskFile(_StrictYaml):
+class _TaskFile(StrictModel):
     """task.yml, key by key."""
 
     files: list[_File] = Field(min_length=1, max_length=64)
     lang: Literal["py", "cu"]
     config: _Config | dict[str, Any]
     description: str = ""
-    templates: dict[Literal["CUDA", "Python", "Triton", "HIP", "CuteDSL"], str] = {}
+    templates: dict[Literal["CUDA", "Python", "Triton", "HIP", "CuteDSL"], str] = Field(default={})
     tests: list[_Case] = Field(default=[], max_length=256)
     benchmarks: list[_Case] = Field(default=[], max_length=256)
     test_timeout: _Timeout = 180
@@ -140,8 +114,8 @@ class _TaskFile(_StrictYaml):
     ranking_by: Literal["last", "mean", "geom"] = "last"
     multi_gpu: bool = False
     seed: int | None = None
-    libraries: list[str] = []
-    gpus: list[str] = []
+    libraries: list[str] = Field(default=[])
+    gpus: list[str] = Field(default=[])
 
     @model_validator(mode="after")
     def _can_be_judged(self) -> _TaskFile:
@@ -161,19 +135,20 @@ class _TaskFile(_StrictYaml):
         for kind, cases in (("tests", self.tests), ("benchmarks", self.benchmarks)):
             for index, case in enumerate(cases):
                 for key, value in case.items():
-                    if any(type(number) is int and abs(number) > LARGEST for number in _each(value)) and key != SEED:
+                    numbers = value if isinstance(value, list) else [value]
+                    if any(type(number) is int and abs(number) > LARGEST for number in numbers) and key != SEED:
                         raise ValueError(f"{kind}.{index}.{key} is over 2 ** 31 - 1; no device holds that")
         return self
 
 
-class _Listed(_StrictYaml):
+class _Listed(StrictModel):
     directory: Annotated[str, Field(min_length=1, max_length=1000)]
     name: str | None = None
     deadline: Any = None
-    gpus: list[str] = []
+    gpus: list[str] = Field(default=[])
 
 
-class _ListedProblems(_StrictYaml):
+class _ListedProblems(StrictModel):
     """A competition's yaml, key by key."""
 
     name: str
@@ -182,7 +157,7 @@ class _ListedProblems(_StrictYaml):
     problems: list[_Listed] = Field(min_length=1, max_length=256)
 
 
-_Model = TypeVar("_Model", bound=_StrictYaml)
+_Model = TypeVar("_Model", bound=StrictModel)
 
 
 def matches(path: Path) -> bool:
@@ -192,7 +167,13 @@ def matches(path: Path) -> bool:
 
 def members(path: Path) -> tuple[Path, ...]:
     """The directories that a competition's yaml names; () where path is none, such as a yaml without `problems:`."""
-    if path.suffix not in (".yaml", ".yml") or path.name == FILE or not path.is_file() or not _lists_problems(path):
+    if path.suffix not in (".yaml", ".yml") or path.name == FILE or not path.is_file():
+        return ()
+    try:
+        text = path.read_text("utf-8") if path.stat().st_size <= YAML_LIMIT_BYTES else ""
+    except (OSError, UnicodeDecodeError):
+        return ()
+    if re.search(r"^problems\s*:", text, re.MULTILINE) is None:  # what has such a line and can't be read is a list that is wrong
         return ()
     competition = _parsed(path, _ListedProblems)
     directories = tuple(path.parent / problem.directory for problem in competition.problems)
@@ -214,11 +195,17 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     root = root or task_path.parent
     require_inside(task_path, root, task_path)
     task = _parsed(task_path, _TaskFile)
-    texts = {file.name: _text(task_path, file, root) for file in task.files if _is_executed(file, task)}
-    trees = {name: parsed_file(task_path.parent / name, text) for name, text in texts.items()}
+    assert isinstance(task.config, _Config)
+    left_out = (task.config.main, "eval.py")  # their harness, which the judge does not need; nor does it the submission
+    executed = [file for file in task.files if file.source != SUBMISSION and file.name.endswith(".py") and file.name not in left_out]
+    texts = {file.name: _text(task_path, file, root) for file in executed}
+    trees = {name: parse_python(task_path.parent / name, text) for name, text in texts.items()}
     reference = trees[REFERENCE]
-    if missing := [name for name in FUNCTIONS if name not in (names := defined(reference))]:
-        raise ProblemInvalid(str(task_path.parent / REFERENCE), _missing_functions(missing, names))
+    names = defined(reference)
+    if missing := [name for name in FUNCTIONS if name not in names]:
+        near = [f"; it has {close[0]!r} for {name!r}" for name in missing if (close := get_close_matches(name, names, n=1, cutoff=0.6))]
+        text = f"defines no {', '.join(map(repr, missing))}{''.join(near)}; define {'them' if len(missing) > 1 else 'it'} at the top level"
+        raise ProblemInvalid(str(task_path.parent / REFERENCE), f"{text}. A task that only its own eval.py can run is not judged here")
     modules = {name: texts[name] for name in public(trees)}
     name = task_path.resolve().parent.name
     problem_id = problem_id_of(name)
@@ -233,6 +220,8 @@ def _spec(problem_id: str, task: _TaskFile, texts: dict[str, str], reference: as
     workloads = (*tests, *(_workload(f"benchmark-{index}", case, kind) for index, case in enumerate(task.benchmarks)))
     common = set.intersection(*(set(workload.axes) for workload in workloads))
     canonical = {"format": NAME, "id": problem_id, "files": texts, "tests": task.tests, "benchmarks": task.benchmarks}
+    reference_text = json.dumps(texts, sort_keys=True)
+    files_digest = hashlib.sha256(reference_text.encode()).hexdigest()  # the check is code: two versions of the files can be two rules
     return wire.ProblemSpec(
         problem_id=problem_id,
         format=NAME,
@@ -241,19 +230,13 @@ def _spec(problem_id: str, task: _TaskFile, texts: dict[str, str], reference: as
         outputs=(),
         workloads=workloads,
         tolerance=tolerance(reference),
-        reference=json.dumps(texts, sort_keys=True),
+        reference=reference_text,
         axes=tuple(axis for axis in workloads[0].axes if axis in common)[:AXIS_LIMIT],
         trial_s=min(LONGEST_TRIAL_S, float(task.test_timeout)),
         digest=hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest(),
         convention=wire.Convention.DATA,
-        rule=_rule(texts),
+        rule=f"what check_implementation of {REFERENCE} accepts (files {files_digest[:12]})",
     )
-
-
-def _rule(texts: dict[str, str]) -> str:
-    """The check is code: two versions of the files can be two rules."""
-    digest = hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()
-    return f"what check_implementation of {REFERENCE} accepts (files {digest[:12]})"
 
 
 def _workload(workload_id: str, case: _Case, kind: str) -> wire.Workload:
@@ -261,40 +244,10 @@ def _workload(workload_id: str, case: _Case, kind: str) -> wire.Workload:
     return wire.Workload(workload_id=workload_id, axes=axes, device_kind=kind, arguments=json.dumps({"case": case}))
 
 
-def _is_executed(file: _File, task: _TaskFile) -> bool:
-    """Return whether the judge needs it: Python, but neither the submission nor their harness."""
-    assert isinstance(task.config, _Config)
-    return file.source != SUBMISSION and file.name.endswith(".py") and file.name not in (task.config.main, "eval.py")
-
-
-def _lists_problems(path: Path) -> bool:
-    """Return whether a yaml has the key `problems`. One that can't be read, but has such a line, is a list that is wrong."""
-    try:
-        text = path.read_text("utf-8") if path.stat().st_size <= YAML_LIMIT_BYTES else ""
-    except (OSError, UnicodeDecodeError):
-        return False
-    return re.search(r"^problems\s*:", text, re.MULTILINE) is not None
-
-
-def _missing_functions(missing: Sequence[str], defined: set[str]) -> str:
-    """Return what to say of a reference that lacks functions, and what it has in their place."""
-    names = ", ".join(map(repr, missing))
-    near = [f"; it has {close[0]!r} for {name!r}" for name in missing if (close := get_close_matches(name, defined, n=1, cutoff=0.6))]
-    them = "them" if len(missing) > 1 else "it"
-    return f"defines no {names}{''.join(near)}; define {them} at the top level. A task that only its own eval.py can run is not judged here"
-
-
-def _each(value: object) -> list[object]:
-    return value if isinstance(value, list) else [value]
-
-
 def _parsed(path: Path, model: type[_Model]) -> _Model:
+    text = read_text(path, YAML_LIMIT_BYTES, f"{FILE} and the files that it lists")
     try:
-        if path.stat().st_size > YAML_LIMIT_BYTES:
-            raise ProblemInvalid(str(path), f"is over {YAML_LIMIT_BYTES} bytes; make it smaller")
-        return model.model_validate(_yaml(path.read_text("utf-8")))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProblemInvalid(str(path), f"can't be read: {error}; a problem is {FILE} and the files that it lists") from None
+        return model.model_validate(yaml.safe_load(text))
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"] if str(part).isidentifier() or isinstance(part, int)) or path.name
@@ -303,13 +256,9 @@ def _parsed(path: Path, model: type[_Model]) -> _Model:
         raise ProblemInvalid(str(path), f"is not YAML: {' '.join(str(error).split())}") from None
     except (ValueError, RecursionError) as error:
         raise ProblemInvalid(str(path), f"can't be read: {error or 'it is nested too deep'}; fix the value") from None
-
-
-def _yaml(text: str) -> Any:
-    try:
-        return yaml.safe_load(text)
     except (KeyError, IndexError, AttributeError, TypeError, OverflowError) as error:  # PyYAML's, of a value that its tag does not fit
-        raise ValueError(f"a value is not what its tag says ({type(error).__name__}: {error})") from None
+        detail = f"a value is not what its tag says ({type(error).__name__}: {error})"
+        raise ProblemInvalid(str(path), f"can't be read: {detail}; fix the value") from None
 
 
 def _text(task_path: Path, file: _File, root: Path) -> str:

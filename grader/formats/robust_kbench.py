@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from grader.errors import ProblemInvalid
 from grader.formats import emulated_sizes, needed_packages
-from grader.formats.inside import require_inside
+from grader.formats.inside import parse_python, read_text, require_inside
 from grader.formats.validation_messages import describe
 from grader.model import Problem, problem_id_of
 from sandbox.protocol import wire
@@ -74,7 +74,7 @@ class _ConfigFile(BaseModel):
 def matches(path: Path) -> bool:
     """Return whether a problem of this format lies at path: a func_*.py with its config next to it."""
     direction = _direction(path)
-    return direction is not None and path.is_file() and _config_path(path, direction).is_file()
+    return direction is not None and path.is_file() and path.with_name(f"config_{direction}.json").is_file()
 
 
 def members(path: Path) -> tuple[Path, ...]:
@@ -100,17 +100,20 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     direction = _direction(path)
     if direction is None:
         raise ProblemInvalid(str(path), f"is not a problem of this format; name func_forward.py or func_backward.py in {LAYOUT}")
-    config_path = _config_path(path, direction)
+    config_path = path.with_name(f"config_{direction}.json")
     for file in (path, config_path):
         require_inside(file, root or path.parent, path)
-    source = _text(path)
-    tree = _tree(path, source)
+    source = read_text(path, FILE_LIMIT_BYTES, LAYOUT)
+    tree = parse_python(path, source, path.name)
     signatures = _signatures(path, tree, direction)
     settings = _settings(config_path)
     for setting in settings:
         _check_arguments(config_path, setting, signatures)
     workloads = tuple(_workloads(settings, signatures, direction))
-    problem_id = _problem_id(path, direction)
+    directory = path.resolve().parent
+    # Of level_1/task_7, whose name says nothing alone, level_1_task_7.
+    name = f"{directory.parent.name}_{directory.name}" if re.fullmatch(r"task_\d+", directory.name) else directory.name
+    problem_id = problem_id_of(name if direction == "forward" else f"{name}_{direction}")
     return Problem(
         problem_id=problem_id,
         title=_title(path, tree, direction),
@@ -124,19 +127,7 @@ def _direction(path: Path) -> str | None:
     return next((direction for direction in DIRECTIONS if path.name == f"func_{direction}.py"), None)
 
 
-def _config_path(path: Path, direction: str) -> Path:
-    return path.with_name(f"config_{direction}.json")
-
-
-def _problem_id(path: Path, direction: str) -> str:
-    """mnist_linear, or mnist_linear_backward; of level_1/task_7, whose name says nothing alone, level_1_task_7."""
-    directory = path.resolve().parent
-    name = f"{directory.parent.name}_{directory.name}" if re.fullmatch(r"task_\d+", directory.name) else directory.name
-    return problem_id_of(name if direction == "forward" else f"{name}_{direction}")
-
-
 def _title(path: Path, tree: ast.Module, direction: str) -> str:
-    """The directory's name, and what forward_fn says first of itself."""
     name = f"{path.resolve().parent.name}{' (backward)' if direction == 'backward' else ''}"
     function = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "forward_fn"), None)
     lines = (ast.get_docstring(function) or "").strip().splitlines() if function else []
@@ -176,7 +167,10 @@ def _workloads(settings: list[_Setting], signatures: dict[str, _Signature], dire
     smaller: list[_Setting] = []
     for index, setting in enumerate(settings):
         name, small = f"setting-{index}", _smaller(setting, signatures)
-        possible = _input_elements(small, signatures) + _weight_elements(small, signatures) <= emulated_sizes.LARGEST
+        of_model = {**signatures["Model"].defaults, **small["init"]}.values()
+        # About those of a matrix of the two largest sizes.
+        weight_elements = math.prod(sorted(value for value in of_model if type(value) is int and value > 0)[-2:])
+        possible = _input_elements(small, signatures) + weight_elements <= emulated_sizes.LARGEST
         if small == setting:
             yield _workload(name, setting, direction, "" if possible else DeviceKind.CUDA)
             continue
@@ -199,12 +193,6 @@ def _input_elements(setting: _Setting, signatures: dict[str, _Signature]) -> int
     return math.prod(value for value in values if type(value) is int and value > 0)
 
 
-def _weight_elements(setting: _Setting, signatures: dict[str, _Signature]) -> int:
-    """About how many elements the weights have: those of a matrix of the two largest sizes."""
-    values = {**signatures["Model"].defaults, **setting["init"]}.values()
-    return math.prod(sorted(value for value in values if type(value) is int and value > 0)[-2:])
-
-
 def _smaller(setting: _Setting, signatures: dict[str, _Signature]) -> _Setting:
     """With a smaller batch: first batch_size, then what else only the inputs have, is halved while the inputs are too large."""
     arguments = dict(setting["given"])
@@ -217,7 +205,7 @@ def _smaller(setting: _Setting, signatures: dict[str, _Signature]) -> _Setting:
 
 
 def _settings(path: Path) -> list[_Setting]:
-    text = _text(path)
+    text = read_text(path, FILE_LIMIT_BYTES, LAYOUT)
     try:
         settings = _ConfigFile.model_validate(json.loads(text)).settings()
     except json.JSONDecodeError as error:
@@ -286,20 +274,3 @@ def _check_arguments(path: Path, setting: _Setting, signatures: dict[str, _Signa
             raise ProblemInvalid(str(path), text)
         if missing := sorted(signature.required - set(setting[of])):
             raise ProblemInvalid(str(path), f"{config}: does not give {name} {missing[0]!r}, which it needs; add it")
-
-
-def _tree(path: Path, source: str) -> ast.Module:
-    try:
-        return ast.parse(source, path.name)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) else ""
-        raise ProblemInvalid(str(path), f"{line}is not Python: {error}; fix it") from None
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > FILE_LIMIT_BYTES:
-            raise ProblemInvalid(str(path), f"is over {FILE_LIMIT_BYTES} bytes; make it smaller")
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProblemInvalid(str(path), f"can't be read: {error}; a problem is {LAYOUT}") from None

@@ -1,4 +1,4 @@
-"""Puts into words what pydantic found wrong with a file or an option.  Quotes no value: some are secret."""
+"""Strict schemas, and the words for what pydantic finds wrong with a file or an option.  Quotes no value: some are secret."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import difflib
 import typing
 from collections.abc import Sequence
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 from pydantic_core import ErrorDetails
 
 _OWN = "Value error, "  # before what a validator of ours says
 _NUMBERS = ("int_type", "float_type")
 
 
+class StrictModel(BaseModel):
+    """A table of a file: no unknown keys, and no conversions. "64" is no number, and a whole number is a float."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
 def describe(mistake: ErrorDetails, model: type[BaseModel] | None = None) -> str:
     """Return a mistake as a sentence, without its key. model: what the whole file is, whose keys are named where one is unknown."""
     if mistake["type"] == "extra_forbidden":
         keys = _keys(model, mistake["loc"][:-1]) if model is not None else []
-        return _no_such_key(str(mistake["loc"][-1]), keys)
+        close = difflib.get_close_matches(str(mistake["loc"][-1]), keys, n=1)
+        remedy = f"did you mean {close[0]!r}?" if close else f"take one of: {', '.join(keys)}" if keys else "leave it out"
+        return f"is not a key here; {remedy}"
     return mistake["msg"].removeprefix(_OWN) + _remedy(mistake["type"], mistake["input"])
 
 
-def _no_such_key(name: str, keys: Sequence[str]) -> str:
-    """Return what to write instead of a key that the table does not have."""
-    close = difflib.get_close_matches(name, keys, n=1)
-    remedy = f"did you mean {close[0]!r}?" if close else f"take one of: {', '.join(keys)}" if keys else "leave it out"
-    return f"is not a key here; {remedy}"
-
-
 def _keys(model: type[BaseModel], place: Sequence[int | str]) -> list[str]:
-    """The keys of the table at a place in a file."""
     for part in place:
         if part in model.model_fields:
             model = _table(model.model_fields[str(part)].annotation) or model
@@ -37,7 +37,6 @@ def _keys(model: type[BaseModel], place: Sequence[int | str]) -> list[str]:
 
 
 def _table(annotation: object) -> type[BaseModel] | None:
-    """The table in a key's type, such as that of a list of tables."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((table for argument in typing.get_args(annotation) if (table := _table(argument)) is not None), None)

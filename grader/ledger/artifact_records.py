@@ -59,18 +59,8 @@ class ArtifactRecords:
 
 def insert(connection: sa.Connection, now: datetime, number: int, attempt: int, facts: Iterable[wire.Fact]) -> None:
     """Write down the files among the facts of an attempt."""
-    rows = [
-        {
-            "number": number,
-            "attempt": attempt,
-            "name": fact.name,
-            "tool": fact.tool,
-            "digest": fact.digest,
-            "size_bytes": fact.size_bytes,
-            "create_time": now,
-        }
-        for fact in facts
-        if isinstance(fact, wire.ArtifactFile)
-    ]
-    if rows:
+    common = {"number": number, "attempt": attempt, "create_time": now}
+    files = [fact for fact in facts if isinstance(fact, wire.ArtifactFile)]
+    names = ("name", "tool", "digest", "size_bytes")
+    if rows := [{**common, **{name: getattr(fact, name) for name in names}} for fact in files]:
         connection.execute(sa.insert(artifacts), rows)

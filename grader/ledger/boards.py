@@ -49,7 +49,22 @@ def standings(
 ) -> list[Standing]:
     """See `Boards.standings`. judged: the table whose judgements count, each of the submission that `where` joins it with."""
     columns = [*(submissions.c[name] for name in _OWN), *(judged.c[name] for name in _JUDGED)]
-    query = sa.select(*columns).where(*where, *_counted(competition, problem_id, before, judged))
+    end = competition.end_time if before is None else min(before, competition.end_time)
+    banned = sa.select(bans.c.user_name).where(bans.c.competition_id == competition.competition_id)
+    query = sa.select(*columns).where(
+        *where,
+        submissions.c.competition_id == competition.competition_id,
+        submissions.c.problem_id.in_([problem_id] if problem_id else competition.problem_ids),
+        submissions.c.mode == competition.mode,
+        submissions.c.state == SubmissionState.SUCCEEDED,
+        judged.c.verdict == Verdict.ACCEPTED,
+        judged.c.score.is_not(None),
+        submissions.c.rejudge_id.is_(None),
+        submissions.c.withdraw_time.is_(None),
+        submissions.c.user_name.not_in(banned),
+        submissions.c.create_time >= competition.start_time,
+        submissions.c.create_time < end,
+    )
     rows = connection.execute(query).all()
     rules = {digest: rule_of(transactions.get_problem(connection, digest).spec) for digest in {row.problem_digest for row in rows}}
     return [
@@ -66,24 +81,3 @@ def standings(
         )
         for submission_id, user, problem, create_time, device, clock, value, low, high, flags, digest in rows
     ]
-
-
-def _counted(
-    competition: Competition, problem_id: str, before: datetime | None, judged: sa.Table = submissions
-) -> tuple[sa.ColumnElement[bool], ...]:
-    """Return what a submission has to be to count."""
-    end = competition.end_time if before is None else min(before, competition.end_time)
-    banned = sa.select(bans.c.user_name).where(bans.c.competition_id == competition.competition_id)
-    return (
-        submissions.c.competition_id == competition.competition_id,
-        submissions.c.problem_id.in_([problem_id] if problem_id else competition.problem_ids),
-        submissions.c.mode == competition.mode,
-        submissions.c.state == SubmissionState.SUCCEEDED,
-        judged.c.verdict == Verdict.ACCEPTED,
-        judged.c.score.is_not(None),
-        submissions.c.rejudge_id.is_(None),
-        submissions.c.withdraw_time.is_(None),
-        submissions.c.user_name.not_in(banned),
-        submissions.c.create_time >= competition.start_time,
-        submissions.c.create_time < end,
-    )

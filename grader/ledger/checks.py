@@ -9,12 +9,11 @@ from functools import partial
 import sqlalchemy as sa
 
 from grader.ledger import migrate
-from grader.ledger.tables import events, judgements, metadata, submissions
+from grader.ledger.tables import FOUND, events, judgements, metadata, submissions
 from grader.model import SubmissionState
 
 SHOWN = 5  # broken ones that are named
 _FINAL = [state for state in SubmissionState if state.final]
-_FOUND = ("verdict", "reason", "summary", "report", "device", "clock", "score", "score_low", "score_high", "flags")
 
 Ask = Callable[[sa.Connection], Iterable[str]]  # what is wrong, if anything
 
@@ -62,14 +61,6 @@ def _broken(query: sa.Select[tuple[str]], connection: sa.Connection) -> Iterable
         yield f"not so for {len(ids)}: {', '.join(ids[:SHOWN])}{', ...' if len(ids) > SHOWN else ''}"
 
 
-def _sqlite_integrity(connection: sa.Connection) -> Iterable[str]:
-    return (str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check") if row[0] != "ok")
-
-
-def _sqlite_foreign_keys(connection: sa.Connection) -> Iterable[str]:
-    return (f"{row[0]} row {row[1]} names none of {row[2]}" for row in connection.exec_driver_sql("PRAGMA foreign_key_check"))
-
-
 def _postgresql_integrity(connection: sa.Connection) -> Iterable[str]:
     """Read every value of every table: a damaged page, or a value that was cut off, is an error then."""
     for table in metadata.sorted_tables:
@@ -88,29 +79,28 @@ def _postgresql_foreign_keys(connection: sa.Connection) -> Iterable[str]:
     return (f"{name} is not enforced" for name in sorted(expected - keys_of_tables))
 
 
-_SQLITE: dict[str, Ask] = {"integrity": _sqlite_integrity, "foreign_keys": _sqlite_foreign_keys}
+_SQLITE: dict[str, Ask] = {
+    "integrity": lambda connection: (str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check") if row[0] != "ok"),
+    "foreign_keys": lambda connection: (
+        f"{row[0]} row {row[1]} names none of {row[2]}" for row in connection.exec_driver_sql("PRAGMA foreign_key_check")
+    ),
+}
 _POSTGRESQL: dict[str, Ask] = {"integrity": _postgresql_integrity, "foreign_keys": _postgresql_foreign_keys}
 
 
 def _unequal_judgement() -> sa.Select[tuple[str]]:
     last = sa.and_(judgements.c.number == submissions.c.number, judgements.c.sequence == submissions.c.judgement_count)
-    differs = sa.or_(*(judgements.c[name].is_distinct_from(submissions.c[name]) for name in _FOUND))
+    differs = sa.or_(*(judgements.c[name].is_distinct_from(submissions.c[name]) for name in FOUND))
     return _those(submissions.c.state == SubmissionState.SUCCEEDED, sa.or_(judgements.c.number.is_(None), differs)).select_from(
         submissions.outerjoin(judgements, last)
     )
 
 
-def _judgement_gaps() -> sa.Select[tuple[str]]:
-    counted = _sequences(judgements, judgements.c.number)
-    wrong = sa.or_(sa.func.coalesce(counted.c.last, 0) != submissions.c.judgement_count, counted.c.first != 1, counted.c.missing != 0)
-    return _those(wrong).select_from(submissions.outerjoin(counted, counted.c.number == submissions.c.number))
-
-
-def _event_gaps() -> sa.Select[tuple[str]]:
-    """Of what is finished the retention may have removed facts in between; never the first or the last event."""
-    counted = _sequences(events, events.c.number)
-    missing = sa.and_(counted.c.missing != 0, submissions.c.state.not_in(_FINAL))
-    wrong = sa.or_(sa.func.coalesce(counted.c.last, 0) != submissions.c.event_count, counted.c.first != 1, missing)
+def _gaps(table: sa.Table, count: sa.Column[int], complete: sa.ColumnElement[bool]) -> sa.Select[tuple[str]]:
+    """Sequences that do not begin with 1, do not end with count, or have gaps where they are to be complete."""
+    counted = _sequences(table, table.c.number)
+    missing = sa.and_(counted.c.missing != 0, complete)
+    wrong = sa.or_(sa.func.coalesce(counted.c.last, 0) != count, counted.c.first != 1, missing)
     return _those(wrong).select_from(submissions.outerjoin(counted, counted.c.number == submissions.c.number))
 
 
@@ -139,8 +129,13 @@ _UNEXPLAINED = sa.or_(submissions.c.withdraw_user.is_(None), submissions.c.withd
 _ENDED = submissions.c.end_time.is_not(None)
 _INVARIANTS = (
     ("judgements", "every graded submission has a last judgement, equal to its row", _unequal_judgement()),
-    ("judgement_sequences", "judgements count from 1 without gaps", _judgement_gaps()),
-    ("event_sequences", "events count from 1 to the last, without gaps while it is not finished", _event_gaps()),
+    ("judgement_sequences", "judgements count from 1 without gaps", _gaps(judgements, submissions.c.judgement_count, sa.true())),
+    # Of what is finished the retention may have removed facts in between; never the first or the last event.
+    (
+        "event_sequences",
+        "events count from 1 to the last, without gaps while it is not finished",
+        _gaps(events, submissions.c.event_count, submissions.c.state.not_in(_FINAL)),
+    ),
     ("judged_events", "no event of an attempt that was judged is missing", _judged_event_gaps()),
     ("leases", "only what runs is leased", _those(sa.not_(_RUNNING), _HELD)),
     ("workers", "all that runs has a worker and a time until which", _those(_RUNNING, _UNHELD)),

@@ -14,8 +14,6 @@ from grader.ledger.tables import bans, competition_actions, submissions
 from grader.model import ActionKind, Ban, Caller, Competition, CompetitionAction, Submission
 from grader.rules.organising import check_withdrawal
 
-_LARGEST = 2**31 - 1  # that a column of integers holds
-
 
 class CompetitionActions:
     """Reached as `ledger.competition_actions`."""
@@ -29,17 +27,48 @@ class CompetitionActions:
         Of one that is withdrawn only an administrator's reason replaces what is there.
         """
         now = self._now()
-        return await self._database.write(lambda connection: withdraw(connection, now, submission_id, competition, caller, reason))
+
+        def work(connection: sa.Connection) -> Submission:
+            submission = _submission(connection, submission_id)
+            check_withdrawal(caller, submission, competition, now)
+            before = submission.withdrawal
+            if before is not None and (not caller.admin or (before.user, before.reason) == (caller.user, reason)):
+                return submission
+            values = {"withdraw_time": now, "withdraw_user": caller.user, "withdraw_reason": reason}
+            return _changed(connection, now, submission, ActionKind.WITHDRAWN, caller.user, reason, values)
+
+        return await self._database.write(work)
 
     async def restore(self, submission_id: str, user: str, reason: str) -> Submission:
         """Put a submission back on the boards; one that is not withdrawn stays so. SubmissionNotFound."""
         now = self._now()
-        return await self._database.write(lambda connection: restore(connection, now, submission_id, user, reason))
+
+        def work(connection: sa.Connection) -> Submission:
+            submission = _submission(connection, submission_id)
+            if submission.withdrawal is None:
+                return submission
+            values = dict.fromkeys(("withdraw_time", "withdraw_user", "withdraw_reason"))
+            return _changed(connection, now, submission, ActionKind.RESTORED, user, reason, values)
+
+        return await self._database.write(work)
 
     async def ban(self, competition_id: str, user: str, administrator: str, reason: str) -> Ban:
         """Let a user take no part in a competition any more. A second time the reason is replaced."""
         now = self._now()
-        return await self._database.write(lambda connection: ban(connection, now, competition_id, user, administrator, reason))
+
+        def work(connection: sa.Connection) -> Ban:
+            this = (bans.c.competition_id == competition_id, bans.c.user_name == user)
+            before = connection.execute(sa.select(bans.c.reason).where(*this).with_for_update()).scalar_one_or_none()
+            if before != reason:
+                values = {"reason": reason, "administrator": administrator, "create_time": now}
+                if before is None:
+                    connection.execute(sa.insert(bans).values(competition_id=competition_id, user_name=user, **values))
+                else:
+                    connection.execute(sa.update(bans).where(*this).values(values))
+                _record(connection, now, competition_id, ActionKind.BANNED, administrator, user, reason)
+            return next(entry for entry in _bans(connection, competition_id) if entry.user == user)
+
+        return await self._database.write(work)
 
     async def lift_ban(self, competition_id: str, user: str, administrator: str, reason: str) -> bool:
         """Let the user take part again; whether there was a ban."""
@@ -56,7 +85,7 @@ class CompetitionActions:
 
     async def bans(self, competition_id: str) -> list[Ban]:
         """Return who is banned from a competition, by name."""
-        return await self._database.read(lambda connection: every_ban(connection, competition_id))
+        return await self._database.read(lambda connection: _bans(connection, competition_id))
 
     async def record_reload(self, user: str, differences: Mapping[str, str]) -> None:
         """Write down that the files were read again. differences: what was changed, by competition."""
@@ -70,56 +99,28 @@ class CompetitionActions:
 
     async def page(self, competition_id: str, *, size: int, before: int | None = None) -> tuple[list[CompetitionAction], int | None]:
         """Return what was done in a competition, newest first; and `before` of the next page."""
-        return await self._database.read(lambda connection: actions(connection, competition_id, size, before))
+        this = competition_actions.c
+        query = sa.select(competition_actions).where(this.competition_id == competition_id).order_by(this.sequence.desc()).limit(size + 1)
+        if before is not None:
+            query = query.where(this.sequence < min(before, transactions.LARGEST))
+        rows = await self._database.read(lambda connection: connection.execute(query).all())
+        logged = [
+            CompetitionAction(
+                competition_id=row.competition_id,
+                kind=ActionKind(row.action),
+                user=row.user_name,
+                subject=row.subject,
+                reason=row.reason,
+                create_time=row.create_time,
+            )
+            for row in rows[:size]
+        ]
+        return logged, rows[size - 1].sequence if len(rows) > size else None
 
 
-def withdraw(
-    connection: sa.Connection, now: datetime, submission_id: str, competition: Competition | None, caller: Caller, reason: str
-) -> Submission:
-    """See `CompetitionActions.withdraw`."""
-    submission = _submission(connection, submission_id)
-    check_withdrawal(caller, submission, competition, now)
-    before = submission.withdrawal
-    if before is not None and (not caller.admin or (before.user, before.reason) == (caller.user, reason)):
-        return submission
-    values = {"withdraw_time": now, "withdraw_user": caller.user, "withdraw_reason": reason}
-    return _changed(connection, now, submission, ActionKind.WITHDRAWN, caller.user, reason, values)
-
-
-def restore(connection: sa.Connection, now: datetime, submission_id: str, user: str, reason: str) -> Submission:
-    """See `CompetitionActions.restore`."""
-    submission = _submission(connection, submission_id)
-    if submission.withdrawal is None:
-        return submission
-    values = dict.fromkeys(("withdraw_time", "withdraw_user", "withdraw_reason"))
-    return _changed(connection, now, submission, ActionKind.RESTORED, user, reason, values)
-
-
-def ban(connection: sa.Connection, now: datetime, competition_id: str, user: str, administrator: str, reason: str) -> Ban:
-    """See `CompetitionActions.ban`."""
-    this = (bans.c.competition_id == competition_id, bans.c.user_name == user)
-    before = connection.execute(sa.select(bans.c.reason).where(*this).with_for_update()).scalar_one_or_none()
-    if before != reason:
-        values = {"reason": reason, "administrator": administrator, "create_time": now}
-        if before is None:
-            connection.execute(sa.insert(bans).values(competition_id=competition_id, user_name=user, **values))
-        else:
-            connection.execute(sa.update(bans).where(*this).values(values))
-        _record(connection, now, competition_id, ActionKind.BANNED, administrator, user, reason)
-    return next(entry for entry in every_ban(connection, competition_id) if entry.user == user)
-
-
-def every_ban(connection: sa.Connection, competition_id: str) -> list[Ban]:
-    """See `CompetitionActions.bans`."""
-    count = (
-        sa.select(sa.func.count())
-        .where(
-            submissions.c.competition_id == bans.c.competition_id,
-            submissions.c.user_name == bans.c.user_name,
-            submissions.c.rejudge_id.is_(None),
-        )
-        .scalar_subquery()
-    )
+def _bans(connection: sa.Connection, competition_id: str) -> list[Ban]:
+    same = (submissions.c.competition_id == bans.c.competition_id, submissions.c.user_name == bans.c.user_name)
+    count = sa.select(sa.func.count()).where(*same, submissions.c.rejudge_id.is_(None)).scalar_subquery()
     query = sa.select(bans, count.label("submission_count")).where(bans.c.competition_id == competition_id).order_by(bans.c.user_name)
     return [
         Ban(
@@ -134,27 +135,6 @@ def every_ban(connection: sa.Connection, competition_id: str) -> list[Ban]:
     ]
 
 
-def actions(connection: sa.Connection, competition_id: str, size: int, before: int | None) -> tuple[list[CompetitionAction], int | None]:
-    """See `CompetitionActions.page`."""
-    this = competition_actions.c
-    query = sa.select(competition_actions).where(this.competition_id == competition_id).order_by(this.sequence.desc()).limit(size + 1)
-    if before is not None:
-        query = query.where(this.sequence < min(before, _LARGEST))
-    rows = connection.execute(query).all()
-    logged = [
-        CompetitionAction(
-            competition_id=row.competition_id,
-            kind=ActionKind(row.action),
-            user=row.user_name,
-            subject=row.subject,
-            reason=row.reason,
-            create_time=row.create_time,
-        )
-        for row in rows[:size]
-    ]
-    return logged, rows[size - 1].sequence if len(rows) > size else None
-
-
 def _submission(connection: sa.Connection, submission_id: str) -> Submission:
     """A submission of a user, which stays so until the transaction ends; what a rejudge runs is on no board."""
     submission = transactions.get(connection, submission_id, lock=True)
@@ -164,13 +144,7 @@ def _submission(connection: sa.Connection, submission_id: str) -> Submission:
 
 
 def _changed(
-    connection: sa.Connection,
-    now: datetime,
-    submission: Submission,
-    kind: ActionKind,
-    user: str,
-    reason: str,
-    values: Mapping[str, object],
+    connection: sa.Connection, now: datetime, submission: Submission, kind: ActionKind, user: str, reason: str, values: Mapping[str, object]
 ) -> Submission:
     changing = sa.update(submissions).where(submissions.c.submission_id == submission.submission_id).values(values).returning(submissions)
     row = connection.execute(changing).one()

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from grader.ledger.news import News
+from grader.ledger.changes import News
 from grader.ledger.postgres import LISTENER, PostgresDatabase
 from grader.ledger.sqlite import SqliteDatabase
 from grader.model import WriteTotals
@@ -46,8 +46,7 @@ class Database(Protocol):
         """Run work that locks the rows that it decides by; others may run next to it. On disk when this returns."""
 
     async def prove(self) -> None:
-        """Write something that changes nothing: LedgerBusy where a submission could not be taken or
-        settled now."""
+        """Write something that changes nothing: LedgerBusy where a submission could not be taken or settled now."""
 
     async def read(self, work: Callable[[sa.Connection], T]) -> T:
         """Run work in a transaction that sees one state of the database."""
@@ -56,8 +55,7 @@ class Database(Protocol):
 @asynccontextmanager
 async def open_database(location: Path | str, hear: Callable[[News], None], server_name: str = "") -> AsyncIterator[Database]:
     """Open the SQLite file or the PostgreSQL database of a URL, made or migrated if need be. hear is called with what other servers do.
-    server_name: what a server calls itself, which has the file looked at for damage; "": this is
-    none."""
+    server_name: what a server calls itself, which has the file looked at for damage; "": this is none."""
     if isinstance(location, Path):
         async with SqliteDatabase.open(location, checked=server_name != "") as sqlite:
             yield sqlite

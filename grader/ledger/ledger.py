@@ -6,24 +6,24 @@ import itertools
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import sqlalchemy as sa
 
 from grader.errors import NotWaiting
-from grader.ledger import queue, quota_check, statements, transactions
+from grader.ledger import queue, quota_check, records, statements, transactions
 from grader.ledger.artifact_records import ArtifactRecords
 from grader.ledger.boards import Boards
 from grader.ledger.changes import Changes
 from grader.ledger.competition_actions import CompetitionActions
 from grader.ledger.database import Database, open_database
-from grader.ledger.identities import Identities
-from grader.ledger.keys import Keys
+from grader.ledger.keys import Identities, Keys
 from grader.ledger.queue import QueueEntry, depths, device_demands
 from grader.ledger.rejudges import Rejudges
 from grader.ledger.retention import Retention
-from grader.ledger.submission_filter import ALL_SUBMISSIONS, SubmissionFilter
+from grader.ledger.statements import ALL_SUBMISSIONS, SubmissionFilter
+from grader.ledger.tables import judgements, submissions
 from grader.model import (
     DeviceDemand,
     Event,
@@ -45,17 +45,11 @@ _UNLIMITED = AdmissionPolicy()  # at any time, any number
 _LOST = Failure(reason="LEASE_LOST", message="the server that graded it ended or was cut off; the submission may be the cause")
 
 
-def utc_now() -> datetime:
-    """The time, with its zone."""
-    return datetime.now(UTC)
-
-
 class Ledger:
     """Submissions and what happened to them. `changes` tells the tasks of this process of news."""
 
-    def __init__(self, database: Database, now: Callable[[], datetime] = utc_now, changes: Changes | None = None) -> None:
-        self._database = database
-        self._now = now
+    def __init__(self, database: Database, now: Callable[[], datetime], changes: Changes | None = None) -> None:
+        self._database, self.now = database, now  # `now`: the time, by the clock that everything here goes by
         self.changes = changes or Changes()
         self.artifacts = ArtifactRecords(database)
         self.boards = Boards(database)
@@ -74,10 +68,6 @@ class Ledger:
         async with open_database(location, changes.hear, server_name) as database:
             yield cls(database, now or database.now, changes)
 
-    def now(self) -> datetime:
-        """The time, by the clock that everything here goes by."""
-        return self._now()
-
     @property
     def shown(self) -> str:
         """Where it is, without what is secret."""
@@ -89,8 +79,7 @@ class Ledger:
         return self._database.written
 
     async def prove(self) -> None:
-        """Write something that changes nothing; LedgerBusy where nothing could be taken or settled
-        now, with the reason."""
+        """Write something that changes nothing; LedgerBusy where nothing could be taken or settled now, with the reason."""
         await self._database.prove()
 
     async def submit(
@@ -110,7 +99,7 @@ class Ledger:
         submission_id = secrets.token_hex(8)
         submitted = await self._database.write(
             lambda connection: transactions.submit(
-                connection, self._now(), submission_id, new_submission, problem, request_id, queue_limit, policy, allow_cached
+                connection, self.now(), submission_id, new_submission, problem, request_id, queue_limit, policy, allow_cached
             )
         )
         self.changes.made(new_submission)
@@ -122,7 +111,13 @@ class Ledger:
 
     async def judgements(self, submission_id: str) -> list[Judgement]:
         """Every judgement of a submission, oldest first: the last one counts."""
-        return await self._database.read(lambda connection: transactions.judgements_of(connection, submission_id))
+        query = (
+            sa.select(judgements)
+            .join(submissions, submissions.c.number == judgements.c.number)
+            .where(submissions.c.submission_id == submission_id)
+            .order_by(judgements.c.sequence)
+        )
+        return await self._database.read(lambda connection: [records.judgement(row._mapping) for row in connection.execute(query)])
 
     async def problem(self, digest: str) -> Problem:
         """The problem that a submission was made to."""
@@ -138,13 +133,27 @@ class Ledger:
         submission_filter: SubmissionFilter = ALL_SUBMISSIONS,
     ) -> tuple[list[Submission], int | None]:
         """Submissions, newest first, without sources and with the head of the report; and `before` of the next page."""
-        return await self._database.read(
-            lambda connection: transactions.page(connection, size, before, problem_id, states, submission_filter)
-        )
+        shown = (submissions.c.rejudge_id.is_(None), *submission_filter.where())
+        query = sa.select(*statements.LISTED).where(*shown).order_by(submissions.c.number.desc()).limit(size + 1)
+        if before is not None:
+            query = query.where(submissions.c.number < min(before, transactions.LARGEST))
+        if problem_id:
+            query = query.where(submissions.c.problem_id == problem_id)
+        if states:
+            query = query.where(submissions.c.state.in_(states))
+
+        def work(connection: sa.Connection) -> tuple[list[Submission], int | None]:
+            rows = connection.execute(query).all()
+            return [records.submission(row) for row in rows[:size]], rows[size - 1].number if len(rows) > size else None
+
+        return await self._database.read(work)
 
     async def events(self, submission_id: str, *, after: int = 0, limit: int = 256) -> list[Event]:
         """Events after a sequence, in order."""
-        return await self._database.read(lambda connection: transactions.events_after(connection, submission_id, after, limit))
+        wanted = {"by_submission": submission_id, "by_sequence": min(after, transactions.LARGEST), "by_limit": limit}
+        return await self._database.read(
+            lambda connection: [records.event(row) for row in connection.execute(statements.EVENTS_AFTER, wanted)]
+        )
 
     async def tagged(self, user: str, tag: str, *, after_number: int, limit: int) -> list[tuple[int, str]]:
         """Numbers and ids of this user's submissions with this tag, oldest first: those that follow a number; after 0, the newest."""
@@ -152,18 +161,18 @@ class Ledger:
 
     async def heads(self, submission_ids: Sequence[str]) -> list[Submission]:
         """These submissions as they are now, oldest first, as in lists; those that are not there are left out."""
-        return await self._database.read(lambda connection: statements.heads(connection, submission_ids))
+        return await self._database.read(lambda connection: statements.read(connection, submission_ids, statements.LISTED))
 
     async def with_reports(self, submission_ids: Sequence[str]) -> list[Submission]:
         """The same with whole reports."""
-        return await self._database.read(lambda connection: statements.with_reports(connection, submission_ids))
+        return await self._database.read(lambda connection: statements.read(connection, submission_ids, statements.WITH_REPORT))
 
     async def quota_uses(self, user: str, quotas: Sequence[Quota]) -> list[QuotaUse]:
         """How many of each of these quotas a user has used."""
-        return await self._database.read(lambda connection: quota_check.uses(connection, self._now(), user, quotas))
+        return await self._database.read(lambda connection: quota_check.uses(connection, self.now(), user, quotas))
 
     async def queued_count(self) -> int:
-        """How many wait."""
+        """How many wait; runs of rejudges take nobody's room."""
         return await self._database.read(transactions.queued_count)
 
     async def depths(self) -> list[QueueDepth]:
@@ -176,7 +185,7 @@ class Ledger:
 
     async def queue(self) -> queue.Snapshot:
         """Return who waits, in order, what runs, and what was graded recently."""
-        return await self._database.read(lambda connection: queue.snapshot(connection, self._now().timestamp()))
+        return await self._database.read(lambda connection: queue.snapshot(connection, self.now().timestamp()))
 
     async def queue_entries(self) -> list[QueueEntry]:
         """Return what runs, and what waits in the order in which it is taken up, for administrators."""
@@ -193,7 +202,7 @@ class Ledger:
 
     async def cancel(self, submission_id: str) -> Submission:
         """Cancel what waits; ask the worker to stop what runs; AlreadyFinished otherwise."""
-        cancelled = await self._database.write_rows(lambda connection: transactions.cancel(connection, self._now(), submission_id))
+        cancelled = await self._database.write_rows(lambda connection: transactions.cancel(connection, self.now(), submission_id))
         self.changes.notify(submission_id)
         return cancelled
 
@@ -206,7 +215,7 @@ class Ledger:
         self, worker_id: str, limit: int, *, ttl_s: float, device_kinds: Sequence[str] = (), known_kinds: Sequence[str] | None = None
     ) -> list[Lease]:
         """Take the next ones in their order, each as `lease` would. known_kinds: see `queue.choices_to_lease`."""
-        now = self._now()
+        now = self.now()
         expire_time = now + timedelta(seconds=ttl_s)
 
         def take(connection: sa.Connection) -> list[Lease]:
@@ -222,39 +231,34 @@ class Ledger:
 
     async def heartbeat(self, lease: Lease, *, ttl_s: float) -> bool:
         """Keep the lease; says whether to cancel. LeaseLost like all that follow, once another attempt may have begun."""
-        expire_time = self._now() + timedelta(seconds=ttl_s)
+        expire_time = self.now() + timedelta(seconds=ttl_s)
         return await self._database.write_rows(lambda connection: transactions.heartbeat(connection, lease, expire_time))
 
     async def append(self, lease: Lease, facts: Sequence[wire.Fact]) -> None:
         """Write facts of this attempt down."""
-        await self._database.write_rows(lambda connection: transactions.append(connection, self._now(), lease, facts))
+        await self._database.write_rows(lambda connection: transactions.append(connection, self.now(), lease, facts))
         self.changes.notify(lease.submission.submission_id, moved=False)
 
     async def settle(self, lease: Lease, report: Report, facts: Sequence[wire.Fact] = ()) -> Submission:
         """Record the verdict, and facts that were not written yet, and end the lease."""
-        settled = await self._database.write_rows(lambda connection: transactions.settle(connection, self._now(), lease, report, facts))
+        settled = await self._database.write_rows(lambda connection: transactions.settle(connection, self.now(), lease, report, facts))
         self.changes.notify(lease.submission.submission_id)
         return settled
 
     async def release(self, lease: Lease, failure: Failure, *, counted: bool = True) -> Submission:
         """End the lease without a verdict: QUEUED again, FAILED by the last counted failure or a final one, CANCELLED where asked for."""
-        released = await self._database.write_rows(
-            lambda connection: transactions.release(connection, self._now(), lease, counted, failure)
-        )
+        released = await self._database.write_rows(lambda connection: transactions.release(connection, self.now(), lease, counted, failure))
         self.changes.notify(lease.submission.submission_id)
         return released
 
     async def expire(self) -> list[Submission]:
         """End leases that expired; each counts as a Fault.LOST_LEASE."""
-        return await self._reclaim(expired_only=True)
+        return await self.reclaim_all(expired_only=True)
 
-    async def reclaim_all(self, worker_prefix: str = "") -> list[Submission]:
+    async def reclaim_all(self, worker_prefix: str = "", *, expired_only: bool = False) -> list[Submission]:
         """End every lease of the workers whose ids begin so, as `expire` does: for the one who knows that they are gone."""
-        return await self._reclaim(expired_only=False, worker_prefix=worker_prefix)
-
-    async def _reclaim(self, expired_only: bool, worker_prefix: str = "") -> list[Submission]:
         ended = await self._database.write_rows(
-            lambda connection: transactions.reclaim(connection, self._now(), expired_only, _LOST, worker_prefix)
+            lambda connection: transactions.reclaim(connection, self.now(), expired_only, _LOST, worker_prefix)
         )
         for submission in ended:
             self.changes.notify(submission.submission_id)

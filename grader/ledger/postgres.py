@@ -24,13 +24,11 @@ from psycopg.types.string import StrDumperUnknown
 from sqlalchemy.exc import DBAPIError, PendingRollbackError
 
 from grader.errors import LedgerBusy, LedgerUnreachable, SettingsInvalid
+from grader.ledger.changes import CHANNEL, ORIGIN, News, NewsKind, heard
 from grader.ledger.group_commit import GroupCommit
 from grader.ledger.migrate import migrate
-from grader.ledger.news import CHANNEL, ORIGIN, News, NewsKind, heard
 from grader.ledger.records import plain
 from grader.model import WriteTotals
-
-# Hears what other servers write: one connection, opened again whenever it is lost.  Nothing depends on it but how soon: all poll too.
 
 log = structlog.get_logger()
 
@@ -40,7 +38,10 @@ ANSWER_S = 10.0
 
 
 class Listener:
-    """Calls hear with the news of others, and measured with how much the database's clock is ahead of ours."""
+    """Calls hear with the news of others, and measured with how much the database's clock is ahead of ours.
+
+    It has one connection, opened again whenever it is lost. Nothing depends on it but how soon: all poll too.
+    """
 
     def __init__(self, conninfo: str, origin: str, hear: Callable[[News], None], measured: Callable[[timedelta], None]) -> None:
         self._conninfo, self._origin = conninfo, origin
@@ -170,7 +171,7 @@ class PostgresDatabase:
     def __init__(self, url: str, patience_s: float = PATIENCE_S) -> None:
         self._patience_s = patience_s
         self.origin = secrets.token_hex(8)
-        self._shown = shown_url(url)
+        self.shown = shown_url(url)  # without password
         self._engine = engine(url, self.origin, 1 + ROW_WRITER_COUNT + READER_COUNT)
         self._read_engine = self._engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self._writer = GroupCommit(alone(self._engine), "ledger-write")
@@ -208,21 +209,17 @@ class PostgresDatabase:
 
     async def _begin(self) -> None:
         try:
-            encoding, time_there = await self.read(_encoding_and_time)
+            encoding = await self.read(lambda connection: str(connection.exec_driver_sql("SHOW server_encoding").scalar_one()))
             if encoding != "UTF8":
                 raise SettingsInvalid(
                     "database", f"its encoding is {encoding}; make one with `createdb --encoding=UTF8 --template=template0`"
                 )
+            time_there = await self.read(lambda connection: connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one())
             self._measured(time_there - datetime.now(UTC))
             await self.write(migrate)
         except (LedgerBusy, DBAPIError) as error:
             message = error if isinstance(error, DBAPIError) else error.__cause__
-            raise LedgerUnreachable(self._shown, first_line(getattr(message, "orig", None) or error)) from None
-
-    @property
-    def shown(self) -> str:
-        """The database's URL, without password."""
-        return self._shown
+            raise LedgerUnreachable(self.shown, first_line(getattr(message, "orig", None) or error)) from None
 
     @property
     def written(self) -> WriteTotals:
@@ -270,7 +267,16 @@ class PostgresDatabase:
         def transact() -> T:
             if self._away and time.monotonic() > deadline:  # waited for a thread; each try may take as long as a connection does
                 raise LedgerBusy(_AWAY)
-            return _transact(on, work)
+            with on.connect() as connection:  # rolls back what is not committed
+                transaction = connection.begin()
+                result = work(connection)
+                try:
+                    transaction.commit()
+                except DBAPIError as error:
+                    if _lost(error):  # not to be run again: it may be written
+                        raise LedgerBusy(_WENT_AWAY) from error
+                    raise
+                return result
 
         return await self._insist(lambda: loop.run_in_executor(threads, transact), deadline)
 
@@ -297,11 +303,6 @@ class PostgresDatabase:
         self._engine.dispose()
 
 
-def _encoding_and_time(connection: sa.Connection) -> tuple[str, datetime]:
-    encoding = str(connection.exec_driver_sql("SHOW server_encoding").scalar_one())
-    return encoding, connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
-
-
 def _again(error: DBAPIError, races: int, deadline: float) -> bool:
     """Return whether another transaction was in the way, and not the database away; raises where it is not to be tried again."""
     state = getattr(error.orig, "sqlstate", None)
@@ -319,19 +320,6 @@ def _again(error: DBAPIError, races: int, deadline: float) -> bool:
         log.warning("ledger_away", detail=first_line(error.orig or error))
         raise LedgerBusy(_AWAY) from error
     return False
-
-
-def _transact(on: sa.Engine, work: Callable[[sa.Connection], T]) -> T:
-    with on.connect() as connection:  # rolls back what is not committed
-        transaction = connection.begin()
-        result = work(connection)
-        try:
-            transaction.commit()
-        except DBAPIError as error:
-            if _lost(error):  # not to be run again: it may be written
-                raise LedgerBusy(_WENT_AWAY) from error
-            raise
-        return result
 
 
 def _lost(error: DBAPIError) -> bool:

@@ -1,13 +1,13 @@
 """The order in which submissions are taken up, and what is known of when.  One order for leases, positions and estimates.
 
-By priority, then by user: who has fewest running now, then who used the devices least recently (`shares.py`), then who came first. Of one
+By priority, then by user: who has fewest running now, then who used the devices least recently (`charge`), then who came first. Of one
 user and priority always by number. What a rejudge asked for comes last, belongs to no user, and is taken by number.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -23,11 +23,8 @@ from sandbox.protocol import wire
 
 # Smaller is sooner.
 PRIORITIES = {
-    wire.Mode.TEST: 0,
-    wire.Mode.SANITIZE: 0,
-    wire.Mode.BENCHMARK: 1,
-    wire.Mode.PROFILE: 1,
-    wire.Mode.SWEEP: 1,
+    **dict.fromkeys((wire.Mode.TEST, wire.Mode.SANITIZE), 0),
+    **dict.fromkeys((wire.Mode.BENCHMARK, wire.Mode.PROFILE, wire.Mode.SWEEP), 1),
     wire.Mode.RANKED: 2,
 }
 REJUDGE_PRIORITY = 3
@@ -91,12 +88,11 @@ def choices_to_lease(connection: sa.Connection, ready_kinds: Sequence[str], know
     known_kinds: all devices there are. What asks for none of them is leased too, so that the fleet refuses it: it would wait for ever.
     """
     rows = connection.execute(_QUEUED_KINDS)
-    return {kind: count for kind, count in rows if not kind or _may_be_leased(kind, ready_kinds, known_kinds)}
-
-
-def _may_be_leased(choice: str, ready_kinds: Sequence[str], known_kinds: Sequence[str] | None) -> bool:
-    unknown = known_kinds is not None and not devices.is_offered(choice, known_kinds)
-    return unknown or devices.is_offered(choice, ready_kinds)
+    return {
+        kind: count
+        for kind, count in rows
+        if not kind or (known_kinds is not None and not devices.is_offered(kind, known_kinds)) or devices.is_offered(kind, ready_kinds)
+    }
 
 
 def next_number(choices: Sequence[str]) -> sa.Select[tuple[int]]:
@@ -116,12 +112,16 @@ def snapshot(connection: sa.Connection, now_s: float) -> Snapshot:
     """The whole queue in the order in which it is taken up if nothing else comes: each one taken is one more that its user has running."""
     query = _in_order(submissions.c.submission_id, submissions.c.mode, submissions.c.device_kind)
     waiting = tuple(QueuedSubmission(submission_id=row[0], mode=row[1], device_kind=row[2]) for row in connection.execute(query))
-    return Snapshot(waiting=waiting, running=_running(connection, now_s), recent=_recent(connection))
+    running, recent = connection.execute(_RUNNING).all(), connection.execute(_RECENT).all()
+    return Snapshot(
+        waiting=waiting,
+        running=tuple((row.mode, row.device_kind, max(now_s - row.start_time.timestamp(), 0.0)) for row in running),
+        recent=tuple((row.mode, row.device_kind, (row.end_time - row.start_time).total_seconds()) for row in recent),
+    )
 
 
 @cache
 def _in_order(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """These columns of what waits."""
     ordered, running, weight = _with_shares()
     owner = sa.case((submissions.c.rejudge_id.is_(None), submissions.c.user_name), else_=None)
     nth = sa.func.row_number().over(partition_by=owner, order_by=[submissions.c.priority, submissions.c.number])
@@ -163,16 +163,20 @@ def take_first(connection: sa.Connection, submission_id: str) -> bool:
 
 def positions(of: Snapshot, lane_count: int) -> dict[str, Position]:
     """Where each one that waits is. Those for another kind of device are not in its way."""
-    mean_s = _means(of.recent)
+    seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    for mode, kind, took_s in of.recent:
+        seconds[mode, _base(kind)].append(took_s)
+    mean_s = {key: fmean(values) for key, values in seconds.items()}
     left_s: defaultdict[str, float] = defaultdict(float)  # by kind of device, of which there are few
-    for mode, kind, seconds in of.running:
-        left_s[_base(kind)] += max(_mean(mean_s, mode, kind) or 0.0, seconds) - seconds
+    for mode, kind, ran_s in of.running:
+        left_s[_base(kind)] += max(mean_s.get((mode, _base(kind)), 0.0), ran_s) - ran_s
     lanes = max(lane_count, len(of.running), 1)
     counts: Counter[str] = Counter()
     ahead_s: defaultdict[str, float] = defaultdict(float)
     by_number = {}
     for entry in of.waiting:
-        base, own_s = _base(entry.device_kind), _mean(mean_s, entry.mode, entry.device_kind)
+        base = _base(entry.device_kind)
+        own_s = mean_s.get((entry.mode, base))
         meets = {base, ""} if base else {"", *counts, *left_s}
         estimated_s = None
         if own_s is not None:
@@ -200,31 +204,8 @@ def _with_shares() -> tuple[sa.FromClause, sa.ColumnElement[int], sa.ColumnEleme
     return ordered, running, weight
 
 
-def _running(connection: sa.Connection, now_s: float) -> tuple[tuple[str, str, float], ...]:
-    return tuple((row.mode, row.device_kind, max(now_s - row.start_time.timestamp(), 0.0)) for row in connection.execute(_RUNNING))
-
-
-def _recent(connection: sa.Connection) -> tuple[tuple[str, str, float], ...]:
-    return tuple((row.mode, row.device_kind, (row.end_time - row.start_time).total_seconds()) for row in connection.execute(_RECENT))
-
-
-def _means(recent: Iterable[tuple[str, str, float]]) -> dict[tuple[str, str], float]:
-    seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-    for mode, kind, took_s in recent:
-        seconds[mode, _base(kind)].append(took_s)
-    return {key: fmean(values) for key, values in seconds.items()}
-
-
-def _mean(means_s: dict[tuple[str, str], float], mode: str, kind: str) -> float | None:
-    """Return what one of this mode and device takes; of any device, where nobody said which."""
-    return means_s.get((mode, _base(kind)))
-
-
 def _base(kind: str) -> str:
     return kind.split(":", 1)[0]
-
-
-# How much waits and runs, for metrics: queries over the queue, which `--queue-limit` bounds.
 
 
 def depths(connection: sa.Connection) -> list[QueueDepth]:

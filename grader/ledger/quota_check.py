@@ -24,17 +24,18 @@ def check(connection: sa.Connection, now: datetime, user: str, policy: Admission
     """
     if policy.competition is not None:
         check_open(policy.competition, now)
-        _check_not_banned(connection, user, policy.competition.competition_id)
-    spent = [error for quota in policy.quotas if (error := _spent(connection, now, user, quota)) is not None]
+        competition_id = policy.competition.competition_id
+        query = sa.select(bans.c.reason).where(bans.c.competition_id == competition_id, bans.c.user_name == user)
+        if (reason := connection.execute(query).scalar_one_or_none()) is not None:
+            raise UserBanned(competition_id, reason)
+    spent = []
+    for quota in policy.quotas:
+        if len(counted := _counted(connection, now, user, quota)) >= quota.limit:
+            # There is room again when the oldest of the last `limit` leaves the window.
+            retry_s = max((counted[-1] + quota.window - now).total_seconds(), 1.0)
+            spent.append(QuotaExceeded(quota.limit, retry_s, quota.period))
     if spent:
         raise max(spent, key=lambda error: error.retry_s or 0.0)
-
-
-def _check_not_banned(connection: sa.Connection, user: str, competition_id: str) -> None:
-    query = sa.select(bans.c.reason).where(bans.c.competition_id == competition_id, bans.c.user_name == user)
-    reason = connection.execute(query).scalar_one_or_none()
-    if reason is not None:
-        raise UserBanned(competition_id, reason)
 
 
 def check_room(connection: sa.Connection, user: str, queue_limit: int, user_limit: int | None) -> None:
@@ -57,28 +58,13 @@ def uses(connection: sa.Connection, now: datetime, user: str, quotas: Sequence[Q
     return quota_uses
 
 
-def _spent(connection: sa.Connection, now: datetime, user: str, quota: Quota) -> QuotaExceeded | None:
-    counted = _counted(connection, now, user, quota)
-    if len(counted) < quota.limit:
-        return None
-    # There is room again when the oldest of the last `limit` leaves the window.
-    return QuotaExceeded(quota.limit, max((counted[-1] + quota.window - now).total_seconds(), 1.0), quota.period)
-
-
 def _counted(connection: sa.Connection, now: datetime, user: str, quota: Quota) -> Sequence[datetime]:
     """When those of the window that count were made, newest first, and no more than the limit."""
-    free = sa.or_(
-        submissions.c.state == SubmissionState.FAILED,
-        sa.and_(submissions.c.state == SubmissionState.CANCELLED, submissions.c.attempt == 0),
-    )
+    table = submissions.c
+    free = sa.or_(table.state == SubmissionState.FAILED, sa.and_(table.state == SubmissionState.CANCELLED, table.attempt == 0))
     query = (
-        sa.select(submissions.c.create_time)
-        .where(
-            submissions.c.user_name == user,
-            submissions.c.create_time > now - quota.window,
-            submissions.c.rejudge_id.is_(None),
-            sa.not_(free),
-        )
+        sa.select(table.create_time)
+        .where(table.user_name == user, table.create_time > now - quota.window, table.rejudge_id.is_(None), sa.not_(free))
         .order_by(submissions.c.create_time.desc())
         .limit(quota.limit)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -34,26 +35,13 @@ UNREADABLE = "The rest of this report cannot be read: a value in it is out of ra
 _PROBLEM = TypeAdapter(Problem)
 _FAILURE = TypeAdapter(Failure)
 _SOURCES = TypeAdapter(tuple[SourceFile, ...])
-_LEFT_OUT = (
-    "user",
-    "competition_id",
-    "tags",
-    "parent_id",
-    "annotations",
-    "precision",
-    "measure_s",
-    "skip_sanitizer",
-)  # where they are empty
+# Where they are empty.
+_LEFT_OUT = ("user", "competition_id", "tags", "parent_id", "annotations", "precision", "measure_s", "skip_sanitizer")
 
 
 def to_text(data: Any) -> str:
     """JSON of a dataclass of ours. NaN and infinities are kept: a largest error may be either."""
     return json.dumps(data, separators=(",", ":"), default=wire.parts)
-
-
-def sources_to_text(sources: tuple[SourceFile, ...]) -> str:
-    """JSON of sources, in their order."""
-    return json.dumps([dataclasses.asdict(source) for source in sources], separators=(",", ":"))
 
 
 def body_digest(new_submission: NewSubmission, problem: Problem) -> str:
@@ -80,7 +68,9 @@ def problem(document: str) -> Problem:
 def submission(row: sa.Row[Any]) -> Submission:
     """A submission from a row of its columns; where the query left out the report, the head of it."""
     values = row._mapping
-    sources, failure = values.get("sources"), values["failure"]
+    sources, failure, withdrawal = values.get("sources"), values["failure"], None
+    if values["withdraw_time"] is not None:
+        withdrawal = Withdrawal(user=values["withdraw_user"], reason=values["withdraw_reason"], create_time=values["withdraw_time"])
     return Submission(
         submission_id=values["submission_id"],
         new=NewSubmission(
@@ -112,27 +102,19 @@ def submission(row: sa.Row[Any]) -> Submission:
         judgement_count=values["judgement_count"],
         rejudge_id=values["rejudge_id"] or "",
         cancel_requested=bool(values["cancel_requested"]),
-        withdrawal=withdrawal(values),
+        withdrawal=withdrawal,
     )
 
 
-def withdrawal(values: sa.RowMapping) -> Withdrawal | None:
-    """The withdrawal in a row that has its three columns."""
-    if values["withdraw_time"] is None:
-        return None
-    return Withdrawal(user=values["withdraw_user"], reason=values["withdraw_reason"], create_time=values["withdraw_time"])
-
-
-def score(values: sa.RowMapping) -> Score | None:
+def score(values: Mapping[Any, Any]) -> Score | None:
     """The score in a row that has its three columns."""
     if values["score"] is None:
         return None
     return Score(value=values["score"], low=values["score_low"], high=values["score_high"])
 
 
-def judgement(row: sa.Row[Any]) -> Judgement:
-    """A judgement from its row."""
-    values = row._mapping
+def judgement(values: Mapping[Any, Any]) -> Judgement:
+    """A judgement from the values of its columns."""
     return Judgement(
         sequence=values["sequence"],
         verdict=Verdict(values["verdict"]),
@@ -160,16 +142,13 @@ def judged(report: Report) -> dict[str, Any]:
         "score_high": judged_score.high if judged_score else None,
         "flags": ",".join(report.flags),
     }
-    return {name: _fitting(judgements.c[name], value) if isinstance(value, str) else value for name, value in values.items()}
+    limits = {name: getattr(judgements.c[name].type, "length", None) for name in values}
+    return {name: plain(value)[: limits[name]] if isinstance(value, str) else value for name, value in values.items()}
 
 
 def plain(text: str) -> str:
     """Text without what a database refuses: NUL, and halves of surrogate pairs, which UTF-8 does not have."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
-
-
-def _fitting(column: sa.Column[Any], text: str) -> str:
-    return plain(text)[: getattr(column.type, "length", None)]
 
 
 def _report(values: sa.RowMapping) -> Report | None:

@@ -17,8 +17,8 @@ import sqlalchemy as sa
 
 from grader.errors import RejudgeOutdated
 from grader.ledger import queue, records
-from grader.ledger.news import NewsKind, tell
-from grader.ledger.tables import events, judgements, rejudge_items, rejudges, submissions
+from grader.ledger.changes import NewsKind, tell
+from grader.ledger.tables import FOUND, events, judgements, rejudge_items, rejudges, submissions
 from grader.model import Failure, Report, SubmissionState
 from grader.rules.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState
 from sandbox.protocol import wire
@@ -28,10 +28,10 @@ NO_SOURCES = Failure(reason="SOURCES_REMOVED", message="its sources are kept no 
 # What a run has of its submission; the rest is its own.
 _COPIED = ("body_digest", "problem_id", "language", "entry", "mode", "sources", "user_name", "competition_id")
 GAVE_UP = (SubmissionState.FAILED, SubmissionState.CANCELLED)
-# What a judgement has of its own, in all three tables.
-FOUND = ("verdict", "reason", "summary", "report", "device", "clock", "score", "score_low", "score_high", "flags")
 _RUN = submissions.alias("run")
-_BASE = judgements.alias("base")
+_BASE = judgements.alias("base")  # the judgement that counted when the submission was chosen
+_IS_BASE = sa.and_(_BASE.c.number == rejudge_items.c.number, _BASE.c.sequence == rejudge_items.c.judgement_count)
+_OPEN = sa.and_(rejudges.c.state == RejudgeState.RUNNING, rejudge_items.c.verdict.is_(None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,48 +65,40 @@ def undecided(connection: sa.Connection, limit: int) -> list[Undecided]:
         rejudges.c.document,
         *(rejudge_items.c[name] for name in ("rejudge_id", "number", "problem_digest")),
         *(submissions.c[name] for name in ("submission_id", "mode", "entry")),
-        *(judgements.c[name] for name in ("source_number", "attempt")),
-        judgements.c.problem_digest.label("old_digest"),
+        *(_BASE.c[name] for name in ("source_number", "attempt")),
+        _BASE.c.problem_digest.label("old_digest"),
     ]
     query = (
         sa.select(*columns)
         .join(rejudges, rejudges.c.rejudge_id == rejudge_items.c.rejudge_id)
         .join(submissions, submissions.c.number == rejudge_items.c.number)
-        .join(judgements, _base())
-        .where(_open(), rejudge_items.c.run_number.is_(None))
+        .join(_BASE, _IS_BASE)
+        .where(_OPEN, rejudge_items.c.run_number.is_(None))
         .order_by(rejudges.c.sequence, rejudge_items.c.number)
         .limit(limit)
     )
-    return [_undecided(connection, row) for row in connection.execute(query).all()]
-
-
-def _base() -> sa.ColumnElement[bool]:
-    """The judgement that counted when the submission was chosen."""
-    return sa.and_(judgements.c.number == rejudge_items.c.number, judgements.c.sequence == rejudge_items.c.judgement_count)
-
-
-def _open() -> sa.ColumnElement[bool]:
-    return sa.and_(rejudges.c.state == RejudgeState.RUNNING, rejudge_items.c.verdict.is_(None))
-
-
-def _undecided(connection: sa.Connection, row: sa.Row[Any]) -> Undecided:
-    method = order(row.document).method
-    query = (
-        sa.select(events.c.fact)
-        .where(events.c.number == row.source_number, events.c.attempt == row.attempt, events.c.fact.is_not(None))
-        .order_by(events.c.sequence)
-    )
-    return Undecided(
-        rejudge_id=row.rejudge_id,
-        number=row.number,
-        submission_id=row.submission_id,
-        method=method,
-        mode=wire.Mode(row.mode),
-        entry=row.entry,
-        old_digest=row.old_digest,
-        new_digest=row.problem_digest,
-        lines=tuple(connection.scalars(query)) if method is not RejudgeMethod.RUN else (),
-    )
+    items = []
+    for row in connection.execute(query).all():
+        method = order(row.document).method
+        facts = (
+            sa.select(events.c.fact)
+            .where(events.c.number == row.source_number, events.c.attempt == row.attempt, events.c.fact.is_not(None))
+            .order_by(events.c.sequence)
+        )
+        items.append(
+            Undecided(
+                rejudge_id=row.rejudge_id,
+                number=row.number,
+                submission_id=row.submission_id,
+                method=method,
+                mode=wire.Mode(row.mode),
+                entry=row.entry,
+                old_digest=row.old_digest,
+                new_digest=row.problem_digest,
+                lines=tuple(connection.scalars(facts)) if method is not RejudgeMethod.RUN else (),
+            )
+        )
+    return items
 
 
 def order(document: str) -> RejudgeOrder:
@@ -123,7 +115,7 @@ def decide(connection: sa.Connection, now: datetime, rulings: Iterable[tuple[Und
         query = sa.select(rejudges.c.document, rejudge_items.c.problem_digest).join(
             rejudges, rejudges.c.rejudge_id == rejudge_items.c.rejudge_id
         )
-        open_item = connection.execute(query.where(this, _open(), rejudge_items.c.run_number.is_(None))).one_or_none()
+        open_item = connection.execute(query.where(this, _OPEN, rejudge_items.c.run_number.is_(None))).one_or_none()
         if open_item is None:
             continue
         if report is not None:
@@ -141,22 +133,12 @@ def _run(connection: sa.Connection, now: datetime, item: Undecided, device_kind:
     state = SubmissionState.QUEUED if there else SubmissionState.FAILED
     run_id = secrets.token_hex(8)
     columns: dict[str, Any] = {
-        "submission_id": run_id,
-        "problem_digest": digest,
-        "state": state,
-        "create_time": now,
-        "attempt": 0,
-        "fault_count": 0,
-        "cancel_requested": False,
-        "event_count": 1,
+        **{"submission_id": run_id, "problem_digest": digest, "state": state, "create_time": now, "rejudge_id": item.rejudge_id},
+        **{"attempt": 0, "fault_count": 0, "judgement_count": 0, "cancel_requested": False, "event_count": 1},
         "priority": queue.REJUDGE_PRIORITY,
-        "rejudge_id": item.rejudge_id,
-        "judgement_count": 0,
+        **({"device_kind": device_kind} if device_kind else {}),
+        **({} if there else {"end_time": now, "failure": records.to_text(NO_SOURCES)}),
     }
-    if device_kind:
-        columns["device_kind"] = device_kind
-    if not there:
-        columns |= {"end_time": now, "failure": records.to_text(NO_SOURCES)}
     copied = [*_COPIED, *(() if device_kind else ("device_kind",))]
     literals = [sa.literal(value, submissions.c[name].type) for name, value in columns.items()]
     source = sa.select(*(submissions.c[name] for name in copied), *literals).where(submissions.c.number == item.number)
@@ -195,18 +177,7 @@ def apply(connection: sa.Connection, now: datetime, rejudge_id: str) -> None:
     ).first()
     if outdated is not None:
         raise RejudgeOutdated(rejudge_id, outdated.submission_id)
-    _add_judgements(connection, now, rejudge_id)
-    head = {name: rejudge_items.c[name] for name in (*FOUND, "problem_digest")}
-    connection.execute(
-        sa.update(submissions)
-        .where(mine, submissions.c.number == rejudge_items.c.number)
-        .values(judgement_count=rejudge_items.c.judgement_count + 1, **head)
-    )
-    _end(connection, now, rejudge_id, RejudgeState.APPLIED)
-
-
-def _add_judgements(connection: sa.Connection, now: datetime, rejudge_id: str) -> None:
-    """Its facts are those of the run, or those that the judgement before was drawn from."""
+    # Its facts are those of the run, or those that the judgement before was drawn from.
     values: dict[str, sa.ColumnElement[Any]] = {
         "number": rejudge_items.c.number,
         "sequence": rejudge_items.c.judgement_count + 1,
@@ -217,10 +188,15 @@ def _add_judgements(connection: sa.Connection, now: datetime, rejudge_id: str) -
         "create_time": sa.literal(now, judgements.c.create_time.type),
         **{name: rejudge_items.c[name] for name in FOUND},
     }
-    base = sa.and_(_BASE.c.number == rejudge_items.c.number, _BASE.c.sequence == rejudge_items.c.judgement_count)
-    joined = rejudge_items.join(_BASE, base).outerjoin(_RUN, _RUN.c.number == rejudge_items.c.run_number)
-    source = sa.select(*values.values()).select_from(joined).where(rejudge_items.c.rejudge_id == rejudge_id)
-    connection.execute(sa.insert(judgements).from_select(list(values), source))
+    joined = rejudge_items.join(_BASE, _IS_BASE).outerjoin(_RUN, _RUN.c.number == rejudge_items.c.run_number)
+    connection.execute(sa.insert(judgements).from_select(list(values), sa.select(*values.values()).select_from(joined).where(mine)))
+    head = {name: rejudge_items.c[name] for name in (*FOUND, "problem_digest")}
+    connection.execute(
+        sa.update(submissions)
+        .where(mine, submissions.c.number == rejudge_items.c.number)
+        .values(judgement_count=rejudge_items.c.judgement_count + 1, **head)
+    )
+    _end(connection, now, rejudge_id, RejudgeState.APPLIED)
 
 
 def discard(connection: sa.Connection, now: datetime, rejudge_id: str) -> list[str]:
@@ -233,17 +209,10 @@ def discard(connection: sa.Connection, now: datetime, rejudge_id: str) -> list[s
         .returning(submissions.c.number, submissions.c.event_count, submissions.c.attempt)
     ).all()
     for start in range(0, len(waiting), CHUNK):
-        sentence = [
-            {
-                "number": row.number,
-                "sequence": row.event_count,
-                "event_time": now,
-                "attempt": row.attempt,
-                "state": SubmissionState.CANCELLED,
-            }
-            for row in waiting[start : start + CHUNK]
-        ]
-        connection.execute(sa.insert(events), sentence)
+        rows = waiting[start : start + CHUNK]
+        common = {"event_time": now, "state": SubmissionState.CANCELLED}
+        ended = [{**common, "number": row.number, "sequence": row.event_count, "attempt": row.attempt} for row in rows]
+        connection.execute(sa.insert(events), ended)
     running = sa.update(submissions).where(runs, submissions.c.state == SubmissionState.RUNNING).values(cancel_requested=True)
     stopped = connection.scalars(running.returning(submissions.c.submission_id)).all()
     _end(connection, now, rejudge_id, RejudgeState.DISCARDED)
@@ -251,6 +220,6 @@ def discard(connection: sa.Connection, now: datetime, rejudge_id: str) -> list[s
 
 
 def _end(connection: sa.Connection, now: datetime, rejudge_id: str, state: RejudgeState) -> None:
-    """Return what was found out stays, but for the reports: by now they are where judgements are, or of no use."""
+    """End a rejudge. Its results stay, except for the reports: by now they are where judgements are, or of no use."""
     connection.execute(sa.update(rejudge_items).where(rejudge_items.c.rejudge_id == rejudge_id).values(report=None))
     connection.execute(sa.update(rejudges).where(rejudges.c.rejudge_id == rejudge_id).values(state=state, end_time=now))

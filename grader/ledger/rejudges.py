@@ -22,12 +22,11 @@ from grader.ledger.database import Database
 from grader.ledger.rejudge_items import CHUNK, Undecided
 from grader.ledger.tables import judgements, rejudges, submissions
 from grader.ledger.tables import rejudge_items as items
-from grader.model import Competition, Judgement, Problem, Report, Score, SubmissionState, Verdict
+from grader.model import Competition, Judgement, Problem, Report, SubmissionState
 from grader.rules.leaderboard import Standing, board
 from grader.rules.rejudge import Change, Rejudge, RejudgeOrder, RejudgeState
 from sandbox.protocol import wire
 
-_LARGEST = 2**31 - 1
 _BASE = judgements.alias("base")
 _OWN = [submissions.c[name] for name in ("number", "submission_id", "user_name", "competition_id", "problem_id")]
 _FOUND = ("verdict", "reason", "summary", "score", "score_low", "score_high", "problem_digest")
@@ -65,7 +64,34 @@ class Rejudges:
 
         SubmissionNotFound where one that is named is no user's submission. All that are named are there, graded or not.
         """
-        return await self._database.read(lambda connection: _candidates(connection, order, submission_ids))
+        names = ("number", "submission_id", "problem_id", "competition_id", "state")
+        query = sa.select(*(submissions.c[name] for name in names)).where(submissions.c.rejudge_id.is_(None))
+        query = query.where(submissions.c.mode != wire.Mode.SWEEP)  # it has sizes of its own, which the problem does not know
+        graded = query.where(submissions.c.state == SubmissionState.SUCCEEDED)
+        for name, value in (("problem_id", order.problem_id), ("competition_id", order.competition_id)):
+            graded = graded.where(submissions.c[name] == value) if value else graded
+
+        def work(connection: sa.Connection) -> list[Candidate]:
+            queries = [graded]
+            if submission_ids is not None:
+                chunks = (submission_ids[start : start + CHUNK] for start in range(0, len(submission_ids), CHUNK))
+                queries = [query.where(submissions.c.submission_id.in_(chunk)) for chunk in chunks]
+            by_id = {
+                row.submission_id: Candidate(
+                    number=row.number,
+                    submission_id=row.submission_id,
+                    problem_id=row.problem_id,
+                    competition_id=row.competition_id,
+                    graded=row.state == SubmissionState.SUCCEEDED,
+                )
+                for chunk_query in queries
+                for row in connection.execute(chunk_query)
+            }
+            if missing := [submission_id for submission_id in submission_ids or () if submission_id not in by_id]:
+                raise SubmissionNotFound(missing[0])
+            return sorted(by_id.values(), key=lambda candidate: candidate.number)
+
+        return await self._database.read(work)
 
     async def create(
         self,
@@ -82,9 +108,21 @@ class Rejudges:
         rejudge_id: from `new_id`, where a problem was made for it.
         """
         identifier = rejudge_id or new_id()
-        return await self._database.write(
-            lambda connection: _create(connection, self._now(), identifier, order, user, request_id, numbers, problems)
-        )
+        row = {"rejudge_id": identifier, "user_name": user, "document": json.dumps(dataclasses.asdict(order))}
+
+        def work(connection: sa.Connection) -> Rejudge:
+            if request_id and (before := _by_request(connection, user, request_id, order)) is not None:
+                return before
+            now = self._now()
+            for problem in problems:
+                transactions.keep_problem(connection, now, problem)
+            request_key = records.request_key(user, request_id) if request_id else None
+            connection.execute(sa.insert(rejudges).values(**row, request_id=request_key, state=RejudgeState.RUNNING, create_time=now))
+            for digest, chosen in numbers.items():
+                rejudge_items.insert(connection, identifier, digest, chosen)
+            return _get(connection, identifier)
+
+        return await self._database.write(work)
 
     async def undecided(self, limit: int) -> list[Undecided]:
         """The next that somebody has to look at, of all rejudges."""
@@ -109,15 +147,38 @@ class Rejudges:
 
     async def page(self, *, size: int, before: int | None = None) -> tuple[list[Rejudge], int | None]:
         """Newest first; and `before` of the next page."""
-        return await self._database.read(lambda connection: _page(connection, size, before))
+        query = sa.select(rejudges).order_by(rejudges.c.sequence.desc()).limit(size + 1)
+        if before is not None:
+            query = query.where(rejudges.c.sequence < min(before, transactions.LARGEST))
+
+        def work(connection: sa.Connection) -> tuple[list[Rejudge], int | None]:
+            rows = connection.execute(query).all()
+            return [_rejudge(connection, row) for row in rows[:size]], rows[size - 1].sequence if len(rows) > size else None
+
+        return await self._database.read(work)
 
     async def apply(self, rejudge_id: str) -> None:
         """Let its judgements count. RejudgeNotReady, RejudgeOutdated; a second time changes nothing."""
-        await self._database.write(lambda connection: _apply(connection, self._now(), rejudge_id))
+
+        def work(connection: sa.Connection) -> None:
+            state = _get(connection, rejudge_id).state
+            if state in (RejudgeState.RUNNING, RejudgeState.DISCARDED):
+                raise RejudgeNotReady(rejudge_id, state)
+            if state is RejudgeState.READY:
+                rejudge_items.apply(connection, self._now(), rejudge_id)
+
+        await self._database.write(work)
 
     async def discard(self, rejudge_id: str) -> list[str]:
         """Drop them, and cancel runs; the answer is the ids of those that are under way. A second time changes nothing."""
-        return await self._database.write(lambda connection: _discard(connection, self._now(), rejudge_id))
+
+        def work(connection: sa.Connection) -> list[str]:
+            state = _row(connection, rejudge_id).state
+            if state == RejudgeState.APPLIED:
+                raise RejudgeNotReady(rejudge_id, state)
+            return [] if state == RejudgeState.DISCARDED else rejudge_items.discard(connection, self._now(), rejudge_id)
+
+        return await self._database.write(work)
 
 
 def _by_request(connection: sa.Connection, user: str, request_id: str, order: RejudgeOrder) -> Rejudge | None:
@@ -126,63 +187,6 @@ def _by_request(connection: sa.Connection, user: str, request_id: str, order: Re
     if row is not None and rejudge_items.order(row.document) != order:
         raise RequestIdReused(request_id)
     return None if row is None else _rejudge(connection, row)
-
-
-def _candidates(connection: sa.Connection, order: RejudgeOrder, submission_ids: Sequence[str] | None) -> list[Candidate]:
-    names = ("number", "submission_id", "problem_id", "competition_id", "state")
-    query = sa.select(*(submissions.c[name] for name in names)).where(submissions.c.rejudge_id.is_(None))
-    query = query.where(submissions.c.mode != wire.Mode.SWEEP)  # it has sizes of its own, which the problem does not know
-    if submission_ids is None:
-        graded = query.where(submissions.c.state == SubmissionState.SUCCEEDED).order_by(submissions.c.number)
-        for name, value in (("problem_id", order.problem_id), ("competition_id", order.competition_id)):
-            graded = graded.where(submissions.c[name] == value) if value else graded
-        return [_candidate(row) for row in connection.execute(graded)]
-    by_id: dict[str, Candidate] = {}
-    for start in range(0, len(submission_ids), CHUNK):
-        named = query.where(submissions.c.submission_id.in_(submission_ids[start : start + CHUNK]))
-        by_id |= {row.submission_id: _candidate(row) for row in connection.execute(named)}
-    if missing := [submission_id for submission_id in submission_ids if submission_id not in by_id]:
-        raise SubmissionNotFound(missing[0])
-    return sorted(by_id.values(), key=lambda candidate: candidate.number)
-
-
-def _candidate(row: sa.Row[Any]) -> Candidate:
-    return Candidate(
-        number=row.number,
-        submission_id=row.submission_id,
-        problem_id=row.problem_id,
-        competition_id=row.competition_id,
-        graded=row.state == SubmissionState.SUCCEEDED,
-    )
-
-
-def _create(
-    connection: sa.Connection,
-    now: datetime,
-    rejudge_id: str,
-    order: RejudgeOrder,
-    user: str,
-    request_id: str,
-    numbers: Mapping[str, Sequence[int]],
-    problems: Iterable[Problem],
-) -> Rejudge:
-    if request_id and (before := _by_request(connection, user, request_id, order)) is not None:
-        return before
-    for problem in problems:
-        transactions.keep_problem(connection, now, problem)
-    connection.execute(
-        sa.insert(rejudges).values(
-            rejudge_id=rejudge_id,
-            request_id=records.request_key(user, request_id) if request_id else None,
-            user_name=user,
-            document=json.dumps(dataclasses.asdict(order)),
-            state=RejudgeState.RUNNING,
-            create_time=now,
-        )
-    )
-    for digest, chosen in numbers.items():
-        rejudge_items.insert(connection, rejudge_id, digest, chosen)
-    return _get(connection, rejudge_id)
 
 
 def _row(connection: sa.Connection, rejudge_id: str) -> sa.Row[Any]:
@@ -222,29 +226,6 @@ def _rejudge(connection: sa.Connection, row: sa.Row[Any]) -> Rejudge:
     )
 
 
-def _page(connection: sa.Connection, size: int, before: int | None) -> tuple[list[Rejudge], int | None]:
-    query = sa.select(rejudges).order_by(rejudges.c.sequence.desc()).limit(size + 1)
-    if before is not None:
-        query = query.where(rejudges.c.sequence < min(before, _LARGEST))
-    rows = connection.execute(query).all()
-    return [_rejudge(connection, row) for row in rows[:size]], rows[size - 1].sequence if len(rows) > size else None
-
-
-def _apply(connection: sa.Connection, now: datetime, rejudge_id: str) -> None:
-    rejudge = _get(connection, rejudge_id)
-    if rejudge.state in (RejudgeState.RUNNING, RejudgeState.DISCARDED):
-        raise RejudgeNotReady(rejudge_id, rejudge.state)
-    if rejudge.state is RejudgeState.READY:
-        rejudge_items.apply(connection, now, rejudge_id)
-
-
-def _discard(connection: sa.Connection, now: datetime, rejudge_id: str) -> list[str]:
-    state = _row(connection, rejudge_id).state
-    if state == RejudgeState.APPLIED:
-        raise RejudgeNotReady(rejudge_id, state)
-    return [] if state == RejudgeState.DISCARDED else rejudge_items.discard(connection, now, rejudge_id)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Item:
     """A submission, what is changed of it, and the board that it may be on. decided: whether the rejudge knows."""
@@ -261,23 +242,27 @@ def _changes(connection: sa.Connection, rejudge_id: str, competitions: Iterable[
     listed = _listed(connection, rejudge_id)
     without, with_it = _ranks(connection, rejudge_id, competitions, listed)
     listed_ids = {item.change.submission_id for item in listed}
-    moved = [
-        submission_id
-        for submission_id in sorted({*without, *with_it} - listed_ids)
-        if without.get(submission_id) != with_it.get(submission_id)
-    ]
-    change_items = sorted([*listed, *_others(connection, moved)], key=lambda item: item.number)
+    ranked_ids = sorted({*without, *with_it} - listed_ids)
+    moved = [submission_id for submission_id in ranked_ids if without.get(submission_id) != with_it.get(submission_id)]
+    unlisted = []
+    for start in range(0, len(moved), CHUNK):
+        query = (
+            sa.select(*_OWN, *(_BASE.c[name].label(f"old_{name}") for name in _OLD))
+            .join(_BASE, sa.and_(_BASE.c.number == submissions.c.number, _BASE.c.sequence == submissions.c.judgement_count))
+            .where(submissions.c.submission_id.in_(moved[start : start + CHUNK]))
+        )
+        unlisted += [_item(row, decided=False) for row in connection.execute(query)]
+    change_items = sorted([*listed, *unlisted], key=lambda item: item.number)
     ranked = [
         replace(item.change, rank_before=without.get(item.change.submission_id, 0), rank_after=with_it.get(item.change.submission_id, 0))
         for item in change_items
     ]
-    return [item for item in ranked if _differs(item)]
-
-
-def _differs(change: Change) -> bool:
-    before, after = change.before, change.after
-    judged = (before.verdict, before.reason, before.score) != (after.verdict, after.reason, after.score)
-    return judged or change.rank_before != change.rank_after
+    return [
+        change
+        for change in ranked
+        if any(getattr(change.before, name) != getattr(change.after, name) for name in ("verdict", "reason", "score"))
+        or change.rank_before != change.rank_after
+    ]
 
 
 def _listed(connection: sa.Connection, rejudge_id: str) -> list[_Item]:
@@ -301,19 +286,6 @@ def _listed(connection: sa.Connection, rejudge_id: str) -> list[_Item]:
     return [_item(row, decided=row.new_verdict is not None) for row in connection.execute(query)]
 
 
-def _others(connection: sa.Connection, submission_ids: Sequence[str]) -> list[_Item]:
-    """Submissions that were not chosen, as they are."""
-    other_items = []
-    for start in range(0, len(submission_ids), CHUNK):
-        query = (
-            sa.select(*_OWN, *(_BASE.c[name].label(f"old_{name}") for name in _OLD))
-            .join(_BASE, sa.and_(_BASE.c.number == submissions.c.number, _BASE.c.sequence == submissions.c.judgement_count))
-            .where(submissions.c.submission_id.in_(submission_ids[start : start + CHUNK]))
-        )
-        other_items += [_item(row, decided=False) for row in connection.execute(query)]
-    return other_items
-
-
 def _item(row: sa.Row[Any], *, decided: bool) -> _Item:
     before = _judgement(row, "old_")
     after = _judgement(row, "new_") if decided else before
@@ -322,18 +294,7 @@ def _item(row: sa.Row[Any], *, decided: bool) -> _Item:
 
 
 def _judgement(row: sa.Row[Any], prefix: str) -> Judgement:
-    values = {name: row._mapping[prefix + name] for name in _OLD}
-    scored = values["score"] is not None
-    return Judgement(
-        sequence=values["sequence"],
-        verdict=Verdict(values["verdict"]),
-        reason=values["reason"],
-        summary=values["summary"],
-        problem_digest=values["problem_digest"],
-        create_time=values["create_time"],
-        score=Score(value=values["score"], low=values["score_low"], high=values["score_high"]) if scored else None,
-        rejudge_id=values["rejudge_id"] or "",
-    )
+    return records.judgement({name: row._mapping[prefix + name] for name in _OLD})
 
 
 def _ranks(

@@ -21,7 +21,7 @@ REMOVED = ""  # sources of a submission: never stored so otherwise, for there is
 _FINAL = tuple(state for state in SubmissionState if state.final)
 _OVER = (RejudgeState.APPLIED, RejudgeState.DISCARDED)
 
-_Change = Callable[[sa.Connection, Sequence[int]], None]
+_Change = Callable[[Sequence[int]], sa.Executable]
 # Facts that no judgement is drawn from, of the submission that they are of or of one that it was run for.
 _IDLE = sa.and_(
     events.c.fact.is_not(None),
@@ -38,12 +38,14 @@ class Retention:
     async def remove_sources(self, ended_before: datetime, over: Sequence[str], *, after: int = 0, limit: int = BATCH) -> tuple[int, int]:
         """Empty sources. over: the competitions whose submissions may be touched."""
         due = sa.and_(_due(ended_before, over), submissions.c.sources != REMOVED)
-        return await self._batch(due, after, limit, _empty_sources)
+        return await self._batch(
+            due, after, limit, lambda numbers: sa.update(submissions).where(submissions.c.number.in_(numbers)).values(sources=REMOVED)
+        )
 
     async def remove_events(self, ended_before: datetime, over: Sequence[str], *, after: int = 0, limit: int = BATCH) -> tuple[int, int]:
         """Delete facts of attempts that no judgement is drawn from. Changes of state stay."""
         due = sa.and_(_due(ended_before, over), sa.exists().where(events.c.number == submissions.c.number, _IDLE))
-        return await self._batch(due, after, limit, _delete_facts)
+        return await self._batch(due, after, limit, lambda numbers: sa.delete(events).where(events.c.number.in_(numbers), _IDLE))
 
     async def _batch(self, due: sa.ColumnElement[bool], after: int, limit: int, change: _Change) -> tuple[int, int]:
         """Look for them next to the writers, then ask again whether they are due, for a rejudge may have been made since."""
@@ -55,7 +57,7 @@ class Retention:
         def work(connection: sa.Connection) -> int:
             still = connection.scalars(query.where(due, submissions.c.number.in_(numbers))).all()
             if still:
-                change(connection, still)
+                connection.execute(change(still))
             return len(still)
 
         return numbers[-1], await self._database.write(work)
@@ -71,11 +73,3 @@ def _due(ended_before: datetime, over: Sequence[str]) -> sa.ColumnElement[bool]:
         submissions.c.number.not_in(judged_again),
         sa.or_(submissions.c.rejudge_id.is_(None), submissions.c.rejudge_id.not_in(awaited)),
     )
-
-
-def _empty_sources(connection: sa.Connection, numbers: Sequence[int]) -> None:
-    connection.execute(sa.update(submissions).where(submissions.c.number.in_(numbers)).values(sources=REMOVED))
-
-
-def _delete_facts(connection: sa.Connection, numbers: Sequence[int]) -> None:
-    connection.execute(sa.delete(events).where(events.c.number.in_(numbers), _IDLE))

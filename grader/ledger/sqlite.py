@@ -79,7 +79,7 @@ class SqliteDatabase:
     """Runs functions in transactions on threads of its own."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self.shown = path, str(path)
         self._file: tuple[int, int] | None = None  # the one that is open
         self._damage = ""
         # IMMEDIATE: a transaction that reads before it writes must not find, when it writes, that another was quicker.
@@ -112,11 +112,6 @@ class SqliteDatabase:
             yield database
         finally:
             database._close()
-
-    @property
-    def shown(self) -> str:
-        """The file."""
-        return str(self._path)
 
     @property
     def written(self) -> WriteTotals:
@@ -154,8 +149,7 @@ class SqliteDatabase:
         return await self._busy_where_locked(asyncio.get_running_loop().run_in_executor(self._readers, transact))
 
     def _refuse_lost(self) -> None:
-        """Return what is written to a file that has no name would be gone with this process, and a new
-        connection would make a new file."""
+        """Raise where the file is gone: what is written to it would be lost, and a new connection would make a new file."""
         if self._file is not None and _identity(self._path) != self._file:
             raise LedgerBusy(LOST.format(self._path))
 
@@ -205,8 +199,7 @@ def look(connection: sa.Connection) -> str:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Of the file that is there, as long as its log is, too: SQLite has that while a ledger is
-    open."""
+    """Of the file that is there, as long as its log is, too: SQLite has that while a ledger is open."""
     try:
         path.with_name(f"{path.name}-wal").stat()
         status = path.stat()

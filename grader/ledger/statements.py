@@ -5,7 +5,8 @@ Parameters that are no columns begin with `by_`; what a column is set to is give
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -14,9 +15,10 @@ import sqlalchemy as sa
 from grader.errors import FieldViolation, InvalidSubmission
 from grader.ledger import queue, records
 from grader.ledger.tables import events, judgements, problems, submission_tags, submissions, usage
-from grader.model import Lease, NewSubmission, Submission, SubmissionState
+from grader.model import Lease, NewSubmission, Submission, SubmissionState, Verdict
 
-LISTED = [column for column in submissions.c if column.name not in {"sources", "report"}]
+WITH_REPORT = [column for column in submissions.c if column.name != "sources"]
+LISTED = [column for column in WITH_REPORT if column.name != "report"]
 
 INSERT_SUBMISSION = sa.insert(submissions).returning(submissions.c.number)
 INSERT_EVENT = sa.insert(events)
@@ -36,15 +38,7 @@ QUEUED_COUNT = (
     .select_from(submissions)
     .where(submissions.c.state == SubmissionState.QUEUED, submissions.c.rejudge_id.is_(None))
 )
-QUEUED_OF_USER = (
-    sa.select(sa.func.count().label("queued_count"))
-    .select_from(submissions)
-    .where(
-        submissions.c.state == SubmissionState.QUEUED,
-        submissions.c.rejudge_id.is_(None),
-        submissions.c.user_name == sa.bindparam("by_user"),
-    )
-)
+QUEUED_OF_USER = QUEUED_COUNT.where(submissions.c.user_name == sa.bindparam("by_user"))
 KNOWN_PROBLEM = sa.select(problems.c.digest).where(problems.c.digest == sa.bindparam("by_digest"))
 PROBLEM = sa.select(problems.c.document).where(problems.c.digest == sa.bindparam("by_digest"))
 
@@ -106,9 +100,6 @@ def fenced(lease: Lease) -> sa.ColumnElement[bool]:
     return _held_by(lease.submission.submission_id, lease.worker_id, lease.attempt)
 
 
-# Tags and parents of submissions, and what a watch of many submissions reads.  Plain functions on a connection.
-
-_WITH_REPORT = [column for column in submissions.c if column.name != "sources"]
 _BY_TAG = (submission_tags.c.tag == sa.bindparam("by_tag"), submission_tags.c.user_name == sa.bindparam("by_user"))
 _PARENT = sa.select(submissions.c.number).where(
     submissions.c.submission_id == sa.bindparam("by_parent"),
@@ -147,13 +138,47 @@ def tagged(connection: sa.Connection, user: str, tag: str, after_number: int, li
     return sorted((row.number, row.submission_id) for row in rows)
 
 
-def heads(connection: sa.Connection, submission_ids: Sequence[str]) -> list[Submission]:
-    """These submissions as they are now, oldest first, without sources and with the head of the report."""
-    query = sa.select(*LISTED).where(submissions.c.submission_id.in_(submission_ids)).order_by(submissions.c.number)
+def read(connection: sa.Connection, submission_ids: Sequence[str], columns: Sequence[sa.Column[Any]]) -> list[Submission]:
+    """These submissions as they are now, oldest first. columns: LISTED or WITH_REPORT."""
+    query = sa.select(*columns).where(submissions.c.submission_id.in_(submission_ids)).order_by(submissions.c.number)
     return [records.submission(row) for row in connection.execute(query)]
 
 
-def with_reports(connection: sa.Connection, submission_ids: Sequence[str]) -> list[Submission]:
-    """These submissions as they are now, oldest first, with reports and without sources."""
-    query = sa.select(*_WITH_REPORT).where(submissions.c.submission_id.in_(submission_ids)).order_by(submissions.c.number)
-    return [records.submission(row) for row in connection.execute(query)]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionFilter:
+    """user, competition_id, tag: only of this one; "": of all that may be seen. seen_by: who asks; None may see everybody's.
+
+    verdicts: only with one of these; none: with any, and with none yet. id_prefix: what the id begins with.
+    """
+
+    user: str = ""
+    competition_id: str = ""
+    seen_by: str | None = None
+    open_competitions: Collection[str] = ()  # submissions to these everybody may see; their tags are not shown
+    tag: str = ""
+    verdicts: Collection[Verdict] = ()
+    id_prefix: str = ""
+
+    def where(self) -> list[sa.ColumnElement[bool]]:
+        """Return what rows have to be."""
+        conditions: list[sa.ColumnElement[bool]] = []
+        if self.user:
+            conditions.append(submissions.c.user_name == self.user)
+        if self.competition_id:
+            conditions.append(submissions.c.competition_id == self.competition_id)
+        if self.seen_by is not None:
+            is_theirs = submissions.c.user_name == self.seen_by
+            opened = () if self.tag else sorted(self.open_competitions)
+            conditions.append(sa.or_(is_theirs, submissions.c.competition_id.in_(opened)))
+        if self.tag:
+            by_tag = sa.select(submission_tags.c.number).where(submission_tags.c.tag == self.tag)
+            user = self.user or self.seen_by
+            conditions.append(submissions.c.number.in_(by_tag if user is None else by_tag.where(submission_tags.c.user_name == user)))
+        if self.verdicts:
+            conditions.append(submissions.c.verdict.in_(sorted(self.verdicts)))
+        if self.id_prefix:  # not LIKE, which takes no account of case in SQLite
+            conditions.append(sa.func.substr(submissions.c.submission_id, 1, len(self.id_prefix)) == self.id_prefix)
+        return conditions
+
+
+ALL_SUBMISSIONS = SubmissionFilter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -35,6 +36,16 @@ metadata = sa.MetaData(
     }
 )
 
+# The columns that a judgement has of its own, in all three tables.
+FOUND = ("verdict", "reason", "summary", "report", "device", "clock", "score", "score_low", "score_high", "flags")
+
+
+def score_columns() -> list[sa.Column[Any]]:
+    """Make the columns of a report that boards read. flags: joined by commas."""
+    scores = [sa.Column(name, sa.Float) for name in ("score", "score_low", "score_high")]
+    return [sa.Column("device", sa.String(128)), sa.Column("clock", sa.String(32)), *scores, sa.Column("flags", sa.String(400))]
+
+
 # By digest, so that a submission is judged by the problem it was made for, whatever the files say now.
 problems = sa.Table(
     "problems",
@@ -64,7 +75,7 @@ submissions = sa.Table(
     sa.Column("start_time", UtcTime),
     sa.Column("end_time", UtcTime),
     sa.Column("attempt", sa.Integer, nullable=False),  # only ever goes up: with worker_id it is the fence
-    sa.Column("fault_count", sa.Integer, nullable=False),  # attempts that we spoiled: a FaultCount
+    sa.Column("fault_count", sa.Integer, nullable=False),  # attempts that we spoiled: the sum of their `transactions.Fault`
     sa.Column("worker_id", sa.String(64)),
     sa.Column("lease_expire_time", UtcTime),
     sa.Column("cancel_requested", sa.Boolean, nullable=False),
@@ -78,12 +89,7 @@ submissions = sa.Table(
     sa.Column("competition_id", sa.String(64), nullable=False, server_default=""),
     sa.Column("priority", sa.Integer, nullable=False, server_default="1"),  # the queue's first order; smaller is sooner
     sa.Column("rejudge_id", sa.String(64)),  # of a run that a rejudge asked for: no user's submission, and on no list
-    sa.Column("device", sa.String(128)),  # this and the next five are of the report, for boards
-    sa.Column("clock", sa.String(32)),
-    sa.Column("score", sa.Float),
-    sa.Column("score_low", sa.Float),
-    sa.Column("score_high", sa.Float),
-    sa.Column("flags", sa.String(400)),  # joined by commas
+    *score_columns(),
     sa.Column("judgement_count", sa.Integer, nullable=False, server_default="0"),
     sa.Column("tags", sa.Text, nullable=False, server_default=""),  # joined by commas; also in submission_tags
     sa.Column("parent_id", sa.String(64), nullable=False, server_default=""),
@@ -165,12 +171,7 @@ judgements = sa.Table(
     sa.Column("reason", sa.String(64), nullable=False),
     sa.Column("summary", sa.Text, nullable=False),
     sa.Column("report", sa.Text, nullable=False),
-    sa.Column("device", sa.String(128)),
-    sa.Column("clock", sa.String(32)),
-    sa.Column("score", sa.Float),
-    sa.Column("score_low", sa.Float),
-    sa.Column("score_high", sa.Float),
-    sa.Column("flags", sa.String(400)),
+    *score_columns(),
     sa.Column("rejudge_id", sa.String(64)),
     sa.Column("create_time", UtcTime, nullable=False),
 )
@@ -238,12 +239,7 @@ rejudge_items = sa.Table(
     sa.Column("reason", sa.String(64)),
     sa.Column("summary", sa.Text),
     sa.Column("report", sa.Text),
-    sa.Column("device", sa.String(128)),
-    sa.Column("clock", sa.String(32)),
-    sa.Column("score", sa.Float),
-    sa.Column("score_low", sa.Float),
-    sa.Column("score_high", sa.Float),
-    sa.Column("flags", sa.String(400)),
+    *score_columns(),
 )
 
 # Who may not take part in which competition.

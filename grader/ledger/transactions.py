@@ -6,79 +6,35 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
-from enum import Enum, auto
-from typing import Any, assert_never
+from enum import IntEnum
+from typing import Any
 
 import sqlalchemy as sa
 
 from grader.errors import AlreadyFinished, LeaseLost, RequestIdReused, SubmissionNotFound
 from grader.ledger import artifact_records, queue, quota_check, records, rejudge_items, statements
-from grader.ledger.news import NewsKind, tell
-from grader.ledger.submission_filter import ALL_SUBMISSIONS, SubmissionFilter
+from grader.ledger.changes import NewsKind, tell
 from grader.ledger.tables import judgements, problems, submissions
-from grader.model import Event, Failure, Judgement, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
+from grader.model import Failure, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
 from grader.rules.quotas import AdmissionPolicy
 from sandbox.protocol import wire
 
 # Three failures of ours fail a submission, or eight lost leases. A server that is killed loses all of its leases, so a lost lease says
 # less of its submission than a failure. A submission that kills its server each time is failed too.
-
 FAILURE_LIMIT, LOSS_LIMIT = 3, 8
-_RADIX = LOSS_LIMIT + 1
 
 
-class Fault(Enum):
-    """Why an attempt had no verdict, where that is counted."""
+class Fault(IntEnum):
+    """Why an attempt had no verdict, where that is counted: what it adds to `fault_count`, a column that holds both counts."""
 
-    FAILURE = auto()
-    LOST_LEASE = auto()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultCount:
-    """How often each happened to a submission. Its row has both in one column: a second one would be a migration."""
-
-    failures: int
-    losses: int
-
-    @classmethod
-    def of(cls, column: int) -> FaultCount:
-        """From the column."""
-        failures, losses = divmod(column, _RADIX)
-        return cls(failures=failures, losses=losses)
-
-    @property
-    def column(self) -> int:
-        """For the column."""
-        return self.failures * _RADIX + self.losses
-
-    @property
-    def exhausted(self) -> bool:
-        """Return whether the submission is given up."""
-        return self.failures >= FAILURE_LIMIT or self.losses >= LOSS_LIMIT
-
-    def plus(self, fault: Fault | None) -> FaultCount:
-        """With one more; None counts nothing."""
-        match fault:
-            case None:
-                return self
-            case Fault.FAILURE:
-                return replace(self, failures=self.failures + 1)
-            case Fault.LOST_LEASE:
-                return replace(self, losses=self.losses + 1)
-            case _:
-                assert_never(fault)
+    NONE = 0
+    LOST_LEASE = 1
+    FAILURE = LOSS_LIMIT + 1
 
 
-# Answers a submission with the result of an identical one of the same user, where its caller allows that.
-#
-# Identical means the same sources, problem, language, entry, mode and requests for a device, a precision and a time.
-# A result older than a day is not used: compilers, drivers and this grader change.
-
-REUSED_FOR = timedelta(days=1)
-
+REUSED_FOR = timedelta(days=1)  # the result of an identical submission: compilers, drivers and this grader change
 _NEWEST = (
     sa.select(submissions, judgements.c.source_number, judgements.c.attempt.label("source_attempt"))
     .join(judgements, sa.and_(judgements.c.number == submissions.c.number, judgements.c.sequence == submissions.c.judgement_count))
@@ -93,49 +49,27 @@ _NEWEST = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierResult:
-    """A report that says whose it is, and where its facts are."""
-
-    report: Report
-    source_number: int
-    source_attempt: int
+_REQUESTS = ("precision", "measure_s", "skip_sanitizer")
+_CONTENT = ("user", "language", "entry", "device_kind", "mode", "competition_id", "precision", "measure_s")
 
 
-def content_digest(new_submission: NewSubmission, problem: Problem, sources: str) -> str:
+def _content_digest(new_submission: NewSubmission, problem: Problem, sources: str) -> str:
     """Return what is the same in identical submissions. sources: the text of those of new, as the ledger keeps it."""
-    settings = (
-        new_submission.user,
-        new_submission.language,
-        new_submission.entry,
-        new_submission.device_kind,
-        new_submission.mode,
-        new_submission.competition_id,
-        new_submission.precision,
-        new_submission.measure_s,
-    )
     unset = ("skip_sanitizer",) if new_submission.skip_sanitizer else ()
-    data = json.dumps([problem.digest, *settings, *unset, sources])
+    data = json.dumps([problem.digest, *(getattr(new_submission, name) for name in _CONTENT), *unset, sources])
     return hashlib.sha256(data.encode()).hexdigest()
 
 
-def find(connection: sa.Connection, now: datetime, digest: str) -> EarlierResult | None:
-    """The last result of a submission with this content."""
+def _find(connection: sa.Connection, now: datetime, digest: str) -> tuple[Report, int, int] | None:
+    """The last report of a submission with this content, and the number and attempt that its facts are of."""
     row = connection.execute(_NEWEST, {"by_content": digest}).one_or_none()
-    if row is None or row.end_time < now - REUSED_FOR:
+    if row is None or row.end_time < now - REUSED_FOR or (report := records.submission(row).report) is None:
         return None
-    report = records.submission(row).report
-    if report is None:
-        return None
-    report = replace(report, cached_from=row.submission_id, timeline=())  # the time was another's
-    return EarlierResult(report=report, source_number=row.source_number, source_attempt=row.source_attempt)
+    return replace(report, cached_from=row.submission_id, timeline=()), row.source_number, row.source_attempt  # the time was another's
 
 
-# What each user took of the devices recently, in device-seconds that count half after HALF_LIFE_S.
-#
-# Kept as the log2 of a sum of seconds, each times 2 ** (its time / half-life): a weight that never has to be decayed, for the order of two
-# users stays what it is as time goes by, and that never overflows.
-
+# Device-seconds of a user count half after this time. The weight is the log2 of a sum of seconds, each times 2 ** (its time / half-life):
+# it never has to be decayed, for the order of two users stays what it is as time goes by, and it never overflows.
 HALF_LIFE_S = 3600.0
 
 
@@ -163,8 +97,21 @@ def added(log2_weight: float | None, seconds: float, now: datetime) -> float:
     return larger + math.log2(1.0 + 2.0 ** (smaller - larger))
 
 
+# Columns that are set from the field of the same name.
+_SAME_NAME = (
+    "problem_id",
+    "language",
+    "entry",
+    "device_kind",
+    "mode",
+    "competition_id",
+    "parent_id",
+    "precision",
+    "measure_s",
+    "skip_sanitizer",
+)
 _EXHAUSTED = "ATTEMPTS_EXHAUSTED"
-_LARGEST = 2**31 - 1  # that a column of integers holds; a larger one finds nothing
+LARGEST = 2**31 - 1  # that a column of integers holds; a larger one finds nothing
 
 
 def _move(
@@ -183,18 +130,12 @@ def _move(
 
 
 def _moved(connection: sa.Connection, row: sa.Row[Any], now: datetime, state: SubmissionState) -> None:
-    """Write down that this row was moved to state, and tell of it."""
     connection.execute(statements.INSERT_EVENT, _move_event(row, now, state))
-    _tell(connection, row, state)
+    tell(connection, NewsKind.QUEUED if state is SubmissionState.QUEUED else NewsKind.CHANGED, row.submission_id)
 
 
 def _move_event(row: sa.Row[Any], now: datetime, state: SubmissionState) -> dict[str, Any]:
     return {"number": row.number, "sequence": row.event_count, "event_time": now, "attempt": row.attempt, "state": state, "fact": None}
-
-
-def _tell(connection: sa.Connection, row: sa.Row[Any], state: SubmissionState) -> None:
-    """Tell of a row that was moved to state."""
-    tell(connection, NewsKind.QUEUED if state is SubmissionState.QUEUED else NewsKind.CHANGED, row.submission_id)
 
 
 def submit(
@@ -220,62 +161,39 @@ def submit(
             return records.submission(before)
     statements.check_parent(connection, new_submission)
     quota_check.check(connection, now, new_submission.user, policy)
-    sources = records.sources_to_text(new_submission.sources)
-    content = content_digest(new_submission, problem, sources)
-    earlier = find(connection, now, content) if allow_cached else None
+    sources = json.dumps([asdict(source) for source in new_submission.sources], separators=(",", ":"))
+    content = _content_digest(new_submission, problem, sources)
+    earlier = _find(connection, now, content) if allow_cached else None
     if earlier is None:
         quota_check.check_room(connection, new_submission.user, queue_limit, policy.user_queue_limit)
     keep_problem(connection, now, problem)
     number = connection.execute(
         statements.INSERT_SUBMISSION,
         {
-            "submission_id": submission_id,
-            "request_id": request_key,
-            "body_digest": digest,
-            "problem_id": new_submission.problem_id,
-            "problem_digest": problem.digest,
-            "language": new_submission.language,
-            "entry": new_submission.entry,
-            "device_kind": new_submission.device_kind,
-            "mode": new_submission.mode,
-            "sources": sources,
-            "state": SubmissionState.QUEUED,
-            "create_time": now,
-            "attempt": 0,
-            "fault_count": 0,
-            "cancel_requested": False,
-            "event_count": 1,
+            **{name: getattr(new_submission, name) for name in _SAME_NAME},
+            **{"submission_id": submission_id, "request_id": request_key, "body_digest": digest, "content_digest": content},
+            **{"problem_digest": problem.digest, "sources": sources, "state": SubmissionState.QUEUED, "create_time": now},
+            **{"attempt": 0, "fault_count": 0, "judgement_count": 0, "cancel_requested": False, "event_count": 1},
             "user_name": new_submission.user,
-            "competition_id": new_submission.competition_id,
             "priority": queue.PRIORITIES[new_submission.mode],
-            "judgement_count": 0,
             "tags": ",".join(new_submission.tags),
-            "parent_id": new_submission.parent_id,
             "annotations": records.to_text(new_submission.annotations) if new_submission.annotations else "",
-            "precision": new_submission.precision,
-            "measure_s": new_submission.measure_s,
-            "skip_sanitizer": new_submission.skip_sanitizer,
-            "content_digest": content,
         },
     ).scalar_one()
     statements.insert(connection, number, new_submission)
     event = {"number": number, "sequence": 1, "event_time": now, "attempt": 0, "state": SubmissionState.QUEUED, "fact": None}
     connection.execute(statements.INSERT_EVENT, event)
-    if earlier is not None:
-        return _reuse(connection, now, number, earlier)
+    if earlier is not None:  # its facts stay where they are: no worker takes it, and nobody is charged
+        report, source_number, source_attempt = earlier
+        columns = records.judged(report)
+        row = _move(connection, submissions.c.number == number, now, SubmissionState.SUCCEEDED, judgement_count=1, **columns)
+        assert row is not None
+        _record_judgement(connection, now, row, columns, source_number, source_attempt)
+        return records.submission(row)
     tell(connection, NewsKind.QUEUED, submission_id)
     return Submission(
         submission_id=submission_id, new=new_submission, problem_digest=problem.digest, state=SubmissionState.QUEUED, create_time=now
     )
-
-
-def _reuse(connection: sa.Connection, now: datetime, number: int, earlier: EarlierResult) -> Submission:
-    """End a new submission with this result. Its facts stay where they are: no worker takes it, and nobody is charged."""
-    columns = records.judged(earlier.report)
-    row = _move(connection, submissions.c.number == number, now, SubmissionState.SUCCEEDED, judgement_count=1, **columns)
-    assert row is not None
-    _record_judgement(connection, now, row, columns, earlier.source_number, earlier.source_attempt)
-    return records.submission(row)
 
 
 def _record_judgement(
@@ -312,33 +230,6 @@ def get(connection: sa.Connection, submission_id: str, *, lock: bool = False) ->
 def get_problem(connection: sa.Connection, digest: str) -> Problem:
     """The problem as it was when submissions were made to it."""
     return records.problem(connection.execute(statements.PROBLEM, {"by_digest": digest}).scalar_one())
-
-
-def page(
-    connection: sa.Connection,
-    size: int,
-    before: int | None,
-    problem_id: str,
-    states: Sequence[SubmissionState],
-    submission_filter: SubmissionFilter = ALL_SUBMISSIONS,
-) -> tuple[list[Submission], int | None]:
-    """Newest first, without sources; the second value is `before` of the next page."""
-    shown = (submissions.c.rejudge_id.is_(None), *submission_filter.where())
-    query = sa.select(*statements.LISTED).where(*shown).order_by(submissions.c.number.desc()).limit(size + 1)
-    if before is not None:
-        query = query.where(submissions.c.number < min(before, _LARGEST))
-    if problem_id:
-        query = query.where(submissions.c.problem_id == problem_id)
-    if states:
-        query = query.where(submissions.c.state.in_(states))
-    rows = connection.execute(query).all()
-    return [records.submission(row) for row in rows[:size]], rows[size - 1].number if len(rows) > size else None
-
-
-def events_after(connection: sa.Connection, submission_id: str, after: int, limit: int) -> list[Event]:
-    """Events in their order."""
-    wanted = {"by_submission": submission_id, "by_sequence": min(after, _LARGEST), "by_limit": limit}
-    return [records.event(row) for row in connection.execute(statements.EVENTS_AFTER, wanted)]
 
 
 def lease(connection: sa.Connection, now: datetime, worker_id: str, expire_time: datetime, choices: tuple[str, ...]) -> Lease | None:
@@ -398,7 +289,7 @@ def settle(connection: sa.Connection, now: datetime, worker_lease: Lease, report
     events_made = _fact_events(now, row.number, row.event_count - 1, row.attempt, facts)
     connection.execute(statements.INSERT_EVENT, [*events_made, _move_event(row, now, SubmissionState.SUCCEEDED)])
     artifact_records.insert(connection, now, row.number, row.attempt, facts)
-    _tell(connection, row, SubmissionState.SUCCEEDED)
+    tell(connection, NewsKind.CHANGED, row.submission_id)
     charge(connection, now, row)
     _record_judgement(connection, now, row, columns, row.number, row.attempt)
     if row.rejudge_id is not None:
@@ -406,45 +297,33 @@ def settle(connection: sa.Connection, now: datetime, worker_lease: Lease, report
     return records.submission(row)
 
 
-def judgements_of(connection: sa.Connection, submission_id: str) -> list[Judgement]:
-    """Every judgement, oldest first."""
-    query = (
-        sa.select(judgements)
-        .join(submissions, submissions.c.number == judgements.c.number)
-        .where(submissions.c.submission_id == submission_id)
-        .order_by(judgements.c.sequence)
-    )
-    return [records.judgement(row) for row in connection.execute(query)]
-
-
-def give_up(
-    connection: sa.Connection, now: datetime, where: sa.ColumnElement[bool], fault: Fault | None, failure: Failure
-) -> Submission | None:
+def give_up(connection: sa.Connection, now: datetime, where: sa.ColumnElement[bool], fault: Fault, failure: Failure) -> Submission | None:
     """End an attempt without a verdict: back into the queue, FAILED after the last or a final one, CANCELLED where that was asked."""
     failed_row = connection.execute(
         sa.select(submissions.c.fault_count, submissions.c.attempt, submissions.c.cancel_requested).where(where).with_for_update()
     ).one_or_none()
     if failed_row is None:
         return None
-    faults = FaultCount.of(failed_row.fault_count).plus(fault)
+    fault_count = failed_row.fault_count + fault
+    failures, losses = divmod(fault_count, Fault.FAILURE)
     if failed_row.cancel_requested:
         row = _move(connection, where, now, SubmissionState.CANCELLED)
-        if row is not None and fault is None:  # what we spoiled is not charged
+        if row is not None and fault is Fault.NONE:  # what we spoiled is not charged
             charge(connection, now, row)
     elif failure.final:
-        row = _move(connection, where, now, SubmissionState.FAILED, fault_count=faults.column, failure=records.to_text(failure))
-    elif fault is not None and faults.exhausted:
+        row = _move(connection, where, now, SubmissionState.FAILED, fault_count=fault_count, failure=records.to_text(failure))
+    elif fault is not Fault.NONE and (failures >= FAILURE_LIMIT or losses >= LOSS_LIMIT):
         text = f"no verdict after {failed_row.attempt} attempts, the last ended with {failure.reason}: {failure.message}"
         last = Failure(reason=_EXHAUSTED, message=text)
-        row = _move(connection, where, now, SubmissionState.FAILED, fault_count=faults.column, failure=records.to_text(last))
+        row = _move(connection, where, now, SubmissionState.FAILED, fault_count=fault_count, failure=records.to_text(last))
     else:
-        row = _move(connection, where, now, SubmissionState.QUEUED, fault_count=faults.column)
+        row = _move(connection, where, now, SubmissionState.QUEUED, fault_count=fault_count)
     return None if row is None else records.submission(row)
 
 
 def release(connection: sa.Connection, now: datetime, worker_lease: Lease, counted: bool, failure: Failure) -> Submission:
     """Give a lease back."""
-    given_back = give_up(connection, now, statements.fenced(worker_lease), Fault.FAILURE if counted else None, failure)
+    given_back = give_up(connection, now, statements.fenced(worker_lease), Fault.FAILURE if counted else Fault.NONE, failure)
     if given_back is None:
         raise LeaseLost(worker_lease.submission.submission_id, worker_lease.attempt)
     return given_back

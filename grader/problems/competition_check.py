@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,14 +74,8 @@ def _mistakes(path: Path, data: dict[str, Any], problems: Problems) -> Iterator[
     for disagreement in disagreements(file):
         if not wrong & set(disagreement.keys):
             yield _mistake(path, disagreement.keys[:1], disagreement.message)
-    if "problems" not in wrong:
-        yield from _of_problems(path, file, problems, places, known_baseline="baseline" not in wrong)
-
-
-def _of_problems(
-    path: Path, file: CompetitionFile, problems: Problems, places: Sequence[int], *, known_baseline: bool
-) -> Iterator[CompetitionMistake]:
-    """Yield what does not fit the problems that it is about. places: where in the file each of its secrets is."""
+    if "problems" in wrong:
+        return
     by_id: dict[str, Problem] = {}
     for index, problem_id in enumerate(file.problems):
         try:
@@ -88,7 +83,7 @@ def _of_problems(
         except ProblemNotFound as error:
             yield _mistake(path, ("problems", index), str(error))
             continue
-        if known_baseline and (text := check_baseline(file, by_id[problem_id])):
+        if "baseline" not in wrong and (text := check_baseline(file, by_id[problem_id])):
             yield _mistake(path, ("problems", index), text)
     for index, secret in zip(places, file.secret, strict=True):
         if secret.problem in by_id:
@@ -101,8 +96,6 @@ def _of_problems(
 def _mistake(path: Path, key: TomlKey, message: str) -> CompetitionMistake:
     return CompetitionMistake(path=path, key=".".join(str(part) for part in key), line=line_of(path, key), message=message)
 
-
-# Writes a new `competition.toml` with a comment on each key, for problems that a server has.  It loads as it is.
 
 _DAYS_BEFORE, _DAYS_LONG = 1, 2
 _HEAD = """\
@@ -178,5 +171,4 @@ def _secret(problem: Problem, seed: str) -> str:
     return _SECRET.format(problem=_quoted(problem.problem_id), axes=shown)
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+_quoted = partial(json.dumps, ensure_ascii=False)

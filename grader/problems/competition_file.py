@@ -18,11 +18,10 @@ from grader import devices
 from grader.formats.validation_messages import describe
 from sandbox.protocol.devices import DeviceKind
 
-# Finds the line of a key in a TOML file, for errors.  Reads lines, not TOML: where it can't tell, it does not.
-
 
 def line_of(path: Path, key: tuple[str | int, ...]) -> int | None:
-    """The line on which the key of a table, or of a table in an array of tables, is set; else that of the table."""
+    """The line on which the key of a table, or of a table in an array of tables, is set; else that of the table; None where it can't
+    tell, for it reads lines and no TOML."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -34,15 +33,11 @@ def line_of(path: Path, key: tuple[str | int, ...]) -> int | None:
     tables = [index for index in headers if re.match(rf"\s*\[\[\s*{re.escape(first)}\s*\]\]", lines[index])]
     if len(key) > 1 and isinstance(key[1], int) and key[1] < len(tables):
         begin = tables[key[1]]
-        end = next((index for index in headers if index > begin and not _below(lines[index], first)), len(lines))
+        below = re.compile(rf"\s*\[\s*{re.escape(first)}\.")  # `[secret.axes]` is of the `[[secret]]` before it
+        end = next((index for index in headers if index > begin and not below.match(lines[index])), len(lines))
         line = _set_in(lines, begin + 1, end, str(key[2])) if len(key) > 2 else None
         return begin + 1 if line is None else line
     return _set_in(lines, 0, headers[0] if headers else len(lines), first)
-
-
-def _below(header: str, table: str) -> bool:
-    """Return whether a header goes on with the table: `[secret.axes]` is of the `[[secret]]` before it."""
-    return re.match(rf"\s*\[\s*{re.escape(table)}\.", header) is not None
 
 
 def _set_in(lines: list[str], begin: int, end: int, key: str) -> int | None:
@@ -93,12 +88,9 @@ class SizeRange(_StrictSecretTable):
         return self.low + self.step * (number % ((self.high - self.low) // self.step + 1))
 
 
-def _size_or_range(value: object) -> str:
-    return "range" if isinstance(value, dict | SizeRange) else "size"
-
-
 _Size = Annotated[
-    Annotated[int, Field(ge=0, le=_AXIS_LIMIT), Tag("size")] | Annotated[SizeRange, Tag("range")], Discriminator(_size_or_range)
+    Annotated[int, Field(ge=0, le=_AXIS_LIMIT), Tag("size")] | Annotated[SizeRange, Tag("range")],
+    Discriminator(lambda value: "range" if isinstance(value, dict | SizeRange) else "size"),
 ]
 
 
@@ -185,12 +177,8 @@ def disagreements(file: CompetitionFile) -> Iterator[Disagreement]:
         yield Disagreement(keys=("secret", "problems"), message=text)
 
 
-# Says what is wrong with a key of `competition.toml`, and what to write.  Quotes no value: some are secret.
-
 TomlKey = tuple[str | int, ...]
 _TAG_INDEX = 4  # secret, 0, axes, n, and then the kind of size, which is no key
-_TIME = "write a time with an offset and without quotes, such as 2026-05-01T18:00:00+02:00"
-_LIMIT = "write a whole number from 0 to 1000000"
 _AMOUNT = "write a whole number, or arithmetic over the axes in quotes, such as '8 * n'"
 _SIZE = "write a whole number from 0 to 2147483647"
 _REMEDIES = {
@@ -199,12 +187,9 @@ _REMEDIES = {
     "statement": "write text in quotes",
     "problems": 'write a list of 1 to 100 ids of problems, such as problems = ["vector_add"]',
     "devices": f"write a list of 1 to 16 of: {devices.FORMS}",
-    "start": _TIME,
-    "end": _TIME,
-    "freeze": _TIME,
+    **dict.fromkeys(("start", "end", "freeze"), "write a time with an offset and without quotes, such as 2026-05-01T18:00:00+02:00"),
     "mode": 'write mode = "ranked", or leave it out',
-    "hourly_limit": _LIMIT,
-    "daily_limit": _LIMIT,
+    **dict.fromkeys(("hourly_limit", "daily_limit"), "write a whole number from 0 to 1000000"),
     "score": 'write "speedup" or "time"',
     "baseline": 'write "eager", "compile" or "max-autotune"',
     "tie_rule": 'write "share" or "earliest"',
@@ -233,22 +218,15 @@ def key_of(mistake: ErrorDetails) -> TomlKey:
 def sentence(key: TomlKey, mistake: ErrorDetails) -> str:
     """Return a mistake with its remedy, without its key."""
     text = "is missing" if mistake["type"] == "missing" else describe(mistake, CompetitionFile)
-    remedy = _remedy(key)
+    match key:
+        case (_, _, "axes", _):
+            remedy = _AXIS
+        case ("secret", _, _, _, *_, last):
+            remedy = _RANGE_REMEDIES.get(str(last), "")
+        case ("secret", _, name, *_):
+            remedy = _SECRET_REMEDIES.get(str(name), "")
+        case (name, *_):
+            remedy = _REMEDIES.get(str(name), "")
+        case _:
+            remedy = ""
     return text if ";" in text or not remedy else f"{text}; {remedy}"
-
-
-def _remedy(key: TomlKey) -> str:
-    if not key:
-        return ""
-    if len(key) == 4 and key[2] == "axes":
-        return _AXIS
-    depth = _depth(key)
-    name = str(key[2] if depth == 1 else key[-1] if depth == 2 else key[0])
-    return (_REMEDIES, _SECRET_REMEDIES, _RANGE_REMEDIES)[depth].get(name, "")
-
-
-def _depth(key: TomlKey) -> int:
-    """0: a key of the competition, 1: of a secret, 2: of a range."""
-    if not key or key[0] != "secret" or len(key) < 3:
-        return 0
-    return 2 if len(key) > 4 else 1

@@ -45,21 +45,20 @@ class Competitions:
 
     def __init__(self) -> None:
         self._loaded = _LoadedFiles()
-        self._read_again: Callable[[], Competitions] = Competitions
+        self.read_again: Callable[[], Competitions] = Competitions
 
     @classmethod
     def load(cls, paths: Iterable[Path], problems: Problems) -> Competitions:
-        """Read every competition at or directly below the paths; a wrong one raises ProblemInvalid, which names file, line and key."""
+        """Read every competition at or directly below the paths; a wrong one raises ProblemInvalid, which names file, line and key.
+
+        `read_again()` returns what the same paths hold then, in another store. ProblemInvalid, and OSError, as when they were read first.
+        """
         store, named = cls(), tuple(paths)
-        store._read_again = partial(cls.load, named, problems)
+        store.read_again = partial(cls.load, named, problems)
         for path in named:
             for file in _files(path):
                 store._add(file, problems)
         return store
-
-    def read_again(self) -> Competitions:
-        """Return what the same paths hold now, in another store. ProblemInvalid, and OSError, as when they were read first."""
-        return self._read_again()
 
     def replace(self, fresh: Competitions) -> None:
         """Have what another store has, all at once."""
@@ -95,7 +94,12 @@ class Competitions:
         )
 
     def _add(self, path: Path, problems: Problems) -> None:
-        file = _read(path)
+        data = read_toml(path)
+        try:
+            file = CompetitionFile.model_validate(data)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise _invalid(path, key_of(first), sentence(key_of(first), first)) from None
         pinned = {}
         for index, problem_id in enumerate(file.problems):
             try:
@@ -147,16 +151,6 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ProblemInvalid(str(path), f"is not TOML: {error}") from None
     except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists without end
         raise ProblemInvalid(str(path), "is not TOML that can be read: a number is too long, or it nests too deep") from None
-
-
-def _read(path: Path) -> CompetitionFile:
-    data = read_toml(path)
-    try:
-        return CompetitionFile.model_validate(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = key_of(first)
-        raise _invalid(path, key, sentence(key, first)) from None
 
 
 def _invalid(path: Path, key: tuple[str | int, ...], message: str) -> ProblemInvalid:

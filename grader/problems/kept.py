@@ -90,7 +90,6 @@ class KeptProblems:
         return frozenset(name.removesuffix(_SUFFIX) for name, file in self._files.items() if file.broken)
 
     def _read(self) -> None:
-        """Read the files that are new or have changed."""
         files = {}
         for name in _names(self._directory):
             stamp = _stamp(self._directory / name)

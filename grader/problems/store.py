@@ -16,11 +16,8 @@ from grader.errors import ProblemInvalid, ProblemNotFound
 from grader.formats import detect_format, expected_layouts
 from grader.formats import formats as known_formats
 from grader.formats.adjustments import UNCHANGED, Adjustments
-from grader.formats.inside import own_directory
 from grader.model import ID_LIMIT_CHARS, Problem, problem_id_of
 from grader.problems.kept import KeptProblems, Report, log_unreadable
-
-# Reads problems with what an import changes in them.  Executes nothing.
 
 
 def load_adjusted(plug_in: ModuleType, path: Path, *, root: Path | None, adjustments: Adjustments, precision: str | None = None) -> Problem:
@@ -36,30 +33,25 @@ def load_adjusted(plug_in: ModuleType, path: Path, *, root: Path | None, adjustm
     return problem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdjustedSet:
-    """The adjustments of several files: of the constants that are to be set, each file has its own."""
+def _adjustments_by_file(
+    top: Path, paths: Sequence[Path], formats: Mapping[str, ModuleType], adjustments: Adjustments
+) -> dict[Path, Adjustments]:
+    """The adjustments without the constants that a file, one of several, does not have. ProblemInvalid where one is in none of several.
 
-    adjustments: Adjustments
-    by_file: Mapping[Path, frozenset[str]]
-
-    @classmethod
-    def of(cls, top: Path, paths: Sequence[Path], formats: Mapping[str, ModuleType], adjustments: Adjustments) -> AdjustedSet:
-        """Look which file has which constant; ProblemInvalid where one is in none of several. A single file says itself what it lacks."""
-        if not adjustments.constants or len(paths) < 2:
-            return cls(adjustments=adjustments, by_file={})
-        by_file = {path: _names(path, formats) for path in paths}
-        names = frozenset().union(*by_file.values())
-        if unknown := [name for name in adjustments.constants if name not in names]:
-            there = ", ".join(sorted(names)) or "none"
-            raise ProblemInvalid(str(top), f"no file here assigns a constant {unknown[0]!r} at its top level; the constants are: {there}")
-        return cls(adjustments=adjustments, by_file=by_file)
-
-    def of_file(self, path: Path) -> Adjustments:
-        """The adjustments without the constants that this file, one of several, does not have."""
-        if (names := self.by_file.get(path)) is None:
-            return self.adjustments
-        return replace(self.adjustments, constants={name: value for name, value in self.adjustments.constants.items() if name in names})
+    A single file reports itself which it lacks.
+    """
+    if not adjustments.constants or len(paths) < 2:
+        return dict.fromkeys(paths, adjustments)
+    plug_ins = {path: detect_format(path, formats) for path in paths}
+    by_file = {path: set() if plug_in is None else set(constants_of(plug_in, path)) for path, plug_in in plug_ins.items()}
+    names = set().union(*by_file.values())
+    if unknown := [name for name in adjustments.constants if name not in names]:
+        there = ", ".join(sorted(names)) or "none"
+        raise ProblemInvalid(str(top), f"no file here assigns a constant {unknown[0]!r} at its top level; the constants are: {there}")
+    return {
+        path: replace(adjustments, constants={name: value for name, value in adjustments.constants.items() if name in file_names})
+        for path, file_names in by_file.items()
+    }
 
 
 def constants_of(problem_format: ModuleType, path: Path) -> dict[str, str]:
@@ -70,16 +62,9 @@ def constants_of(problem_format: ModuleType, path: Path) -> dict[str, str]:
         return {}
 
 
-def _names(path: Path, formats: Mapping[str, ModuleType]) -> frozenset[str]:
-    plug_in = detect_format(path, formats)
-    return frozenset() if plug_in is None else frozenset(constants_of(plug_in, path))
-
-
 def _adjustable(plug_in: ModuleType) -> bool:
     return bool(getattr(plug_in, "ACCEPTS_ADJUSTMENTS", False))
 
-
-# Gives imported problems ids of their own: by a prefix, or by their directories' names where two of one import have the same id.
 
 _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
@@ -87,18 +72,6 @@ _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,31}")
 def is_prefix(text: str) -> bool:
     """Return whether ids may begin with this text: lower case letters, digits and `_`, first a letter, at most 32 characters."""
     return _PREFIX.fullmatch(text) is not None
-
-
-def with_prefix(problem: Problem, prefix: str) -> Problem:
-    """The same problem under the id PREFIX_ID. The digest follows: a submission is to one problem of one id.
-
-    ValueError where the id would be too long.
-    """
-    problem_id = f"{prefix.rstrip('_')}_{problem.problem_id}"
-    if len(problem_id) > ID_LIMIT_CHARS:
-        raise ValueError(f"has the id {problem_id!r}, which is over {ID_LIMIT_CHARS} characters; take a shorter prefix")
-    digest = hashlib.sha256(json.dumps([problem.digest, problem_id]).encode()).hexdigest()
-    return replace(problem, problem_id=problem_id, spec=replace(problem.spec, problem_id=problem_id, digest=digest))
 
 
 def distinct_names(paths: Sequence[Path]) -> list[str]:
@@ -109,11 +82,6 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
         if len(set(slugs)) == len(slugs) and all(is_prefix(slug) for slug in slugs):
             return slugs
     return []
-
-
-# Finds what may be problems at or below a path, each once.  Opens files only to look whether a format knows them.
-
-_SKIPPED = ("__pycache__",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +100,10 @@ def candidates(path: Path, formats: Mapping[str, ModuleType]) -> Iterator[Import
     """
     visited: set[Path] = set()
     for candidate in _walk(path, formats, explicit=True):
-        resolved = _resolved(candidate.path)
+        try:
+            resolved = candidate.path.resolve()
+        except (OSError, RuntimeError, ValueError):  # links in a circle, a name with NUL
+            resolved = candidate.path.absolute()
         if resolved not in visited:
             visited.add(resolved)
             yield candidate
@@ -150,12 +121,11 @@ def _walk(path: Path, formats: Mapping[str, ModuleType], *, explicit: bool) -> I
             yield ImportCandidate(path=path, reason=f"can't be read: {error.strerror}; check its permissions")
             return
         for below in children:
-            if not below.name.startswith(".") and below.name not in _SKIPPED:
+            if not below.name.startswith(".") and below.name != "__pycache__":
                 yield from _walk(below, formats, explicit=False)
 
 
 def _listed(path: Path, formats: Mapping[str, ModuleType]) -> Iterator[ImportCandidate]:
-    """Yield what the sets and lists at path name."""
     for plug_in in formats.values():
         if not hasattr(plug_in, "members"):
             continue
@@ -166,13 +136,6 @@ def _listed(path: Path, formats: Mapping[str, ModuleType]) -> Iterator[ImportCan
             yield ImportCandidate(path=path, reason=invalid.message)
         except OSError as error:
             yield ImportCandidate(path=path, reason=f"can't be read: {error.strerror}; check its permissions")
-
-
-def _resolved(path: Path) -> Path:
-    try:
-        return path.resolve()
-    except (OSError, RuntimeError, ValueError):  # links in a circle, a name with NUL
-        return path.absolute()
 
 
 def _natural(path: Path) -> tuple[int, str]:
@@ -239,7 +202,10 @@ class Problems:
         problem = self._by_id.get(problem_id) or self._pinned.get(problem_id) or self._imported().get(problem_id)
         if problem is None:
             fault = _UNREADABLE if self._kept is not None and problem_id in self._kept.unreadable() else ""
-            raise ProblemNotFound(problem_id, tuple(_nearest(problem_id, [problem.problem_id for problem in self.all()])), fault)
+            names = [problem.problem_id for problem in self.all()]
+            alike = get_close_matches(problem_id[:ID_LIMIT_CHARS], names, n=LISTED_COUNT)
+            nearest = [*alike, *(name for name in names if name not in alike)][:LISTED_COUNT]
+            raise ProblemNotFound(problem_id, tuple(nearest), fault)
         return problem
 
     def by_digest(self, digest: str) -> Problem | None:
@@ -256,13 +222,6 @@ class Problems:
 
     def _format(self, path: Path) -> ModuleType | None:
         return detect_format(path, self._formats)
-
-
-def _nearest(wanted: str, problem_ids: Iterable[str]) -> list[str]:
-    """The names of at most LISTED_COUNT problems, those most like the one that was asked for first."""
-    names = sorted(problem_ids)
-    alike = get_close_matches(wanted[:ID_LIMIT_CHARS], names, n=LISTED_COUNT)
-    return [*alike, *(name for name in names if name not in alike)][:LISTED_COUNT]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,8 +267,9 @@ def import_all(
     if not _exists(path):
         raise ProblemInvalid(str(path), "does not exist; check the path")
     listed = list(candidates(path, formats))
-    wanted = AdjustedSet.of(path, [candidate.path for candidate in listed], formats, adjustments)
-    imports = [_import(candidate, formats, precision, own_directory(path), wanted.of_file(candidate.path)) for candidate in listed]
+    by_file = _adjustments_by_file(path, [candidate.path for candidate in listed], formats, adjustments)
+    root = path if path.is_dir() else path.parent
+    imports = [_import(candidate, formats, precision, root, by_file[candidate.path]) for candidate in listed]
     yield from _named_apart(imports, prefix)
 
 
@@ -322,7 +282,15 @@ def _import(
     if candidate.named_in is not None and not _exists(path):
         return Imported(path=path, reason=f"does not exist; {candidate.named_in.name} names it")
     try:
-        problem = _read(path, formats, precision, root, adjustments)
+        plug_in = detect_format(path, formats)
+        if plug_in is None:
+            plug_in = next((module for module in formats.values() if getattr(module, "EXPLAINS_SUFFIX", None) == path.suffix), None)
+        if plug_in is None:
+            raise ProblemInvalid(str(path), f"is not a problem of a known format; looked for {expected_layouts(formats)}")
+        if precision is not None and not getattr(plug_in, "ACCEPTS_PRECISION", False):
+            taking = ", ".join(module.NAME for module in known_formats().values() if getattr(module, "ACCEPTS_PRECISION", False))
+            raise ProblemInvalid(str(path), f"--precision is for the format {taking}; a problem in {plug_in.NAME} has its own dtypes")
+        problem = load_adjusted(plug_in, path, root=root, precision=precision, adjustments=adjustments)
     except ProblemInvalid as invalid:
         where = Path(invalid.path).name
         is_named = where == path.name or invalid.message.startswith(where)
@@ -346,14 +314,10 @@ def _named_apart(imports: Sequence[Imported], prefix: str) -> Iterator[Imported]
     for imported in imports:
         if imported.problem is not None:
             by_id.setdefault(imported.problem.problem_id, {}).setdefault(imported.problem.digest, imported)
-    names = {
-        first_import.path: name
-        for alike in by_id.values()
-        if len(alike) > 1
-        for first_import, name in zip(
-            alike.values(), distinct_names([imported_value.path for imported_value in alike.values()]), strict=False
-        )
-    }
+    names: dict[Path, str] = {}
+    for alike in by_id.values():
+        paths = [imported.path for imported in alike.values()]
+        names |= zip(paths, distinct_names(paths), strict=False) if len(paths) > 1 else ()
     named: dict[Path, Imported] = {}
     paths_by_id: dict[str, Path] = {}
     for imported in imports:
@@ -372,26 +336,15 @@ def _named(imported: Imported, prefixes: Sequence[str], paths_by_id: dict[str, P
     """With these in front of its id, the last of them first; or refused, where the id is too long or taken."""
     problem = imported.problem
     assert problem is not None
-    try:
-        for prefix in prefixes:
-            problem = with_prefix(problem, prefix)
-    except ValueError as wrong:
-        return Imported(path=imported.path, reason=str(wrong))
+    for prefix in prefixes:
+        problem_id = f"{prefix.rstrip('_')}_{problem.problem_id}"
+        if len(problem_id) > ID_LIMIT_CHARS:
+            text = f"has the id {problem_id!r}, which is over {ID_LIMIT_CHARS} characters; take a shorter prefix"
+            return Imported(path=imported.path, reason=text)
+        # The digest follows: a submission is to one problem of one id.
+        digest = hashlib.sha256(json.dumps([problem.digest, problem_id]).encode()).hexdigest()
+        problem = replace(problem, problem_id=problem_id, spec=replace(problem.spec, problem_id=problem_id, digest=digest))
     if (other_path := paths_by_id.setdefault(problem.problem_id, imported.path)) != imported.path:
         text = f"has the id {problem.problem_id!r}, as {other_path} has; import one by itself with --prefix, or rename one"
         return Imported(path=imported.path, reason=text)
     return replace(imported, problem=problem)
-
-
-def _read(
-    path: Path, formats: Mapping[str, ModuleType], precision: str | None, root: Path, adjustments: Adjustments = UNCHANGED
-) -> Problem:
-    plug_in = detect_format(path, formats)
-    if plug_in is None:
-        plug_in = next((module for module in formats.values() if getattr(module, "EXPLAINS_SUFFIX", None) == path.suffix), None)
-    if plug_in is None:
-        raise ProblemInvalid(str(path), f"is not a problem of a known format; looked for {expected_layouts(formats)}")
-    if precision is not None and not getattr(plug_in, "ACCEPTS_PRECISION", False):
-        taking = ", ".join(module.NAME for module in known_formats().values() if getattr(module, "ACCEPTS_PRECISION", False))
-        raise ProblemInvalid(str(path), f"--precision is for the format {taking}; a problem in {plug_in.NAME} has its own dtypes")
-    return load_adjusted(plug_in, path, root=root, precision=precision, adjustments=adjustments)

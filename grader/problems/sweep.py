@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from grader.formats import formats
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
 from grader.model import Problem, Sweep
+from grader.problems.competition_store import first_shown
 from grader.rules.sweep import LARGEST_SIZE, SweepInvalid, check_bytes, check_known, sizes
 from sandbox.protocol import wire
 
@@ -106,22 +107,19 @@ def _unsaid(problem: Problem, request: SweepRequest, kind: str) -> Sweep:
 
 def _like(problem: Problem, kind: str) -> wire.Workload:
     """The first public workload for this kind of device, or of any: it says what a size does not."""
-    shown = [workload for workload in problem.spec.workloads if not workload.hidden]
-    if not shown:
+    like = first_shown(problem, kind) or first_shown(problem, None)
+    if like is None:
         raise SweepInvalid("axis", f"problem {problem.problem_id!r} has no public workload that the sizes of a sweep could be like")
-    return next((workload for workload in shown if workload.device_kind in ("", kind)), shown[0])
+    return like
 
 
 def _known(problem: Problem, kind: str) -> list[Mapping[str, int]]:
     """The axes of the sizes that everybody may see and that this kind of device runs; hidden ones would be found by asking."""
-    shown: list[Mapping[str, int]] = [
-        workload.axes for workload in problem.spec.workloads if not workload.hidden and workload.device_kind in ("", kind)
-    ]
-    sweeps = [sweep for sweep in problem.sweeps if sweep.device_kind in ("", kind)]
-    sizes_list = [*shown, *({**sweep.axes, sweep.axis: sizes(sweep)[-1]} for sweep in sweeps)]
-    if not sizes_list:
+    shown = [workload.axes for workload in problem.spec.workloads if not workload.hidden and workload.device_kind in ("", kind)]
+    swept = [{**sweep.axes, sweep.axis: sizes(sweep)[-1]} for sweep in problem.sweeps if sweep.device_kind in ("", kind)]
+    if not shown and not swept:
         raise SweepInvalid("axis", f"problem {problem.problem_id!r} has no public size for a device of kind {kind}; add a [[sweep]] for it")
-    return sizes_list
+    return [*shown, *swept]
 
 
 def _workloads(problem: Problem, sweep: Sweep, kind: str) -> list[wire.Workload]:
@@ -136,15 +134,6 @@ def _workloads(problem: Problem, sweep: Sweep, kind: str) -> list[wire.Workload]
             amounts = [evaluate(text, axes) if text else None for text in (problem.moved_bytes, problem.flops)]
         except ExpressionInvalid as invalid:
             raise SweepInvalid("stop", f"at {sweep.axis} = {size} moved_bytes or flops {invalid}") from None
-        workloads.append(
-            replace(
-                like,
-                workload_id=f"{sweep.axis}-{size}",
-                axes=axes,
-                hidden=False,
-                moved_bytes=amounts[0],
-                flops=amounts[1],
-                device_kind=kind,
-            )
-        )
+        named = replace(like, workload_id=f"{sweep.axis}-{size}", axes=axes, hidden=False, device_kind=kind)
+        workloads.append(replace(named, moved_bytes=amounts[0], flops=amounts[1]))
     return workloads

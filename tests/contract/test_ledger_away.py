@@ -10,8 +10,7 @@ import pytest
 from grader.config import Settings
 from grader.errors import LedgerBusy, LedgerUnreachable, SettingsInvalid
 from grader.ledger import Ledger
-from grader.ledger.changes import Changes
-from grader.ledger.news import NewsKind
+from grader.ledger.changes import Changes, NewsKind
 from grader.ledger.postgres import PostgresDatabase, shown_url
 from tests import fakes
 

@@ -7,7 +7,7 @@ import pytest
 
 from grader.errors import Unauthenticated
 from grader.ledger import Ledger
-from grader.ledger.identities import SCOPES
+from grader.ledger.keys import SCOPES
 from tests import fakes
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)

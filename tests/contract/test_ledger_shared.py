@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from grader.errors import AlreadyFinished, LeaseLost, QueueFull, SubmissionNotFound
 from grader.ledger import Ledger, transactions
-from grader.ledger.news import NewsKind
+from grader.ledger.changes import NewsKind
 from grader.ledger.postgres import LISTENER, WRITE_ALONE, engine
 from grader.ledger.tables import submissions
 from grader.model import Failure, SubmissionState

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from grader.ledger import checks
-from grader.ledger.submission_filter import SubmissionFilter
+from grader.ledger.statements import SubmissionFilter
 from grader.ledger.transactions import REUSED_FOR
 from grader.model import SubmissionState
 from grader.rules.rejudge import RejudgeOrder

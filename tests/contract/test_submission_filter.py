@@ -1,6 +1,6 @@
 """Lists by verdict and by the beginning of an id, whatever database is under it."""
 
-from grader.ledger.submission_filter import SubmissionFilter
+from grader.ledger.statements import SubmissionFilter
 from tests import fakes
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from grader.errors import InvalidSubmission, RequestIdReused
 from grader.ledger import Ledger, records
-from grader.ledger.submission_filter import SubmissionFilter
+from grader.ledger.statements import SubmissionFilter
 from tests import fakes
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from grader import errors
-from grader.ledger.submission_filter import SubmissionFilter
+from grader.ledger.statements import SubmissionFilter
 from grader.model import Verdict
 from grader.v1 import report_pb2
 

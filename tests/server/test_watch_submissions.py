@@ -11,8 +11,7 @@ import pytest
 from grader import errors
 from grader.api.client import GraderClient
 from grader.ledger import Ledger
-from grader.ledger.changes import Changes
-from grader.ledger.news import News, NewsKind
+from grader.ledger.changes import Changes, News, NewsKind
 from grader.model import Caller, Failure, Scope, SubmissionState
 from grader.server.submission_watch import NAME_LIMIT, PAUSE_S, WATCH_LIMIT, WATCH_POLL_S, SubmissionUpdates, revision
 from grader.v1 import grader_service_pb2 as api

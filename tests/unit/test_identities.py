@@ -6,7 +6,7 @@ import pytest
 
 from grader.config import Settings
 from grader.errors import SettingsInvalid
-from grader.ledger.identities import SCOPES
+from grader.ledger.keys import SCOPES
 from grader.model import Scope
 from grader.rules.identities import claim_rules, safe_endpoint, safe_url, user_names
 from grader.rules.keys import check_user
