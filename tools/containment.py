@@ -34,7 +34,7 @@ from grader.isolation.directories import FIRST_UID, SLOT_COUNT, remove_tree, sha
 from grader.isolation.processes import STATE_VARIABLE
 from grader.isolation.select import make
 from grader.isolation.settings import BoxSettings
-from tools.page import ROOT, Table, facts, table_lines, words_of
+from tools.page import ROOT, Table, case_result, facts, table_lines, words_of
 
 SUITE = "tests/containment"
 CAGES = ("docker", "bubblewrap")
@@ -183,16 +183,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run of the suite. left: what was not there before the first run and is there after this one."""
+    """A run of the suite. leftovers: what was not there before the first run and is there after this one."""
 
     outcome: Outcome
     seconds: float
-    left: tuple[str, ...]
+    leftovers: tuple[str, ...]
 
     @property
     def clean(self) -> bool:
         """Return whether every test passed, some did, and nothing stayed."""
-        return not self.outcome.failed and not self.left and any(name.endswith(" passed") for name in self.outcome.counts)
+        return not self.outcome.failed and not self.leftovers and any(name.endswith(" passed") for name in self.outcome.counts)
 
 
 Look = Callable[[], frozenset[str]]
@@ -207,7 +207,7 @@ def repeat(
         start_s = time.monotonic()
         outcome = suite()
         seconds = time.monotonic() - start_s
-        runs.append(Run(outcome=outcome, seconds=seconds, left=left(before, look, ignored, settle_s)))
+        runs.append(Run(outcome=outcome, seconds=seconds, leftovers=left(before, look, ignored, settle_s)))
     return runs
 
 
@@ -224,20 +224,14 @@ def left(before: frozenset[str], look: Look, ignored: Sequence[str] = (), settle
 def counted(xml: str) -> Outcome:
     """Read pytest's result file."""
     counts: Counter[str] = Counter()
-    failed, skipped = [], []
+    failed, skipped = list[str](), list[str]()
     for case in ElementTree.fromstring(xml).iter("testcase"):
         name = case.get("name", "")
         words = name.partition("[")[2].rstrip("]").split("-")
         cage = next((cage for cage in CAGES if cage in words), "other")
-        kinds = {child.tag: child.get("message", "") for child in case}
-        if kinds.keys() & {"failure", "error"}:
-            failed.append(name)
-            counts[f"{cage} failed"] += 1
-        elif "skipped" in kinds:
-            skipped.append(f"{name}: {kinds['skipped']}")
-            counts[f"{cage} skipped"] += 1
-        else:
-            counts[f"{cage} passed"] += 1
+        counts[f"{cage} {(result := case_result(case))}"] += 1
+        failed += [name] if result == "failed" else []
+        skipped += [f"{name}: {child.get('message', '')}" for child in case if child.tag == result == "skipped"]
     return Outcome(counts=dict(counts), failed=tuple(dict.fromkeys(failed)), skipped=tuple(skipped))
 
 
@@ -278,8 +272,8 @@ def _page(head: dict[str, str], runs: Sequence[Run]) -> list[str]:
             ", ".join(str(run.outcome.counts.get(f"{cage} {result}", 0)) for result in ("passed", "skipped", "failed"))
             for cage in (*CAGES, "other")
         )
-        table.add(number, f"{run.seconds:.0f}", *counts, len(run.left) or "nothing")
-        for title, names in (("left", run.left), ("failed", run.outcome.failed), ("skipped", run.outcome.skipped)):
+        table.add(number, f"{run.seconds:.0f}", *counts, len(run.leftovers) or "nothing")
+        for title, names in (("left", run.leftovers), ("failed", run.outcome.failed), ("skipped", run.outcome.skipped)):
             lines += ["", f"Run {number}, {title}:", "", *(f"- `{name}`" for name in names[:SHOWN_COUNT])] if names else []
             lines += [f"- and {len(names) - SHOWN_COUNT} more"] if len(names) > SHOWN_COUNT else []
     return [*table_lines(("fact", "value"), head.items()), "", *table.lines(), *lines]

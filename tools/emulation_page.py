@@ -190,7 +190,10 @@ def page(written_by: str, directory: Path = CONFORMANCE) -> str:
         *("## Headers", "", *_headers(directory), "## Unsupported", ""),
         *("The log of the build is the file and the line, as in `kernel.cu:12: error: `, and the message. PTX is shown without `asm`.", ""),
     ]
-    rejected = ((entry.feature, "<br>".join(map(_source, entry.sources)), _code(entry.message)) for entry in refusals(directory))
+    rejected = (
+        (entry.feature, "<br>".join(f"`{line.strip()}`" for text in entry.sources for line in text.splitlines()), _code(entry.message))
+        for entry in refusals(directory)
+    )
     return "\n".join([*lines, *table_lines(("feature", "source", "message"), rejected)])
 
 
@@ -222,10 +225,6 @@ def _headers(directory: Path) -> Iterator[str]:
 
 def _codes(words: Iterable[str]) -> str:
     return ", ".join(f"`{word}`" for word in words) or NONE
-
-
-def _source(text: str) -> str:
-    return "<br>".join(f"`{line.strip()}`" for line in text.splitlines())
 
 
 def _code(text: str) -> str:

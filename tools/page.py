@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -83,6 +84,12 @@ def arguments_of(
             settings.setdefault("type", type(default))
         parser.add_argument(f"--{name}", **settings)
     return parser.parse_args(arguments)
+
+
+def case_result(case: ElementTree.Element) -> str:
+    """Return passed, skipped or failed for a test case of pytest's result file."""
+    kinds = {child.tag for child in case}
+    return "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
 
 
 def facts(command: str, words: Sequence[str] = ()) -> dict[str, str]:

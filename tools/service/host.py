@@ -67,8 +67,7 @@ def make_keys(count: int, state_dir: Path, database: str) -> dict[str, str]:
 
 def free_port() -> int:
     """Return a port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
 
 
