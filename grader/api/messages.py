@@ -97,7 +97,13 @@ def submission_to_proto(
         try:
             report = report_to_proto(submission.report, redactor, full=full, queued=queued)
         except NOT_SHOWABLE as problem:
-            report = _unshown(submission.report, problem)
+            # The head of a report that can't be converted, without a value that may be secret, so that lists and streams go on.
+            text = f"This report cannot be shown ({type(problem).__name__}): a value in it is out of range."
+            report = report_pb2.Report(
+                verdict=f"VERDICT_{submission.report.verdict.name}",
+                reason=submission.report.reason,
+                summary=f"{text} Submit again, or have it judged again.",
+            )
     if submission.failure is not None:
         error = failure_to_status(withheld(submission.failure) if redactor.secret else submission.failure)
     return to_message(
@@ -112,19 +118,6 @@ def submission_to_proto(
         queue_position=None,
         report=report,
         error=error,
-    )
-
-
-def _unshown(report: Report, error: Exception) -> report_pb2.Report:
-    """The head of a report that can't be converted, so that lists and streams go on.
-
-    It has no value of the report, which may be secret.
-    """
-    return report_pb2.Report(
-        verdict=f"VERDICT_{report.verdict.name}",
-        reason=report.reason,
-        summary=f"This report cannot be shown ({type(error).__name__}): a value in it is out of range. "
-        "Submit again, or have it judged again.",
     )
 
 
@@ -328,18 +321,14 @@ def position_to_proto(position: Position) -> submission_pb2.QueuePosition:
     """Convert a place in the queue; the estimate in whole seconds, for it is no better."""
     estimated_s = position.estimated_s
     return submission_pb2.QueuePosition(
-        ahead_count=position.ahead_count,
-        estimated_duration=Duration(seconds=round(estimated_s)) if estimated_s is not None else None,
+        ahead_count=position.ahead_count, estimated_duration=Duration(seconds=round(estimated_s)) if estimated_s is not None else None
     )
 
 
 def placed_event(position: Position, sequence: int, submission: Submission, now: datetime) -> submission_pb2.SubmissionEvent:
     """Make the event of a watcher that waits. It is not stored, so its sequence is that of the event before: there the watch resumes."""
     return submission_pb2.SubmissionEvent(
-        sequence=sequence,
-        event_time=timestamp(now),
-        attempt=submission.attempt_count,
-        queue_position=position_to_proto(position),
+        sequence=sequence, event_time=timestamp(now), attempt=submission.attempt_count, queue_position=position_to_proto(position)
     )
 
 
