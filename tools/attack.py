@@ -27,11 +27,7 @@ PARTS = {
     "controls": ("tests/exploits", "--deselect", "tests/exploits/test_exploits.py"),
     "honest": ("tests/honest",),
 }
-TITLES = {
-    "attacks": "Attacks",
-    "controls": "Controls: the same attacks on graders that lack one protection",
-    "honest": "Honest kernels",
-}
+TITLES = {"attacks": "Attacks", "controls": "Controls: the same attacks on graders that lack one protection", "honest": "Honest kernels"}
 ROW = "row"  # the property in which a test records its row, as JSON
 COLUMNS = ("id", "severity", "attack", "isolation", "verdict", "gained", "seconds")
 

@@ -75,7 +75,7 @@ def builders(device: str, language: str) -> dict[str, Builder]:
     """Return the builders for a device."""
     if device == "emulated":
         return {OURS: ours("emulated"), PLAIN: plain_gcc}
-    return {OURS: ours("cuda"), PLAIN: plain_nvcc, **({LOAD: load} if language == TORCH else {})}
+    return {OURS: ours("cuda"), PLAIN: plain_nvcc} | ({LOAD: load} if language == TORCH else {})
 
 
 def measure(sources: Sequence[Path], devices: Sequence[str], rounds: int) -> Results:

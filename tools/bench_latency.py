@@ -82,7 +82,6 @@ async def measure(options: argparse.Namespace) -> list[LatencyCell]:
 
 
 async def _grade(client: GraderClient, cell: LatencyCell, text: str) -> None:
-    """Grade a kernel, and add its times to the cell."""
     path = Path(cell.kernel)
     kernel = submission_pb2.Submission(
         problem=f"problems/{path.parent.name}",

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import fcntl
-import fnmatch
 import json
 import os
 import platform
@@ -198,23 +197,21 @@ class Run:
 Look = Callable[[], frozenset[str]]
 
 
-def repeat(
-    count: int, suite: Callable[[], Outcome], look: Look, before: frozenset[str], *, ignored: Sequence[str] = (), settle_s: float = SETTLE_S
-) -> list[Run]:
+def repeat(count: int, suite: Callable[[], Outcome], look: Look, before: frozenset[str], *, settle_s: float = SETTLE_S) -> list[Run]:
     """Run the suite so often; every run is compared with what was there before the first."""
     runs = []
     for _ in range(count):
         start_s = time.monotonic()
         outcome = suite()
         seconds = time.monotonic() - start_s
-        runs.append(Run(outcome=outcome, seconds=seconds, leftovers=left(before, look, ignored, settle_s)))
+        runs.append(Run(outcome=outcome, seconds=seconds, leftovers=left(before, look, settle_s)))
     return runs
 
 
-def left(before: frozenset[str], look: Look, ignored: Sequence[str] = (), settle_s: float = SETTLE_S) -> tuple[str, ...]:
+def left(before: frozenset[str], look: Look, settle_s: float = SETTLE_S) -> tuple[str, ...]:
     """Return what was not there before and is there at every look until the time is over."""
     deadline_s = time.monotonic() + settle_s
-    lines = frozenset(line for line in look() - before if not any(fnmatch.fnmatch(line, pattern) for pattern in ignored))
+    lines = look() - before
     while lines and time.monotonic() < deadline_s:
         time.sleep(LOOK_AGAIN_S)
         lines &= look()
@@ -236,7 +233,6 @@ def counted(xml: str) -> Outcome:
 
 
 def _suite(options: argparse.Namespace, place: Path, mark: str) -> Outcome:
-    """Run the tests once."""
     result = place / f"result-{secrets.token_hex(4)}.xml"
     scratch = place / f"pytest-{secrets.token_hex(4)}"
     scratch.mkdir(mode=0o700)
@@ -285,7 +281,6 @@ def main(arguments: Sequence[str] | None = None, machine: Callable[[str], Look] 
     parser.add_argument("paths", nargs="*", default=[SUITE], metavar="PATH", help=f"tests to run ({SUITE})")
     parser.add_argument("--repeat", type=int, default=2, help="how often, one after the other (2)")
     parser.add_argument("--isolation", type=words_of(CAGES), default=list(CAGES), help="docker, bubblewrap, or both (both)")
-    parser.add_argument("--ignore", action="append", default=[], metavar="PATTERN", help="do not count lines such as 'file /tmp/mine*'")
     parser.add_argument("--beside", action="store_true", help="run while others grade here: their boxes come and go, our leftovers stay")
     parser.add_argument("--settle-s", type=float, help=f"time for something to go away ({SETTLE_S:.0f}; {BESIDE_S:.0f} with --beside)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write facts, counts and what stayed as JSON")
@@ -301,14 +296,13 @@ def main(arguments: Sequence[str] | None = None, machine: Callable[[str], Look] 
             sys.stderr.write(f"another program grades here; wait until it ends, or see --beside: {', '.join(leases_before)}\n")
             return 2
         settle_s = options.settle_s if options.settle_s is not None else BESIDE_S if options.beside else SETTLE_S
-        runs = repeat(options.repeat, lambda: _suite(options, place, mark), look, before, ignored=options.ignore, settle_s=settle_s)
+        runs = repeat(options.repeat, lambda: _suite(options, place, mark), look, before, settle_s=settle_s)
     head = {
         **facts("python -m tools.containment", sys.argv[1:] if arguments is None else arguments),
         "kernel": platform.release(),
         **usable,
         "before": ", ".join(f"{count} {kind}" for kind, count in sorted(Counter(line.split()[0] for line in before).items())),
         "others at the start": ", ".join(leases_before) or "nobody",
-        "not counted": ", ".join(options.ignore) or "nothing",
     }
     sys.stdout.write("\n".join(_page(head, runs)) + "\n")
     if options.json is not None:

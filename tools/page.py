@@ -69,10 +69,8 @@ def words_of(choices: Iterable[str]) -> Callable[[str], list[str]]:
 def arguments_of(
     module: str, doc: str | None, arguments: Sequence[str] | None, options: Mapping[str, tuple[Any, ...]], *positional: str
 ) -> argparse.Namespace:
-    """Parse the command line of a program, whose docstring starts with its description.
-
-    options: by name a default, a help text, and what else argparse takes. The default's type is the option's; False is a switch.
-    """
+    """Parse the command line of a program, whose docstring starts with its description. options: by name a default, a help text, and what
+    else argparse takes. The default's type is the option's; False is a switch."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=(doc or "").split("\n\n", maxsplit=1)[0])
     for name in positional:
         parser.add_argument(name, type=Path, metavar=name.upper())
