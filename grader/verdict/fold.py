@@ -215,19 +215,11 @@ def forbidden_libraries(evidence: wire.Evidence) -> Decision | None:
 def _build(build: wire.Build) -> Decision:
     match build.outcome:
         case BuildOutcome.TIMED_OUT:
-            return (
-                Verdict.TIME_LIMIT_EXCEEDED,
-                Reason.BUILD,
-                "The compiler reached its time limit; make the source smaller or simpler.",
-            )
+            return (Verdict.TIME_LIMIT_EXCEEDED, Reason.BUILD, "The compiler reached its time limit; make the source smaller or simpler.")
         case BuildOutcome.OUT_OF_MEMORY:
             return Verdict.MEMORY_LIMIT_EXCEEDED, Reason.BUILD, "The compiler took more memory than a build may; make the source simpler."
         case BuildOutcome.OUTPUT_EXCEEDED:
-            return (
-                Verdict.OUTPUT_LIMIT_EXCEEDED,
-                Reason.BUILD,
-                "The compiler printed too much; fix the first error in the log.",
-            )
+            return (Verdict.OUTPUT_LIMIT_EXCEEDED, Reason.BUILD, "The compiler printed too much; fix the first error in the log.")
     sentences = {
         Reason.UNSUPPORTED: "The source uses what this device, or this grader, does not have; the log names the line.",
         Reason.IMPORT_FAILED: "The module could not be imported; the log has file and line.",

@@ -110,7 +110,8 @@ def _words(span: IndexRange, name: str, names: str) -> str:
         return f"{names} {span.first} to {span.first + span.width - 1} of every {span.step}"
     if span.step > 1:
         end = "on" if span.last + span.step >= span.size else f"to {span.last}"
-        return f"every {_ordinal(span.step)} {name}, from {name} {span.first} {end}"
+        ending = "th" if 10 < span.step % 100 < 20 else {1: "st", 2: "nd", 3: "rd"}.get(span.step % 10, "th")
+        return f"every {span.step}{ending} {name}, from {name} {span.first} {end}"
     if span.last == span.size - 1 and span.first > 0:
         tile = _tile(span)
         beyond = f", the last multiple of {tile}" if tile else ""
@@ -148,8 +149,3 @@ def _long_axes(shape: Sequence[int]) -> list[int]:
 def _tile(span: IndexRange) -> int:
     """The largest tile of which the range is the rest; 0 where it is none's."""
     return next((tile for tile in TILES if span.size % tile and span.first == span.size // tile * tile), 0)
-
-
-def _ordinal(number: int) -> str:
-    ending = "th" if 10 < number % 100 < 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
