@@ -71,15 +71,6 @@ def problem_to_proto(problem: Problem) -> problem_pb2.Problem:
     )
 
 
-def sweep_to_proto(problem: Problem) -> problem_pb2.Sweep:
-    """Convert the sizes of a problem that was made for a sweep."""
-    return problem_pb2.Sweep(
-        axis=problem.swept_axis,
-        workloads=[to_message(problem_pb2.Workload, workload) for workload in problem.spec.workloads],
-        measure_duration=None if problem.sweep_measure_s is None else duration(problem.sweep_measure_s * 1e9),
-    )
-
-
 def _tensors(tensors: Iterable[wire.TensorSpec]) -> list[problem_pb2.Tensor]:
     return [to_message(problem_pb2.Tensor, tensor, shape=[str(size) for size in tensor.shape]) for tensor in tensors]
 
@@ -106,13 +97,20 @@ def submission_to_proto(
             )
     if submission.failure is not None:
         error = failure_to_status(withheld(submission.failure) if redactor.secret else submission.failure)
+    sweep = None
+    if (swept := redactor.swept) is not None:
+        sweep = problem_pb2.Sweep(
+            axis=swept.swept_axis,
+            workloads=[to_message(problem_pb2.Workload, workload) for workload in swept.spec.workloads],
+            measure_duration=None if swept.sweep_measure_s is None else duration(swept.sweep_measure_s * 1e9),
+        )
     return to_message(
         submission_pb2.Submission,
         submission,
         submission.new,
         omit=frozenset() if owned else _OWNERS,
         cancel_requested=submission.cancel_requested and not submission.state.final,
-        sweep=None if redactor.swept is None else sweep_to_proto(redactor.swept),
+        sweep=sweep,
         score_kind=f"SCORE_KIND_{ranking.score_kind.name}" if scored else None,
         score_baseline=ranking.baseline if scored and ranking.score_kind is ScoreKind.SPEEDUP else "",
         queue_position=None,

@@ -71,7 +71,9 @@ class DeviceLane:
 
     def refusal(self) -> DeviceQuarantined:
         """Why it is not usable."""
-        return DeviceQuarantined.cordoned(self.title) if self.cordoned else DeviceQuarantined.after_checks(self.title, self.fault)
+        if self.cordoned:
+            return DeviceQuarantined(f"{self.title} is cordoned; `grader-server admin lanes uncordon` gives it work again")
+        return DeviceQuarantined(f"{self.title} does not come back: {self.fault}; restart the host or the driver, then the server")
 
     @property
     def load(self) -> tuple[int, bool]:

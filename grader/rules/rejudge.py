@@ -144,13 +144,9 @@ def _failed(facts: Sequence[wire.Fact]) -> wire.Fact | None:
     """The fact that ended the grading; None where all passed."""
     for fact in facts:
         match fact:
-            case wire.Build() if fact.outcome is not BuildOutcome.BUILT:
-                return fact
-            case wire.Violation():
-                return fact
-            case wire.Load() if fact.outcome is not LoadOutcome.LOADED:
-                return fact
-            case wire.Trial() if fact.outcome is not TrialOutcome.PASSED:
+            case wire.Build(outcome=BuildOutcome.BUILT) | wire.Load(outcome=LoadOutcome.LOADED) | wire.Trial(outcome=TrialOutcome.PASSED):
+                continue
+            case wire.Build() | wire.Load() | wire.Trial() | wire.Violation():
                 return fact
     return None
 

@@ -15,11 +15,10 @@ from grader.model import Decision, Ranking, Reason, Report, Verdict
 from grader.verdict.compiler_diagnostics import defined_twice, first_error
 from grader.verdict.failure_reasons import load_failed, trial_failed
 from grader.verdict.scores import merged, practice_score, score, speedups
-from grader.verdict.timing_audit import flags, impossible, median
+from grader.verdict.timing_audit import flags, impossible
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BoxCause, BuildOutcome, LoadOutcome, TrialOutcome
 
-__all__ = ["IncompleteFacts", "fold", "median"]
 T = TypeVar("T")
 Facts = tuple[wire.Fact, ...]
 _EXPLAINED = (Verdict.WRONG_ANSWER, Verdict.RUNTIME_ERROR)  # by what a sanitizer saw

@@ -24,7 +24,8 @@ from grader.intake.languages import detect
 from grader.isolation.select import make
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Submission, SubmissionState, Verdict
-from grader.verdict.fold import fold, median
+from grader.verdict.fold import fold
+from grader.verdict.timing_audit import median
 from sandbox.protocol import wire
 from tests.run_files import artifact_cache, cache_directory, make_once
 
