@@ -306,7 +306,7 @@ def main(arguments: Sequence[str] | None = None, machine: Callable[[str], Look] 
     }
     sys.stdout.write("\n".join(_page(head, runs)) + "\n")
     if options.json is not None:
-        rows = [{**asdict(run), "clean": run.clean} for run in runs]
+        rows = [{"outcome": asdict(run.outcome), "seconds": run.seconds, "left": run.leftovers, "clean": run.clean} for run in runs]
         options.json.write_text(json.dumps({**head, "runs": rows}, indent=1) + "\n", "utf-8")
     return int(not (runs and all(run.clean for run in runs)))
 
