@@ -23,12 +23,12 @@ def requirements(config: dict[str, Any], extra: str | None = None) -> list[str]:
     project = config["project"]
     extras = project["optional-dependencies"]
     listed = [*project["dependencies"], *extras["all"]] if extra is None else extras[extra]
-    found = [] if extra is not None else list(config["build-system"]["requires"])
-    own = re.compile(re.escape(project["name"]) + r"\[(\w+)\]$")
-    for one in listed:
-        named = own.match(one)
-        found += [one] if named is None else requirements(config, named[1])
-    return found
+    names = [] if extra is not None else list(config["build-system"]["requires"])
+    extra_of_package = re.compile(re.escape(project["name"]) + r"\[(\w+)\]$")
+    for requirement in listed:
+        named = extra_of_package.match(requirement)
+        names += [requirement] if named is None else requirements(config, named[1])
+    return names
 
 
 def main() -> None:

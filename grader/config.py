@@ -40,11 +40,6 @@ def resident_toolchain(environment: Mapping[str, str] = os.environ) -> bool | No
     return {"1": True, "0": False}.get(environment.get("GRADER_RESIDENT_TOOLCHAIN", ""))
 
 
-def trace_endpoint(environment: Mapping[str, str] = os.environ) -> str:
-    """Where traces go by default: $OTEL_EXPORTER_OTLP_ENDPOINT, as for every program that is traced; "" is nowhere."""
-    return environment.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
-
-
 def web_address(text: str) -> tuple[str, int]:
     """Host and port of `--web ADDRESS`; of a port alone only this host can ask."""
     host, colon, port = text.rpartition(":")
@@ -101,7 +96,8 @@ class Settings(BaseModel):
     oidc_client_secret_file: Path | None = None
     oidc_name: str = ""  # what users call the provider; "": the issuer's host
     oidc_allow: tuple[str, ...] = ()  # who may sign in: rules as `grader/rules/identities.py` reads them
-    trace: str = Field(default_factory=trace_endpoint)  # where OTLP is taken; "": nothing is traced
+    # Where OTLP is taken; "": nothing is traced.
+    trace: str = Field(default_factory=lambda: os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", ""))
     retain_sources_days: int = Field(default=0, ge=0)  # 0: for ever
     retain_events_days: int = Field(default=0, ge=0)
     retain_artifacts_days: int = Field(default=30, ge=0)  # files that a profile left

@@ -424,16 +424,6 @@ class DeviceQuarantined(GraderFault):
 
     reason = "DEVICE_QUARANTINED"
 
-    @classmethod
-    def after_checks(cls, device: str, fault: str) -> DeviceQuarantined:
-        """Make the error of a device that fails its checks."""
-        return cls(f"{device} does not come back: {fault}; restart the host or the driver, then the server")
-
-    @classmethod
-    def cordoned(cls, device: str) -> DeviceQuarantined:
-        """Make the error of a device that an operator has taken out of service."""
-        return cls(f"{device} is cordoned; `grader-server admin lanes uncordon` gives it work again")
-
 
 class HostBroken(GraderFault):
     """A host can't grade now, whatever the submission. The attempt is not counted."""

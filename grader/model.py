@@ -112,10 +112,8 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """Sizes of one axis from start to at most stop: each is the one before times factor, rounded, or plus step.
-
-    axes: the sizes of the other axes. device_kind: the one kind of device that it is for; "": every kind.
-    """
+    """Sizes of one axis from start to at most stop: each is the one before times factor, rounded, or plus step. axes: the sizes of the
+    other axes. device_kind: the one kind of device that it is for; "": every kind."""
 
     axis: str
     start: int

@@ -20,25 +20,31 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.page import ROOT, facts, outcome, table_lines, words_of
+from tools.page import ROOT, arguments_of, case_result, facts, outcome, table_lines, words_of
 
 PARTS = {
     "attacks": ("tests/exploits/test_exploits.py",),
     "controls": ("tests/exploits", "--deselect", "tests/exploits/test_exploits.py"),
     "honest": ("tests/honest",),
 }
-TITLES = {
-    "attacks": "Attacks",
-    "controls": "Controls: the same attacks on graders that lack one protection",
-    "honest": "Honest kernels",
-}
+TITLES = {"attacks": "Attacks", "controls": "Controls: the same attacks on graders that lack one protection", "honest": "Honest kernels"}
 ROW = "row"  # the property in which a test records its row, as JSON
 COLUMNS = ("id", "severity", "attack", "isolation", "verdict", "gained", "seconds")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the parts, print claims and rows; 1 if a claim fails."""
-    options = _parser().parse_args(arguments)
+    options = arguments_of(
+        "tools.attack",
+        __doc__,
+        arguments,
+        {
+            "only": (list(PARTS), f"of {', '.join(PARTS)}", {"type": words_of(PARTS), "metavar": "PARTS"}),
+            "isolation": ("all", "docker, bubblewrap, or all that work here"),
+            "repeat": (1, "gradings of each honest kernel"),
+            "workers": (2, "test processes that run in parallel"),
+        },
+    )
     claims: list[tuple[str, bool, str]] = []
     lines: list[str] = []
     for part in options.only:
@@ -78,21 +84,6 @@ def _run(part: str, options: argparse.Namespace) -> tuple[list[tuple[str, str]],
         cases = list(ElementTree.parse(result).iter("testcase"))
     rows = [json.loads(entry.get("value", "")) for case in cases for entry in case.iter("property") if entry.get("name") == ROW]
     return [(case.get("name", ""), case_result(case)) for case in cases], rows
-
-
-def case_result(case: ElementTree.Element) -> str:
-    """Return passed, skipped or failed for a test case of pytest's result file."""
-    kinds = {child.tag for child in case}
-    return "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tools.attack", description=__doc__.splitlines()[0])
-    parser.add_argument("--only", type=words_of(PARTS), default=list(PARTS), metavar="PARTS", help=f"of {', '.join(PARTS)}; default: all")
-    parser.add_argument("--isolation", default="all", help="docker, bubblewrap, or all that work here (default)")
-    parser.add_argument("--repeat", type=int, default=1, help="gradings of each honest kernel (default 1)")
-    parser.add_argument("--workers", type=int, default=2, help="test processes that run in parallel (default 2)")
-    return parser
 
 
 if __name__ == "__main__":

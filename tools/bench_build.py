@@ -1,6 +1,6 @@
 """Measures how long builds take: ours, the plain compiler's, and `torch.utils.cpp_extension.load`'s.
 
-    python -m tools.bench_build [--device both|emulated|nvcc] [--quick] [--rounds 1] [--json FILE]
+    python -m tools.bench_build [--device both|emulated|nvcc] [--quick] [--rounds 1]
 
 ours   `python -m sandbox.builder.build`, as it runs in a build box: from the job to the checked artifact, linked.
 plain  one command with the same flags; torch's own headers, object only (`-c`). A raw CUDA source is linked too (`-shared`).
@@ -11,7 +11,6 @@ They take turns for every source, so that a busy machine is busy for all.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import statistics
@@ -76,7 +75,7 @@ def builders(device: str, language: str) -> dict[str, Builder]:
     """Return the builders for a device."""
     if device == "emulated":
         return {OURS: ours("emulated"), PLAIN: plain_gcc}
-    return {OURS: ours("cuda"), PLAIN: plain_nvcc, **({LOAD: load} if language == TORCH else {})}
+    return {OURS: ours("cuda"), PLAIN: plain_nvcc} | ({LOAD: load} if language == TORCH else {})
 
 
 def measure(sources: Sequence[Path], devices: Sequence[str], rounds: int) -> Results:
@@ -219,7 +218,6 @@ def main() -> int:
             "device": ("both", "device", {"choices": ("both", "emulated", "nvcc")}),
             "quick": (False, "three sources"),
             "rounds": (1, "medians of so many"),
-            "json": (None, "write what was measured to this file", {"type": Path}),
         },
     )
     devices = ("emulated", "nvcc") if options.device == "both" else (options.device,)
@@ -228,13 +226,6 @@ def main() -> int:
         devices = ("emulated",)
     results = measure([ROOT / path for path in (QUICK if options.quick else SOURCES)], devices, options.rounds)
     sys.stdout.write("\n".join(page(results)) + "\n")
-    if options.json is not None:
-        rows = [
-            {"source": str(source.relative_to(ROOT)), "language": language_of(source), "device": device, "headers": row[OURS].headers}
-            | {f"{name}_s": None if took.failed else took.time_s for name, took in row.items()}
-            for (source, device), row in results.items()
-        ]
-        options.json.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
     return int(any(row[OURS].failed and not row[PLAIN].failed for row in results.values()))
 
 

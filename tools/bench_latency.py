@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-import json
 import os
 import shlex
 import shutil
@@ -23,7 +22,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from grader.api.client import GraderClient
@@ -83,7 +82,6 @@ async def measure(options: argparse.Namespace) -> list[LatencyCell]:
 
 
 async def _grade(client: GraderClient, cell: LatencyCell, text: str) -> None:
-    """Grade a kernel, and add its times to the cell."""
     path = Path(cell.kernel)
     kernel = submission_pb2.Submission(
         problem=f"problems/{path.parent.name}",
@@ -153,13 +151,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "pause": (0.0, "seconds between two gradings, as of somebody who edits"),
             "device": ("emulated", "device that kernels are run on: emulated, cuda, cuda:INDEX"),
             "server": ("", "further options of grader-server, such as '--warm-boxes 0'"),
-            "json": (False, "print one JSON object"),
         },
     )
     cells = asyncio.run(measure(options))
-    if options.json:
-        sys.stdout.write(json.dumps({"cells": [asdict(cell) for cell in cells]}) + "\n")
-        return 0
     head = facts("python -m tools.bench_latency", sys.argv[1:] if arguments is None else arguments)
     head |= {"cores": str(os.cpu_count()), "load before": load}
     sys.stdout.write("\n".join([*table_lines(("fact", "value"), head.items()), "", *table(cells)]) + "\n")

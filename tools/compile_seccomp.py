@@ -62,18 +62,16 @@ def compile_profile(profile: dict[str, Any]) -> bytes:
                 if earlier and not (rule.conditions and earlier[-1].conditions):
                     raise ValueError(f"two rules for {name}, one of which always applies; leave one out")
                 rules[numbers[name]] = (*earlier, rule)
-    return _encode([*_guard(), *_tree(_runs(rules, Rule(default)))])
-
-
-def _guard() -> list[Instruction]:
-    return [
+    program = [
         (LOAD, 0, 0, ARCH_OFFSET),
         (EQUAL, 1, 0, AUDIT_ARCH_X86_64),
         (RETURN, 0, 0, KILL_PROCESS),
         (LOAD, 0, 0, NR_OFFSET),
         (AT_LEAST, 0, 1, X32_BIT),
         (RETURN, 0, 0, KILL_PROCESS),
+        *_tree(_runs(rules, Rule(default))),
     ]
+    return b"".join(struct.pack("<HBBI", *instruction) for instruction in program)
 
 
 def _runs(rules: dict[int, tuple[Rule, ...]], default: Rule) -> list[tuple[int, tuple[Rule, ...]]]:
@@ -132,10 +130,6 @@ def _action(name: str, entry: dict[str, Any]) -> int:
             return ERRNO | int(entry.get("errnoRet", EPERM))
         case other:
             raise ValueError(f"the action {other} is not compiled")
-
-
-def _encode(program: list[Instruction]) -> bytes:
-    return b"".join(struct.pack("<HBBI", *instruction) for instruction in program)
 
 
 def main() -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import fcntl
-import fnmatch
 import json
 import os
 import platform
@@ -34,7 +33,7 @@ from grader.isolation.directories import FIRST_UID, SLOT_COUNT, remove_tree, sha
 from grader.isolation.processes import STATE_VARIABLE
 from grader.isolation.select import make
 from grader.isolation.settings import BoxSettings
-from tools.page import ROOT, Table, facts, table_lines, words_of
+from tools.page import ROOT, Table, case_result, facts, table_lines, words_of
 
 SUITE = "tests/containment"
 CAGES = ("docker", "bubblewrap")
@@ -183,38 +182,36 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run of the suite. left: what was not there before the first run and is there after this one."""
+    """A run of the suite. leftovers: what was not there before the first run and is there after this one."""
 
     outcome: Outcome
     seconds: float
-    left: tuple[str, ...]
+    leftovers: tuple[str, ...]
 
     @property
     def clean(self) -> bool:
         """Return whether every test passed, some did, and nothing stayed."""
-        return not self.outcome.failed and not self.left and any(name.endswith(" passed") for name in self.outcome.counts)
+        return not self.outcome.failed and not self.leftovers and any(name.endswith(" passed") for name in self.outcome.counts)
 
 
 Look = Callable[[], frozenset[str]]
 
 
-def repeat(
-    count: int, suite: Callable[[], Outcome], look: Look, before: frozenset[str], *, ignored: Sequence[str] = (), settle_s: float = SETTLE_S
-) -> list[Run]:
+def repeat(count: int, suite: Callable[[], Outcome], look: Look, before: frozenset[str], *, settle_s: float = SETTLE_S) -> list[Run]:
     """Run the suite so often; every run is compared with what was there before the first."""
     runs = []
     for _ in range(count):
         start_s = time.monotonic()
         outcome = suite()
         seconds = time.monotonic() - start_s
-        runs.append(Run(outcome=outcome, seconds=seconds, left=left(before, look, ignored, settle_s)))
+        runs.append(Run(outcome=outcome, seconds=seconds, leftovers=left(before, look, settle_s)))
     return runs
 
 
-def left(before: frozenset[str], look: Look, ignored: Sequence[str] = (), settle_s: float = SETTLE_S) -> tuple[str, ...]:
+def left(before: frozenset[str], look: Look, settle_s: float = SETTLE_S) -> tuple[str, ...]:
     """Return what was not there before and is there at every look until the time is over."""
     deadline_s = time.monotonic() + settle_s
-    lines = frozenset(line for line in look() - before if not any(fnmatch.fnmatch(line, pattern) for pattern in ignored))
+    lines = look() - before
     while lines and time.monotonic() < deadline_s:
         time.sleep(LOOK_AGAIN_S)
         lines &= look()
@@ -224,25 +221,18 @@ def left(before: frozenset[str], look: Look, ignored: Sequence[str] = (), settle
 def counted(xml: str) -> Outcome:
     """Read pytest's result file."""
     counts: Counter[str] = Counter()
-    failed, skipped = [], []
+    failed, skipped = list[str](), list[str]()
     for case in ElementTree.fromstring(xml).iter("testcase"):
         name = case.get("name", "")
         words = name.partition("[")[2].rstrip("]").split("-")
         cage = next((cage for cage in CAGES if cage in words), "other")
-        kinds = {child.tag: child.get("message", "") for child in case}
-        if kinds.keys() & {"failure", "error"}:
-            failed.append(name)
-            counts[f"{cage} failed"] += 1
-        elif "skipped" in kinds:
-            skipped.append(f"{name}: {kinds['skipped']}")
-            counts[f"{cage} skipped"] += 1
-        else:
-            counts[f"{cage} passed"] += 1
+        counts[f"{cage} {(result := case_result(case))}"] += 1
+        failed += [name] if result == "failed" else []
+        skipped += [f"{name}: {child.get('message', '')}" for child in case if child.tag == result == "skipped"]
     return Outcome(counts=dict(counts), failed=tuple(dict.fromkeys(failed)), skipped=tuple(skipped))
 
 
 def _suite(options: argparse.Namespace, place: Path, mark: str) -> Outcome:
-    """Run the tests once."""
     result = place / f"result-{secrets.token_hex(4)}.xml"
     scratch = place / f"pytest-{secrets.token_hex(4)}"
     scratch.mkdir(mode=0o700)
@@ -278,8 +268,8 @@ def _page(head: dict[str, str], runs: Sequence[Run]) -> list[str]:
             ", ".join(str(run.outcome.counts.get(f"{cage} {result}", 0)) for result in ("passed", "skipped", "failed"))
             for cage in (*CAGES, "other")
         )
-        table.add(number, f"{run.seconds:.0f}", *counts, len(run.left) or "nothing")
-        for title, names in (("left", run.left), ("failed", run.outcome.failed), ("skipped", run.outcome.skipped)):
+        table.add(number, f"{run.seconds:.0f}", *counts, len(run.leftovers) or "nothing")
+        for title, names in (("left", run.leftovers), ("failed", run.outcome.failed), ("skipped", run.outcome.skipped)):
             lines += ["", f"Run {number}, {title}:", "", *(f"- `{name}`" for name in names[:SHOWN_COUNT])] if names else []
             lines += [f"- and {len(names) - SHOWN_COUNT} more"] if len(names) > SHOWN_COUNT else []
     return [*table_lines(("fact", "value"), head.items()), "", *table.lines(), *lines]
@@ -291,7 +281,6 @@ def main(arguments: Sequence[str] | None = None, machine: Callable[[str], Look] 
     parser.add_argument("paths", nargs="*", default=[SUITE], metavar="PATH", help=f"tests to run ({SUITE})")
     parser.add_argument("--repeat", type=int, default=2, help="how often, one after the other (2)")
     parser.add_argument("--isolation", type=words_of(CAGES), default=list(CAGES), help="docker, bubblewrap, or both (both)")
-    parser.add_argument("--ignore", action="append", default=[], metavar="PATTERN", help="do not count lines such as 'file /tmp/mine*'")
     parser.add_argument("--beside", action="store_true", help="run while others grade here: their boxes come and go, our leftovers stay")
     parser.add_argument("--settle-s", type=float, help=f"time for something to go away ({SETTLE_S:.0f}; {BESIDE_S:.0f} with --beside)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write facts, counts and what stayed as JSON")
@@ -307,18 +296,17 @@ def main(arguments: Sequence[str] | None = None, machine: Callable[[str], Look] 
             sys.stderr.write(f"another program grades here; wait until it ends, or see --beside: {', '.join(leases_before)}\n")
             return 2
         settle_s = options.settle_s if options.settle_s is not None else BESIDE_S if options.beside else SETTLE_S
-        runs = repeat(options.repeat, lambda: _suite(options, place, mark), look, before, ignored=options.ignore, settle_s=settle_s)
+        runs = repeat(options.repeat, lambda: _suite(options, place, mark), look, before, settle_s=settle_s)
     head = {
         **facts("python -m tools.containment", sys.argv[1:] if arguments is None else arguments),
         "kernel": platform.release(),
         **usable,
         "before": ", ".join(f"{count} {kind}" for kind, count in sorted(Counter(line.split()[0] for line in before).items())),
         "others at the start": ", ".join(leases_before) or "nobody",
-        "not counted": ", ".join(options.ignore) or "nothing",
     }
     sys.stdout.write("\n".join(_page(head, runs)) + "\n")
     if options.json is not None:
-        rows = [{**asdict(run), "clean": run.clean} for run in runs]
+        rows = [{"outcome": asdict(run.outcome), "seconds": run.seconds, "left": run.leftovers, "clean": run.clean} for run in runs]
         options.json.write_text(json.dumps({**head, "runs": rows}, indent=1) + "\n", "utf-8")
     return int(not (runs and all(run.clean for run in runs)))
 

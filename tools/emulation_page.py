@@ -122,7 +122,6 @@ def types_only_headers() -> set[str]:
 
 
 def _refused(feature: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the sources of a feature, and the message for each."""
     unknown = feature.keys() - {"name", "code", "ptx", "names", "toolkit_headers"}
     if unknown:
         raise FeatureTableError(f"{UNSUPPORTED}: unknown key '{min(unknown)}' in '{feature['name']}'")
@@ -174,7 +173,13 @@ def page(written_by: str, directory: Path = CONFORMANCE) -> str:
     ]
     printers = {program: printer for printer, programs in table["printed_by"].items() for program in programs}
     for group in table["group"]:
-        rows = [_feature_row(entry, printers) for entry in group["features"]]
+        rows = []
+        for entry in group["features"]:
+            programs = entry.get("programs", ())
+            links = [f"[{name}]({TREE}/{name}.cu)" for name in programs]
+            links += [f"[{test.partition('::')[2] or test}]({TREE}/{test.partition('::')[0]})" for test in entry.get("tests", ())]
+            printed_by = sorted({printers[program] for program in programs} or {NONE})
+            rows.append((entry["name"], ", ".join(links), "; ".join(printed_by)))
         lines += ["", f"### {group['name']}", "", *table_lines(("feature", "tested by", "printed by"), rows)]
     rules = [
         (f"`{name}`", f"`{rule.form}`", _codes(word for word in TYPES if word in rule.types), _codes(sorted(rule.modifiers)))
@@ -190,15 +195,11 @@ def page(written_by: str, directory: Path = CONFORMANCE) -> str:
         *("## Headers", "", *_headers(directory), "## Unsupported", ""),
         *("The log of the build is the file and the line, as in `kernel.cu:12: error: `, and the message. PTX is shown without `asm`.", ""),
     ]
-    rejected = ((entry.feature, "<br>".join(map(_source, entry.sources)), _code(entry.message)) for entry in refusals(directory))
+    rejected = (
+        (entry.feature, "<br>".join(f"`{line.strip()}`" for text in entry.sources for line in text.splitlines()), _code(entry.message))
+        for entry in refusals(directory)
+    )
     return "\n".join([*lines, *table_lines(("feature", "source", "message"), rejected)])
-
-
-def _feature_row(entry: Mapping[str, Any], printers: Mapping[str, str]) -> tuple[str, str, str]:
-    programs = entry.get("programs", ())
-    links = [f"[{name}]({TREE}/{name}.cu)" for name in programs]
-    links += [f"[{test.partition('::')[2] or test}]({TREE}/{test.partition('::')[0]})" for test in entry.get("tests", ())]
-    return entry["name"], ", ".join(links), "; ".join(sorted({printers[program] for program in programs} or {NONE}))
 
 
 def _headers(directory: Path) -> Iterator[str]:
@@ -222,10 +223,6 @@ def _headers(directory: Path) -> Iterator[str]:
 
 def _codes(words: Iterable[str]) -> str:
     return ", ".join(f"`{word}`" for word in words) or NONE
-
-
-def _source(text: str) -> str:
-    return "<br>".join(f"`{line.strip()}`" for line in text.splitlines())
 
 
 def _code(text: str) -> str:

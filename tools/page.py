@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -68,10 +69,8 @@ def words_of(choices: Iterable[str]) -> Callable[[str], list[str]]:
 def arguments_of(
     module: str, doc: str | None, arguments: Sequence[str] | None, options: Mapping[str, tuple[Any, ...]], *positional: str
 ) -> argparse.Namespace:
-    """Parse the command line of a program, whose docstring starts with its description.
-
-    options: by name a default, a help text, and what else argparse takes. The default's type is the option's; False is a switch.
-    """
+    """Parse the command line of a program, whose docstring starts with its description. options: by name a default, a help text, and what
+    else argparse takes. The default's type is the option's; False is a switch."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=(doc or "").split("\n\n", maxsplit=1)[0])
     for name in positional:
         parser.add_argument(name, type=Path, metavar=name.upper())
@@ -83,6 +82,12 @@ def arguments_of(
             settings.setdefault("type", type(default))
         parser.add_argument(f"--{name}", **settings)
     return parser.parse_args(arguments)
+
+
+def case_result(case: ElementTree.Element) -> str:
+    """Return passed, skipped or failed for a test case of pytest's result file."""
+    kinds = {child.tag for child in case}
+    return "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
 
 
 def facts(command: str, words: Sequence[str] = ()) -> dict[str, str]:

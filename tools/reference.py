@@ -149,26 +149,21 @@ def exit_codes_and_errors() -> str:
         "## Errors",
         "",
         "`reason` and `fields` are those of `google.rpc.ErrorInfo`; `retry_s` is the delay of `google.rpc.RetryInfo`.",
-    ]
-    lines += [
         "The exit code is what grader-cli ends with on this error. `INTERNAL` without fields: the reason of a submission that FAILED.",
         "",
     ]
-    lines += _table(("reason", "code", "fields", "exit code", "meaning"), map(_error_row, _errors()))
+    kinds: list[type[errors.CallRefused] | type[errors.GraderFault]] = []
+    queue = [*errors.CallRefused.__subclasses__(), *errors.GraderFault.__subclasses__()]
+    while queue:
+        kinds.append(queue[0])
+        queue[:1] = queue[0].__subclasses__()
+    rows = []
+    for kind in kinds:
+        exit_code, meaning = str(int(exit_of_error(kind.__new__(kind)))), (kind.__doc__ or "").splitlines()[0]
+        rows.append((f"`{kind.reason}`", kind.code or "INTERNAL", ", ".join(kind.fields()), exit_code, meaning))
+    lines += _table(("reason", "code", "fields", "exit code", "meaning"), iter(rows))
     lines += ["## Flags of a report", "", *_table(("flag", "meaning"), ((f"`{name}`", text) for name, text in FLAGS.items()))]
     return "\n".join(lines)
-
-
-def _errors() -> Iterator[type[errors.CallRefused] | type[errors.GraderFault]]:
-    kinds = [*errors.CallRefused.__subclasses__(), *errors.GraderFault.__subclasses__()]
-    while kinds:
-        yield kinds[0]
-        kinds[:1] = kinds[0].__subclasses__()
-
-
-def _error_row(kind: type[errors.CallRefused] | type[errors.GraderFault]) -> Sequence[str]:
-    exit_code = int(exit_of_error(kind.__new__(kind)))
-    return f"`{kind.reason}`", kind.code or "INTERNAL", ", ".join(kind.fields()), str(exit_code), (kind.__doc__ or "").splitlines()[0]
 
 
 def _table(headings: Sequence[str], rows: Iterator[Sequence[str]]) -> list[str]:
@@ -189,24 +184,17 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="change nothing; end with 1 where a page is out of date")
     check = parser.parse_args().check
     try:
-        return _compare() if check else _write()
+        if not check:
+            DIRECTORY.mkdir(exist_ok=True)
+            for name, text in pages().items():
+                (DIRECTORY / name).write_text(text)
+        elif names := stale():
+            sys.stderr.write(f"out of date in {DIRECTORY.relative_to(ROOT)}: {', '.join(names)}; run `python -m tools.reference`\n")
+            return 1
+        return 0
     except emulation_page.FeatureTableError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-
-
-def _compare() -> int:
-    names = stale()
-    if names:
-        sys.stderr.write(f"out of date in {DIRECTORY.relative_to(ROOT)}: {', '.join(names)}; run `python -m tools.reference`\n")
-    return int(bool(names))
-
-
-def _write() -> int:
-    DIRECTORY.mkdir(exist_ok=True)
-    for name, text in pages().items():
-        (DIRECTORY / name).write_text(text)
-    return 0
 
 
 if __name__ == "__main__":

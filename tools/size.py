@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tools.names import pronoun_docstrings, pronoun_names
+from tools.page import ROOT
 
-ROOT = Path(__file__).parents[1]
 CEILINGS = ROOT / "ceilings.toml"
 PRODUCT = ("grader", "sandbox", "extensions", "tools", "examples", "deploy")
 CODE = frozenset({".py", ".pyi", ".c", ".cpp", ".cu", ".cuh", ".h", ".hpp"})

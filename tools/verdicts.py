@@ -38,10 +38,8 @@ HEADINGS = ("group", "kernel", "author's claim", "verdict", "reason", "time", "a
 
 @dataclass(slots=True, kw_only=True)
 class ProblemSet:
-    """A file or directory to import. options: of `problems import`. imported, refused: expected counts; None: any.
-
-    gradable: how many `problems check` must find gradable; None: it is not run. reasons: each reason for a refusal has one of these.
-    """
+    """A file or directory to import. options: of `problems import`. imported, refused: expected counts; None: any. gradable: how many
+    `problems check` must find gradable; None: it is not run. reasons: each reason for a refusal has one of these."""
 
     path: Path
     group: str
@@ -124,13 +122,7 @@ class KernelFile:
         try:
             problem, _ = problem_at(str(paths[self.problem])) if self.problem in paths else (self.problem or None, None)
             order = SubmitOptions(
-                files=(self.path,),
-                problem=problem,
-                language="",
-                entry="",
-                device_kind="",
-                mode=options.mode,
-                measure_s=options.measure_s,
+                files=(self.path,), problem=problem, language="", entry="", device_kind="", mode=options.mode, measure_s=options.measure_s
             )
             submission = await client.submit(build_submission(sources.read(order.files, problem), order))
             async for _ in client.watch(submission.name):

@@ -18,15 +18,15 @@ SUFFIX = ".elementwise.json"
 
 
 def matches(path: Path) -> bool:
-    """Whether a problem of this format is at path."""
+    """Return whether a problem of this format is at path."""
     return path.name.endswith(SUFFIX)
 
 
 def load(path: Path, *, root: Path | None = None) -> Problem:
     """Read the problem; ProblemInvalid names the file and the key."""
     try:
-        found = json.loads(path.read_text())
-        formula, count, sizes = found["formula"], found["inputs"], found["sizes"]
+        table = json.loads(path.read_text())
+        formula, count, sizes = table["formula"], table["inputs"], table["sizes"]
     except (OSError, ValueError, KeyError) as error:
         raise ProblemInvalid(str(path), f"lacks {error}; write formula, inputs and sizes") from None
     spec = wire.ProblemSpec(

@@ -28,7 +28,7 @@ def source(variant: Variant) -> str:
     """The template with these numbers."""
     numbers = {"TILE": variant[0], "ROWS": variant[1]}
     pattern = r"(constexpr int (TILE|ROWS) =) \d+;"
-    return re.sub(pattern, lambda found: f"{found[1]} {numbers[found[2]]};", TEMPLATE.read_text("utf-8"))
+    return re.sub(pattern, lambda match: f"{match[1]} {numbers[match[2]]};", TEMPLATE.read_text("utf-8"))
 
 
 def neighbours(variant: Variant) -> list[Variant]:
@@ -40,20 +40,20 @@ def neighbours(variant: Variant) -> list[Variant]:
 
 def time_us(report: report_pb2.Report) -> float:
     """The geometric mean of the certified times over all workloads; infinite where the kernel is not right."""
-    times = [one.certified.median_duration.ToNanoseconds() / 1e3 for one in report.measurements]
+    times = [row.certified.median_duration.ToNanoseconds() / 1e3 for row in report.measurements]
     if report.verdict != report_pb2.VERDICT_ACCEPTED or not times:
         return math.inf
-    return math.exp(sum(math.log(max(one, 1e-3)) for one in times) / len(times))
+    return math.exp(sum(math.log(max(time, 1e-3)) for time in times) / len(times))
 
 
 def feedback(report: report_pb2.Report) -> str:
-    """What a program that writes the next kernel would read: verdict, reason, and the first wrong element."""
-    wrong = [f"{list(one.index)} is {one.actual}, not {one.expected}" for trial in report.trials for one in trial.wrong_elements]
+    """Return the text for a program that writes the next kernel: verdict, reason, and the first wrong element."""
+    wrong = [f"{list(row.index)} is {row.actual}, not {row.expected}" for trial in report.trials for row in trial.wrong_elements]
     return " ".join([report_pb2.Verdict.Name(report.verdict).removeprefix("VERDICT_"), report.reason, *wrong[:1]]).strip()
 
 
 class Search:
-    """One search. times_us: of every variant tried; names: the submission of each."""
+    """A search. times_us: of every variant tried; names: the submission of each."""
 
     def __init__(self, client: GraderClient, device: str) -> None:
         self._client, self._device = client, device
@@ -75,11 +75,11 @@ class Search:
             await self._round(variants, parent, f"{self.run}:{len(self.rounds) + 1}")
             if self.times_us[self.best] >= before:
                 return
-            variants = [one for one in neighbours(self.best) if one not in self.times_us]
+            variants = [variant for variant in neighbours(self.best) if variant not in self.times_us]
             parent = self.names[self.best]
 
     async def _round(self, variants: Sequence[Variant], parent: str, tag: str) -> None:
-        of_name = await self._submit({one: self._submission(one, parent, tag) for one in variants})
+        of_name = await self._submit({variant: self._submission(variant, parent, tag) for variant in variants})
         print(f"round {len(self.rounds) + 1}: {len(of_name)} variants, tag {tag}")
         async for update in self._client.watch_many(tag=tag):
             if not (submission := update.submission).HasField("end_time"):
@@ -87,18 +87,18 @@ class Search:
             variant = of_name[submission.name]
             self.times_us[variant], self.names[variant] = time_us(submission.report), submission.name
             print(f"  TILE {variant[0]:2} ROWS {variant[1]}: {self.times_us[variant]:10.1f} us  {feedback(submission.report)}")
-        self.rounds.append([self.times_us[one] for one in of_name.values()])
+        self.rounds.append([self.times_us[variant] for variant in of_name.values()])
 
-    async def _submit(self, made: dict[Variant, submission_pb2.Submission]) -> dict[str, Variant]:
+    async def _submit(self, submissions: dict[Variant, submission_pb2.Submission]) -> dict[str, Variant]:
         """Hand all of them in, and those again for which there was no room. The same request ids: none is taken twice."""
-        left, of_name = {one: str(uuid.uuid4()) for one in made}, dict[str, Variant]()
-        while left:
-            results = await self._client.batch_submit([made[one] for one in left], request_ids=list(left.values()))
+        waiting, of_name = {variant: str(uuid.uuid4()) for variant in submissions}, dict[str, Variant]()
+        while waiting:
+            results = await self._client.batch_submit([submissions[variant] for variant in waiting], request_ids=list(waiting.values()))
             wait_s = 0.0
-            for variant, result in zip(tuple(left), results, strict=True):
+            for variant, result in zip(tuple(waiting), results, strict=True):
                 if isinstance(result, submission_pb2.Submission):
                     of_name[result.name] = variant
-                    del left[variant]
+                    del waiting[variant]
                 elif (retry_s := getattr(result, "retry_s", None)) is None:
                     raise result
                 else:
@@ -120,19 +120,19 @@ class Search:
 def plot(rounds: Sequence[Sequence[float]]) -> str:
     """An SVG: the fastest and the slowest right kernel of each round, and the best so far."""
     fastest = [min(times) for times in rounds]
-    slowest = [max((one for one in times if math.isfinite(one)), default=math.inf) for times in rounds]
+    slowest = [max((time for time in times if math.isfinite(time)), default=math.inf) for times in rounds]
     lines = {"slowest of the round": slowest, "fastest of the round": fastest, "best so far": list(accumulate(fastest, min))}
     series = [ChartSeries(name=name, xs=range(1, len(rounds) + 1), ys=ys) for name, ys in lines.items()]
     x, y = ChartAxis(label="round"), ChartAxis(label="us", log=True)
     return line_chart(series, title="Search for a tile size", description="Times by round, in microseconds", x=x, y=y)
 
 
-async def main(asked: argparse.Namespace) -> None:
+async def main(options: argparse.Namespace) -> None:
     """Search, and write the plot."""
-    async with GraderClient(asked.server, key=os.environ.get("GRADER_KEY", "")) as client:
-        search = Search(client, asked.device)
-        await search.search(asked.rounds)
-    asked.out.write_text(plot(search.rounds), "utf-8")
+    async with GraderClient(options.server, key=os.environ.get("GRADER_KEY", "")) as client:
+        search = Search(client, options.device)
+        await search.search(options.rounds)
+    options.out.write_text(plot(search.rounds), "utf-8")
     first, best = search.times_us[START], search.best
     print(f"best: TILE {best[0]} ROWS {best[1]}, {first / search.times_us[best]:.2f} times as fast as the first; {search.names[best]}")
 

@@ -49,10 +49,8 @@ _ANY = {
 
 
 def route(server: str, tls: bool | None = None) -> tuple[str, bool]:
-    """The address of HOST:PORT, https://HOST:PORT, http://HOST:PORT or unix:PATH, and whether TLS is spoken there.
-
-    What the address says goes before tls; where neither says it, TLS is for all that is not this host.
-    """
+    """The address of HOST:PORT, https://HOST:PORT, http://HOST:PORT or unix:PATH, and whether TLS is spoken there. What the address says
+    goes before tls; where neither says it, TLS is for all that is not this host."""
     for scheme, meant in (("https://", True), ("http://", False)):
         if server.startswith(scheme):
             return _host_and_port(server.removeprefix(scheme).rstrip("/")), meant

@@ -153,7 +153,7 @@ class GraderClient:
         request = api.SubmitRequest(
             submission=submission, request_id=request_id or str(uuid.uuid4()), allow_cached_result=allow_cached_result
         )
-        return await self._answer(lambda: self._stub.Submit(request, timeout=self._deadline_s))
+        return await self._answer(self._stub.Submit, request)
 
     async def batch_submit(
         self, submissions: Sequence[submission_pb2.Submission], *, request_ids: Sequence[str] = (), allow_cached_result: bool = False
@@ -165,16 +165,14 @@ class GraderClient:
             for submission, request_id in zip(submissions, ids, strict=True)
         ]
         answer: api.BatchSubmitResponse = await self._answer(
-            lambda: self._stub.BatchSubmit(api.BatchSubmitRequest(requests=requests), timeout=LONG_DEADLINE_S)
+            self._stub.BatchSubmit, api.BatchSubmitRequest(requests=requests), LONG_DEADLINE_S
         )
         return [to_error(result.error) if result.HasField("error") else result.submission for result in answer.results]
 
     async def get_submission(self, name: str, *, full: bool = False) -> submission_pb2.Submission:
         """Return a submission; full: with single samples."""
         view = report_pb2.REPORT_VIEW_FULL if full else report_pb2.REPORT_VIEW_BASIC
-        return await self._answer(
-            lambda: self._stub.GetSubmission(api.GetSubmissionRequest(name=name, view=view), timeout=self._deadline_s)
-        )
+        return await self._answer(self._stub.GetSubmission, api.GetSubmissionRequest(name=name, view=view))
 
     async def list_submissions(
         self,
@@ -201,16 +199,15 @@ class GraderClient:
             verdicts=verdicts,
             id_prefix=id_prefix,
         )
-        return await self._answer(lambda: self._stub.ListSubmissions(request, timeout=self._deadline_s))
+        return await self._answer(self._stub.ListSubmissions, request)
 
     async def cancel(self, name: str) -> submission_pb2.Submission:
         """Ask for the end of a submission; one that runs is stopped soon after."""
-        return await self._answer(lambda: self._stub.CancelSubmission(api.CancelSubmissionRequest(name=name), timeout=self._deadline_s))
+        return await self._answer(self._stub.CancelSubmission, api.CancelSubmissionRequest(name=name))
 
     async def list_artifacts(self, name: str) -> Sequence[api.Artifact]:
         """The files that a submission left, by name."""
-        request = api.ListArtifactsRequest(parent=name)
-        answer: api.ListArtifactsResponse = await self._answer(lambda: self._stub.ListArtifacts(request, timeout=self._deadline_s))
+        answer: api.ListArtifactsResponse = await self._answer(self._stub.ListArtifacts, api.ListArtifactsRequest(parent=name))
         return answer.artifacts
 
     async def download_artifact(self, name: str) -> AsyncIterator[bytes]:
@@ -223,26 +220,23 @@ class GraderClient:
 
     async def get_problem(self, name: str) -> problem_pb2.Problem:
         """Return a problem."""
-        return await self._answer(lambda: self._stub.GetProblem(api.GetProblemRequest(name=name), timeout=self._deadline_s))
+        return await self._answer(self._stub.GetProblem, api.GetProblemRequest(name=name))
 
     async def list_problems(self, *, page_size: int = 0, page_token: str = "") -> api.ListProblemsResponse:
         """Return a page, by name."""
-        request = api.ListProblemsRequest(page_size=page_size, page_token=page_token)
-        return await self._answer(lambda: self._stub.ListProblems(request, timeout=self._deadline_s))
+        return await self._answer(self._stub.ListProblems, api.ListProblemsRequest(page_size=page_size, page_token=page_token))
 
     async def get_caller(self, *, with_quotas: bool = False) -> api.Caller:
         """Return whose the key is, to the server; with_quotas: and how many submissions that user may make."""
-        request = api.GetCallerRequest(with_quotas=with_quotas)
-        return await self._answer(lambda: self._stub.GetCaller(request, timeout=self._deadline_s))
+        return await self._answer(self._stub.GetCaller, api.GetCallerRequest(with_quotas=with_quotas))
 
     async def get_competition(self, name: str) -> competition_pb2.Competition:
         """Return a competition."""
-        return await self._answer(lambda: self._stub.GetCompetition(api.GetCompetitionRequest(name=name), timeout=self._deadline_s))
+        return await self._answer(self._stub.GetCompetition, api.GetCompetitionRequest(name=name))
 
     async def list_competitions(self, *, page_size: int = 0, page_token: str = "") -> api.ListCompetitionsResponse:
         """Return a page, by name."""
-        request = api.ListCompetitionsRequest(page_size=page_size, page_token=page_token)
-        return await self._answer(lambda: self._stub.ListCompetitions(request, timeout=self._deadline_s))
+        return await self._answer(self._stub.ListCompetitions, api.ListCompetitionsRequest(page_size=page_size, page_token=page_token))
 
     async def get_leaderboard(
         self, competition: str, *, problem: str = "", device: str = "", page_size: int = 0, page_token: str = ""
@@ -251,65 +245,61 @@ class GraderClient:
         request = api.GetLeaderboardRequest(
             competition=competition, problem=problem, device=device, page_size=page_size, page_token=page_token
         )
-        return await self._answer(lambda: self._stub.GetLeaderboard(request, timeout=self._deadline_s))
+        return await self._answer(self._stub.GetLeaderboard, request)
 
     async def create_rejudge(self, rejudge: rejudge_pb2.Rejudge, *, request_id: str) -> rejudge_pb2.Rejudge:
         """Have submissions judged again. The same request_id with the same rejudge goes on with the one that it made."""
         request = api.CreateRejudgeRequest(rejudge=rejudge, request_id=request_id)
-        return await self._answer(lambda: self._stub.CreateRejudge(request, timeout=LONG_DEADLINE_S))
+        return await self._answer(self._stub.CreateRejudge, request, LONG_DEADLINE_S)
 
     async def get_rejudge(self, name: str) -> rejudge_pb2.Rejudge:
         """Return a rejudge, with what it changes."""
-        return await self._answer(lambda: self._stub.GetRejudge(api.GetRejudgeRequest(name=name), timeout=LONG_DEADLINE_S))
+        return await self._answer(self._stub.GetRejudge, api.GetRejudgeRequest(name=name), LONG_DEADLINE_S)
 
     async def list_rejudges(self, *, page_size: int = 0, page_token: str = "") -> api.ListRejudgesResponse:
         """Return a page, newest first, without what they change."""
-        request = api.ListRejudgesRequest(page_size=page_size, page_token=page_token)
-        return await self._answer(lambda: self._stub.ListRejudges(request, timeout=self._deadline_s))
+        return await self._answer(self._stub.ListRejudges, api.ListRejudgesRequest(page_size=page_size, page_token=page_token))
 
     async def apply_rejudge(self, name: str) -> rejudge_pb2.Rejudge:
         """Let its judgements count. Safe to retry."""
-        return await self._answer(lambda: self._stub.ApplyRejudge(api.ApplyRejudgeRequest(name=name), timeout=LONG_DEADLINE_S))
+        return await self._answer(self._stub.ApplyRejudge, api.ApplyRejudgeRequest(name=name), LONG_DEADLINE_S)
 
     async def discard_rejudge(self, name: str) -> rejudge_pb2.Rejudge:
         """Drop them. Safe to retry."""
-        return await self._answer(lambda: self._stub.DiscardRejudge(api.DiscardRejudgeRequest(name=name), timeout=LONG_DEADLINE_S))
+        return await self._answer(self._stub.DiscardRejudge, api.DiscardRejudgeRequest(name=name), LONG_DEADLINE_S)
 
     async def withdraw(self, name: str, *, reason: str = "") -> submission_pb2.Submission:
         """Take a submission off the boards of its competition. Safe to retry."""
-        request = api.WithdrawSubmissionRequest(name=name, reason=reason)
-        return await self._answer(lambda: self._stub.WithdrawSubmission(request, timeout=self._deadline_s))
+        return await self._answer(self._stub.WithdrawSubmission, api.WithdrawSubmissionRequest(name=name, reason=reason))
 
     async def restore(self, name: str, *, reason: str = "") -> submission_pb2.Submission:
         """Put a submission that was withdrawn back on the boards. Safe to retry."""
-        request = api.RestoreSubmissionRequest(name=name, reason=reason)
-        return await self._answer(lambda: self._stub.RestoreSubmission(request, timeout=self._deadline_s))
+        return await self._answer(self._stub.RestoreSubmission, api.RestoreSubmissionRequest(name=name, reason=reason))
 
     async def ban_user(self, competition: str, user: str, *, reason: str) -> competition_pb2.Ban:
         """Let a user take no part in a competition any more. Safe to retry."""
-        request = api.BanUserRequest(competition=competition, user=user, reason=reason)
-        return await self._answer(lambda: self._stub.BanUser(request, timeout=self._deadline_s))
+        return await self._answer(self._stub.BanUser, api.BanUserRequest(competition=competition, user=user, reason=reason))
 
     async def lift_ban(self, competition: str, user: str, *, reason: str = "") -> bool:
         """Let a user take part again; whether there was a ban."""
         request = api.LiftBanRequest(competition=competition, user=user, reason=reason)
-        answer: api.LiftBanResponse = await self._answer(lambda: self._stub.LiftBan(request, timeout=self._deadline_s))
+        answer: api.LiftBanResponse = await self._answer(self._stub.LiftBan, request)
         return answer.lifted
 
     async def list_bans(self, competition: str) -> api.ListBansResponse:
         """Return who is banned from a competition."""
-        return await self._answer(lambda: self._stub.ListBans(api.ListBansRequest(competition=competition), timeout=self._deadline_s))
+        return await self._answer(self._stub.ListBans, api.ListBansRequest(competition=competition))
 
     async def list_competition_actions(
         self, competition: str, *, page_size: int = 0, page_token: str = ""
     ) -> api.ListCompetitionActionsResponse:
         """Return a page of what organisers did, newest first."""
         request = api.ListCompetitionActionsRequest(competition=competition, page_size=page_size, page_token=page_token)
-        return await self._answer(lambda: self._stub.ListCompetitionActions(request, timeout=self._deadline_s))
+        return await self._answer(self._stub.ListCompetitionActions, request)
 
     async def reload_competitions(self) -> api.ReloadCompetitionsResponse:
         """Have the server read the files of its competitions again; what differs."""
-        return await self._answer(lambda: self._stub.ReloadCompetitions(api.ReloadCompetitionsRequest(), timeout=LONG_DEADLINE_S))
+        return await self._answer(self._stub.ReloadCompetitions, api.ReloadCompetitionsRequest(), LONG_DEADLINE_S)
 
     async def watch(self, name: str, *, after_sequence: int = 0) -> AsyncIterator[submission_pb2.SubmissionEvent]:
         """Events to the final one, across restarts of the server; ServerUnreachable where it stays away for patience_s."""
@@ -324,10 +314,8 @@ class GraderClient:
                 yield event
 
     async def watch_many(self, *, tag: str = "", names: Sequence[str] = (), until_idle: bool = True) -> AsyncIterator[api.SubmissionUpdate]:
-        """The state of each of these submissions, and each change of it once, across restarts of the server as in `watch`.
-
-        Ends when all have finished; with until_idle False it also waits for new ones with the tag, without end.
-        """
+        """The state of each of these submissions, and each change of it once, across restarts of the server as in `watch`. Ends when all
+        have finished; with until_idle False it also waits for new ones with the tag, without end."""
         revisions: dict[str, int] = {}  # by name; what was seen last comes last
 
         def call() -> MessageStream[api.SubmissionUpdate]:
@@ -365,12 +353,12 @@ class GraderClient:
             finally:
                 stream.cancel()  # else the server goes on with one whose reader has stopped
 
-    async def _answer(self, call: Callable[[], Awaitable[M]]) -> M:
+    async def _answer(self, method: Callable[..., Awaitable[M]], request: Message, deadline_s: float | None = None) -> M:
         loop, absence = asyncio.get_running_loop(), self._absence()
         while True:
             began_s = loop.time()
             try:
-                answer = await call()
+                answer = await method(request, timeout=deadline_s or self._deadline_s)
             except grpc.aio.AioRpcError as error:
                 failure = self._error(error)
                 away = error.code() is grpc.StatusCode.UNAVAILABLE and isinstance(failure, _AWAY)

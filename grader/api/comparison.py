@@ -64,10 +64,8 @@ def workload_changes(first: submission_pb2.Submission, second: submission_pb2.Su
 def source_changes(
     first: submission_pb2.Submission, second: submission_pb2.Submission, *, line_limit: int = DIFF_LINES
 ) -> Iterator[SourceChange]:
-    """Files that differ, by path. A file that only one of them has differs as a whole, unless it is the only one on both sides.
-
-    line_limit: of a longer file only that it differs is said.
-    """
+    """Files that differ, by path. A file that only one of them has differs as a whole, unless it is the only one on both sides. line_limit:
+    of a longer file only that it differs is said."""
     before, after = ({source.path: source.content for source in submission.sources} for submission in (first, second))
     removed, added = sorted(before.keys() - after.keys()), sorted(after.keys() - before.keys())
     if len(removed) == len(added) == 1:

@@ -52,10 +52,8 @@ class FieldWithoutSource(Exception):
 
 
 def to_message(kind: type[M], *sources: object, omit: frozenset[str] = frozenset(), **values: Any) -> M:
-    """Make a message of the first source that has the attribute of each field.
-
-    values: fields that are computed; None leaves the field unset. omit: attributes that must not be shown.
-    """
+    """Make a message of the first source that has the attribute of each field. values: fields that are computed; None leaves the field
+    unset. omit: attributes that must not be shown."""
     row = _attributes(kind.DESCRIPTOR, tuple(type(source) for source in sources), frozenset(values))
     return kind(**values, **{field: convert(_value(sources[index], path)) for field, index, path, convert in row if path not in omit})
 

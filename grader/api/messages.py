@@ -71,15 +71,6 @@ def problem_to_proto(problem: Problem) -> problem_pb2.Problem:
     )
 
 
-def sweep_to_proto(problem: Problem) -> problem_pb2.Sweep:
-    """Convert the sizes of a problem that was made for a sweep."""
-    return problem_pb2.Sweep(
-        axis=problem.swept_axis,
-        workloads=[to_message(problem_pb2.Workload, workload) for workload in problem.spec.workloads],
-        measure_duration=None if problem.sweep_measure_s is None else duration(problem.sweep_measure_s * 1e9),
-    )
-
-
 def _tensors(tensors: Iterable[wire.TensorSpec]) -> list[problem_pb2.Tensor]:
     return [to_message(problem_pb2.Tensor, tensor, shape=[str(size) for size in tensor.shape]) for tensor in tensors]
 
@@ -97,34 +88,34 @@ def submission_to_proto(
         try:
             report = report_to_proto(submission.report, redactor, full=full, queued=queued)
         except NOT_SHOWABLE as problem:
-            report = _unshown(submission.report, problem)
+            # The head of a report that can't be converted, without a value that may be secret, so that lists and streams go on.
+            text = f"This report cannot be shown ({type(problem).__name__}): a value in it is out of range."
+            report = report_pb2.Report(
+                verdict=f"VERDICT_{submission.report.verdict.name}",
+                reason=submission.report.reason,
+                summary=f"{text} Submit again, or have it judged again.",
+            )
     if submission.failure is not None:
         error = failure_to_status(withheld(submission.failure) if redactor.secret else submission.failure)
+    sweep = None
+    if (swept := redactor.swept) is not None:
+        sweep = problem_pb2.Sweep(
+            axis=swept.swept_axis,
+            workloads=[to_message(problem_pb2.Workload, workload) for workload in swept.spec.workloads],
+            measure_duration=None if swept.sweep_measure_s is None else duration(swept.sweep_measure_s * 1e9),
+        )
     return to_message(
         submission_pb2.Submission,
         submission,
         submission.new,
         omit=frozenset() if owned else _OWNERS,
         cancel_requested=submission.cancel_requested and not submission.state.final,
-        sweep=None if redactor.swept is None else sweep_to_proto(redactor.swept),
+        sweep=sweep,
         score_kind=f"SCORE_KIND_{ranking.score_kind.name}" if scored else None,
         score_baseline=ranking.baseline if scored and ranking.score_kind is ScoreKind.SPEEDUP else "",
         queue_position=None,
         report=report,
         error=error,
-    )
-
-
-def _unshown(report: Report, error: Exception) -> report_pb2.Report:
-    """The head of a report that can't be converted, so that lists and streams go on.
-
-    It has no value of the report, which may be secret.
-    """
-    return report_pb2.Report(
-        verdict=f"VERDICT_{report.verdict.name}",
-        reason=report.reason,
-        summary=f"This report cannot be shown ({type(error).__name__}): a value in it is out of range. "
-        "Submit again, or have it judged again.",
     )
 
 
@@ -328,18 +319,14 @@ def position_to_proto(position: Position) -> submission_pb2.QueuePosition:
     """Convert a place in the queue; the estimate in whole seconds, for it is no better."""
     estimated_s = position.estimated_s
     return submission_pb2.QueuePosition(
-        ahead_count=position.ahead_count,
-        estimated_duration=Duration(seconds=round(estimated_s)) if estimated_s is not None else None,
+        ahead_count=position.ahead_count, estimated_duration=Duration(seconds=round(estimated_s)) if estimated_s is not None else None
     )
 
 
 def placed_event(position: Position, sequence: int, submission: Submission, now: datetime) -> submission_pb2.SubmissionEvent:
     """Make the event of a watcher that waits. It is not stored, so its sequence is that of the event before: there the watch resumes."""
     return submission_pb2.SubmissionEvent(
-        sequence=sequence,
-        event_time=timestamp(now),
-        attempt=submission.attempt_count,
-        queue_position=position_to_proto(position),
+        sequence=sequence, event_time=timestamp(now), attempt=submission.attempt_count, queue_position=position_to_proto(position)
     )
 
 

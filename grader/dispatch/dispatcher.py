@@ -244,7 +244,6 @@ class Dispatcher:
         return len(leases) == limit
 
     async def _attempt(self, attempt: _LeaseAttempt) -> None:
-        """Run an attempt from lease to settlement."""
         lease = attempt.lease
         ended: Ended = StopReason.NOT_SETTLED
         trace_id = self._observer.attempt_began(lease)

@@ -7,13 +7,13 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module, metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import structlog
 
 from grader.isolation.toolchain import cuda_home
+from grader.observability.tracing import has_module
 from sandbox.protocol.devices import DeviceKind
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -35,10 +35,6 @@ class Gpu:
     kind: DeviceKind = DeviceKind.CUDA
 
 
-def _nvml() -> Any:
-    return import_module("pynvml")
-
-
 def _torch_version() -> str | None:
     try:
         return metadata.version("torch")
@@ -46,18 +42,9 @@ def _torch_version() -> str | None:
         return None
 
 
-def _has_module(name: str) -> bool:
-    try:
-        return find_spec(name) is not None  # of the last part only: torch itself is not imported
-    except ModuleNotFoundError:
-        return False
-
-
-def discover(environment: Mapping[str, str] = os.environ, load: Callable[[], Any] = _nvml) -> tuple[Gpu, ...]:
-    """The GPUs that are ours, in PCI order; none where there is no driver or no `nvidia-ml-py`.
-
-    Where CUDA_VISIBLE_DEVICES is set, a GPU that it does not name is somebody else's.
-    """
+def discover(environment: Mapping[str, str] = os.environ, load: Callable[[], Any] = lambda: import_module("pynvml")) -> tuple[Gpu, ...]:
+    """The GPUs that are ours, in PCI order; none where there is no driver or no `nvidia-ml-py`. Where CUDA_VISIBLE_DEVICES is set, a GPU
+    that it does not name is somebody else's."""
     try:
         nvml = load()
     except ImportError:
@@ -80,7 +67,7 @@ def discover(environment: Mapping[str, str] = os.environ, load: Callable[[], Any
 
 def why_unusable(
     torch_version: Callable[[], str | None] = _torch_version,
-    has: Callable[[str], bool] = _has_module,
+    has: Callable[[str], bool] = has_module,
     has_nvcc: Callable[[], bool] = lambda: cuda_home() is not None or shutil.which("nvcc") is not None,
 ) -> str | None:
     """Why no kernel could be built for a GPU, or run on it, with what is here, and what to do; None where nothing speaks against it."""
@@ -95,10 +82,8 @@ def why_unusable(
 
 
 def visible(gpus: Sequence[Gpu], wanted: str | None) -> tuple[Gpu, ...]:
-    """Those that a CUDA_VISIBLE_DEVICES names: by index, or by the beginning of a UUID; all where it is None.
-
-    As in CUDA, what comes after a name that fits nothing is not looked at.
-    """
+    """Those that a CUDA_VISIBLE_DEVICES names: by index, or by the beginning of a UUID; all where it is None. As in CUDA, what comes after
+    a name that fits nothing is not looked at."""
     if wanted is None:
         return tuple(gpus)
     named = set[str]()

@@ -1,10 +1,8 @@
-"""Stops a host from taking submissions while it can't grade, so that none is charged for its
-faults.
+"""Stops a host from taking submissions while it can't grade, so that none is charged for its faults.
 
-An attempt that the grader spoiled counts against its submission only where the host then proves to
-be well, and no other submission was spoiled since the last verdict.  Every other one ends as
-HostBroken, which counts nothing.  A submission that is spoiled over and over on a host that is well
-is charged in the end, so that it ends, too.
+An attempt that the grader spoiled counts against its submission only where the host then proves to be well, and no other submission was
+spoiled since the last verdict. Every other one ends as HostBroken, which counts nothing. A submission that is spoiled over and over on a
+host that is well is charged in the end, so that it ends, too.
 """
 
 from __future__ import annotations
@@ -77,11 +75,8 @@ Probe = Callable[[], Awaitable[str]]  # what is wrong with the host; "" where no
 
 
 class HostBreaker:
-    """Watches the attempts of one host. Use as an async context.
-
-    check: whether a trivial box starts. grade_own: whether every lane grades a kernel of the
-    grader's own; None: that is not tried, and the host is taken for well at first. pause: sleeps.
-    """
+    """Watches the attempts of one host. Use as an async context. check: whether a trivial box starts. grade_own: whether every lane grades
+    a kernel of the grader's own; None: that is not tried, and the host is taken for well at first. pause: sleeps."""
 
     def __init__(
         self, grade: Grade, check: Probe, grade_own: Probe | None, *, pause: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -141,8 +136,7 @@ class HostBreaker:
         if fault := await self._probe(whole=self._running == 1):
             self._open(fault)
             return fault
-        # Boxes start, and yet: before more is taken, the host grades a kernel of its own.  An
-        # error's text may quote a secret size.
+        # Boxes start, and yet: before more is taken, the host grades a kernel of its own. An error's text may quote a secret size.
         if isinstance(error, OSError) and error.errno in SHORTAGES:
             self._open(f"the host has run out of something: {error.strerror}")
         elif len(self._spoiled) > 1:
@@ -259,5 +253,4 @@ async def _failure(grade: Grade, lane: str) -> str:
 
 
 def _last_line(text: str) -> str:
-    """Return the last line of a traceback."""
     return "".join(text.strip().splitlines()[-1:])[:SHOWN_CHARS]

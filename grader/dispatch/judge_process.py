@@ -28,11 +28,8 @@ log = structlog.get_logger()
 
 
 class JudgeProcess:
-    """A judge for one lane. Use `judge`, `prepare` and `check` for one thing at a time.
-
-    gpu: the one GPU that it sees; None on the emulated device.
-    cache_dir: where what is compiled for baselines is kept from one server to the next; None: nowhere.
-    """
+    """A judge for one lane. Use `judge`, `prepare` and `check` for one thing at a time. gpu: the one GPU that it sees; None on the emulated
+    device. cache_dir: where what is compiled for baselines is kept from one server to the next; None: nowhere."""
 
     def __init__(
         self,

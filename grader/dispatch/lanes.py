@@ -13,7 +13,6 @@ import time
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 
 import structlog
 
@@ -34,21 +33,12 @@ CHECK_PATIENCE_S = 2.0  # longer than a look takes, shorter than a judge takes t
 log = structlog.get_logger()
 
 
-class LaneStatus(Enum):
-    """State of a lane."""
-
-    FREE = auto()
-    TAKEN = auto()
-    CHECKING = auto()
-    QUARANTINED = auto()
-
-
 class DeviceLane:
     """A device and its judge. gpu: None on the emulated device."""
 
     def __init__(self, kind: str, judge: JudgeProcess, gpu: GpuAccess | None = None) -> None:
         self.kind, self.gpu, self._process = kind, gpu, judge
-        self.status = LaneStatus.FREE
+        self.status = LaneState.FREE
         self.reservation_count = 0
         self.used_s = -math.inf  # when a reservation was last released
         self.fault = ""
@@ -56,7 +46,7 @@ class DeviceLane:
         self.health_check_task: asyncio.Task[None] | None = None
         self.next_look: asyncio.TimerHandle | None = None  # at a quarantined device
         self._job_id = ""
-        self._known: wire.Environment | None = None
+        self.reported_environment: wire.Environment | None = None  # the judge's last one
 
     @property
     def title(self) -> str:
@@ -66,32 +56,29 @@ class DeviceLane:
     @property
     def environment(self) -> wire.Environment:
         """Return the last environment of the judge; there is one as soon as the lane is taken."""
-        assert self._known is not None
-        return self._known
+        assert self.reported_environment is not None
+        return self.reported_environment
 
     @property
     def usable(self) -> bool:
         """Return whether another job may be given to it, now or later."""
-        return self.status is not LaneStatus.QUARANTINED and not self.cordoned
+        return self.status is not LaneState.QUARANTINED and not self.cordoned
 
     @property
     def idle_s(self) -> float:
         """For how many seconds nobody has used it; 0 while somebody does, or may not."""
-        return 0.0 if self.reservation_count or self.cordoned or self.status is not LaneStatus.FREE else time.monotonic() - self.used_s
+        return 0.0 if self.reservation_count or self.cordoned or self.status is not LaneState.FREE else time.monotonic() - self.used_s
 
     def refusal(self) -> DeviceQuarantined:
         """Why it is not usable."""
-        return DeviceQuarantined.cordoned(self.title) if self.cordoned else DeviceQuarantined.after_checks(self.title, self.fault)
-
-    @property
-    def known(self) -> bool:
-        """Return whether the judge has ever reported its environment."""
-        return self._known is not None
+        if self.cordoned:
+            return DeviceQuarantined(f"{self.title} is cordoned; `grader-server admin lanes uncordon` gives it work again")
+        return DeviceQuarantined(f"{self.title} does not come back: {self.fault}; restart the host or the driver, then the server")
 
     @property
     def load(self) -> tuple[int, bool]:
         """The less, the sooner it has time; of two that have the same, the one whose judge is warm."""
-        return self.reservation_count + (self.status is LaneStatus.CHECKING), not self._process.running
+        return self.reservation_count + (self.status is LaneState.CHECKING), not self._process.running
 
     def is_like(self, peer: DeviceLane) -> bool:
         """Return whether an artifact for this lane runs on the peer."""
@@ -109,8 +96,8 @@ class DeviceLane:
 
     async def look_up(self) -> wire.Environment:
         """Return the judge's environment; start the judge if it is not running."""
-        self._known = await self._process.environment()
-        return self._known
+        self.reported_environment = await self._process.environment()
+        return self.reported_environment
 
     async def health_check(self) -> None:
         """Check the device after the last job, a second time by a fresh judge, and quarantine it where it is unwell."""
@@ -129,7 +116,7 @@ class DeviceLane:
         except Exception as error:
             log.exception("settling_broke", lane=self.title)
             self.fault = f"{type(error).__name__} while it was checked; the server's log has more"
-        self.status = LaneStatus.QUARANTINED if self.fault else LaneStatus.FREE
+        self.status = LaneState.QUARANTINED if self.fault else LaneState.FREE
         if self.fault:
             log.error("lane_quarantined", lane=self.title, reason=self.fault)
 
@@ -144,7 +131,7 @@ class QueuedReservation:
     def __init__(self, lanes: Lanes, choice: str, lane: DeviceLane) -> None:
         self.choice, self.current = choice, lane
         self._lanes = lanes
-        self._idle = False
+        self.idle = False  # whether the lane was free when its environment was requested
 
     @property
     def gpu(self) -> GpuAccess | None:
@@ -157,11 +144,6 @@ class QueuedReservation:
         return self.current.kind
 
     @property
-    def idle(self) -> bool:
-        """Return whether the lane was free when its environment was requested."""
-        return self._idle
-
-    @property
     def contended(self) -> bool:
         """Return whether another attempt needs this lane, now or once its kernel is built."""
         return self._lanes.contended(self.current)
@@ -170,37 +152,29 @@ class QueuedReservation:
         """Return the environment of the lane's judge."""
         if self.current.health_check_task is not None and self.current.reservation_count == 1:
             await asyncio.wait([self.current.health_check_task], timeout=CHECK_PATIENCE_S)
-        if self.current.status is LaneStatus.FREE:
-            self._idle = True
-        elif self.current.known:  # somebody else's untrusted code may run there: no judge is started next to it
-            return self.current.environment
+        if self.current.status is LaneState.FREE:
+            self.idle = True
+        elif self.current.reported_environment is not None:  # somebody else's untrusted code may run there: no judge is started next to it
+            return self.current.reported_environment
         try:
             return await self.current.look_up()
         except JudgeBroken:
-            if self.current.status is LaneStatus.FREE:
+            if self.current.status is LaneState.FREE:
                 self._lanes.health_check(self.current)
             raise
 
     @asynccontextmanager
     async def lane(self) -> AsyncIterator[DeviceLane]:
         """Wait for the lane or for another like it; when it is left, its device is checked before the next attempt gets it."""
-        self.reassign(await self._lanes.take(self))
+        lane = await self._lanes.take(self)
+        self.current.reservation_count -= 1
+        lane.reservation_count += 1
+        self.current = lane
         try:
             await self.current.look_up()
             yield self.current
         finally:
             self._lanes.health_check(self.current)
-
-    def reassign(self, lane: DeviceLane) -> None:
-        """Change the current lane."""
-        self.current.reservation_count -= 1
-        lane.reservation_count += 1
-        self.current = lane
-
-    def release(self) -> None:
-        """Give the lane back."""
-        self.current.reservation_count -= 1
-        self.current.used_s = time.monotonic()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,18 +217,21 @@ class Lanes:
         lane = next(lane for lane, shown in zip(self._lanes, self.now, strict=True) if shown.name == name)
         if lane.health_check_task is not None:
             await asyncio.wait([lane.health_check_task])
-        if lane.status is LaneStatus.FREE:
+        if lane.status is LaneState.FREE:
             log.error("lane_quarantined", lane=lane.title, reason=fault)
-            lane.status, lane.fault = LaneStatus.QUARANTINED, fault
+            lane.status, lane.fault = LaneState.QUARANTINED, fault
             self._look_later(lane)
             self._assign_waiting()
 
     @property
     def now(self) -> tuple[LaneNow, ...]:
-        """Return the state of each lane; emulated ones are counted from 0."""
+        """Return the state of each lane, cordoned once its last job is over; emulated ones are counted from 0."""
         numbers = itertools.count()
         indexes = (next(numbers) if lane.gpu is None else lane.gpu.index for lane in self._lanes)
-        return tuple(LaneNow(name=f"{lane.kind}:{index}", state=_state(lane)) for lane, index in zip(self._lanes, indexes, strict=True))
+        states = (LaneState.CORDONED if lane.cordoned and lane.status is LaneState.FREE else lane.status for lane in self._lanes)
+        return tuple(
+            LaneNow(name=f"{lane.kind}:{index}", state=state) for lane, index, state in zip(self._lanes, indexes, states, strict=True)
+        )
 
     @contextmanager
     def reserve(self, choice: str) -> Iterator[QueuedReservation]:
@@ -265,7 +242,8 @@ class Lanes:
         try:
             yield reservation
         finally:
-            reservation.release()
+            reservation.current.reservation_count -= 1
+            reservation.current.used_s = time.monotonic()
             self._assign_waiting()
 
     def contended(self, lane: DeviceLane) -> bool:
@@ -277,7 +255,7 @@ class Lanes:
         """Check a quarantined device again after a while: it may have come back."""
 
         def look_again() -> None:
-            if lane.status is LaneStatus.QUARANTINED and not self._closed:
+            if lane.status is LaneState.QUARANTINED and not self._closed:
                 self.health_check(lane)
 
         lane.next_look = asyncio.get_running_loop().call_later(self._look_again_s, look_again)
@@ -292,7 +270,7 @@ class Lanes:
             return await assigned
         except asyncio.CancelledError:
             if assigned.done() and not assigned.cancelled() and assigned.exception() is None:  # it came in the same moment
-                assigned.result().status = LaneStatus.FREE
+                assigned.result().status = LaneState.FREE
                 self._assign_waiting()
             raise
 
@@ -302,14 +280,14 @@ class Lanes:
         async def check() -> None:
             await lane.health_check()
             lane.health_check_task = None
-            if lane.status is LaneStatus.QUARANTINED:
+            if lane.status is LaneState.QUARANTINED:
                 self._look_later(lane)
             self._assign_waiting()
 
         if lane.next_look is not None:
             lane.next_look.cancel()
             lane.next_look = None
-        lane.status = LaneStatus.CHECKING
+        lane.status = LaneState.CHECKING
         lane.health_check_task = task = asyncio.create_task(check())
         self._health_checks.add(task)
         task.add_done_callback(self._health_checks.discard)
@@ -325,14 +303,14 @@ class Lanes:
                     continue
                 while lane.idle_s < PREPARE_AFTER_S:
                     await asyncio.sleep(PREPARE_LOOK_S)
-                lane.status = LaneStatus.TAKEN
+                lane.status = LaneState.TAKEN
                 try:
                     await lane.prepare(replace(problem, workloads=(workload,)))
                 except JudgeBroken as error:  # a submission to this problem will find out why
                     log.warning("baselines_not_prepared", lane=lane.title, problem=problem.problem_id, error=error.detail)
                     self.health_check(lane)
                     break
-                lane.status = LaneStatus.FREE
+                lane.status = LaneState.FREE
                 self._assign_waiting()
 
     async def close(self) -> None:
@@ -346,17 +324,15 @@ class Lanes:
             await lane.close()
 
     def _assign_waiting(self) -> None:
-        """Give free lanes to those who wait, in order; tell those for whom there is none any more.
-
-        A reservation at a free lane has a box for its GPU: it comes before others, except those that have waited for long.
-        """
+        """Give free lanes to those who wait, in order; tell those for whom there is none any more. A reservation at a free lane has a box
+        for its GPU: it comes before others, except those that have waited for long."""
         self._waiting = [request for request in self._waiting if self._still_waits(request)]
         long_ago = asyncio.get_running_loop().time() - AFFINITY_TIMEOUT_S
         for request in self._waiting:
             if request.start_s <= long_ago:
                 self._give(request, self._free_for(request))
         for request in self._waiting:
-            if not request.assigned.done() and request.reservation.current.status is LaneStatus.FREE:
+            if not request.assigned.done() and request.reservation.current.status is LaneState.FREE:
                 self._give(request, request.reservation.current)
         for request in self._waiting:
             if not request.assigned.done():
@@ -378,13 +354,13 @@ class Lanes:
 
     def _free_for(self, request: _LaneRequest) -> DeviceLane | None:
         current = request.reservation.current
-        alike = (lane for lane in self._usable(request.reservation.choice) if lane.is_like(current) and lane.status is LaneStatus.FREE)
+        alike = (lane for lane in self._usable(request.reservation.choice) if lane.is_like(current) and lane.status is LaneState.FREE)
         return min(alike, key=lambda lane: (lane is not current, lane.load), default=None)
 
     @staticmethod
     def _give(request: _LaneRequest, lane: DeviceLane | None) -> None:
         if lane is not None:
-            lane.status = LaneStatus.TAKEN
+            lane.status = LaneState.TAKEN
             request.assigned.set_result(lane)
 
     def _usable(self, choice: str) -> list[DeviceLane]:
@@ -395,11 +371,6 @@ class Lanes:
         if not usable:
             raise matches[0].refusal()
         return usable
-
-
-def _state(lane: DeviceLane) -> LaneState:
-    """Return the state to show: cordoned once its last job is over."""
-    return LaneState.CORDONED if lane.cordoned and lane.status is LaneStatus.FREE else LaneState[lane.status.name]
 
 
 def _is_meant(lane: DeviceLane, choice: str) -> bool:

@@ -8,8 +8,8 @@ import secrets
 import shutil
 import time
 import tomllib
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -22,9 +22,8 @@ from grader.dispatch.judge_process import JudgeProcess
 from grader.dispatch.lanes import LOOK_AGAIN_S, DeviceLane, Lanes
 from grader.dispatch.warm_boxes import WarmBoxes, WarmPlace
 from grader.grading import pipeline
-from grader.grading.ports import LaneReservation, Profile, Workspace
-from grader.grading.run_box import RunBox
-from grader.isolation import BoxSpec, GpuAccess, Isolation, Limits
+from grader.grading.ports import Profile, Workspace
+from grader.isolation import GpuAccess, Isolation, Limits
 from grader.isolation.directories import box_output, hold_slot, run_directory, shared_slot_directory
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease
@@ -148,8 +147,10 @@ class LocalFleet:
             lanes.append(DeviceLane(gpu.kind, make_judge(gpu.kind, access, baselines), access))
         self._lanes = Lanes(lanes, default or (gpus[0].kind if gpus else devices.EMULATED), look_again_s)
         self._builders = asyncio.Semaphore(builder_count)
-        self._turns = Turns()
         self._warm = WarmBoxes(isolation, self._warm_place, size=warm_count, fingerprint=isolation.fingerprint)
+        # Parts of the interface that the pipeline and the breaker use.
+        self.cordon, self.quarantine, self.seat = self._lanes.cordon, self._lanes.quarantine, self._lanes.reserve
+        self.run_box, self.times, self.turn = self._warm.run_box, self._warm.times, Turns().take
         # While a lane is busy, what goes there next is built.
         self._most = len(lanes) + max(builder_count, len(lanes))
 
@@ -185,14 +186,6 @@ class LocalFleet:
         """Those of them of which a lane is usable."""
         return self._lanes.ready
 
-    def cordon(self, names: Collection[str]) -> None:
-        """Give nothing more to the lanes of these names, as `lanes` has them, and to all others again."""
-        self._lanes.cordon(names)
-
-    async def quarantine(self, name: str, fault: str) -> None:
-        """Give nothing more to the lane of this name until a later look finds it well."""
-        await self._lanes.quarantine(name, fault)
-
     def prepare(self, problems: Sequence[wire.ProblemSpec]) -> None:
         """Compile and time, in the background, the baselines of as many of these problems as a judge keeps, so that the first submission
         to one does not wait for that. GPUs only: nothing is compiled for the emulated device."""
@@ -215,55 +208,38 @@ class LocalFleet:
         with self.seat(device_kind) as reservation:
             return await reservation.environment()
 
-    # -- what the pipeline needs of a host -------------------------------------------------------------------------------
-
-    def run_box(self, spec: BoxSpec) -> AbstractAsyncContextManager[RunBox]:
-        """A run box: one that waits, or a new one."""
-        return self._warm.run_box(spec)
-
-    def times(self, attempt: object, *, busy: bool, by_host_clock: bool) -> None:
-        """Start no box that would disturb what an attempt times."""
-        self._warm.times(attempt, busy=busy, by_host_clock=by_host_clock)
-
     @contextmanager
     def _warm_place(self) -> Iterator[WarmPlace]:
         """Make the directory and slot of a box that is started before there is a job for it."""
-        root = run_directory(self._settings) / secrets.token_hex(8)
-        root.mkdir(mode=0o711)
-        root.chmod(0o711)
-        try:
-            (root / "link").mkdir()
-            (root / "link").chmod(0o755)
-            with hold_slot(shared_slot_directory()) as slot:
-                yield WarmPlace(link_dir=root / "link", slot=slot, box_id=f"warm-{secrets.token_hex(8)}")
-        finally:
-            shutil.rmtree(root, ignore_errors=True)
-
-    def seat(self, device_kind: str) -> AbstractContextManager[LaneReservation]:
-        """Reserve the lane of that kind with the fewest reservations."""
-        return self._lanes.reserve(device_kind)
+        with self._directories("link") as root, hold_slot(shared_slot_directory()) as slot:
+            yield WarmPlace(link_dir=root / "link", slot=slot, box_id=f"warm-{secrets.token_hex(8)}")
 
     @contextmanager
     def workspace(self, lease: Lease) -> Iterator[Workspace]:
-        """Make an attempt's directories below the server's own, under a name that nobody guesses."""
+        """Make an attempt's directories."""
+        make_output = partial(box_output, self._settings, limit_bytes=self.profile.build.file_bytes)
+        with self._directories("src", "link") as root, hold_slot(shared_slot_directory()) as slot, make_output() as out_dir:
+            yield Workspace(
+                source_dir=root / "src",
+                out_dir=out_dir,
+                link_dir=root / "link",
+                artifact_path=root / "artifact",
+                slot=slot,
+                box_id=f"{lease.submission.submission_id}-{lease.attempt}",
+                make_output=make_output,
+            )
+
+    @contextmanager
+    def _directories(self, *names: str) -> Iterator[Path]:
+        """Make directories below the server's own, under a name that nobody guesses."""
         root = run_directory(self._settings) / secrets.token_hex(8)
         root.mkdir(mode=0o711)
         root.chmod(0o711)
         try:
-            for name in ("src", "link"):
+            for name in names:
                 (root / name).mkdir()
                 (root / name).chmod(0o755)
-            make_output = partial(box_output, self._settings, limit_bytes=self.profile.build.file_bytes)
-            with hold_slot(shared_slot_directory()) as slot, make_output() as out_dir:
-                yield Workspace(
-                    source_dir=root / "src",
-                    out_dir=out_dir,
-                    link_dir=root / "link",
-                    artifact_path=root / "artifact",
-                    slot=slot,
-                    box_id=f"{lease.submission.submission_id}-{lease.attempt}",
-                    make_output=make_output,
-                )
+            yield root
         finally:
             shutil.rmtree(root, ignore_errors=True)
 
@@ -272,10 +248,6 @@ class LocalFleet:
         """Wait for a core to build on."""
         async with self._builders:
             yield
-
-    def turn(self, *, secret: bool) -> AbstractAsyncContextManager[None]:
-        """Wait until a box may run code of submissions here."""
-        return self._turns.take(secret=secret)
 
 
 def read_profile(path: Path) -> Profile:

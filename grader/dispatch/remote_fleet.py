@@ -47,8 +47,6 @@ class ProtocolViolation(Exception):
 
 
 class _RemoteAttempt:
-    """An attempt at a worker."""
-
     def __init__(self) -> None:
         self.items: asyncio.Queue[wire.Fact | fleet_pb2.Ended | None] = asyncio.Queue()
         self.taken = asyncio.Event()
@@ -279,10 +277,8 @@ class RemoteFleet:
         self._changed.set()
 
     def cordon(self, names: Collection[str]) -> None:
-        """Give nothing more to these workers and lanes, also when they join later; to all others again. They end what they have.
-
-        A name is a worker's, its node's, or a lane's as `lanes` has it.
-        """
+        """Give nothing more to these workers and lanes, also when they join later; to all others again. They end what they have. A name is
+        a worker's, its node's, or a lane's as `lanes` has it."""
         self._cordoned = frozenset(names)
         for stream in list(self._workers.values()):
             stream.cordon(self._cordoned)

@@ -72,11 +72,9 @@ def available_bytes() -> int:
 
 
 class WarmBoxes:
-    """Keeps at most `size` boxes ready. Use as an async context; what is left is ended when it is left.
-
-    from_count: how often a specification was asked for before a box of it waits. place: makes what a box needs of the host.
-    fingerprint: of what boxes are made of. memory: free bytes of the host. clock: seconds. cores: of the host.
-    """
+    """Keeps at most `size` boxes ready. Use as an async context; what is left is ended when it is left. from_count: how often a
+    specification was asked for before a box of it waits. place: makes what a box needs of the host. fingerprint: of what boxes are made of.
+    memory: free bytes of the host. clock: seconds. cores: of the host."""
 
     def __init__(
         self,
@@ -186,7 +184,17 @@ class WarmBoxes:
 
         while True:
             self._changed.clear()
-            self._drop_outdated()
+            short, now_s = self._memory() < SPARE_BYTES, self._clock()
+            for waiting_key, boxes in list(
+                self._waiting.items()
+            ):  # not those that have ended or waited for too long; none where memory is short
+                fresh = [box for box in boxes if not (short or box.gone or now_s - box.since_s > AGE_LIMIT_S)]
+                for box in boxes:
+                    if box not in fresh:
+                        self._end(box)
+                self._waiting[waiting_key] = fresh
+                if not fresh:
+                    del self._waiting[waiting_key]
             key = self._next_wanted()
             if key is not None and len(self._starting) < self._start_limit and not self._disturbs(key):
                 self._starting[task := asyncio.create_task(self._fill(key))] = key
@@ -213,18 +221,6 @@ class WarmBoxes:
         if missing is None:
             return recent[0] if idle or self._has_cores(recent[0]) else None
         return missing if self._job_count == 0 or self._hurried or self._has_cores(missing) else None
-
-    def _drop_outdated(self) -> None:
-        """Those that have waited for too long, or have ended; all of them where memory is short."""
-        short, now_s = self._memory() < SPARE_BYTES, self._clock()
-        for key, boxes in list(self._waiting.items()):
-            fresh = [box for box in boxes if not (short or box.gone or now_s - box.since_s > AGE_LIMIT_S)]
-            for box in boxes:
-                if box not in fresh:
-                    self._end(box)
-            self._waiting[key] = fresh
-            if not fresh:
-                del self._waiting[key]
 
     @property
     def _waiting_count(self) -> int:
@@ -264,11 +260,8 @@ class WarmBoxes:
             await asyncio.sleep(PAUSE_S)
 
     def _disturbs(self, key: WarmKey) -> bool:
-        """Return whether an import would disturb something that is timed.
-
-        It does not where a GPU's clock times on a host with cores to spare: the boxes and the builds of jobs that wait for the GPU run next
-        to its measurements, too.
-        """
+        """Return whether an import would disturb something that is timed. It does not where a GPU's clock times on a host with cores to
+        spare: the boxes and the builds of jobs that wait for the GPU run next to its measurements, too."""
         return any(self._timing.values()) if self._has_cores(key) else bool(self._timing)
 
     def _has_cores(self, key: WarmKey) -> bool:
@@ -295,8 +288,14 @@ class WarmBoxes:
             imported.cancel()
 
     def _end(self, box: _WarmBox) -> None:
-        """End it in the background."""
-        task = asyncio.create_task(_ended(box))
+
+        async def close() -> None:
+            try:
+                await box.close()
+            except Exception as error:  # noqa: BLE001  nobody uses it
+                _complain(error)
+
+        task = asyncio.create_task(close())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
@@ -320,7 +319,6 @@ class _WarmBox(HeldRunBox):
 
     @property
     def run_box(self) -> RunBox:
-        """The box, once it was imported."""
         return self.box.result()
 
     async def imported(self) -> bool:
@@ -331,7 +329,12 @@ class _WarmBox(HeldRunBox):
             _complain(error)
             self.gone = True
             return False
-        self._watcher = asyncio.create_task(self._watch(run_box))
+
+        async def watch() -> None:
+            await run_box.box.wait()
+            self.gone = True
+
+        self._watcher = asyncio.create_task(watch())
         return await run_box.imported() and not self.gone
 
     async def close(self) -> None:
@@ -339,18 +342,6 @@ class _WarmBox(HeldRunBox):
         if self._watcher is not None:
             self._watcher.cancel()
         await super().close()
-
-    async def _watch(self, run_box: RunBox) -> None:
-        await run_box.box.wait()
-        self.gone = True
-
-
-async def _ended(box: _WarmBox) -> None:
-    """End a box that nobody uses."""
-    try:
-        await box.close()
-    except Exception as error:  # noqa: BLE001  as above
-        _complain(error)
 
 
 def _complain(error: Exception) -> None:

@@ -42,22 +42,22 @@ def _value(node: ast.expr, axes: Mapping[str, int]) -> int:
     raise ExpressionInvalid(f"holds {ast.unparse(node)!r}; it may hold axes, whole numbers, + - * // % ** and parentheses")
 
 
-def _apply(operator: ast.operator, left: int, right: int) -> int:
+def _apply(operator: ast.operator, first: int, second: int) -> int:
     match operator:
         case ast.Add():
-            return left + right
+            return first + second
         case ast.Sub():
-            return left - right
+            return first - second
         case ast.Mult():
-            return left * right
+            return first * second
         case ast.FloorDiv() | ast.Mod():
-            if right == 0:
+            if second == 0:
                 raise ExpressionInvalid("divides by 0 at one of the workloads")
-            return left // right if isinstance(operator, ast.FloorDiv) else left % right
+            return first // second if isinstance(operator, ast.FloorDiv) else first % second
         case ast.Pow():
-            if not 0 <= right <= LARGEST_EXPONENT:
-                raise ExpressionInvalid(f"raises to the power of {right}; an exponent is from 0 to {LARGEST_EXPONENT}")
-            return int(left**right)
+            if not 0 <= second <= LARGEST_EXPONENT:
+                raise ExpressionInvalid(f"raises to the power of {second}; an exponent is from 0 to {LARGEST_EXPONENT}")
+            return int(first**second)
     raise ExpressionInvalid("uses another operator than + - * // % **")
 
 

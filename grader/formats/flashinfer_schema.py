@@ -245,9 +245,9 @@ class _Whole(ast.NodeTransformer):
         self.generic_visit(node)
         if not isinstance(node.op, ast.Div):
             return node
-        left, right = (evaluate(ast.unparse(operand), self._known) for operand in (node.left, node.right))
-        if right == 0 or left % right:
-            raise ExpressionInvalid(f"divides {left} by {right}, which is not a whole number; write '//', or fix it")
+        dividend, divisor = (evaluate(ast.unparse(operand), self._known) for operand in (node.left, node.right))
+        if divisor == 0 or dividend % divisor:
+            raise ExpressionInvalid(f"divides {dividend} by {divisor}, which is not a whole number; write '//', or fix it")
         return ast.BinOp(node.left, ast.FloorDiv(), node.right)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:

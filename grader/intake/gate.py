@@ -250,9 +250,16 @@ def _language(language: str, sources: Sequence[SourceFile], problem: Problem) ->
 
 def check_precision(message: submission_pb2.Submission, mode: wire.Mode) -> list[FieldViolation]:
     """Return the violations of `precision` and `measure_duration`. Ranked results are measured alike, so there is no choice."""
-    violations = [
-        FieldViolation(field, _not_in(mode, modes)) for field, modes in _TIMED.items() if message.HasField(field) and mode not in modes
-    ]
+    violations = []
+    for name, modes in _TIMED.items():
+        if message.HasField(name) and mode not in modes:
+            names = " and ".join(f"MODE_{choice.name}" for choice in modes)
+            text = f"is for {names} only, and this is MODE_{mode.name}; leave it out"
+            if mode is wire.Mode.RANKED:
+                text = f"is for {names} only: the server decides how ranked results are measured, the same for everybody; leave it out"
+            elif mode is wire.Mode.SWEEP:
+                text = f"is for {names} only; set `sweep.measure_duration` for a sweep"
+            violations.append(FieldViolation(name, text))
     if message.HasField("precision") and not PRECISION_LEAST <= message.precision <= PRECISION_MOST:
         bounds = f"from {PRECISION_LEAST:g} to {PRECISION_MOST:g} ({100 * PRECISION_LEAST:g} to {100 * PRECISION_MOST:g} %)"
         text = f"is {message.precision:g} ({100 * message.precision:g} %); it has to be {bounds}, such as 0.01 for one percent"
@@ -263,15 +270,6 @@ def check_precision(message: submission_pb2.Submission, mode: wire.Mode) -> list
             text = f"is {seconds:g} s; it has to be from {MEASURE_LEAST_S:g} s to {MEASURE_MOST_S:g} s"
             violations.append(FieldViolation("measure_duration", text))
     return violations
-
-
-def _not_in(mode: wire.Mode, modes: tuple[wire.Mode, ...]) -> str:
-    names = " and ".join(f"MODE_{choice.name}" for choice in modes)
-    if mode is wire.Mode.RANKED:
-        return f"is for {names} only: the server decides how ranked results are measured, the same for everybody; leave it out"
-    if mode is wire.Mode.SWEEP:
-        return f"is for {names} only; set `sweep.measure_duration` for a sweep"
-    return f"is for {names} only, and this is MODE_{mode.name}; leave it out"
 
 
 def _with_sweep(accepted: Accepted, submission: submission_pb2.Submission, device_kinds: Sequence[str]) -> Accepted:

@@ -16,38 +16,19 @@ _PLAIN = f"write 1 to {TAG_LIMIT_CHARS} letters, digits and characters of '._/:=
 
 def check_labels(tags: Sequence[str], parent: str, annotations: Mapping[str, str]) -> list[FieldViolation]:
     """Return their violations, by field."""
-    return [*_tags(tags), *_parent(parent), *_annotations(annotations)]
-
-
-def check_tag(tag: str, field: str) -> list[FieldViolation]:
-    """Return the violations of a tag."""
-    return [] if _TAG.fullmatch(tag) else [FieldViolation(field, f"{tag[:TAG_LIMIT_CHARS]!r} is not a tag; {_PLAIN}")]
-
-
-def _tags(tags: Sequence[str]) -> list[FieldViolation]:
+    violations: list[FieldViolation] = []
     if len(tags) > TAG_LIMIT:
-        return [FieldViolation("tags", f"there are {len(tags)}; send at most {TAG_LIMIT}")]
-    violations = []
-    for index, tag in enumerate(tags):
+        violations.append(FieldViolation("tags", f"there are {len(tags)}; send at most {TAG_LIMIT}"))
+    for index, tag in enumerate(tags if len(tags) <= TAG_LIMIT else ()):
         violations += check_tag(tag, f"tags[{index}]")
         if tag in tags[:index]:
             violations.append(FieldViolation(f"tags[{index}]", f"{tag[:TAG_LIMIT_CHARS]!r} is sent twice; send it once"))
-    return violations
-
-
-def _parent(parent: str) -> list[FieldViolation]:
-    wrong = violation(SUBMISSIONS, parent, "parent") if parent else None
-    if wrong is not None:
-        return [wrong]
-    if len(parent) > len(SUBMISSIONS) + 1 + ID_LIMIT_CHARS or "\0" in parent:
-        return [FieldViolation("parent", "is not the name of a submission; send one as Submit returned it")]
-    return []
-
-
-def _annotations(annotations: Mapping[str, str]) -> list[FieldViolation]:
+    if parent and (wrong := violation(SUBMISSIONS, parent, "parent")) is not None:
+        violations.append(wrong)
+    elif len(parent) > len(SUBMISSIONS) + 1 + ID_LIMIT_CHARS or "\0" in parent:
+        violations.append(FieldViolation("parent", "is not the name of a submission; send one as Submit returned it"))
     if len(annotations) > ANNOTATION_LIMIT:
-        return [FieldViolation("annotations", f"there are {len(annotations)}; send at most {ANNOTATION_LIMIT}")]
-    violations = []
+        return [*violations, FieldViolation("annotations", f"there are {len(annotations)}; send at most {ANNOTATION_LIMIT}")]
     for key, value in sorted(annotations.items()):
         field = f"annotations[{key[:TAG_LIMIT_CHARS]!r}]"
         if not _TAG.fullmatch(key):
@@ -57,3 +38,8 @@ def _annotations(annotations: Mapping[str, str]) -> list[FieldViolation]:
         elif not value.isprintable():
             violations.append(FieldViolation(field, "its value has a character that does not print, such as a line end; leave it out"))
     return violations
+
+
+def check_tag(tag: str, field: str) -> list[FieldViolation]:
+    """Return the violations of a tag."""
+    return [] if _TAG.fullmatch(tag) else [FieldViolation(field, f"{tag[:TAG_LIMIT_CHARS]!r} is not a tag; {_PLAIN}")]

@@ -32,8 +32,6 @@ _CALL_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5
 
 @dataclass
 class _Timing:
-    """Where an attempt's time went so far."""
-
     stage: str
     since: float
     spent: dict[str, float] = field(default_factory=dict)
@@ -80,8 +78,6 @@ class Metrics(Observer):
         ProcessCollector(registry=self.registry)
         build = gauge("grader_build_info", "1, with the version that runs.", ("version", "python"))
         build.labels(version, platform.python_version()).set(1)
-
-    # -- what is read when Prometheus asks ------------------------------------------------------------------------------
 
     def set_queue(self, depths: Iterable[QueueDepth], now: datetime) -> None:
         """Set the submissions that wait now."""
@@ -131,8 +127,6 @@ class Metrics(Observer):
         """All of it, as Prometheus reads it."""
         return generate_latest(self.registry)
 
-    # -- what is counted -----------------------------------------------------------------------------------------------------
-
     def attempt_began(self, lease: Lease) -> str:
         """Count it, and how long it waited, where that is no longer than this server knows of."""
         submission = lease.submission
@@ -157,7 +151,20 @@ class Metrics(Observer):
         self._turn(lease, WAITING)
         for stage, duration_s in self._timings.pop(attempt_key(lease)).spent.items():
             self._stages.labels(stage).observe(duration_s)
-        self._attempts.labels(lease.submission.new.mode, self._count_outcome(ended)).inc()
+        match ended:
+            case Report():
+                self._verdicts.labels(ended.verdict, self._bounded(ended.reason)).inc()
+                end = "settled"
+            case Failure():
+                self._failures.labels(self._bounded(ended.reason)).inc()
+                end = "failed"
+            case StopReason():
+                if ended in (StopReason.LEASE_LOST, StopReason.NOT_SETTLED):
+                    self._lost.labels("own").inc()
+                end = ended
+            case _:
+                assert_never(ended)
+        self._attempts.labels(lease.submission.new.mode, end).inc()
 
     def leases_expired(self, count: int) -> None:
         """Count them."""
@@ -179,21 +186,6 @@ class Metrics(Observer):
         self._open.labels(method).dec()
         self._calls.labels(method, code).inc()
         self._call_times.labels(method).observe(duration_s)
-
-    def _count_outcome(self, ended: Ended) -> str:
-        match ended:
-            case Report():
-                self._verdicts.labels(ended.verdict, self._bounded(ended.reason)).inc()
-                return "settled"
-            case Failure():
-                self._failures.labels(self._bounded(ended.reason)).inc()
-                return "failed"
-            case StopReason():
-                if ended in (StopReason.LEASE_LOST, StopReason.NOT_SETTLED):
-                    self._lost.labels("own").inc()
-                return ended
-            case _:
-                assert_never(ended)
 
     def _turn(self, lease: Lease, stage: str) -> None:
         timing, now = self._timings[attempt_key(lease)], self._clock()

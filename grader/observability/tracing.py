@@ -119,10 +119,11 @@ def tracing(endpoint: str, packages: Iterable[str] = _PACKAGES) -> Tracing | Non
 
 def missing_packages(packages: Iterable[str] = _PACKAGES) -> list[str]:
     """Return the packages that traces need and that are not installed."""
-    return [name for name in packages if not _installed(name)]
+    return [name for name in packages if not has_module(name)]
 
 
-def _installed(name: str) -> bool:
+def has_module(name: str) -> bool:
+    """Return whether a module is installed, without an import of it."""
     try:
         return find_spec(name) is not None
     except ModuleNotFoundError:  # of a package above it

@@ -12,10 +12,7 @@ from grader.model import Competition, Phase, Visibility
 from grader.rules.quotas import shown_time
 
 # What competitors rely on from the start: another value would change what is graded, compared or shown of them.
-FIXED = (
-    *("start", "problems", "mode", "score", "baseline", "processes", "tie_rule", "visibility"),
-    *("secret", "secret_seed"),
-)
+FIXED = (*("start", "problems", "mode", "score", "baseline", "processes", "tie_rule", "visibility"), *("secret", "secret_seed"))
 UNSHOWN = ("statement", "secret", "secret_seed")  # long, or secret
 
 
@@ -97,7 +94,6 @@ def _keys(old: Competition, current: Competition) -> tuple[KeyChange, ...]:
 
 
 def _values(competition: Competition) -> dict[str, object]:
-    """Return the file's keys, as the server understands them."""
     return {
         "title": competition.title,
         "statement": competition.statement,

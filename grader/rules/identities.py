@@ -87,11 +87,8 @@ def claim_rules(texts: Iterable[str]) -> tuple[ClaimRule, ...] | None:
 
 
 def user_names(issuer: str, subject: str, claims: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what this user may be called here, the best name first.
-
-    Each ends in a digest of issuer and subject: users choose the rest themselves at many providers, and must not be able to choose the
-    name of a user who has a key, or will get one.
-    """
+    """Return what this user may be called here, the best name first. Each ends in a digest of issuer and subject: users choose the rest
+    themselves at many providers, and must not be able to choose the name of a user who has a key, or will get one."""
     wanted = claims.get("preferred_username")
     text = wanted if isinstance(wanted, str) and wanted else _verified_email(claims)
     plain = unicodedata.normalize("NFKD", text.partition("@")[0]).encode("ascii", "ignore").decode().lower()

@@ -49,11 +49,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """A board, all of it. before: submissions made since then are not counted; None: all are. official: times of a real device.
-
-    rule: what counts as right; "" over several problems. other_rule_count: accepted submissions that were judged by another rule, such as
-    before a problem's tolerance changed: they are left out until they are judged again.
-    """
+    """A board, all of it. before: submissions made since then are not counted; None: all are. official: times of a real device. rule: what
+    counts as right; "" over several problems. other_rule_count: accepted submissions that were judged by another rule, such as before a
+    problem's tolerance changed: they are left out until they are judged again."""
 
     competition_id: str
     problem_id: str  # "": over all problems
@@ -76,10 +74,8 @@ def counted_before(competition: Competition, now: datetime, *, admin: bool) -> d
 def board(
     competition: Competition, standings: Iterable[Standing], *, problem_id: str = "", device: str = "", before: datetime | None = None
 ) -> Board:
-    """The board of one problem, or over all of them, on one device. device "": the first that there are entries of.
-
-    A competition of one problem has no other board than that problem's.
-    """
+    """The board of one problem, or over all of them, on one device. device "": the first that there are entries of. A competition of one
+    problem has no other board than that problem's."""
     problem_ids = competition.problem_ids if not problem_id else (problem_id,)
     counted, other_rule_count = _counted(competition, standings, problem_ids, before)
     official = {standing.device: standing.clock is wire.Clock.DEVICE_EVENTS for standing in counted}

@@ -26,10 +26,8 @@ def checked_reason(reason: str, *, required: bool) -> str:
 
 
 def check_withdrawal(caller: Caller, submission: Submission, competition: Competition | None, now: datetime) -> None:
-    """WithdrawalRefused where this caller may not take it off the boards now. competition: that of the submission; None: it has none.
-
-    Who owns it may until the end, so that nobody changes a result that is known; an administrator may at any time.
-    """
+    """WithdrawalRefused where this caller may not take it off the boards now. competition: that of the submission; None: it has none. Who
+    owns it may until the end, so that nobody changes a result that is known; an administrator may at any time."""
     if competition is None:
         raise WithdrawalRefused(submission.submission_id, "it is in no competition, so it is on no board")
     if not caller.admin and competition.phase(now) is Phase.ENDED:

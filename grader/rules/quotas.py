@@ -55,17 +55,13 @@ def shown_time(time: datetime) -> str:
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def for_server(hourly_limit: int, daily_limit: int) -> tuple[Quota, ...]:
-    """Return what the server allows each user; 0 is any number."""
-    return _quotas(hourly_limit, daily_limit, None)
-
-
 def for_competition(competition: Competition) -> tuple[Quota, ...]:
     """Return what the competition allows each user."""
-    return _quotas(competition.hourly_limit, competition.daily_limit, competition.competition_id)
+    return for_server(competition.hourly_limit, competition.daily_limit, competition.competition_id)
 
 
-def _quotas(hourly_limit: int, daily_limit: int, competition_id: str | None) -> tuple[Quota, ...]:
+def for_server(hourly_limit: int, daily_limit: int, competition_id: str | None = None) -> tuple[Quota, ...]:
+    """Return what the server, or a competition, allows each user; 0 is any number."""
     limits = ((hourly_limit, HOUR, "in an hour"), (daily_limit, DAY, "in a day"))
     return tuple(
         Quota(limit=limit, window=window, period=period, competition_id=competition_id) for limit, window, period in limits if limit

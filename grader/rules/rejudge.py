@@ -87,17 +87,19 @@ class Ruling:
 
 
 def rule(facts: Sequence[wire.Fact], *, mode: wire.Mode, entry: str, old: Problem, current: Problem) -> Ruling:
-    """Judge again by the facts that the counting judgement was drawn from, where they suffice.
-
-    entry: the submission's own, "" where it takes the problem's. old: what the facts are of; current: what is to judge.
-    """
+    """Judge again by the facts that the counting judgement was drawn from, where they suffice. entry: the submission's own, "" where it
+    takes the problem's. old: what the facts are of; current: what is to judge."""
     if not facts:
         return Ruling(report=None, reason="its facts are kept no longer")
     failed = _failed(facts)
     if (reason := _why_run(facts, failed, mode, entry, old, current)) is not None:
         return Ruling(report=None, reason=reason)
     try:
-        report = fold(_under(facts, current.spec.libraries), current.ranking_in(mode))
+        policy = current.spec.libraries
+        # The facts as they are where this is the rule on libraries.
+        judged = [fact for fact in facts if policy is not Libraries.ALLOWED or not isinstance(fact, wire.Evidence)]
+        ruled = (replace(fact, policy=policy) if isinstance(fact, wire.Evidence) else fact for fact in judged)
+        report = fold(ruled, current.ranking_in(mode))
     except IncompleteFacts as error:
         return Ruling(report=None, reason=f"its facts are not enough: {error}")
     timed_out = report.verdict is Verdict.TIME_LIMIT_EXCEEDED and report.reason != "BUILD"
@@ -142,13 +144,9 @@ def _failed(facts: Sequence[wire.Fact]) -> wire.Fact | None:
     """The fact that ended the grading; None where all passed."""
     for fact in facts:
         match fact:
-            case wire.Build() if fact.outcome is not BuildOutcome.BUILT:
-                return fact
-            case wire.Violation():
-                return fact
-            case wire.Load() if fact.outcome is not LoadOutcome.LOADED:
-                return fact
-            case wire.Trial() if fact.outcome is not TrialOutcome.PASSED:
+            case wire.Build(outcome=BuildOutcome.BUILT) | wire.Load(outcome=LoadOutcome.LOADED) | wire.Trial(outcome=TrialOutcome.PASSED):
+                continue
+            case wire.Build() | wire.Load() | wire.Trial() | wire.Violation():
                 return fact
     return None
 
@@ -188,10 +186,3 @@ def _why_run_for_libraries(facts: Sequence[wire.Fact], failed: wire.Fact | None,
     if current is Libraries.FORBIDDEN and not any(map(used_libraries, evidence)):
         return "libraries are forbidden now, which is looked for more thoroughly"
     return None
-
-
-def _under(facts: Sequence[wire.Fact], policy: Libraries) -> list[wire.Fact]:
-    """The facts as they are where this is the rule on libraries."""
-    if policy is Libraries.ALLOWED:
-        return [fact for fact in facts if not isinstance(fact, wire.Evidence)]
-    return [replace(fact, policy=policy) if isinstance(fact, wire.Evidence) else fact for fact in facts]

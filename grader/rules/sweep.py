@@ -68,11 +68,9 @@ def check_bytes(spec: wire.ProblemSpec, axes: Mapping[str, int], axis: str, devi
 
 
 def check_known(spec: wire.ProblemSpec, axes: Mapping[str, int], axis: str, public_sizes: Sequence[Mapping[str, int]]) -> None:
-    """SweepInvalid where this size is larger than what the problem shows: in any axis, or in all its tensors together.
-
-    public_sizes: their axes. A reference may take memory that grows faster than its tensors do, such as the scores of attention:
-    only sizes that the problem's author has chosen bound it.
-    """
+    """SweepInvalid where this size is larger than what the problem shows: in any axis, or in all its tensors together. public_sizes: their
+    axes. A reference may take memory that grows faster than its tensors do, such as the scores of attention: only sizes that the problem's
+    author has chosen bound it."""
     limits = {name: max((size[name] for size in public_sizes), default=0) for name in axes}
     if any(axes[name] > limits[name] for name in axes) or size_bytes(spec, axes) > max(size_bytes(spec, size) for size in public_sizes):
         shown = ", ".join(f"{name} up to {size}" for name, size in limits.items())

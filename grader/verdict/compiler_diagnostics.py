@@ -71,10 +71,8 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompilerDiagnostic:
-    """A compiler's message about a place.
-
-    file: as it was submitted, `<name>` of another's, "" where none is named. line, column: from 1; 0 where not known.
-    """
+    """A compiler's message about a place. file: as it was submitted, `<name>` of another's, "" where none is named. line, column: from 1; 0
+    where not known."""
 
     file: str
     line: int
@@ -128,7 +126,6 @@ class _LogReader:
         self._more: Callable[[str], None] | None = None  # takes the next line as a part of the last message
 
     def read(self, text: str) -> None:
-        """Take the next line."""
         if _MARKS.search(text) and (match := next((match for place in _PLACES if (match := place.fullmatch(text))), None)) is not None:
             self._more = self._raised_at = None
             self._add(match)
@@ -148,7 +145,8 @@ class _LogReader:
             self._raised_at = None
 
     def _add(self, match: re.Match[str]) -> None:
-        severity, message = _severity(match.groupdict().get("severity") or "error"), match["message"]
+        word, message = (match.groupdict().get("severity") or "error").lower(), match["message"]
+        severity = Severity.NOTE if word.endswith(("note", "remark")) else Severity.WARNING if word.endswith("warning") else Severity.ERROR
         file = _file_name(match.groupdict().get("file") or "")
         used_at = self._used_at
         if severity is not Severity.NOTE:
@@ -181,11 +179,6 @@ class _LogReader:
     def _continue(self, text: str) -> None:
         last, self._more = self.records[-1], None
         self.records[-1] = replace(last, message=f"{last.message} {text.strip()}"[:MESSAGE_LIMIT_CHARS])
-
-
-def _severity(word: str) -> Severity:
-    word = word.lower()
-    return Severity.WARNING if word.endswith("warning") else Severity.NOTE if word.endswith(("note", "remark")) else Severity.ERROR
 
 
 def _file_name(named: str) -> str:

@@ -136,12 +136,9 @@ def _trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
             f"Every element is within tolerance, but the error is {trial.budget_ratio:.3g} times what this dtype allows {where}; "
             "compute in the task's precision.",
         )
-    return (
-        Verdict.WRONG_ANSWER,
-        Reason.MISMATCH,
-        f"{_share(trial.mismatched_count, trial)} differ from the reference {where}; "
-        f"the largest absolute error is {_number(trial.max_absolute_error)}.",
-    )
+    largest = "unknown" if trial.max_absolute_error is None else f"{trial.max_absolute_error:.3g}"
+    sentence = f"{_share(trial.mismatched_count, trial)} differ from the reference {where}; the largest absolute error is {largest}."
+    return Verdict.WRONG_ANSWER, Reason.MISMATCH, sentence
 
 
 def _device(message: str, where: str) -> Decision:
@@ -172,7 +169,6 @@ def _out_of_memory(where: str) -> Decision:
 
 
 def _ended(end: wire.RunEnd | None, message: str, where: str = "while it was loaded") -> Decision:
-    """How the kernel's process ended, in a word."""
     if end is None:
         return Verdict.RUNTIME_ERROR, Reason.EXITED, f"{message or 'the process ended'} {where}."
     match end.cause:
@@ -201,7 +197,3 @@ def _where(trial: wire.Trial) -> str:
 
 def _share(part: int, trial: wire.Trial) -> str:
     return f"{part} of {trial.element_count} output elements ({100 * part / max(trial.element_count, 1):.3g} %)"
-
-
-def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.3g}"

@@ -15,11 +15,10 @@ from grader.model import Decision, Ranking, Reason, Report, Verdict
 from grader.verdict.compiler_diagnostics import defined_twice, first_error
 from grader.verdict.failure_reasons import load_failed, trial_failed
 from grader.verdict.scores import merged, practice_score, score, speedups
-from grader.verdict.timing_audit import flags, impossible, median
+from grader.verdict.timing_audit import flags, impossible
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BoxCause, BuildOutcome, LoadOutcome, TrialOutcome
 
-__all__ = ["IncompleteFacts", "fold", "median"]
 T = TypeVar("T")
 Facts = tuple[wire.Fact, ...]
 _EXPLAINED = (Verdict.WRONG_ANSWER, Verdict.RUNTIME_ERROR)  # by what a sanitizer saw
@@ -215,19 +214,11 @@ def forbidden_libraries(evidence: wire.Evidence) -> Decision | None:
 def _build(build: wire.Build) -> Decision:
     match build.outcome:
         case BuildOutcome.TIMED_OUT:
-            return (
-                Verdict.TIME_LIMIT_EXCEEDED,
-                Reason.BUILD,
-                "The compiler reached its time limit; make the source smaller or simpler.",
-            )
+            return (Verdict.TIME_LIMIT_EXCEEDED, Reason.BUILD, "The compiler reached its time limit; make the source smaller or simpler.")
         case BuildOutcome.OUT_OF_MEMORY:
             return Verdict.MEMORY_LIMIT_EXCEEDED, Reason.BUILD, "The compiler took more memory than a build may; make the source simpler."
         case BuildOutcome.OUTPUT_EXCEEDED:
-            return (
-                Verdict.OUTPUT_LIMIT_EXCEEDED,
-                Reason.BUILD,
-                "The compiler printed too much; fix the first error in the log.",
-            )
+            return (Verdict.OUTPUT_LIMIT_EXCEEDED, Reason.BUILD, "The compiler printed too much; fix the first error in the log.")
     sentences = {
         Reason.UNSUPPORTED: "The source uses what this device, or this grader, does not have; the log names the line.",
         Reason.IMPORT_FAILED: "The module could not be imported; the log has file and line.",

@@ -54,12 +54,8 @@ def _log_error(samples: Sequence[float]) -> float | None:
         return None
     ordered = sorted(samples)
     rank = max(1, round((count + 1) / 2 - math.sqrt(count)))
-    below = _binomial_cdf(rank - 1, count)
-    return (math.log(ordered[count - rank]) - math.log(ordered[rank - 1])) / (2 * statistics.NormalDist().inv_cdf(1 - below))
-
-
-def _binomial_cdf(limit: int, count: int) -> float:
-    """The probability of at most `limit` heads in `count` tosses; by logarithms, for counts of many thousands."""
+    # The probability of less than `rank` heads in `count` tosses; by logarithms, for counts of many thousands.
     half = count * math.log(2)
-    logs = (math.lgamma(count + 1) - math.lgamma(heads + 1) - math.lgamma(count - heads + 1) - half for heads in range(limit + 1))
-    return math.fsum(map(math.exp, logs))
+    logs = (math.lgamma(count + 1) - math.lgamma(heads + 1) - math.lgamma(count - heads + 1) - half for heads in range(rank))
+    below = math.fsum(map(math.exp, logs))
+    return (math.log(ordered[count - rank]) - math.log(ordered[rank - 1])) / (2 * statistics.NormalDist().inv_cdf(1 - below))

@@ -119,11 +119,8 @@ def speedups(processes: Sequence[Process]) -> tuple[wire.Speedup, ...]:
 
 
 def merged(processes: Sequence[Process]) -> tuple[wire.Measurement, ...]:
-    """Make one row for each workload.
-
-    It has the samples of all processes in their order, pooled speedups, and what any of them has against it; all else is of the process
-    whose certified median is the middle one.
-    """
+    """Make one row for each workload. It has the samples of all processes in their order, pooled speedups, and what any of them has against
+    it; all else is of the process whose certified median is the middle one."""
     if len(processes) == 1:
         return tuple(processes[0])
     by_id = dict[str, list[wire.Measurement]]()

@@ -93,10 +93,8 @@ def _impossibly_fast(measurement: wire.Measurement, who: str, time_ns: float, fl
 
 
 def overall(measurements: Sequence[wire.Measurement]) -> tuple[wire.Speedup, ...]:
-    """Per baseline, the geometric mean over workloads; the interval's ends likewise, which is wider than needed, never narrower.
-
-    Only where every workload has a figure that is resolved: a mean over some of them would be of another problem.
-    """
+    """Per baseline, the geometric mean over workloads; the interval's ends likewise, which is wider than needed, never narrower. Only where
+    every workload has a figure that is resolved: a mean over some of them would be of another problem."""
     names = sorted({speedup.baseline for measurement in measurements for speedup in measurement.speedups})
     rows = {name: [speedup for row in measurements for speedup in row.speedups if speedup.baseline == name] for name in names}
     means = [_geometric(name, ratios) for name, ratios in rows.items() if len(ratios) == len(measurements)]

@@ -23,11 +23,11 @@ def describe(pattern: wire.WrongPattern) -> str:
         case PatternKind.NONZERO:
             return f"All or nearly all elements of '{pattern.output}' whose expected value is not 0 are wrong."
         case PatternKind.REGION:
-            return f"{elements} in {' and in '.join(_indices(one, pattern.shape) for one in pattern.ranges)}."
+            return f"{elements} in {' and in '.join(_indices(span, pattern.shape) for span in pattern.ranges)}."
         case PatternKind.LAST_ROWS_OR_COLUMNS:
-            return f"{elements} in {' or in '.join(_indices(one, pattern.shape) for one in pattern.ranges)}."
+            return f"{elements} in {' or in '.join(_indices(span, pattern.shape) for span in pattern.ranges)}."
         case PatternKind.BORDER:
-            return f"{elements} in {' or in '.join(_ends(one, pattern.shape) for one in pattern.ranges)}."
+            return f"{elements} in {' or in '.join(_ends(span, pattern.shape) for span in pattern.ranges)}."
         case PatternKind.UPPER_TRIANGLE:
             return f"{elements} those above the diagonal."
         case PatternKind.LOWER_TRIANGLE:
@@ -41,7 +41,7 @@ def describe(pattern: wire.WrongPattern) -> str:
 
 
 def likely_cause(trial: wire.Trial) -> str:
-    """What the pattern points to; "" where it could have several causes, or where a better one is known."""
+    """Return the cause that the pattern points to; "" where it could have several causes, or where a better one is known."""
     pattern = trial.wrong_pattern
     if pattern is None or trial.symptom is not None or trial.cuda_error:
         return ""
@@ -68,26 +68,26 @@ def likely_cause(trial: wire.Trial) -> str:
     return ""
 
 
-def _cause_of_range(one: IndexRange, shape: Sequence[int], *, unwritten: bool) -> str:
-    if one.width > 1:
-        return f"The threads of a block likely cover only part of a tile of {one.step}; compare their number with it." if unwritten else ""
-    if one.step > 1:
-        fastest = one.axis is None or one.axis == _long_axes(shape)[-1]
-        if fastest and one.step in VECTORS:
-            return f"The kernel likely handles {one.step} neighbouring elements at a time, and one of them {_fate(unwritten)}."
-        return f"One lane of each warp likely {_fate(unwritten)}." if fastest and one.step == WARP else ""
-    if one.first == 0 or one.last < one.size - 1:
+def _cause_of_range(span: IndexRange, shape: Sequence[int], *, unwritten: bool) -> str:
+    if span.width > 1:
+        return f"The threads of a block likely cover only part of a tile of {span.step}; compare their number with it." if unwritten else ""
+    if span.step > 1:
+        fastest = span.axis is None or span.axis == _long_axes(shape)[-1]
+        if fastest and span.step in VECTORS:
+            return f"The kernel likely handles {span.step} neighbouring elements at a time, and one of them {_fate(unwritten)}."
+        return f"One lane of each warp likely {_fate(unwritten)}." if fastest and span.step == WARP else ""
+    if span.first == 0 or span.last < span.size - 1:
         return ""
-    if not unwritten and one.first == 1 and one.axis in _long_axes(shape)[:-2]:
+    if not unwritten and span.first == 1 and span.axis in _long_axes(shape)[:-2]:
         return "The offset of a batch into an input or into the output is likely missing."
-    return _cause_of_last([one], unwritten=unwritten)
+    return _cause_of_last([span], unwritten=unwritten)
 
 
 def _cause_of_last(ranges: Sequence[IndexRange], *, unwritten: bool) -> str:
-    """What leaves out or spoils the end of an axis. A single index may be off by one just as well."""
-    if all(one.first == one.last for one in ranges):
+    """Name the cause of a wrong or missing end of an axis. A single index may be off by one just as well."""
+    if all(span.first == span.last for span in ranges):
         return "A bound is likely one too small, or the last, partial tile or vector is left out." if unwritten else ""
-    if any(_tile(one) for one in ranges):
+    if any(_tile(span) for span in ranges):
         if unwritten:
             return "The grid or a loop likely covers whole tiles or vectors only; round their number up, and check bounds inside."
         return "The last, partial tile or vector is likely handled wrongly; check the bounds of its loads and stores."
@@ -98,46 +98,47 @@ def _fate(unwritten: bool) -> str:
     return "is left out" if unwritten else "goes wrong"
 
 
-def _indices(one: IndexRange, shape: Sequence[int]) -> str:
+def _indices(span: IndexRange, shape: Sequence[int]) -> str:
     """A range in words, such as: the last 4 of 100 rows, from row 96 on, the last multiple of 32."""
-    name, names = _names(one, shape)
-    words = _words(one, name, names)
-    return f"{words} (axis {one.axis})" if name == "index" else words
+    name, names = _names(span, shape)
+    words = _words(span, name, names)
+    return f"{words} (axis {span.axis})" if name == "index" else words
 
 
-def _words(one: IndexRange, name: str, names: str) -> str:
-    if one.width > 1:
-        return f"{names} {one.first} to {one.first + one.width - 1} of every {one.step}"
-    if one.step > 1:
-        end = "on" if one.last + one.step >= one.size else f"to {one.last}"
-        return f"every {_ordinal(one.step)} {name}, from {name} {one.first} {end}"
-    if one.last == one.size - 1 and one.first > 0:
-        tile = _tile(one)
+def _words(span: IndexRange, name: str, names: str) -> str:
+    if span.width > 1:
+        return f"{names} {span.first} to {span.first + span.width - 1} of every {span.step}"
+    if span.step > 1:
+        end = "on" if span.last + span.step >= span.size else f"to {span.last}"
+        ending = "th" if 10 < span.step % 100 < 20 else {1: "st", 2: "nd", 3: "rd"}.get(span.step % 10, "th")
+        return f"every {span.step}{ending} {name}, from {name} {span.first} {end}"
+    if span.last == span.size - 1 and span.first > 0:
+        tile = _tile(span)
         beyond = f", the last multiple of {tile}" if tile else ""
-        if one.first == one.last:
-            return f"the last {name} ({one.first}{beyond})"
-        return f"the last {one.size - one.first} of {one.size} {names}, from {name} {one.first} on{beyond}"
-    if one.first == one.last:
-        return f"{name} {one.first} of {one.size}"
-    if one.first == 0:
-        return f"the first {one.last + 1} of {one.size} {names}"
-    return f"{names} {one.first} to {one.last} of {one.size}"
+        if span.first == span.last:
+            return f"the last {name} ({span.first}{beyond})"
+        return f"the last {span.size - span.first} of {span.size} {names}, from {name} {span.first} on{beyond}"
+    if span.first == span.last:
+        return f"{name} {span.first} of {span.size}"
+    if span.first == 0:
+        return f"the first {span.last + 1} of {span.size} {names}"
+    return f"{names} {span.first} to {span.last} of {span.size}"
 
 
-def _ends(one: IndexRange, shape: Sequence[int]) -> str:
-    name, names = _names(one, shape)
-    return f"the first or last {name}" if one.last == 0 else f"the first or last {one.last + 1} {names}"
+def _ends(span: IndexRange, shape: Sequence[int]) -> str:
+    name, names = _names(span, shape)
+    return f"the first or last {name}" if span.last == 0 else f"the first or last {span.last + 1} {names}"
 
 
-def _names(one: IndexRange, shape: Sequence[int]) -> tuple[str, str]:
-    """What an index of the axis is called, and several of them."""
-    if one.axis is None:
+def _names(span: IndexRange, shape: Sequence[int]) -> tuple[str, str]:
+    """Return the words for one index of the axis and for several."""
+    if span.axis is None:
         return "element", "elements in memory order"
     long = _long_axes(shape)
     if len(long) == 1:
         return "element", "elements"
-    if one.axis in long[-2:]:
-        return ("column", "columns") if one.axis == long[-1] else ("row", "rows")
+    if span.axis in long[-2:]:
+        return ("column", "columns") if span.axis == long[-1] else ("row", "rows")
     return ("batch", "batches") if len(long) == 3 else ("index", "indices")
 
 
@@ -145,11 +146,6 @@ def _long_axes(shape: Sequence[int]) -> list[int]:
     return [axis for axis, size in enumerate(shape) if size > 1]
 
 
-def _tile(one: IndexRange) -> int:
+def _tile(span: IndexRange) -> int:
     """The largest tile of which the range is the rest; 0 where it is none's."""
-    return next((tile for tile in TILES if one.size % tile and one.first == one.size // tile * tile), 0)
-
-
-def _ordinal(number: int) -> str:
-    ending = "th" if 10 < number % 100 < 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
+    return next((tile for tile in TILES if span.size % tile and span.first == span.size // tile * tile), 0)

@@ -39,7 +39,17 @@ def tables(access_counts: report_pb2.AccessCounts, *, row_limit: int) -> list[Co
                 title=f"Memory accesses per line, {_counted_in(access_counts)}{left_out}",
                 headings=_COUNTS,
                 text_columns=2,
-                rows=[_count_cells(line) for line in access_counts.lines[:row_limit]],
+                rows=[
+                    (
+                        f"{line.path}:{line.line}",
+                        _access(line).replace("_", " "),
+                        str(line.requests),
+                        _per_request(line),
+                        _average(line.active_lanes, line.requests),
+                        byte_count(line.requested_bytes),
+                    )
+                    for line in access_counts.lines[:row_limit]
+                ],
                 cut_rows=max(0, len(access_counts.lines) - row_limit),
                 note=_COUNTS_NOTE,
             )
@@ -62,17 +72,6 @@ def tables(access_counts: report_pb2.AccessCounts, *, row_limit: int) -> list[Co
 
 def _counted_in(access_counts: report_pb2.AccessCounts) -> str:
     return f"counted in {access_counts.counted_blocks} of {access_counts.blocks} blocks"
-
-
-def _count_cells(line_counts: report_pb2.LineCounts) -> tuple[str, ...]:
-    return (
-        f"{line_counts.path}:{line_counts.line}",
-        _access(line_counts).replace("_", " "),
-        str(line_counts.requests),
-        _per_request(line_counts),
-        _average(line_counts.active_lanes, line_counts.requests),
-        byte_count(line_counts.requested_bytes),
-    )
 
 
 def _access(line_counts: report_pb2.LineCounts) -> str:

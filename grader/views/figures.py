@@ -40,11 +40,9 @@ class CeilingShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """Rates of one measurement, by the certified median; None where the problem does not declare the amount.
-
-    intensity: FLOP per byte. shares: of the units that compute in the problem's dtype, lowest ceiling first. limit: which ceiling is the
-    nearest, by the roofline; "" where none is known.
-    """
+    """Rates of one measurement, by the certified median; None where the problem does not declare the amount. intensity: FLOP per byte.
+    shares: of the units that compute in the problem's dtype, lowest ceiling first. limit: which ceiling is the nearest, by the roofline; ""
+    where none is known."""
 
     bytes_per_s: float | None
     flops_per_s: float | None
@@ -68,13 +66,16 @@ def throughput(measurement: report_pb2.Measurement, ceilings: Mapping[str, float
     by_units = computed / seconds if computed else None
     of_memory = CeilingShare("memory bandwidth", by_memory / ceilings[BYTES_PER_S]) if by_memory and ceilings.get(BYTES_PER_S) else None
     shares = tuple(CeilingShare(unit, by_units / rate) for unit, rate in compute_ceilings(ceilings, work.dtype)) if by_units else ()
+    # Memory, or the lowest unit that the kernel does not exceed: what is faster than the FP32 units uses the tensor cores.
+    unit = next((share for share in shares if share.share <= _EXCEEDED), shares[-1] if shares else None)
+    nearest = [ceiling for ceiling in (of_memory, unit) if ceiling is not None]
     return Throughput(
         bytes_per_s=by_memory,
         flops_per_s=by_units,
         intensity=computed / moved if moved and computed else None,
         bandwidth=of_memory,
         shares=shares,
-        limit=_limit(of_memory, shares),
+        limit=max(nearest, key=lambda ceiling: ceiling.share).unit if nearest else "",
     )
 
 
@@ -95,13 +96,6 @@ def reported_speedup(measurement: report_pb2.Measurement, baseline: str) -> floa
     pair = (measurement.reported, measurement.reported_baselines[baseline])
     kernel_s, baseline_s = (seconds_of(samples.median_duration) for samples in pair)
     return baseline_s / kernel_s if kernel_s > 0 and baseline_s > 0 else None
-
-
-def _limit(of_memory: CeilingShare | None, shares: tuple[CeilingShare, ...]) -> str:
-    """Memory, or the lowest unit that the kernel does not exceed: what is faster than the FP32 units uses the tensor cores."""
-    unit = next((share for share in shares if share.share <= _EXCEEDED), shares[-1] if shares else None)
-    candidates = [ceiling for ceiling in (of_memory, unit) if ceiling is not None]
-    return max(candidates, key=lambda ceiling: ceiling.share).unit if candidates else ""
 
 
 def seconds_of(time: Duration | Timestamp) -> float:
@@ -149,9 +143,7 @@ class Occupancy:
 
 def occupancy(architecture: str, registers: int, shared_bytes: int, threads: int) -> Occupancy | None:
     """The occupancy of blocks of so many threads; None for an architecture that is not in the table, or without a register count.
-
-    shared_bytes: of a block, static and dynamic.
-    """
+    shared_bytes: of a block, static and dynamic."""
     limits = _LIMITS.get(architecture.rstrip("af"))
     if limits is None or registers <= 0 or threads <= 0:
         return None

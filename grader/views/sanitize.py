@@ -14,7 +14,7 @@ def escape_unprintable(text: str, *, most_chars: int | None = None) -> str:
     lines = text.replace("\r\n", "\n").expandtabs(4)
     cut = lines if most_chars is None or len(lines) <= most_chars else lines[:most_chars] + " [...]"
     # isprintable is quick, and strict: most lines need no look at each character.
-    return "\n".join(line if line.isprintable() else _escaped(line) for line in cut.split("\n"))
+    return "\n".join(line if line.isprintable() else "".join(map(_escape, line)) for line in cut.split("\n"))
 
 
 def one_line(text: str, *, most_chars: int = 300) -> str:
@@ -22,11 +22,9 @@ def one_line(text: str, *, most_chars: int = 300) -> str:
     return escape_unprintable(" ".join(text.split()), most_chars=most_chars)
 
 
-def _escaped(line: str) -> str:
-    return "".join(character if unicodedata.category(character) not in _UNSEEN else _escape(character) for character in line)
-
-
 def _escape(character: str) -> str:
+    if unicodedata.category(character) not in _UNSEEN:
+        return character
     code = ord(character)
     if code <= 0xFF:
         return f"\\x{code:02x}"

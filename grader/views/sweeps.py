@@ -104,10 +104,8 @@ class SweepTable:
 
 
 def collate(kernels: Sequence[tuple[str, submission_pb2.Submission]]) -> SweepTable:
-    """The points of submissions in mode SWEEP to one problem, by the names of their kernels; ValueError where there are none.
-
-    Submissions need their samples (the full view). A baseline's samples of one size are those next to all kernels.
-    """
+    """The points of submissions in mode SWEEP to one problem, by the names of their kernels; ValueError where there are none. Submissions
+    need their samples (the full view). A baseline's samples of one size are those next to all kernels."""
     ended = [(name, submission) for name, submission in kernels if submission.sweep.workloads]
     if not ended:
         raise ValueError("no submission has the sizes of a sweep")
@@ -228,7 +226,6 @@ def _timed(point: SweepPoint, samples: Sequence[report_pb2.Samples]) -> SweepPoi
 
 
 def _why_not(submission: submission_pb2.Submission, workload_id: str) -> str:
-    """Why a kernel has no time at a size."""
     if submission.state != submission_pb2.SUBMISSION_STATE_SUCCEEDED:
         failed = submission.state == submission_pb2.SUBMISSION_STATE_FAILED
         return "the grader failed" if failed else formatting.state_name(submission).lower()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from grader.v1 import report_pb2, submission_pb2
@@ -30,28 +30,28 @@ def workload_rows(trials: Iterable[report_pb2.Trial]) -> list[WorkloadRow]:
     by_id: dict[str, list[report_pb2.Trial]] = {}
     for trial in trials:
         by_id.setdefault(trial.workload_id, []).append(trial)
-    return [_row(workload_id, of) for workload_id, of in by_id.items()]
+    rows = []
+    for workload_id, tried in by_id.items():
+        failed = next((trial for trial in tried if trial.outcome != report_pb2.TRIAL_OUTCOME_PASSED), None)
+        worst = failed or tried[-1]
+        row = WorkloadRow(
+            workload_id=workload_id,
+            hidden=any(trial.hidden for trial in tried),
+            passed=failed is None,
+            outcome="passed" if failed is None else formatting.outcome_name(failed),
+            trial_count=sum(max(trial.run_count, 1) for trial in tried),
+            mismatched=formatting.share(worst.mismatched_count, worst.element_count),
+            unwritten=formatting.share(worst.unwritten_count, worst.element_count),
+            max_error=formatting.error(max_error(tried)),
+            message=failed.message if failed is not None else "",
+        )
+        rows.append(row)
+    return rows
 
 
 def max_error(trials: Iterable[report_pb2.Trial]) -> float | None:
     """The largest absolute error over trials."""
     return max((trial.max_absolute_error for trial in trials if trial.HasField("max_absolute_error")), default=None)
-
-
-def _row(workload_id: str, trials: Sequence[report_pb2.Trial]) -> WorkloadRow:
-    failed = next((trial for trial in trials if trial.outcome != report_pb2.TRIAL_OUTCOME_PASSED), None)
-    worst = failed or trials[-1]
-    return WorkloadRow(
-        workload_id=workload_id,
-        hidden=any(trial.hidden for trial in trials),
-        passed=failed is None,
-        outcome="passed" if failed is None else formatting.outcome_name(failed),
-        trial_count=sum(max(trial.run_count, 1) for trial in trials),
-        mismatched=formatting.share(worst.mismatched_count, worst.element_count),
-        unwritten=formatting.share(worst.unwritten_count, worst.element_count),
-        max_error=formatting.error(max_error(trials)),
-        message=failed.message if failed is not None else "",
-    )
 
 
 NAMES = {
@@ -72,10 +72,8 @@ OTHER = "other"  # a step of a newer server
 
 
 def step_times(submission: submission_pb2.Submission) -> dict[str, float]:
-    """The seconds of each step, in the order in which they first began: those of several processes together.
-
-    Only "queue" and "grade" where the report has no timeline: of a competition that is not over, or of an older server.
-    """
+    """The seconds of each step, in the order in which they first began: those of several processes together. Only "queue" and "grade" where
+    the report has no timeline: of a competition that is not over, or of an older server."""
     lengths: dict[str, float] = {}
     for span in submission.report.timeline:
         name = NAMES.get(span.step, OTHER)

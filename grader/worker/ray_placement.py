@@ -66,7 +66,12 @@ class WorkerActor:
         # Each worker of a node would count all of its cores as its own.
         builders = ("--builders", str(LANE_BUILDERS))
         self._command = [*prefix, *worker, *builders, *words, "--name", name, "--until-stdin-closes"]
-        self._command += ["--device", _device(kind, os.environ)]
+        device, index = kind, os.environ.get("CUDA_VISIBLE_DEVICES", "")  # the GPU that Ray has given to this actor, in NVML's order
+        if kind != devices.EMULATED:
+            if not index.isdecimal():
+                raise RuntimeError(f"Ray gave this actor the GPUs {index!r}, and a lane needs one by its index")
+            device = f"{devices.CUDA}:{index}"
+        self._command += ["--device", device]
         self._child: asyncio.subprocess.Process | None = None
         self._leaving = asyncio.Event()
         self._keeping = asyncio.get_running_loop().create_task(self._keep())
@@ -104,16 +109,6 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith("RAY_") and name not in NOT_PASSED_ON}
 
 
-def _device(kind: str, environment: Mapping[str, str]) -> str:
-    """Return the value of `--device`: the emulated device, or the GPU that Ray has given to this actor, an index in NVML's order."""
-    if kind == devices.EMULATED:
-        return kind
-    index = environment.get("CUDA_VISIBLE_DEVICES", "")
-    if not index.isdecimal():
-        raise RuntimeError(f"Ray gave this actor the GPUs {index!r}, and a lane needs one by its index")
-    return f"{devices.CUDA}:{index}"
-
-
 def options(lane: LaneCount, number: int) -> dict[str, Any]:
     """Return Ray's options for a lane. A GPU's type is a label of its node. Nothing secret: all of it is shown by Ray's state API."""
     fields: dict[str, Any] = {
@@ -131,21 +126,17 @@ def options(lane: LaneCount, number: int) -> dict[str, Any]:
 
 def place(address: str, lanes: Sequence[LaneCount], prefix: Sequence[str], words: Sequence[str]) -> list[str]:
     """See that there are so many lanes; the names of their actors. Lanes that find no node wait for one, and are what an autoscaler sees.
-
-    words: the options of each `grader-worker`; prefix: what comes before it, such as sudo.
-    """
-    ray = _connected(address)
-    try:
-        names, existing = [], _names(ray)
+    words: the options of each `grader-worker`; prefix: what comes before it, such as sudo."""
+    names: list[str] = []
+    with _session(address) as ray:
+        existing = _names(ray)
         for lane in lanes:
             for number in numbers(lane, existing):
                 wanted = options(lane, number)
                 name = str(wanted["name"]).removeprefix(PREFIX).lower()
                 ray.remote(WorkerActor).options(**wanted).remote(name, list(prefix), list(words), kind=lane.kind)
                 names.append(str(wanted["name"]))
-        return names
-    finally:
-        ray.shutdown()
+    return names
 
 
 def numbers(lane: LaneCount, existing: Collection[str]) -> list[int]:
@@ -158,25 +149,22 @@ def numbers(lane: LaneCount, existing: Collection[str]) -> list[int]:
 
 def listed(address: str) -> dict[str, dict[str, Any]]:
     """The lanes that are placed, and how each is; nothing of one that waits for a node, or whose node was lost a moment ago."""
-    ray = _connected(address)
-    try:
+    standings: dict[str, dict[str, Any]] = {}
+    with _session(address) as ray:
         answers = {name: ray.get_actor(name, namespace=NAMESPACE).standing.remote() for name in sorted(_names(ray))}
         ready, _ = ray.wait(list(answers.values()), num_returns=len(answers), timeout=5.0) if answers else ([], [])
-        standings: dict[str, dict[str, Any]] = {name: {} for name in answers}
         for name, answer in answers.items():
+            standings[name] = {}
             if answer in ready:
                 with suppress(ray.exceptions.RayError):
                     standings[name] = ray.get(answer)
-        return standings
-    finally:
-        ray.shutdown()
+    return standings
 
 
 def remove(address: str, names: Sequence[str]) -> list[str]:
     """Drain these lanes and end their actors; of those that there are."""
-    ray = _connected(address)
-    try:
-        removed = []
+    removed = []
+    with _session(address) as ray:
         for name in names:
             with suppress(ValueError):  # there is none of this name
                 actor = ray.get_actor(name, namespace=NAMESPACE)
@@ -184,13 +172,20 @@ def remove(address: str, names: Sequence[str]) -> list[str]:
                     ray.get(actor.drain.remote(), timeout=CALL_S)
                 ray.kill(actor)
                 removed.append(name)
-        return removed
-    finally:
-        ray.shutdown()
+    return removed
 
 
 def _names(ray: Any) -> list[str]:
     return [actor["name"] for actor in ray.util.list_named_actors(all_namespaces=True) if actor["name"].startswith(PREFIX)]
+
+
+@contextmanager
+def _session(address: str) -> Iterator[Any]:
+    ray = _connected(address)
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
 
 
 def _connected(address: str, answer_s: float = ANSWER_S) -> Any:
@@ -212,10 +207,8 @@ def _connected(address: str, answer_s: float = ANSWER_S) -> Any:
 
 
 def wait_for_answer(target: str | None, answer_s: float) -> None:
-    """Wait until a gRPC server answers there; ConnectionError. ray.init itself tries for five minutes, and has no option for less.
-
-    None: no address, where ray.init starts what it connects to.
-    """
+    """Wait until a gRPC server answers there; ConnectionError. ray.init itself tries for five minutes, and has no option for less. None: no
+    address, where ray.init starts what it connects to."""
     if target is None:
         return
     if os.environ.get("RAY_USE_TLS", "").lower() in ("1", "true"):  # without its certificates no more than the connection can be tried

@@ -82,10 +82,7 @@ async def examine(settings: Settings, joining: JoinOptions) -> None:
 
 
 def run(joining: JoinOptions, options: Mapping[str, Any], wiring: Wiring | None = None, examine: Examine = examine) -> int:
-    """Grade for this server until SIGTERM or SIGINT; the exit code.
-
-    examine: looks at this host before it joins.
-    """
+    """Grade for this server until SIGTERM or SIGINT; the exit code. examine: looks at this host before it joins."""
     settings = parse_settings("grader-worker", options)
     if settings is None:
         return USAGE_ERROR
@@ -133,17 +130,17 @@ async def _work(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled.set)
     if joining.until_stdin_closes:
-        loop.add_reader(sys.stdin.fileno(), _read_stdin, loop, signalled)
+
+        def read_stdin() -> None:
+            """The program that started this worker has gone, or wants it to go."""
+            if not os.read(sys.stdin.fileno(), 4096):
+                loop.remove_reader(sys.stdin.fileno())
+                signalled.set()
+
+        loop.add_reader(sys.stdin.fileno(), read_stdin)
     async with state_lock(settings.lock_path), wiring(settings) as grading:
         files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
         await _join(joining, credentials, grading, files, signalled, settings.drain_s)
-
-
-def _read_stdin(loop: asyncio.AbstractEventLoop, signalled: asyncio.Event) -> None:
-    """The program that started this worker has gone, or wants it to go."""
-    if not os.read(sys.stdin.fileno(), 4096):
-        loop.remove_reader(sys.stdin.fileno())
-        signalled.set()
 
 
 async def _join(
@@ -184,23 +181,19 @@ class FleetSession:
         self._leaving = asyncio.Event()
         self.node = ""
 
-    def messages(self) -> AsyncIterator[fleet_pb2.AttachRequest]:
+    async def messages(self) -> AsyncIterator[fleet_pb2.AttachRequest]:
         """Yield the messages to the server, until the end."""
-
-        async def messages() -> AsyncIterator[fleet_pb2.AttachRequest]:
-            hello = fleet_pb2.Hello(
-                protocol=VERSION,
-                version=installed_version(),
-                isolation=self._grading.isolation,
-                safe=self._grading.safe,
-                standing=self._standing(),
-                instance=self._instance,
-            )
-            yield fleet_pb2.AttachRequest(hello=hello)
-            while (message := await self._outbox.get()) is not None:
-                yield message
-
-        return messages()
+        hello = fleet_pb2.Hello(
+            protocol=VERSION,
+            version=installed_version(),
+            isolation=self._grading.isolation,
+            safe=self._grading.safe,
+            standing=self._standing(),
+            instance=self._instance,
+        )
+        yield fleet_pb2.AttachRequest(hello=hello)
+        while (message := await self._outbox.get()) is not None:
+            yield message
 
     async def run(self, answers: AsyncIterator[fleet_pb2.AttachResponse]) -> None:
         """Do what the server says until its stream ends, or until this leaves. No box is left behind."""
@@ -313,7 +306,6 @@ class FleetSession:
 async def _attached(
     address: str, credentials: grpc.ChannelCredentials | None, session: FleetSession, signalled: asyncio.Event, drain_s: float
 ) -> None:
-    """Run a stream, from hello to its end."""
     options = (*OPTIONS, ("grpc.ssl_target_name_override", SERVER_NAME)) if credentials is not None else OPTIONS
     opened = (
         grpc.aio.insecure_channel(address, options=options)

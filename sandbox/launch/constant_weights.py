@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -141,14 +141,12 @@ def constant_of(kind: str, tensor: torch.Tensor | None) -> Constant | None:
 
     if tensor is None or torch.nn.parameter.is_lazy(tensor) or tensor.is_meta or not tensor.numel():
         return None
-    if tensor.dtype not in (torch.float64, torch.float32, torch.float16, torch.bfloat16) or _overlaps(tensor.shape, tensor.stride()):
+    if tensor.dtype not in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
+        return None
+    if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True)):  # elements overlap
         return None
     values = tensor.detach()
     first, last = (float(values[tuple(index)]) for index in ([0] * values.dim(), [-1] * values.dim()))
     if first != last or not math.isfinite(first) or not bool((values == first).all()):
         return None
     return Constant(kind, first, values.numel())
-
-
-def _overlaps(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    return any(size > 1 and stride == 0 for size, stride in zip(shape, strides, strict=True))

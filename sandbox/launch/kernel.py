@@ -31,8 +31,7 @@ class Bound:
 class Loaded:
     """A kernel, ready. bind(call) places its arguments, outside of anybody's time. take_error() returns the last error of its CUDA runtime
     as "name: text", or "", and clears it. own_operators: torch's names, such as `mine::scale.out`, for operators that the artifact defines.
-    fills: torch can fill what the kernel allocates. libraries(): what it was loaded from, by now.
-    """
+    fills: torch can fill what the kernel allocates. libraries(): what it was loaded from, by now."""
 
     bind: Callable[[Call], Bound]
     uses_torch: bool

@@ -11,6 +11,7 @@ matrix instructions, atomic operations, and functions of the mathematics library
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
@@ -78,7 +79,10 @@ def read_log(log: Path, library: Path) -> list[SanitizerFinding]:
         # Which of two accesses comes first depends on the order in which threads run.
         pair = frozenset(((finding.path, finding.line), (finding.other_path, finding.other_line)))
         key = (finding.kind, pair)
-        merged[key] = _worse(merged[key], finding) if key in merged else finding
+        if (earlier := merged.get(key)) is not None:  # the more severe of two, the first of equals
+            worse = min((earlier, finding), key=lambda candidate: _SEVERITIES.index(candidate.severity))
+            finding = replace(worse, count=earlier.count + finding.count)
+        merged[key] = finding
     ranked = sorted(merged.values(), key=lambda candidate: (_SEVERITIES.index(candidate.severity), _KINDS.index(candidate.kind)))
     return ranked[:FINDING_LIMIT]
 
@@ -126,12 +130,6 @@ def read_counts(log: Path, library: Path) -> AccessCounts | None:
 
 def _is_doubtful(record: Mapping[str, Any]) -> bool:
     return record["unnamed"] and record["access"] not in (MemoryAccess.GLOBAL_ATOMIC, MemoryAccess.SHARED_ATOMIC)
-
-
-def _worse(first: SanitizerFinding, second: SanitizerFinding) -> SanitizerFinding:
-    """The more severe of two, the first of equals, with the counts of both."""
-    worse = min((first, second), key=lambda finding: _SEVERITIES.index(finding.severity))
-    return replace(worse, count=first.count + second.count)
 
 
 def _records(log: Path) -> list[dict[str, Any]]:
@@ -247,22 +245,17 @@ def flops_per_line(library: Path, runs: Mapping[int, int]) -> dict[Place, int]:
     behind = sorted(address + 1 for address in executed)[:INSTRUCTION_LIMIT]
     totals: dict[Place, int] = {}
     for address, places in frames(library, behind).items():
-        place = _place(places)
+        # The innermost frame that computes: a header of the device that does is nobody's line.
+        computing = (
+            frame for frame in places if not _INTRINSIC.fullmatch(frame[0].partition("(")[0]) and not _WITHOUT_ARITHMETIC.search(frame[1])
+        )
+        place = users_place([*itertools.islice(computing, 1)])
         if place != NOWHERE:
             totals[place] = totals.get(place, 0) + executed[address - 1]
     return totals
 
 
-def _place(call_chain: Sequence[Frame]) -> Place:
-    """The user's line that the instruction is of, or NOWHERE if it is of a header that computes something."""
-    for function, place in call_chain:
-        if not _INTRINSIC.fullmatch(function.partition("(")[0]) and not _WITHOUT_ARITHMETIC.search(place):
-            return users_place([(function, place)])
-    return NOWHERE
-
-
 def _functions(library: Path) -> Iterator[dict[int, _MachineInstruction]]:
-    """The instructions of each function, by address."""
     command = ["objdump", "-d", "--no-show-raw-insn", "-j", ".text", str(library)]
     try:
         process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=LOOK_UP_S)
@@ -359,12 +352,7 @@ def users_place(call_chain: Sequence[Frame]) -> Place:
             and not path.startswith("??")
             and not (path.startswith("/usr/") or "/sandbox/native/emulated/" in path or "/site-packages/" in path or "/include/" in path)
         ):
-            return _submitted_name(path)[:NAME_LIMIT], int(line)
+            # As the submission names the file: g++ ran in its directory, of which the line table has the name, or a dot in its place.
+            absolute = path.rpartition("/files/")[2] if "/files/" in path else Path(path).name
+            return (absolute if path.startswith("/") else path.removeprefix("./"))[:NAME_LIMIT], int(line)
     return NOWHERE
-
-
-def _submitted_name(path: str) -> str:
-    """As the submission names the file: g++ ran in its directory, of which the line table has the name, or a dot in its place."""
-    if not path.startswith("/"):
-        return path.removeprefix("./")
-    return path.rpartition("/files/")[2] if "/files/" in path else Path(path).name

@@ -33,10 +33,8 @@ def scaled_mm(
     out_dtype: torch.dtype | None = None,
     use_fast_accum: bool = False,
 ) -> torch.Tensor:
-    """mat_a [m, k / 2] @ mat_b [k / 2, n], both float4_e2m1fn_x2, each sixteen values of a row of a or a column of b times their scale.
-
-    The sums are in float32. Raises ValueError where scales are missing.
-    """
+    """mat_a [m, k / 2] @ mat_b [k / 2, n], both float4_e2m1fn_x2, each sixteen values of a row of a or a column of b times their scale. The
+    sums are in float32. Raises ValueError where scales are missing."""
     import torch
 
     first, second = _dequantized(mat_a, scale_a), _dequantized(mat_b.t(), scale_b)
@@ -57,7 +55,6 @@ def _dequantized(matrix: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
 
 
 def _scales(scale: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
-    """The scales as a matrix of rows and columns."""
     down, across = -(-rows // TILE_ROWS), -(-columns // TILE_COLUMNS)
     if scale.numel() != down * across * TILE_ROWS * TILE_COLUMNS:
         text = f"{scale.numel()} scales for {rows} rows of {columns} blocks; {down * across * TILE_ROWS * TILE_COLUMNS} are needed"

@@ -117,10 +117,8 @@ def device_info(kind: str) -> DeviceInfo:
 
 
 def fault_of(message: str) -> tuple[str, FaultKind | None]:
-    """The driver's name for what stopped a kernel, where a message begins with it, and what that is; ("", None) where it does not.
-
-    The rest of the message may be untrusted text. A name that no device lists has no kind.
-    """
+    """The driver's name for what stopped a kernel, where a message begins with it, and what that is; ("", None) where it does not. The rest
+    of the message may be untrusted text. A name that no device lists has no kind."""
     for info in DEVICES.values():
         if info.fault_pattern is not None and (match := info.fault_pattern.match(message)):
             return match.group(), info.faults.get(match.group())

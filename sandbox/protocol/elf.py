@@ -91,7 +91,6 @@ def section(data: Bytes, name: str) -> range:
 
 
 def _dynamic_symbols(data: Bytes) -> Iterator[tuple[str, int, int]]:
-    """Each symbol's name, info byte and section index."""
     table = _table(data, _DYNSYM, _SYMBOL)
     if table is None:
         raise Damaged("it has no dynamic symbols")

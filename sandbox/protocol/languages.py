@@ -16,10 +16,6 @@ GROUP = "grader.languages"
 C_SUFFIXES = (".cu", ".cpp", ".cc", ".cxx")
 
 
-def _no_rule(text: str, entry: str) -> str | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanguageInfo:
     """A language of submissions.
@@ -37,7 +33,7 @@ class LanguageInfo:
     marker: re.Pattern[str] | None = None
     file_limit: int = 0
     is_c: bool = False
-    missing_entry: Callable[[str, str], str | None] = _no_rule
+    missing_entry: Callable[[str, str], str | None] = lambda text, entry: None
     returns_outputs: bool = False
     needs_torch: bool = False
     takes_modules: bool = False

@@ -60,15 +60,12 @@ def unpack(artifact: bytes, place: Path) -> None:
         raise ArchiveRefused("the artifact has two files of one path")
     try:
         for path, content in members:
-            _write(place / path, content)
+            target = place / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o444), "wb") as file:
+                file.write(content)
     except OSError as error:  # a file that is another's directory; no room
         raise ArchiveRefused(f"the artifact can't be unpacked: {error}") from None
-
-
-def _write(target: Path, content: bytes) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o444), "wb") as file:
-        file.write(content)
 
 
 def _checked(archive: tarfile.TarFile, entry: tarfile.TarInfo, number: int) -> tuple[str, bytes]:

@@ -42,16 +42,8 @@ class Grammar:
     words: frozenset[str]
 
 
-def _string(quote: str) -> str:
-    return rf"{quote}(?:[^{quote}\\\n]|\\[\s\S])*+{quote}?"
-
-
-def _triple(quote: str) -> str:
-    return rf"{quote * 3}(?:[^{quote}\\]|\\[\s\S]|{quote}(?!{quote * 2}))*+(?:{quote * 3})?"
-
-
-_STRINGS = "|".join(map(_string, "\"'"))
-_TRIPLES = "|".join(map(_triple, "\"'"))
+_STRINGS = "|".join(rf"{quote}(?:[^{quote}\\\n]|\\[\s\S])*+{quote}?" for quote in "\"'")
+_TRIPLES = "|".join(rf"{quote * 3}(?:[^{quote}\\]|\\[\s\S]|{quote}(?!{quote * 2}))*+(?:{quote * 3})?" for quote in "\"'")
 C = Grammar(
     re.compile(
         r"(?P<comment>//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?)"

@@ -22,7 +22,7 @@ from grader.formats import native
 from grader.isolation.select import make
 from grader.isolation.settings import BoxSettings
 from grader.model import Problem, Report, Verdict
-from grader.verdict.fold import median
+from grader.verdict.timing_audit import median
 from sandbox.protocol import wire
 from tests import local_grading
 from tests.run_files import artifact_cache, cache_directory, make_once

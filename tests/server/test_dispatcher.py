@@ -183,7 +183,7 @@ async def test_a_device_that_is_away_costs_nobody_an_attempt(ledger):
     async def grade(lease):
         tries.append(lease.attempt)
         if len(tries) < 6:
-            raise DeviceQuarantined.after_checks("GPU 0", "the canary is unwell")
+            raise DeviceQuarantined("GPU 0 does not come back: the canary is unwell; restart the host or the driver, then the server")
         async for fact in well(lease):
             yield fact
 

@@ -64,7 +64,7 @@ async def test_a_lane_that_is_out_of_service_is_left_alone():
 
     class Going(Host):
         async def grade(self, lease):
-            raise DeviceQuarantined.after_checks("GPU 0", "the canary is unwell")
+            raise DeviceQuarantined("GPU 0 does not come back: the canary is unwell; restart the host or the driver, then the server")
             yield
 
     host = Host("cuda:0", "cuda:1", states={"cuda:0": LaneState.QUARANTINED, "cuda:1": LaneState.CORDONED})

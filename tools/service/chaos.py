@@ -115,7 +115,6 @@ class _Chaos:
         self._killed: Counter[str] = Counter()
 
     async def run(self) -> Outcome:
-        """Run all of it."""
         start_s = time.monotonic()
         try:
             for process in (*self._servers, *self._workers):
@@ -145,7 +144,6 @@ class _Chaos:
         return self._outcome
 
     async def _submit(self, user: str, key: str) -> None:
-        """Submit one kernel after the other, to any server that answers."""
         async with AsyncExitStack() as stack:
             clients = [await stack.enter_async_context(GraderClient(server.address, key=key, deadline_s=5.0)) for server in self._servers]
             count = self._options.submissions // self._options.users
@@ -163,7 +161,6 @@ class _Chaos:
                 self._outcome.acknowledged += 1
 
     async def _until_final(self, key: str) -> None:
-        """Wait until no submission of this user is queued or running."""
         while True:
             try:
                 async with GraderClient(self._random.choice(self._servers).address, key=key) as client:
@@ -174,7 +171,6 @@ class _Chaos:
             await asyncio.sleep(1.0)
 
     async def _kill(self) -> None:
-        """Kill a process every few seconds."""
         kinds = self._options.kill or ("server", *(("judge", "box", "worker") if self._workers else MARKS))
         while self._killed.total() < self._options.kill_most:
             await asyncio.sleep(self._random.uniform(0.5, 1.5) * self._options.kill_every)
@@ -198,13 +194,8 @@ class _Chaos:
 
     async def _check(self, client: GraderClient, names: Sequence[str], verdicts: Counter[str]) -> None:
         """Compare what the servers have of a user's submissions with what was acknowledged, in this order."""
-        token, start_ns, listed = "", 0, set[str]()
-        while True:
-            page = await client.list_submissions(page_size=1000, page_token=token)
-            listed |= {submission.name for submission in page.submissions}
-            if not (token := page.next_page_token):
-                break
-        self._outcome.unacknowledged += len(listed - set(names))
+        start_ns = 0
+        self._outcome.unacknowledged += len({name async for name in host.listed(client)} - set(names))
         for name in names:
             submission = await client.get_submission(name, full=True)
             events = [event async for event in client.watch(name)]

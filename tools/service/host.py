@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -67,8 +67,7 @@ def make_keys(count: int, state_dir: Path, database: str) -> dict[str, str]:
 
 def free_port() -> int:
     """Return a port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
 
 
@@ -135,6 +134,17 @@ class Worker(Process):
 
     def __init__(self, wait_ms: float, join: str, state_dir: Path, words: Sequence[str] = ()) -> None:
         super().__init__("tools.service.stub_server", ["worker", str(wait_ms), "--join", join, *words], state_dir)
+
+
+async def listed(client: GraderClient, **filters: Any) -> AsyncIterator[str]:
+    """Yield the names of all submissions that the caller sees, page by page."""
+    token = ""
+    while True:
+        page = await client.list_submissions(page_size=1000, page_token=token, **filters)
+        for submission in page.submissions:
+            yield submission.name
+        if not (token := page.next_page_token):
+            return
 
 
 def parents() -> dict[int, int]:

@@ -242,7 +242,6 @@ async def ledger(outcome: FaultOutcome, directory: Path) -> None:
 
 @contextmanager
 def _stub(outcome: FaultOutcome, directory: Path, **limits: int) -> Iterator[FaultedServer]:
-    """Run a stub server."""
     words = ["processes", str(JUDGE_MS), "--problems", str(host.write_problem(directory))]
     server = FaultedServer(outcome, directory, "tools.service.stub_server", words, **limits)
     server.start()

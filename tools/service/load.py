@@ -160,7 +160,6 @@ async def _submit_all(pid: int, clients: Sequence[GraderClient], figures: Figure
 
 
 def _cpu_s(pid: int) -> float:
-    """Return the CPU time of a process since it began."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -169,12 +168,7 @@ async def _graded_count(client: GraderClient, accepted: int) -> int:
     """Return how many are graded once all are, or after two minutes."""
     deadline_s = time.monotonic() + 120
     while True:
-        count, token = 0, ""
-        while True:
-            page = await client.list_submissions(page_size=1000, page_token=token, states=[SUCCEEDED])
-            count += len(page.submissions)
-            if not (token := page.next_page_token):
-                break
+        count = len([name async for name in host.listed(client, states=[SUCCEEDED])])
         if count >= accepted or time.monotonic() > deadline_s:
             return count
         await asyncio.sleep(1.0)

@@ -34,22 +34,22 @@ def connect() -> grpc.Channel:
     server = os.environ.get("GRADER_SERVER", "127.0.0.1:50551")
     if not server.startswith("https://"):
         return grpc.insecure_channel(server)
-    authorities = Path(found).read_bytes() if (found := os.environ.get("GRADER_CA")) else None
+    authorities = Path(path).read_bytes() if (path := os.environ.get("GRADER_CA")) else None
     return grpc.secure_channel(server.removeprefix("https://"), grpc.ssl_channel_credentials(authorities))
 
 
 def metadata() -> list[tuple[str, str]]:
-    """What goes with every call."""
+    """Metadata of every call."""
     return [("authorization", f"Bearer {key}")] if (key := os.environ.get("GRADER_KEY")) else []
 
 
 def patiently(call: Callable[[], Any]) -> Any:
     """Retry what may be retried: UNAVAILABLE, after as long as the server asks for."""
-    for left in range(TRIES - 1, -1, -1):
+    for tries_left in range(TRIES - 1, -1, -1):
         try:
             return call()
         except grpc.RpcError as error:
-            if error.code() is not grpc.StatusCode.UNAVAILABLE or not left:
+            if error.code() is not grpc.StatusCode.UNAVAILABLE or not tries_left:
                 raise
             retry = detail(error, error_details_pb2.RetryInfo)
             time.sleep(retry.retry_delay.ToMilliseconds() / 1000 if retry else 0.5)
@@ -75,9 +75,9 @@ def detail(error: grpc.RpcError, kind: Any) -> Any:
     """The detail of this kind that came with an error, or None."""
     status = rpc_status.from_call(error)
     for packed in status.details if status else ():
-        found = kind()
-        if packed.Is(found.DESCRIPTOR) and packed.Unpack(found):
-            return found
+        message = kind()
+        if packed.Is(message.DESCRIPTOR) and packed.Unpack(message):
+            return message
     return None
 
 
@@ -86,8 +86,8 @@ def explain(error: grpc.RpcError) -> int:
     info = detail(error, error_details_pb2.ErrorInfo)
     print(f"{error.code().name}{f' ({info.reason})' if info else ''}: {error.details()}", file=sys.stderr)
     bad = detail(error, error_details_pb2.BadRequest)
-    for one in bad.field_violations if bad else ():
-        print(f"  {one.field}: {one.description}", file=sys.stderr)
+    for violation in bad.field_violations if bad else ():
+        print(f"  {violation.field}: {violation.description}", file=sys.stderr)
     return 3 if error.code() in OURS else 2
 
 
@@ -110,8 +110,8 @@ def submit(stub: Any, problem: str, file: Path) -> int:
     report = last.report
     print(f"{report_pb2.Verdict.Name(report.verdict).removeprefix('VERDICT_')} {report.reason}".rstrip())
     print(json.dumps(report.summary))  # untrusted text: JSON escapes what a terminal would obey
-    for one in report.speedups:
-        print(f"  {one.ratio:.2f}x over {one.baseline}")
+    for speedup in report.speedups:
+        print(f"  {speedup.ratio:.2f}x over {speedup.baseline}")
     return 0 if report.verdict == report_pb2.VERDICT_ACCEPTED else 1
 
 
