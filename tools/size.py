@@ -121,7 +121,12 @@ def main() -> int:
     ceilings: dict[str, dict[str, int]] = tomllib.loads(CEILINGS.read_text()) if CEILINGS.exists() else {}
     if options.lower:
         write(
-            {kind: {name: min(value, ceilings.get(kind, {}).get(name, value)) for name, value in figures[kind].items()} for kind in LIMITED}
+            {
+                kind: {
+                    name: min(value, ceilings[kind].get(name, 0) if kind in ceilings else value) for name, value in figures[kind].items()
+                }
+                for kind in LIMITED
+            }
         )
         return 0
     if options.check:

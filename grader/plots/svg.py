@@ -62,14 +62,6 @@ def line(parent: ElementTree.Element, x1: float, y1: float, x2: float, y2: float
     return _add(parent, "line", kind, {**places, **attributes})
 
 
-def rectangle(
-    parent: ElementTree.Element, x: float, y: float, width: float, height: float, kind: str, **attributes: str
-) -> ElementTree.Element:
-    """A rectangle; one that would be too thin to be seen is a third of a pixel wide."""
-    places = {"x": number(x), "y": number(y), "width": number(max(width, 0.3)), "height": number(max(height, 0.3))}
-    return _add(parent, "rect", kind, {**places, **attributes})
-
-
 def path(parent: ElementTree.Element, commands: Iterable[str], kind: str, **attributes: str) -> ElementTree.Element:
     """A path of commands that this package made."""
     return _add(parent, "path", kind, {"d": "".join(commands), **attributes})
