@@ -348,7 +348,7 @@ class Ban:
 
 
 class ActionKind(StrEnum):
-    """What was done while a competition runs."""
+    """Action while a competition runs."""
 
     WITHDRAWN = "withdrawn"
     RESTORED = "restored"
@@ -361,7 +361,7 @@ class ActionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompetitionAction:
-    """What an organiser, or the owner of a submission, did. user: who; subject: to which submission, user or file."""
+    """Action of an organiser, or of the owner of a submission. user: who acted; subject: to which submission, user or file."""
 
     competition_id: str
     kind: ActionKind

@@ -86,6 +86,8 @@ def show(figures: dict[str, Counter[str]], ceilings: dict[str, dict[str, int]]) 
     main = [name for name in figures["modules"] if name.startswith(("grader", "sandbox"))]
     lines, functions, names = (sum(figures[kind][name] for name in main) for kind in ("function_lines", "functions", "names"))
     pronouns = sum(figures["pronoun names"][name] for name in main)
+    product = sum(value for name, value in figures["lines"].items() if name not in ("deploy", "examples"))
+    sys.stdout.write(f"grader, sandbox and tools: {product:,} lines of Python and C++\n")
     sys.stdout.write(f"grader and sandbox: {sum(figures['modules'][name] for name in main)} modules, {functions:,} functions of ")
     sys.stdout.write(f"{lines / functions:.1f} lines in the mean, pronouns are {100 * pronouns / names:.1f} % of {names:,} names\n")
 

@@ -27,18 +27,18 @@ async def board(ledger: Ledger, competition: Competition, *, problem_id: str = "
 async def page(
     request: api.GetLeaderboardRequest, ledger: Ledger, competitions: Competitions, *, admin: bool
 ) -> competition_pb2.Leaderboard:
-    """One page of the board that is asked for."""
+    """Return a page of the requested board."""
     size = paging.page_size(request.page_size)
     competition = competitions.get(parse(COMPETITIONS, request.competition, "competition"))
     problem_id = parse(PROBLEMS, request.problem, "problem") if request.problem else ""
-    found = await board(ledger, competition, problem_id=problem_id, device=request.device, admin=admin)
+    shown_board = await board(ledger, competition, problem_id=problem_id, device=request.device, admin=admin)
     # A token is of a place, not of a state: who pages while the board moves may see an entry twice, or not.
-    asked = (competition.competition_id, problem_id, request.device)
-    first = paging.decode(request.page_token, int, *asked) or 0
-    shown = [one.submission_id for one in found.entries[first : first + size]]
-    found = leaderboard.with_languages(found, await ledger.boards.languages(shown))
-    following = first + size if first + size < len(found.entries) else None
-    return board_to_proto(found, first, size, paging.encode(following, *asked))
+    place = (competition.competition_id, problem_id, request.device)
+    first = paging.decode(request.page_token, int, *place) or 0
+    shown = [entry.submission_id for entry in shown_board.entries[first : first + size]]
+    shown_board = leaderboard.with_languages(shown_board, await ledger.boards.languages(shown))
+    following = first + size if first + size < len(shown_board.entries) else None
+    return board_to_proto(shown_board, first, size, paging.encode(following, *place))
 
 
 def competition(request: api.GetCompetitionRequest, ledger: Ledger, competitions: Competitions) -> competition_pb2.Competition:

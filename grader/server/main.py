@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serve, or do what the first word says. 0 after a drain, 2 where the settings or the problems are wrong, 3 where we fail."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     command = words[0] if words and words[0] in COMMANDS else None
-    given = {} if command else {name: value for name, value in vars(parser().parse_args(words)).items() if value is not None}
+    options = {} if command else {name: value for name, value in vars(parser().parse_args(words)).items() if value is not None}
     if find_spec("sqlalchemy") is None:
         sys.stderr.write("grader-server needs packages that are not installed: pip install '.[server,judge]' in a clone\n")
         return 2
@@ -31,17 +31,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(import_module(f"grader.server.commands.{command}").main(words[1:]))
     # Only now: what serves takes most of a second to import, and --help does not need it.
     serve = import_module("grader.server.serve")
-    return int(serve.run(given))
+    return int(serve.run(options))
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line. What is left out is left to `grader.config.Settings`, which checks the rest too."""
-    made = argparse.ArgumentParser(
+    command_parser = argparse.ArgumentParser(
         prog="grader-server",
         description="Grades GPU kernels that are sent to it over gRPC. Stop it with SIGTERM: it drains first.",
         epilog=f"Also: grader-server WORD --help, where WORD is one of: {', '.join(COMMANDS)}.",
     )
-    add: Any = made.add_argument
+    add: Any = command_parser.add_argument
     add("--version", action="version", version=f"%(prog)s {installed_version()}")
     add("--listen", metavar="ADDRESS", help="HOST:PORT or unix:/PATH (127.0.0.1:50551)")
     add("--state-dir", metavar="DIR", help="where the ledger is; one server at a time ($GRADER_STATE_DIR, or the user's state directory)")
@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
         help="submissions that each user may make in an hour, in addition to a competition's own limit (0: any)",
     )
     add("--daily-limit", type=int, metavar="N", help="as --hourly-limit, in 24 hours (0: any)")
-    add_grading_options(made)
+    add_grading_options(command_parser)
     add("--fleet", metavar="FLEET", help="what grades: local, this host, or remote, workers that join at --fleet-listen (local)")
     add("--fleet-listen", metavar="ADDRESS", help="HOST:PORT, with mutual TLS, or unix:/PATH: where workers join (127.0.0.1:50552)")
     add("--auth", choices=("auto", "keys", "none"), help="require API keys (auto: if other hosts can connect; then always)")
@@ -91,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
     add("--web-address-limit", type=int, metavar="N", help="the same from one address; behind a proxy, set both to the same number (128)")
     add("--health-call-limit", type=int, metavar="N", help="calls of the health service that may be open: they need no key (256)")
     add("--health-address-limit", type=int, metavar="N", help="the same from one address (64)")
-    add_process_options(made)
+    add_process_options(command_parser)
     add("--web", metavar="ADDRESS", help="serve pages, /metrics, /healthz and /readyz at PORT of this host, or at HOST:PORT (off)")
     add("--public-url", metavar="URL", help="where browsers reach the pages, such as https://grader.example.org; for OpenID Connect")
     add("--oidc-issuer", metavar="URL", help="let users sign in to pages with this OpenID Connect provider, which has a discovery document")
@@ -114,11 +114,11 @@ def parser() -> argparse.ArgumentParser:
         help="where the files of profiles are kept; servers that share a database should share it (in the state directory)",
     )
     add("--submission-files-bytes", type=int, metavar="N", help="the size limit of all these files; the oldest are removed first (4 GiB)")
-    return made
+    return command_parser
 
 
 def add_grading_options(parser: argparse.ArgumentParser) -> None:
-    """What decides how this host grades, for every program that does."""
+    """Add the options that decide how this host grades, for every program that grades."""
     add: Any = parser.add_argument
     add("--sandbox", choices=choices(), help="the sandbox for kernels (auto: the strongest that works)")
     add("--box-root", metavar="ROOT", help="what boxes see as their system: host, or image:NAME (host)")

@@ -1,4 +1,4 @@
-"""What `grader-server` does once its command line is read: serve, and drain when signalled."""
+"""Run `grader-server` once its command line is read: serve, and drain when signalled."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ log = structlog.get_logger()
 SWITCH_S = 0.0005
 
 
-def run(given: Mapping[str, Any], wiring: Wiring = wired) -> int:
+def run(options: Mapping[str, Any], wiring: Wiring = wired) -> int:
     """Serve with these settings until SIGTERM or SIGINT; the exit code."""
-    settings = parse_settings("grader-server", given)
+    settings = parse_settings("grader-server", options)
     if settings is None:
         return USAGE_ERROR
     log_setup.configure(settings.log_format, log_setup.LEVELS[settings.log_level])
@@ -68,6 +68,6 @@ async def _serve(settings: Settings, wiring: Wiring) -> None:
 
 
 def takes_hang_up() -> bool:
-    """Whether SIGHUP has competitions read again. On a terminal it says that the terminal was closed, and ends the server as always."""
+    """Return whether SIGHUP has competitions read again. On a terminal it says that the terminal was closed, and ends the server."""
     on_terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
     return not on_terminal and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL

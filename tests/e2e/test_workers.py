@@ -162,7 +162,7 @@ def test_a_workers_judge_that_is_killed_costs_an_attempt_and_leaves_no_box(fleet
 
 def _judge_and_boxes(worker: int) -> tuple[int, set[int]]:
     """A worker's judge, and all of its other processes."""
-    (judge,) = [pid for pid, command in host.children(worker) if "sandbox.judge" in command]
+    (judge,) = [pid for pid, command in host.children(worker).items() if "sandbox.judge" in command]
     return judge, host.descendants(worker).keys() - host.descendants(judge).keys() - {judge}
 
 
