@@ -1,5 +1,7 @@
 """Builds programs for the emulated device as a builder does: translated files in a directory, g++ beside the originals."""
 
+import os
+import resource
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +14,16 @@ from sandbox.compilers.headers import Headers
 Build = Callable[..., Path]
 
 
-def compile_emulated(source: Path, folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    """Translate `source` into `folder` and compile it there to `program`."""
+def kernel_file(text: str, folder: Path) -> Path:
+    """Write a source file of this text."""
+    path = folder / "kernel.cu"
+    path.write_text(text)
+    return path
+
+
+def compile_emulated(source: Path | str, folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    """Translate a file, or a text as `kernel.cu`, into `folder` and compile it there to `program`."""
+    source = kernel_file(source, folder) if isinstance(source, str) else source
     translated = folder / "translated" / source.name
     translated.parent.mkdir(exist_ok=True)
     translated.write_text(emulation.translate(source.read_text(), source.name))
@@ -25,15 +35,24 @@ def compile_emulated(source: Path, folder: Path, *flags: str) -> subprocess.Comp
 
 
 def program_of(source: Path | str, folder: Path, *flags: str) -> Path:
-    """The program that a file, or a text as `kernel.cu`, is compiled to in `folder`."""
-    if isinstance(source, str):
-        path = folder / "kernel.cu"
-        path.write_text(source)
-    else:
-        path = source
-    done = compile_emulated(path, folder, *flags)
+    """The program that a file or a text is compiled to in `folder`."""
+    done = compile_emulated(source, folder, *flags)
     assert done.returncode == 0, done.stderr
     return folder / "program"
+
+
+def run(program: Path, *words: object, **environment: object) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end."""
+    variables = {**os.environ, **{name: str(value) for name, value in environment.items()}}
+    return subprocess.run([str(program), *map(str, words)], env=variables, capture_output=True, text=True, check=False, timeout=300)
+
+
+def timed_run(program: Path) -> tuple[str, float]:
+    """Return the output of a program, and the processor seconds of all its threads, start included."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    printed = run(program).stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return printed, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 @pytest.fixture

@@ -1,15 +1,13 @@
 """What the emulated device's sanitizer counts per source line, of programs whose counts are known."""
 
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from sandbox.launch.sanitizer_log import read_counts
 from sandbox.protocol.wire import AccessCounts, LineCounts, MemoryAccess
-from tests.conformance.conftest import compile_sanitized
+from tests.conformance.conftest import compile_sanitized, kernel_file, run
 
 pytestmark = pytest.mark.slow  # seconds of g++ each
 
@@ -20,7 +18,7 @@ EXPECTED = re.compile(r"((?:global|shared)_(?:load|store|atomic)) (\d+) (\d+) (\
 def counts_of(source: Path, folder: Path) -> AccessCounts:
     """Build the program, run it, and read what was counted."""
     program, log = compile_sanitized(source, folder), folder / "log"
-    subprocess.run([str(program)], env={**os.environ, "GRADER_SANITIZER_LOG": str(log)}, check=True, timeout=300)
+    assert run(program, GRADER_SANITIZER_LOG=log).returncode == 0
     found = read_counts(log, program)
     assert found is not None
     return found
@@ -74,9 +72,7 @@ int main() {
 @pytest.mark.parametrize(("count", "partial"), [(20_000, False), (40_000, True)])
 def test_a_long_interval_is_counted_as_far_as_the_table_reaches(count: int, partial: bool, tmp_path: Path) -> None:
     """The table holds one warp of the first kernel, but not two; of the second not even one."""
-    source = tmp_path / "kernel.cu"
-    source.write_text(LONG.replace("COUNT", str(count)))
-    found = counts_of(source, tmp_path)
+    found = counts_of(kernel_file(LONG.replace("COUNT", str(count)), tmp_path), tmp_path)
     (load,) = (one for one in found.lines if one.line == 4)
     assert found.partial is partial
     assert load.requests == 8 * 20_000 if not partial else 8 * 30_000 < load.requests < 8 * 40_000

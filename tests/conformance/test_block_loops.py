@@ -1,13 +1,11 @@
 """Kernels as loops over the threads of a block do what they do thread by thread."""
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from sandbox.compilers import emulation
-from tests.conformance.conftest import Build
+from tests.conformance.conftest import Build, run
 
 HERE = Path(__file__).parent
 FORMS = HERE / "programs" / "block_loops.cu"
@@ -15,8 +13,7 @@ WITH_BOTH = [path for path in sorted(HERE.glob("*.cu")) if emulation.SECOND_BODY
 
 
 def printed(program: Path, *, block_loops: bool) -> str:
-    environment = {**os.environ, "GRADER_EMULATED_BLOCK_LOOPS": str(int(block_loops))}
-    done = subprocess.run([str(program)], env=environment, capture_output=True, text=True, check=False, timeout=300)
+    done = run(program, GRADER_EMULATED_BLOCK_LOOPS=int(block_loops))
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -135,6 +132,6 @@ int main() {
 
 def test_a_fault_names_no_thread_that_is_not_known(build: Build) -> None:
     """The block is right; the sanitizer has the thread."""
-    done = subprocess.run([str(build(CRASH))], capture_output=True, text=True, check=False, timeout=300)
+    done = run(build(CRASH))
     assert done.returncode == -11
     assert "illegal address in kernel k, block (0,0,0)\n" in done.stderr or "illegal address in kernel k, block (1,0,0)\n" in done.stderr

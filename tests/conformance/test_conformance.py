@@ -1,6 +1,5 @@
 """What CUDA programs print on the emulated device.  features.toml names the GPU that printed each `.expected`."""
 
-import resource
 import shutil
 import signal
 import subprocess
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.conftest import Build, compile_emulated, program_of
+from tests.conformance.conftest import Build, compile_emulated, program_of, run, timed_run
 
 HERE = Path(__file__).parent
 PROGRAMS = sorted(HERE.glob("*.cu"), key=lambda path: path.name)
@@ -20,10 +19,6 @@ MARKED = [
     *(pytest.param(path, id=path.stem) for path in PROGRAMS if path.stem in QUICK),
     *(pytest.param(path, id=path.stem, marks=pytest.mark.slow) for path in PROGRAMS if path.stem not in QUICK),
 ]
-
-
-def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(program), *arguments], capture_output=True, text=True, check=False, timeout=300)
 
 
 @pytest.mark.parametrize("source", MARKED)
@@ -71,7 +66,7 @@ def straying(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_access_out_of_range_dies_of_sigsegv_and_says_where(number: int, where: str, straying: Path) -> None:
     """The signal is not hidden, and one line names kernel, block and thread."""
     _, what, thread = FAULTS[where]
-    done = run(straying, str(number))
+    done = run(straying, number)
     assert done.returncode == -signal.SIGSEGV
     assert done.stderr == f"emulated device: {what} in kernel stray{number}, block (0,0,0) {thread}\n"
 
@@ -130,19 +125,15 @@ def test_barriers_in_divergent_code_end_in_a_wrong_answer(build: Build) -> None:
 def test_a_matmul_of_256_takes_under_two_seconds(build: Build) -> None:
     """Shared-memory tiles with two barriers a step, and the naive kernel: the figure that DESIGN promises, start included. Of processor
     time, of all threads together, which is no less than it takes where nothing else runs."""
-    program = build(HERE / "programs" / "matmul_256.cu")
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert run(program).stdout == "tiled ok\nnaive ok\n"
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2
+    printed, seconds = timed_run(build(HERE / "programs" / "matmul_256.cu"))
+    assert printed == "tiled ok\nnaive ok\n" and seconds < 2
 
 
 def test_a_library_launches_from_any_number_of_threads(build: Build) -> None:
     """GRADER_EMULATED_THREADS changes who runs the blocks, not what they compute."""
     program = build(HERE / "shared_per_block.cu")
     for threads in ("1", "2", "7"):
-        environment = {"GRADER_EMULATED_THREADS": threads}
-        assert subprocess.check_output([str(program)], env=environment, text=True, timeout=300) == "0 wrong\n"
+        assert run(program, GRADER_EMULATED_THREADS=threads).stdout == "0 wrong\n"
 
 
 def test_a_process_forked_after_a_launch_launches_too(build: Build) -> None:
@@ -172,18 +163,13 @@ int main() {
 
 def test_the_compiler_names_the_users_line(tmp_path: Path) -> None:
     """An error behind rewritten lines is reported where the user wrote it, with the user's own text."""
-    source = tmp_path / "kernel.cu"
-    source.write_text(
-        "__global__ void k(float* x) {\n  __shared__ float s[4];\n  extern __shared__ float d[];\n  s[0] = d[0];\n}\nint main() {\n"
-        "  k<<<1, 1>>>(nothing);\n}\n"
-    )
-    done = compile_emulated(source, tmp_path)
+    text = "__global__ void k(float* x) {\n  __shared__ float s[4];\n  extern __shared__ float d[];\n  s[0] = d[0];\n}\n"
+    done = compile_emulated(text + "int main() {\n  k<<<1, 1>>>(nothing);\n}\n", tmp_path)
     assert "kernel.cu:7:" in done.stderr and "'nothing' was not declared" in done.stderr.replace("‘", "'").replace("’", "'")
     assert "k<<<1, 1>>>(nothing);" in done.stderr
 
 
 def test_more_than_48_kib_of_static_shared_memory_does_not_compile(tmp_path: Path) -> None:
     """As with ptxas."""
-    source = tmp_path / "kernel.cu"
-    source.write_text("__global__ void k(float* x) { __shared__ float s[12289]; s[0] = *x; }\nint main() {}\n")
-    assert "uses too much shared data" in compile_emulated(source, tmp_path).stderr
+    text = "__global__ void k(float* x) { __shared__ float s[12289]; s[0] = *x; }\nint main() {}\n"
+    assert "uses too much shared data" in compile_emulated(text, tmp_path).stderr

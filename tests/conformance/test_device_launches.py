@@ -1,13 +1,10 @@
 """Kernels launched by kernels on the emulated device: limits, errors and faults, and what a child sees."""
 
-import os
 import signal
-import subprocess
-from pathlib import Path
 
 import pytest
 
-from tests.conformance.conftest import Build
+from tests.conformance.conftest import Build, run
 
 pytestmark = pytest.mark.slow  # two seconds of g++ each
 
@@ -26,10 +23,6 @@ void say(int* x) {
     printf("%d %s %s\\n", x[0], cudaGetErrorName(static_cast<cudaError_t>(x[1])), cudaGetErrorName(error));
 }
 """
-
-
-def run(program: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=300, env={**os.environ, **environment})
 
 
 def printed(build: Build, text: str) -> str:

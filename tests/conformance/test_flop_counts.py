@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sandbox.launch.sanitizer_log import flops_per_line
 from sandbox.protocol.wire import LineFlops
+from tests.conformance.conftest import kernel_file
 from tests.conformance.test_access_counts import counts_of
 
 PROGRAM = Path(__file__).parent / "programs" / "flops.cu"
@@ -42,9 +43,7 @@ int main() {
 
 def test_operations_are_of_the_blocks_that_are_counted(tmp_path: Path) -> None:
     """Not of the other blocks of a large launch."""
-    source = tmp_path / "kernel.cu"
-    source.write_text(SAMPLED)
-    found = counts_of(source, tmp_path)
+    found = counts_of(kernel_file(SAMPLED, tmp_path), tmp_path)
     assert 1 < found.counted_blocks < found.blocks == 64
     assert found.flops == (LineFlops(path="kernel.cu", line=3, flops=found.counted_blocks),)
 

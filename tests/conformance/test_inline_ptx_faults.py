@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.conftest import Build, compile_emulated
+from tests.conformance.conftest import Build, compile_emulated, run
 
 pytestmark = pytest.mark.slow  # a second of g++ each
 
@@ -26,9 +26,8 @@ int main() {
 """
 
 
-def run(build: Build, kernel: str) -> subprocess.CompletedProcess[str]:
-    program: Path = build(f"{HEAD}__global__ void k(float* x) {{ __shared__ float s[64]; {kernel} }}\n{MAIN}")
-    return subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=300)
+def launch(build: Build, kernel: str) -> subprocess.CompletedProcess[str]:
+    return run(build(f"{HEAD}__global__ void k(float* x) {{ __shared__ float s[64]; {kernel} }}\n{MAIN}"))
 
 
 COPY = 'asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at(&s[threadIdx.x])), "l"(x + threadIdx.x)); '
@@ -42,7 +41,7 @@ COMMIT = 'asm volatile("cp.async.commit_group;"); '
 )
 def test_a_copy_that_nobody_waited_for_reads_as_nan(waits: str, value: str, build: Build) -> None:
     """A copy is made when its thread waits, and not before."""
-    done = run(build, f'{COPY}{COMMIT}{waits} if (threadIdx.x == 3) printf("%g\\n", fabs(s[3]));')
+    done = launch(build, f'{COPY}{COMMIT}{waits} if (threadIdx.x == 3) printf("%g\\n", fabs(s[3]));')
     assert (done.returncode, done.stdout) == (0, f"{value}\n")
 
 
@@ -61,7 +60,7 @@ FAULTS = {
 @pytest.mark.parametrize("kernel", FAULTS.values(), ids=list(FAULTS))
 def test_what_the_device_ends_the_launch_for_aborts_with_a_line(kernel: str, build: Build) -> None:
     """One line says what, and in which thread."""
-    done = run(build, kernel)
+    done = launch(build, kernel)
     assert done.returncode == -signal.SIGABRT
     assert done.stderr.startswith("emulated device: ") and "in kernel k, block (0,0,0) thread (" in done.stderr
 
@@ -69,7 +68,7 @@ def test_what_the_device_ends_the_launch_for_aborts_with_a_line(kernel: str, bui
 @pytest.mark.parametrize("offset", ["0", "4096 * 1000", "at(s) + 4 * (threadIdx.x + 64)"], ids=["null", "far away", "one behind the end"])
 def test_a_shared_address_out_of_range_is_a_fault(offset: str, build: Build) -> None:
     """Static shared memory ends at an unmapped page for 32-bit addresses too."""
-    done = run(build, f'asm volatile("st.shared.f32 [%0], %1;" ::"r"(static_cast<uint32_t>({offset})), "f"(1.0f));')
+    done = launch(build, f'asm volatile("st.shared.f32 [%0], %1;" ::"r"(static_cast<uint32_t>({offset})), "f"(1.0f));')
     assert done.returncode == -signal.SIGSEGV
     assert done.stderr == "emulated device: illegal address in kernel k, block (0,0,0) thread (0,0,0)\n"
 
@@ -77,18 +76,17 @@ def test_a_shared_address_out_of_range_is_a_fault(offset: str, build: Build) -> 
 def test_an_output_that_no_instruction_wrote_is_nan(build: Build) -> None:
     """One under a predicate that does not hold must not keep an old value."""
     asm = 'asm("{ .reg .pred p; setp.eq.u32 p, %1, 99; @p mov.f32 %0, 0f00000000; }" : "=f"(y) : "r"(threadIdx.x));'
-    done = run(build, f'float y = 5; {asm} if (threadIdx.x == 0) printf("%d\\n", isnan(y));')
+    done = launch(build, f'float y = 5; {asm} if (threadIdx.x == 0) printf("%d\\n", isnan(y));')
     assert done.stdout == "1\n"
 
 
 def test_dynamic_shared_memory_has_the_alignment_that_it_asks_for(build: Build) -> None:
     """Swizzled layouts are worked out from the bits of the address."""
     kernel = 'extern __shared__ __align__(1024) char d[]; if (threadIdx.x == 0) printf("%u %d\\n", at(d) % 1024, __isShared(d));'
-    assert run(build, kernel).stdout == "0 1\n"
+    assert launch(build, kernel).stdout == "0 1\n"
 
 
 def test_an_operand_of_the_wrong_size_does_not_compile(tmp_path: Path) -> None:
     """As with nvcc."""
-    source = tmp_path / "kernel.cu"
-    source.write_text('__global__ void k(double* x) { asm("add.f32 %0, %0, %0;" : "+f"(*x)); }\nint main() {}\n')
-    assert "the size of an asm operand does not fit its constraint" in compile_emulated(source, tmp_path).stderr
+    text = '__global__ void k(double* x) { asm("add.f32 %0, %0, %0;" : "+f"(*x)); }\nint main() {}\n'
+    assert "the size of an asm operand does not fit its constraint" in compile_emulated(text, tmp_path).stderr

@@ -3,10 +3,8 @@
 Its first line says what is found, and comments mark the lines: `// line`, and `// other` for the second access of a race.
 """
 
-import os
 import re
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ import pytest
 from sandbox.compilers import gcc
 from sandbox.launch.sanitizer_log import read_log
 from sandbox.protocol.wire import SanitizerFinding, SanitizerKind, SanitizerSeverity
-from tests.conformance.conftest import compile_sanitized
+from tests.conformance.conftest import compile_sanitized, kernel_file, run
 
 HERE = Path(__file__).parent
 BUGS = sorted((HERE / "sanitizer").glob("*.cu"), key=lambda path: path.name)
@@ -32,18 +30,8 @@ LEFT_OUT = {"cluster", "grid_sync", "ptx_memory"}
 def look(source: Path, folder: Path, *flags: str, ends: int = 0) -> list[SanitizerFinding]:
     """Build the program, run it, and read what was found."""
     program, log = compile_sanitized(source, folder, *flags), folder / "log"
-    done = subprocess.run(
-        [str(program)], env={**os.environ, "GRADER_SANITIZER_LOG": str(log)}, check=False, timeout=300, stdout=-3, stderr=-3
-    )
-    assert done.returncode == ends
+    assert run(program, GRADER_SANITIZER_LOG=log).returncode == ends
     return read_log(log, program)
-
-
-def written(text: str, folder: Path) -> Path:
-    """A source file of this text."""
-    source = folder / "kernel.cu"
-    source.write_text(text)
-    return source
 
 
 def marked_lines(source: Path, word: str) -> set[int]:
@@ -146,7 +134,7 @@ int main() {
 
 def test_memory_that_the_host_names_has_bounds_and_rights(tmp_path: Path) -> None:
     """Between two tensors of one arena nothing may be read; inputs are not written, and outputs hold nothing at first."""
-    found = look(written(ARENA, tmp_path), tmp_path)
+    found = look(kernel_file(ARENA, tmp_path), tmp_path)
     assert [(one.kind, one.line, one.memory) for one in found] == [
         (SanitizerKind.OUT_OF_BOUNDS, 5, "in (global)"),
         (SanitizerKind.OUT_OF_BOUNDS, 8, "in (global)"),
@@ -174,7 +162,7 @@ int main() {
 
 def test_a_crash_loses_nothing(tmp_path: Path) -> None:
     """The access that the process dies of is found too, with its line."""
-    found = look(written(CRASH, tmp_path), tmp_path, ends=-signal.SIGSEGV)
+    found = look(kernel_file(CRASH, tmp_path), tmp_path, ends=-signal.SIGSEGV)
     stray, race = found
     assert (stray.kind, stray.line, stray.thread) == (SanitizerKind.OUT_OF_BOUNDS, 4, (3, 0, 0))
     assert "4194300 bytes behind the end of an allocation of 4 bytes" in stray.message

@@ -1,7 +1,5 @@
 """Twenty kernels with a race, and the same with the race put right."""
 
-import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +7,7 @@ import pytest
 
 from sandbox.launch.sanitizer_log import read_log
 from sandbox.protocol.wire import SanitizerFinding, SanitizerKind, SanitizerSeverity
-from tests.conformance.conftest import compile_sanitized
+from tests.conformance.conftest import compile_sanitized, run
 
 pytestmark = pytest.mark.slow
 RACES = Path(__file__).parent / "programs" / "races.cu"
@@ -24,9 +22,7 @@ def built(folder: Path, *flags: str) -> Look:
 
     def look(number: int) -> list[SanitizerFinding]:
         log = folder / f"log{number}"
-        environment = {**os.environ, "GRADER_SANITIZER_LOG": str(log)}
-        done = subprocess.run([str(program), str(number)], env=environment, check=False, timeout=300)
-        assert done.returncode == 0
+        assert run(program, number, GRADER_SANITIZER_LOG=log).returncode == 0
         return read_log(log, program)
 
     return look

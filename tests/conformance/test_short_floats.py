@@ -1,10 +1,8 @@
 """What fp16 and bf16 comparisons answer where one side is NaN, by the CUDA Math API."""
 
-import subprocess
-
 import pytest
 
-from tests.conformance.conftest import Build
+from tests.conformance.conftest import Build, run
 
 PROGRAM = """
 #include <cuda_bf16.h>
@@ -28,5 +26,4 @@ int main() {{
 @pytest.mark.parametrize("type_name", ["__half", "__nv_bfloat16"])
 def test_a_comparison_with_nan_is_false_unless_it_is_unordered(type_name: str, build: Build) -> None:
     """`__hne` too is false; the operator != is not."""
-    printed = subprocess.check_output([str(build(PROGRAM.format(type=type_name)))], text=True, timeout=300)
-    assert printed == "000000 111111 01 ffff0000 ffffffff 0 1\n"
+    assert run(build(PROGRAM.format(type=type_name))).stdout == "000000 111111 01 ffff0000 ffffffff 0 1\n"

@@ -1,13 +1,11 @@
 """What the emulated device does with wrong uses of tensor cores, and how fast it multiplies.  What they compute is in the programs."""
 
-import resource
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.conftest import Build, compile_emulated
+from tests.conformance.conftest import Build, compile_emulated, run, timed_run
 
 PROGRAM = """
 #include <cuda_fp16.h>
@@ -60,9 +58,7 @@ STOPPED = {
 @pytest.mark.parametrize(("body", "threads", "sentence"), STOPPED.values(), ids=list(STOPPED))
 def test_a_wrong_use_of_a_fragment_stops_the_launch(body: str, threads: int, sentence: str, build: Build) -> None:
     """Each is undefined on a GPU: one line says what and where, and no result comes of it."""
-    done = subprocess.run(
-        [str(build(PROGRAM.format(body=body, threads=threads)))], capture_output=True, text=True, check=False, timeout=300
-    )
+    done = run(build(PROGRAM.format(body=body, threads=threads)))
     assert done.returncode == -signal.SIGABRT
     assert done.stderr.startswith("emulated device: wmma::")
     assert sentence in done.stderr and " in kernel k, block (0,0,0)" in done.stderr
@@ -78,15 +74,11 @@ def test_a_wrong_use_of_a_fragment_stops_the_launch(body: str, threads: int, sen
 )
 def test_a_fragment_that_cuda_does_not_have_does_not_compile(fragment: str, tmp_path: Path) -> None:
     """The element type, the layout and the shape; nvcc calls the type incomplete as well."""
-    source = tmp_path / "kernel.cu"
-    source.write_text(PROGRAM.format(body=f"wmma::fragment<{fragment}> wrong;", threads=32))
-    assert "incomplete type" in compile_emulated(source, tmp_path).stderr
+    text = PROGRAM.format(body=f"wmma::fragment<{fragment}> wrong;", threads=32)
+    assert "incomplete type" in compile_emulated(text, tmp_path).stderr
 
 
 def test_a_product_of_256_takes_under_a_second(build: Build) -> None:
     """16.8 million products, exactly those of Hopper's arithmetic; processor time of all threads, start included."""
-    program = build(Path(__file__).parent / "programs" / "wmma_256.cu")
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert subprocess.check_output([str(program)], text=True, timeout=300) == "0 wrong\n"
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1
+    printed, seconds = timed_run(build(Path(__file__).parent / "programs" / "wmma_256.cu"))
+    assert printed == "0 wrong\n" and seconds < 1

@@ -1,12 +1,11 @@
 """Wrong uses of textures on the emulated device: none reads outside its resource, and each ends as an error or as a fault with a line."""
 
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.conftest import Build, program_of
+from tests.conformance.conftest import Build, program_of, run
 
 pytestmark = pytest.mark.slow  # seconds of g++ each
 
@@ -86,10 +85,6 @@ int main() {
 """
 
 
-def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(program), *arguments], capture_output=True, text=True, check=False, timeout=300)
-
-
 def test_no_coordinate_leaves_the_resource(build: Build) -> None:
     """Every address mode and filter; tex1Dfetch gives 0 outside. The control: a plain read behind the same memory is a fault."""
     done = run(build(HEAD + RANGE))
@@ -149,7 +144,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_wrong_texture_object_ends_the_launch_with_a_line(number: int, case: str, faulty: Path) -> None:
     """A handle that was forged or destroyed is none; memory that is gone is a fault. With nothing wrong there is none."""
     _, kernel, what = FAULTS[case]
-    done = run(faulty, str(number))
+    done = run(faulty, number)
     if not what:
         assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
         return

@@ -1,9 +1,7 @@
 """A kernel that depends on which warp runs first is wrong in one of two orders, which are each other's reverse."""
 
 import ctypes
-import os
 import random
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import pytest
 
 from sandbox.compilers import emulation
 from sandbox.devices.emulated import REVERSE, THREAD_ORDER, EmulatedDevice
-from tests.conformance.conftest import Build, program_of
+from tests.conformance.conftest import Build, program_of, run
 
 pytestmark = pytest.mark.slow
 PROGRAMS = Path(__file__).parent / "programs"
@@ -31,9 +29,9 @@ def built(source: Path, folder: Path, *, fixed: bool) -> WrongCount:
     program = program_of(text, folder)
 
     def wrong_count(*words: object, loops: bool = True, workers: int = 1) -> int:
-        environment = {**os.environ, "GRADER_EMULATED_THREADS": str(workers), "GRADER_EMULATED_BLOCK_LOOPS": str(int(loops))}
-        command = [str(program), *map(str, words)]
-        return int(subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300).stdout)
+        done = run(program, *words, GRADER_EMULATED_THREADS=workers, GRADER_EMULATED_BLOCK_LOOPS=int(loops))
+        assert done.returncode == 0, done.stderr
+        return int(done.stdout)
 
     return wrong_count
 
@@ -144,6 +142,4 @@ def test_threads_that_wait_for_a_flag_let_the_others_run(build: Build) -> None:
     """In whatever order they begin, with a volatile or an atomic for a flag, for a thread of their block or of another."""
     program = build(FLAGS)
     for order in (USUAL, *ORDERS):
-        environment = {**os.environ, "GRADER_EMULATED_THREADS": str(1 + order % 2)}
-        done = subprocess.run([str(program), str(order)], env=environment, capture_output=True, text=True, check=False, timeout=300)
-        assert done.stdout == "0"
+        assert run(program, order, GRADER_EMULATED_THREADS=1 + order % 2).stdout == "0"

@@ -17,7 +17,6 @@ NAMES = [name for feature in TABLE["feature"] for name in feature.get("names", (
 def test_a_name_that_no_header_declares_is_unsupported(name: str, tmp_path: Path) -> None:
     """A header that declares it one day makes the table wrong."""
     headers = "#include <cuda.h>\n#include <curand_kernel.h>\n"
-    source = tmp_path / "kernel.cu"
-    source.write_text(f"{headers}__global__ void k(int* x) {{ x[0] = {name}(1, 2, 3); }}\n")
-    log = compile_emulated(source, tmp_path, "-fsyntax-only").stderr
-    assert emulation_limits.unknown_name(log, source.read_text()) == f"the emulated device has no {name}; use a CUDA device for this kernel"
+    text = f"{headers}__global__ void k(int* x) {{ x[0] = {name}(1, 2, 3); }}\n"
+    log = compile_emulated(text, tmp_path, "-fsyntax-only").stderr
+    assert emulation_limits.unknown_name(log, text) == f"the emulated device has no {name}; use a CUDA device for this kernel"
