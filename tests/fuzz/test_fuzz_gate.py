@@ -90,6 +90,13 @@ def opened() -> Iterator[tuple[Gate, mmap.mmap]]:
         os.close(fd)
 
 
+def runner_of(page: mmap.mmap) -> Gate:
+    """The runner's side of the page."""
+    runner = Gate.__new__(Gate)
+    runner._map, runner._page = page, PAGE.from_buffer(page)
+    return runner
+
+
 def write(page: mmap.mmap, many: list[tuple[int, bytes]]) -> None:
     for offset, data in many:
         page[offset : min(offset + len(data), GATE_BYTES)] = data[: GATE_BYTES - offset]
@@ -120,8 +127,7 @@ def in_time(time: SteppedTime, deadline_ns: int) -> bool:
 def test_every_call_arrives_as_it_was_made(call: Call) -> None:
     with opened() as (judge, page):
         number = judge.open(call)
-        runner = Gate.__new__(Gate)
-        runner._map, runner._page = page, PAGE.from_buffer(page)
+        runner = runner_of(page)
         assert runner.next(0) == number and runner.call() == call
 
 
@@ -130,9 +136,7 @@ def test_every_answer_arrives_cut_to_its_layout(time: SteppedTime, answer: Answe
     with opened() as (judge, page):
         time.now_ns = 0
         number = judge.open(Call(operation=Operation.CALL))
-        runner = Gate.__new__(Gate)
-        runner._map, runner._page = page, PAGE.from_buffer(page)
-        runner.reply(number, answer)
+        runner_of(page).reply(number, answer)
         assert judge.wait(number, 0, HOUR_NS, lambda: True)
         got = judge.answer()
         assert got.status is answer.status and got.samples_ns == answer.samples_ns
@@ -149,13 +153,9 @@ def test_what_was_written_before_is_an_answer_a_violation_or_the_deadline(
         previous, deadline_ns = judge.done, time.now_ns + LIMIT_NS
         number = judge.open(call)
         write(page, after)
-        match done:
-            case "echo":
-                page[PAGE.done.offset : PAGE.done.offset + 8] = number.to_bytes(8, "little")
-            case "old":
-                page[PAGE.done.offset : PAGE.done.offset + 8] = previous.to_bytes(8, "little")
-            case "wild":
-                page[PAGE.done.offset : PAGE.done.offset + 8] = (number ^ 1).to_bytes(8, "little")
+        written = {"echo": number, "old": previous, "wild": number ^ 1}.get(done)
+        if written is not None:
+            page[PAGE.done.offset : PAGE.done.offset + 8] = written.to_bytes(8, "little")
         try:
             answered = judge.wait(number, previous, deadline_ns, lambda: done != "gone")
             assert not answered or judge.done == number

@@ -7,7 +7,6 @@ import typing
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import example, find, given
 from hypothesis import strategies as st
 
@@ -74,6 +73,7 @@ def test_every_message_survives_the_wire(message: object) -> None:
 
 
 @given(lines())
+# Found: what no float holds was an OverflowError, and what nests deeper than our reader follows a RecursionError.
 @example(b'{"type":"Environment","device":"","device_kind":"","clock":"host","ceilings":{"x":1' + b"0" * 400 + b"}}")
 @example(json.dumps(nested_distributions(300)).encode())
 def test_a_line_is_a_message_or_a_wire_error(line: bytes) -> None:
@@ -114,22 +114,6 @@ def _floats(data: Any) -> None:
         float(data)
     for part in data.values() if isinstance(data, dict) else data if isinstance(data, list) else ():
         _floats(part)
-
-
-def test_a_number_that_no_float_holds_is_refused() -> None:
-    """Found: 10 ** 400 where a float belongs was an OverflowError."""
-    data = {"type": "Environment", "device": "d", "device_kind": "k", "clock": "host", "ceilings": {"x": 10**400}}
-    with pytest.raises(wire.WireError):
-        wire.decode(json.dumps(data).encode())
-
-
-@pytest.mark.parametrize("depth", [250, 330])
-def test_a_message_nested_too_deep_is_refused(depth: int) -> None:
-    """Found: JSON reads deeper than our own reader follows, which was a RecursionError; a builder's note could be such a line."""
-    line = json.dumps(nested_distributions(depth)).encode()
-    with pytest.raises(wire.WireError):
-        wire.decode(line)
-    assert read_note(line) == wire.BuildNote()
 
 
 SHOWN_FACTS = {
