@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from grader.dispatch.local_fleet import LocalFleet
 from grader.formats import formats
-from tests.local_grading import graded, local_fleet
+from tests.local_grading import graded
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-SCALED_ADD, MASKED_SUMS = "reference_kernels/scaled_add", "reference_kernels/masked_sums"
+MASKED_SUMS = "reference_kernels/masked_sums"
 RMSNORM, ROWS = "flashinfer/trace/definitions/rmsnorm/rmsnorm_h128.json", "flashinfer/scaled_rows"
 NORMALISED = "x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * weight.float()"
-ROWS_CUDA = """#include <cuda_runtime.h>
-__global__ void add(const float* x, float scale, float* y, float* sums, long count, long width, long half) {
-    long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
+ROWS_KERNEL = """
+__global__ void add(const float* x, float scale, float* y, float* sums, int64_t count, int64_t width, int64_t half) {
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     sums[i] = x[i / half * width + i % half] + x[i / half * width + half + i % half];
     y[i] = sums[i] * scale;
 }
+"""
+ROWS_CUDA = (
+    f"#include <cstdint>\n#include <cuda_runtime.h>{ROWS_KERNEL}"
+    + """
 extern "C" void run(const float* x, float scale, float* y, float* sums, long rows, long width, long half, long flat, cudaStream_t stream) {
     add<<<(flat + 255) / 256, 256, 0, stream>>>(x, scale, y, sums, flat, width, half);
 }
 """
+)
 PRODUCT = "kernelbench/5_Scaled_product.py"
 PRODUCT_CUDA = (FIXTURES / "kernelbench" / "5_Scaled_product.cu").read_text()
 PRODUCT_EXTENSION = """#include <torch/extension.h>
@@ -38,19 +41,16 @@ torch::Tensor forward(torch::Tensor x, double factor, torch::Tensor shift, torch
 }
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
 """
-ROWS_EXTENSION = """#include <torch/extension.h>
-__global__ void add(const float* x, float scale, float* y, float* sums, int64_t count, int64_t width, int64_t half) {
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    sums[i] = x[i / half * width + i % half] + x[i / half * width + half + i % half];
-    y[i] = sums[i] * scale;
-}
+ROWS_EXTENSION = (
+    f"#include <torch/extension.h>{ROWS_KERNEL}"
+    + """
 void run(torch::Tensor x, double scale, torch::Tensor y, torch::Tensor sums) {
     const int64_t flat = COUNT;
     add<<<(flat + 255) / 256, 256>>>(x.data_ptr<float>(), scale, y.data_ptr<float>(), sums.data_ptr<float>(), flat, 64, 32);
 }
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("run", &run); }
 """
+)
 ROWS_INTO_OUTPUTS = f"{ROWS_EXTENSION.replace('COUNT', 'sums.numel()')}// grader: destination=true\n"
 ROW_SCALE, POWER_LOSS = "robust_kbench/row_scale/func_{}.py", "robust_kbench/power_loss/func_{}.py"
 ROW_SCALE_BACKWARD = """#include <torch/extension.h>
@@ -81,21 +81,6 @@ std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> backward(
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("backward", &backward); }
 """
 SUBMISSIONS = {
-    "data, into its buffer": (
-        SCALED_ADD,
-        "def custom_kernel(data):\n    a, b, output, factor = data\n    return output.copy_(a + factor * b)\n",
-        "ACCEPTED",
-    ),
-    "data, half of its buffer": (
-        SCALED_ADD,
-        "def custom_kernel(data):\n    a, b, output, factor = data\n    output[:16] = (a + factor * b)[:16]\n    return output\n",
-        "WRONG_ANSWER UNWRITTEN_OUTPUT",
-    ),
-    "data, into another input": (
-        SCALED_ADD,
-        "def custom_kernel(data):\n    a, b, output, factor = data\n    result = a + factor * b\n    a.zero_()\n    return result\n",
-        "WRONG_ANSWER INPUT_MODIFIED",
-    ),
     "data, a nest": (
         MASKED_SUMS,
         "def custom_kernel(data):\n    x, parts, config = data\n    rows = (x * parts['mask']).sum(1) * parts['weights']['scale']\n"
@@ -167,13 +152,6 @@ SUBMISSIONS = {
     "gradients": (ROW_SCALE.format("backward"), ROW_SCALE_BACKWARD.replace("ORDER", "ds, db"), "ACCEPTED"),
     "gradients in another order": (ROW_SCALE.format("backward"), ROW_SCALE_BACKWARD.replace("ORDER", "db, ds"), "WRONG_ANSWER MISMATCH"),
 }
-
-
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def fleet() -> AsyncIterator[LocalFleet]:
-    """One judge for all."""
-    async with local_fleet("process") as started:
-        yield started
 
 
 @pytest.mark.parametrize("name", SUBMISSIONS)

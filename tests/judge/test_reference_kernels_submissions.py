@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from grader.dispatch.local_fleet import LocalFleet
 from grader.formats import reference_kernels
-from tests.local_grading import graded, local_fleet
+from tests.local_grading import graded
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "reference_kernels"
@@ -50,13 +49,6 @@ SUBMISSIONS: dict[str, tuple[str, str | Mapping[str, str], str]] = {
     "the reference imported": ("product_out", f"from reference import ref_kernel\n{PRODUCT}", "COMPILE_ERROR IMPORT_FAILED"),
     "a package that is not there": ("product_out", f"import helion\n{PRODUCT}", "COMPILE_ERROR UNSUPPORTED"),
 }
-
-
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def fleet() -> AsyncIterator[LocalFleet]:
-    """One judge for all."""
-    async with local_fleet("process") as started:
-        yield started
 
 
 @pytest.mark.parametrize("name", SUBMISSIONS)
