@@ -1,16 +1,19 @@
-"""Builds Python submissions in this process as the builder does in its box, for tests."""
+"""Builds submissions in this process as the builder does in its box, for tests."""
 
 from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sandbox.builder import build
+from sandbox.languages import implementation
 from sandbox.protocol import wire
+from tests.harness.build_jobs import write_job
 
 PLAIN = "import torch\n\ndef solution(a, b):\n    return a + b\n"
 INLINE = '''import torch
@@ -54,35 +57,26 @@ class Made:
             return archive.getnames()
 
 
+def build_here(
+    place: Path, capfd: pytest.CaptureFixture[str], files: Mapping[str, str], find: Callable[..., Any] = implementation, **fields: Any
+) -> Made:
+    """Build in this process, below a directory. find: the language's implementation. fields: what `write_job` takes."""
+    write_job(place / "src", files, **fields)
+    (place / "out").mkdir()
+    capfd.readouterr()
+    code = build.build(place / "src", place / "out", find)
+    return Made(code, place / "out", capfd.readouterr().out)
+
+
 class Builder:
     """Builds a module; OUT in its text is the directory of the artifact."""
 
     def __init__(self, place: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self._place, self._capfd, self._count = place, capfd, 0
 
-    def __call__(
-        self,
-        text: str,
-        path: str = "mine/kernel.py",
-        device_kind: str = "emulated",
-        entry: str = "solve",
-        call: wire.EntryCall | None = None,
-        others: Mapping[str, str] | None = None,
-        modules: Mapping[str, str] | None = None,
-    ) -> Made:
-        """others: further files of the submission, by path, named after the first; modules: the problem's files."""
+    def __call__(self, text: str, path: str = "mine/kernel.py", others: Mapping[str, str] | None = None, **fields: Any) -> Made:
+        """others: further files of the submission, by path, named after the first; fields: of the job, or the problem's modules."""
         self._count += 1
         place = self._place / str(self._count)
-        (place / "out").mkdir(parents=True)
-        sources, given = {path: text, **(others or {})}, modules or {}
-        for part, files in (("files", sources), ("modules", given)):
-            for name, content in files.items():
-                (place / "src" / part / name).parent.mkdir(parents=True, exist_ok=True)
-                (place / "src" / part / name).write_text(content.replace("OUT", repr(str(place / "out"))))
-        job = wire.BuildJob(
-            language="python", entry=entry, device_kind=device_kind, sources=tuple(sources), modules=tuple(given), call=call
-        )
-        (place / "src/job.json").write_bytes(wire.encode(job))
-        self._capfd.readouterr()
-        code = build.build(place / "src", place / "out")
-        return Made(code, place / "out", self._capfd.readouterr().out)
+        files = {name: content.replace("OUT", repr(str(place / "out"))) for name, content in {path: text, **(others or {})}.items()}
+        return build_here(place, self._capfd, files, language="python", **fields)

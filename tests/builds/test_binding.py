@@ -77,12 +77,6 @@ def imported(place: Path, name: str) -> ModuleType:
     return module
 
 
-def built(source: str, place: Path, *, light: bool) -> ModuleType:
-    result = compiled(source, place, light=light)
-    assert result.returncode == 0, result.stderr[-4000:]
-    return imported(place, f"{place.name}.kernel")
-
-
 def shown(value: Any) -> Any:
     """A result, so that equal ones compare equal: their types count, and a NaN is one."""
     if isinstance(value, torch.Tensor):

@@ -1,7 +1,6 @@
 """The builder makes the same artifact of the same sources, and says what is wrong with others in their own names."""
 
 import ctypes
-import json
 import re
 import shutil
 import subprocess
@@ -36,34 +35,10 @@ def device_kind(request):
     return request.param
 
 
-class Made:
-    """What a build left and said."""
-
-    def __init__(self, code, out, log):
-        self.code, self.log = code, log
-        self.artifact = (out / "artifact").read_bytes() if (out / "artifact").exists() else None
-        self.note = wire.decode((out / "note.json").read_bytes()) if (out / "note.json").exists() else None
-
-
 @pytest.fixture
-def made(tmp_path, capsys):
-    """Build sources in this process."""
-    count = 0
-
-    def made(sources, device_kind, language=cuda, **job):
-        nonlocal count
-        count += 1
-        place = tmp_path / str(count)
-        (place / "out").mkdir(parents=True)
-        for path, text in sources.items():
-            (place / "src/files" / path).parent.mkdir(parents=True, exist_ok=True)
-            (place / "src/files" / path).write_text(text)
-        job = wire.BuildJob(language="x", entry="solve", device_kind=device_kind, sources=tuple(sources), **job)
-        (place / "src/job.json").write_bytes(wire.encode(job))
-        code = build.build(place / "src", place / "out", lambda *_: language)
-        return Made(code, place / "out", capsys.readouterr().out)
-
-    return made
+def made(built):
+    """Build sources as a language does it."""
+    return lambda files, device_kind, language=cuda, **fields: built(files, lambda *_: language, device_kind=device_kind, **fields)
 
 
 KEPT = """
@@ -96,8 +71,8 @@ def test_a_kernel_is_built_with_its_entry(made, device_kind):
     built = made({"kernel.cu": KERNEL}, device_kind)
     assert built.code == build.BUILT, built.log
     assert "solve" in elf.exported_names(built.artifact)
-    kernels = [one.name for one in built.note.kernels]
-    assert kernels == (["add(float const*, float*, long)"] if device_kind == "cuda" else [])
+    kernels = [(use.name, use.registers > 0) for use in built.note.kernels]
+    assert kernels == ([("add(float const*, float*, long)", True)] if device_kind == "cuda" else [])
     assert built.note == wire.BuildNote(kernels=built.note.kernels)
 
 
@@ -328,14 +303,3 @@ def test_what_two_passes_say_of_a_source_is_said_once():
     one, more = "k.cu(1): error: x\n  x\n  ^\n", "k.cu(2): error: y\n  y\n  ^\n"
     logs = [("k.cu", f"{one}\n1 error detected\n"), ("k.cu", f"{one}\n{more}\n2 errors detected\n"), ("j.cu", one)]
     assert steps.merged(logs) == f"{one}\n1 error detected\n{more}{one}"
-
-
-def test_the_note_is_one_line_of_json(made):
-    """For the server, which reads it as any other message."""
-    assert json.loads(wire.encode(made({"kernel.cpp": 'extern "C" void solve() {}'}, "emulated").note)) == {
-        "type": "BuildNote",
-        "headers": "",
-        "fallback": "",
-        "kernels": [],
-        "remarks": [],
-    }

@@ -110,35 +110,29 @@ def test_every_source_of_a_job_has_an_identifier_of_its_own():
     assert nvcc.module_id("a b.cu", b"1")[10:17] == "6_a_b_c"
 
 
-def built(tmp_path, sources, find=implementation, **job):
-    (tmp_path / "out").mkdir(parents=True)
-    (tmp_path / "src/files").mkdir(parents=True)
-    for path, text in sources.items():
-        (tmp_path / "src/files" / path).write_text(text)
-    job = wire.BuildJob(language="cuda", entry="solve", device_kind="cuda", sources=tuple(sources), **job)
-    (tmp_path / "src/job.json").write_bytes(wire.encode(job))
-    code = build.build(tmp_path / "src", tmp_path / "out", find)
-    artifact = tmp_path / "out/artifact"
-    return code, artifact.read_bytes() if artifact.exists() else b""
+@pytest.fixture
+def made(built):
+    """Build sources for a GPU."""
+    return lambda files, find=implementation, **fields: built(files, find, device_kind="cuda", **fields)
 
 
 @needs_nvcc
-def test_an_artifact_carries_device_code_and_its_runtime(tmp_path):
+def test_an_artifact_carries_device_code_and_its_runtime(made):
     """Nothing but the system's libraries is looked for when it is loaded."""
-    code, artifact = built(tmp_path, {"kernel.cu": TEXT})
-    assert code == build.BUILT
+    artifact = made({"kernel.cu": TEXT}).artifact
     assert b".nv_fatbin" in artifact and b"libcudart" not in artifact.replace(b"libcudart_static", b"")
     assert "cudaLaunchKernel" not in elf.undefined_names(artifact)
 
 
 @needs_nvcc
-def test_the_log_says_what_each_kernel_uses(tmp_path, capsys):
+def test_the_log_says_what_each_kernel_uses(made):
     """Registers, shared memory and spills, for those who tune; also of a build that did."""
     tile = TEXT.replace(
         "work(float* a) {", "work(float* a) { __shared__ float tile[64]; tile[threadIdx.x] = a[1]; __syncthreads(); a[2] = tile[9];"
     )
-    assert built(tmp_path, {"kernel.cu": tile})[0] == build.BUILT
-    log = capsys.readouterr().out
+    compiled = made({"kernel.cu": tile})
+    assert compiled.code == build.BUILT
+    log = compiled.log
     assert "_Z4workPf" in log and "registers" in log and "256 bytes smem" in log and "0 bytes spill stores" in log
 
 
@@ -157,12 +151,10 @@ def test_the_report_counts_instructions_in_float64(tmp_path, name, some):
 
 
 @needs_nvcc
-def test_the_architecture_is_the_job_s(tmp_path, capsys):
+def test_the_architecture_is_the_job_s(made):
     """A job that names none gets the default."""
-    built(tmp_path / "80", {"kernel.cu": TEXT}, architecture="sm_80")
-    built(tmp_path / "default", {"kernel.cu": TEXT})
-    log = capsys.readouterr().out
-    assert log.index("for 'sm_80'") < log.index(f"for '{nvcc.target(nvcc.ARCHITECTURE)}'")
+    assert "for 'sm_80'" in made({"kernel.cu": TEXT}, architecture="sm_80").log
+    assert f"for '{nvcc.target(nvcc.ARCHITECTURE)}'" in made({"kernel.cu": TEXT}).log
 
 
 @pytest.mark.parametrize(
@@ -182,77 +174,71 @@ def test_an_architecture_that_is_none_is_our_fault(architecture):
 
 
 @needs_nvcc
-def test_instructions_that_only_this_device_has_are_built(tmp_path, capsys):
+def test_instructions_that_only_this_device_has_are_built(made):
     """setmaxnreg, as warp-specialized kernels of Hopper have it."""
     asm = 'asm volatile("setmaxnreg.inc.sync.aligned.u32 240;"); a['
     source = TEXT.replace("void work", "void __launch_bounds__(384, 1) work").replace("a[", asm, 1)
-    assert built(tmp_path, {"kernel.cu": source}, architecture="sm_90")[0] == build.BUILT, capsys.readouterr().out
+    compiled = made({"kernel.cu": source}, architecture="sm_90")
+    assert compiled.code == build.BUILT, compiled.log
 
 
 @needs_nvcc
-def test_the_artifact_knows_the_user_s_lines(tmp_path):
+def test_the_artifact_knows_the_user_s_lines(made, tmp_path):
     """For profilers; the same bytes whenever and wherever the sources were written."""
-    (_, first), (_, second) = (built(tmp_path / name, {"kernel.cu": TEXT}) for name in ("a", "b"))
-    os.utime(tmp_path / "b/src/files/kernel.cu", (1, 1))
-    (tmp_path / "b/out").rename(tmp_path / "b/old")
-    (tmp_path / "b/out").mkdir()
-    assert build.build(tmp_path / "b/src", tmp_path / "b/out") == build.BUILT
-    assert b"/proc/self/cwd" in first and str(tmp_path).encode() not in first
-    assert first == second == (tmp_path / "b/out/artifact").read_bytes()
+    first, second = made({"kernel.cu": TEXT}), made({"kernel.cu": TEXT})
+    source, again = second.out.parent / "src", tmp_path / "again"
+    os.utime(source / "files/kernel.cu", (1, 1))
+    again.mkdir()
+    assert build.build(source, again) == build.BUILT
+    assert b"/proc/self/cwd" in first.artifact and str(tmp_path).encode() not in first.artifact
+    assert first.artifact == second.artifact == (again / "artifact").read_bytes()
 
 
 @needs_nvcc
-def test_the_note_says_what_each_kernel_uses(tmp_path):
-    """Of all sources; a device function is no kernel."""
-    built(
-        tmp_path,
-        {"kernel.cu": TEXT, "more.cu": "template <int N> __global__ void k(int* a) { *a = N; }\ntemplate __global__ void k<7>(int*);"},
-    )
-    note = wire.decode((tmp_path / "out/note.json").read_bytes())
-    assert [(use.name.partition("(")[0], use.registers > 0) for use in note.kernels] == [("work", True), ("void k<7>", True)]
-
-
-@needs_nvcc
-def test_a_rejected_build_has_no_word_of_ours_in_its_log(tmp_path, capsys):
+def test_a_rejected_build_has_no_word_of_ours_in_its_log(made, tmp_path):
     """No path, no object, nothing of kernels that were built; the line of an error in assembly is the user's."""
     bad = TEXT.replace("{ a[", '{\n  asm volatile("mov.u99 x, y;");\n  a[')
-    code, _ = built(tmp_path, {"good.cu": TEXT.replace("solve", "other"), "bad.cu": bad, "host.cpp": "int x = nothing;\n"})
-    log = capsys.readouterr().out
-    assert code == build.REJECTED
+    rejected = made({"good.cu": TEXT.replace("solve", "other"), "bad.cu": bad, "host.cpp": "int x = nothing;\n"})
+    log = rejected.log
+    assert rejected.code == build.REJECTED
     assert "bad.cu(2): error: Unknown modifier '.u99'\n    mov.u99 x, y;\n" in log
     assert "\nhost.cpp:1:9: error:" in log
     assert "ptxas info" not in log and "bytes stack frame" not in log and str(tmp_path) not in log and "0/" not in log
-    assert wire.decode((tmp_path / "out/note.json").read_bytes()) == wire.BuildNote()
+    assert rejected.note == wire.BuildNote()
 
 
 @needs_nvcc
-def test_names_that_a_shell_would_read_are_files_like_others(tmp_path, capsys):
+def test_names_that_a_shell_would_read_are_files_like_others(made):
     """With the same static names in two of them."""
-    code, artifact = built(
-        tmp_path,
-        {"it's $HOME (1).cu": TEXT.replace("__global__", "static __global__"), "b c.cu": f"static {TEXT}".replace("solve", "other")},
+    compiled = made(
+        {"it's $HOME (1).cu": TEXT.replace("__global__", "static __global__"), "b c.cu": f"static {TEXT}".replace("solve", "other")}
     )
-    assert code == build.BUILT, capsys.readouterr().out
-    assert {"solve", "other"} <= set(elf.exported_names(artifact))
+    assert compiled.code == build.BUILT, compiled.log
+    assert {"solve", "other"} <= set(elf.exported_names(compiled.artifact))
+
+
+def put_unknown_nvcc(directory, monkeypatch):
+    """Put an nvcc on the PATH that answers a dry run as no nvcc does."""
+    program = directory / "nvcc"
+    directory.mkdir()
+    program.write_text(f'#!/bin/sh\ncase "$*" in *--dryrun*) echo "#$ compile it all" >&2; exit 0;; esac\nexec {NVCC} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}{os.pathsep}{os.environ['PATH']}")
 
 
 @needs_nvcc
 @pytest.mark.parametrize(("source", "code"), [(TEXT, build.BUILT), (TEXT + "int x = typo;", build.REJECTED)])
-def test_nvcc_of_an_unknown_kind_compiles_by_itself(tmp_path, monkeypatch, capsys, source, code):
-    """One that answers a dry run as no nvcc does."""
-    program = tmp_path / "bin/nvcc"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\ncase "$*" in *--dryrun*) echo "#$ compile it all" >&2; exit 0;; esac\nexec {NVCC} "$@"\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+def test_nvcc_of_an_unknown_kind_compiles_by_itself(made, tmp_path, monkeypatch, source, code):
+    """All in one step."""
+    put_unknown_nvcc(tmp_path / "bin", monkeypatch)
     (tmp_path / "headers").mkdir()
     (tmp_path / "headers/value.h").write_text("const int value = VALUE;")
     headers = Headers(include_dirs=(str(tmp_path / "headers"),), defines=("VALUE=1",))
     fake = SimpleNamespace(headers=lambda *_: [headers], libraries=cuda.libraries, check=cuda.check)
     more = "#include <value.h>\nint more() { return value; }"
-    assert built(tmp_path, {"kernel.cu": f"{source}\n{more}", "more.cpp": more.replace("more", "much")}, lambda *_: fake)[0] == code
-    log = capsys.readouterr().out
-    assert ("kernel.cu(3): error" in log) is (code == build.REJECTED) and ("registers" in log) is (code == build.BUILT)
+    compiled = made({"kernel.cu": f"{source}\n{more}", "more.cpp": more.replace("more", "much")}, lambda *_: fake)
+    assert compiled.code == code
+    assert ("kernel.cu(3): error" in compiled.log) is (code == build.REJECTED) and ("registers" in compiled.log) is (code == build.BUILT)
 
 
 # -- kernels that launch kernels ------------------------------------------------------------------------------------------
@@ -274,11 +260,10 @@ def missing_from(artifact):
 
 
 @needs_nvcc
-def test_device_code_that_launches_is_linked(tmp_path):
+def test_device_code_that_launches_is_linked(made):
     """Across files, to the same bytes each time, and with nothing left to look for."""
-    (code, artifact), again = (built(tmp_path / name, {"kernel.cu": NESTED, **STEP}) for name in ("one", "two"))
-    assert (code, artifact) == again and code == build.BUILT
-    assert not missing_from(artifact)
+    artifact, again = (made({"kernel.cu": NESTED, **STEP}).artifact for _ in range(2))
+    assert artifact == again and not missing_from(artifact)
     assert DeviceCode(artifact).defines("parent") and DeviceCode(artifact).defines("step")
 
 
@@ -299,17 +284,12 @@ def test_only_what_launches_is_linked_so(tmp_path):
 
 
 @needs_nvcc
-def test_nvcc_of_an_unknown_kind_links_device_code_too(tmp_path, monkeypatch):
+def test_nvcc_of_an_unknown_kind_links_device_code_too(made, tmp_path, monkeypatch):
     """A launch that a macro hides is not seen, and nvcc says no: the control."""
-    program = tmp_path / "bin/nvcc"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\ncase "$*" in *--dryrun*) echo "#$ compile it all" >&2; exit 0;; esac\nexec {NVCC} "$@"\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    code, artifact = built(tmp_path / "nested", {"kernel.cu": NESTED, **STEP})
-    assert code == build.BUILT and not missing_from(artifact)
+    put_unknown_nvcc(tmp_path / "bin", monkeypatch)
+    assert not missing_from(made({"kernel.cu": NESTED, **STEP}).artifact)
     hidden = NESTED.replace("__global__", "#define STEP step<<<1, 32>>>\n__global__").replace("{ step<<<1, 32>>>(", "{ STEP(")
-    assert built(tmp_path / "control", {"kernel.cu": hidden, **STEP})[0] == build.REJECTED
+    assert made({"kernel.cu": hidden, **STEP}).code == build.REJECTED
 
 
 def test_a_box_without_nvcc_is_our_fault(tmp_path, monkeypatch):
@@ -350,22 +330,21 @@ OURS = re.compile(r"/tmp|/proc|attempt-|__source__|__folder__|_GLOBAL__N__|\.ptx
 
 
 @needs_nvcc
-def test_a_typo_is_told_of_by_file_and_line(tmp_path, capsys):
+def test_a_typo_is_told_of_by_file_and_line(made):
     """Of a raw kernel among others, with its text, and with no name of ours."""
     typo = TEXT.replace("{ a[", "{\n  a[").replace("= 1", "= missing_name")
-    code, artifact = built(tmp_path, {"good.cu": TEXT.replace("solve", "other"), "my kernel.cu": f"// a comment\n{typo}"})
-    log = capsys.readouterr().out
-    assert (code, artifact) == (build.REJECTED, b"")
-    assert log.startswith('my kernel.cu(3): error: identifier "missing_name" is undefined\n    a[threadIdx.x] = missing_name; }\n')
-    assert OURS.search(log) is None
+    rejected = made({"good.cu": TEXT.replace("solve", "other"), "my kernel.cu": f"// a comment\n{typo}"})
+    assert (rejected.code, rejected.artifact) == (build.REJECTED, None)
+    assert rejected.log.startswith('my kernel.cu(3): error: identifier "missing_name" is undefined\n    a[threadIdx.x] = missing_name; }\n')
+    assert OURS.search(rejected.log) is None
 
 
 @needs_nvcc
-def test_bad_inline_ptx_is_told_of_by_file_and_line(tmp_path, capsys):
+def test_bad_inline_ptx_is_told_of_by_file_and_line(made):
     """ptxas knows a file of ours only; its lines lead to the user's, also out of an inlined template."""
-    code, artifact = built(tmp_path, {"kernel.cu": BAD_PTX})
-    log = capsys.readouterr().out
-    assert (code, artifact) == (build.REJECTED, b"")
+    rejected = made({"kernel.cu": BAD_PTX})
+    log = rejected.log
+    assert (rejected.code, rejected.artifact) == (build.REJECTED, None)
     errors = [line for line in log.splitlines() if line.startswith("kernel.cu(")]
     assert errors[0] == "kernel.cu(5): error: Unknown modifier '.f33'"
     assert errors[-1] == "kernel.cu(10): error: Not a name of any known instruction: 'no_such_instruction'"
@@ -393,7 +372,7 @@ def test_bad_inline_ptx_is_told_of_by_file_and_line(tmp_path, capsys):
 def test_what_is_wrong_with_an_extension_is_told_of_by_file_and_line(tmp_path, right, wrong, first, headers):
     """Never with a line of torch's headers, nor of ours."""
     files = {"ext.cu": EXTENSION.replace(right, wrong)}
-    made = build_extension(Extension(name="ext", files=files, headers=headers, calls=()), tmp_path, device_kind="cuda")
-    assert made.artifact is None and made.note is not None and made.note.headers == headers
-    assert made.log.splitlines()[0] == first
-    assert OURS.search(made.log) is None
+    compiled = build_extension(Extension(name="ext", files=files, headers=headers, calls=()), tmp_path, device_kind="cuda")
+    assert compiled.artifact is None and compiled.note is not None and compiled.note.headers == headers
+    assert compiled.log.splitlines()[0] == first
+    assert OURS.search(compiled.log) is None

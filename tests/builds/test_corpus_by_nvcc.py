@@ -73,12 +73,6 @@ def test_nvcc_builds_it(case: Case, tmp_path: Path) -> None:
     assert built.artifact.stat().st_size > 0
 
 
-@pytest.mark.parametrize("case", named({"device_lambda": honest()["honest-lambda_in_a_grid_stride_template"]}))
-def test_what_the_emulated_device_takes_is_built_without_further_flags(case: Case, tmp_path: Path) -> None:
-    """A lambda for the device was refused for want of a flag that a submission can not give."""
-    test_nvcc_builds_it(case, tmp_path)
-
-
 @pytest.mark.parametrize("case", named({"unknown_function": "nothing();"}))
 def test_nvcc_refuses_what_is_no_cuda(case: str, tmp_path: Path) -> None:
     """The control: what the builder leaves is looked at, not only whether it ended."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.compilers import fast_headers
+from sandbox.compilers import fast_headers, gcc
 from sandbox.compilers.headers import Headers, torch_include_dirs
 
 SOURCE = """
@@ -49,8 +49,10 @@ def test_a_source_that_asks_for_a_macro_of_torch_gets_torchs_headers(tmp_path: P
 @pytest.mark.parametrize(
     "test", ["#ifndef CHECK_INPUT\n#define CHECK_INPUT(x)\n#endif", "#ifdef __CUDA_ARCH__\n#endif", "#if defined(NDEBUG)\n#endif"]
 )
-def test_a_source_may_ask_for_its_own_macros(tmp_path: Path, test: str) -> None:
-    """And for those that mean the same with both headers."""
+def test_a_source_may_ask_for_its_own_macros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: str) -> None:
+    """And for those that mean the same with both headers. Of torch's there is a list, which `make headers` makes."""
+    (tmp_path / gcc.MACROS_FILE).write_text("AT_MKLDNN_ENABLED\n")
+    monkeypatch.setattr(gcc, "precompiled_directory", lambda: tmp_path)
     made(tmp_path, f"{test}\n")
 
 

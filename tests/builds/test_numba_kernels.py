@@ -8,7 +8,6 @@ import pytest
 
 from sandbox.compilers.build_result import BUILT
 from sandbox.protocol import wire
-from tests.python_builds import Builder
 
 pytestmark = [
     pytest.mark.slow,  # torch is imported twice in each
@@ -52,11 +51,6 @@ SIGNATURE = "void(float32[:,:], float32[:,:], float32[:,:], int32, float32)"
 def text(start="np.float32(0)", result="total", scale="np.float32(2)", decorator="@cuda.jit"):
     filled = TEXT.replace("DECORATOR", decorator).replace("START", start).replace("RESULT", result)
     return filled.replace("SCALE", scale)
-
-
-@pytest.fixture
-def made(tmp_path, capfd):
-    return Builder(tmp_path, capfd)
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,14 @@ def test_an_artifact_has_the_same_functions_with_and_without(text: str, ready: P
     assert sizes["with"] < sizes["without"]  # the device is in an object of its own
 
 
+@pytest.fixture
+def listed(tmp_path: Path) -> Path:
+    """A directory in which every compiled header has its name."""
+    for name in gcc.HEADER_TEXTS:
+        (tmp_path / f"{name}{gcc.PRECOMPILED_SUFFIX}").touch()
+    return tmp_path
+
+
 @pytest.mark.parametrize(
     ("path", "text", "headers", "taken"),
     [
@@ -68,23 +76,19 @@ def test_an_artifact_has_the_same_functions_with_and_without(text: str, ready: P
         ("k.cpp", "int x;\n", Headers(), None),
     ],
 )
-def test_a_source_gets_the_one_that_it_begins_with(path: str, text: str, headers: Headers, taken: str | None, tmp_path: Path) -> None:
+def test_a_source_gets_the_one_that_it_begins_with(path: str, text: str, headers: Headers, taken: str | None, listed: Path) -> None:
     """A macro that stands before the includes could change them, and a C++ file of torch's own headers knows no CUDA."""
-    for name in gcc.HEADER_TEXTS:
-        (tmp_path / f"{name}{gcc.PRECOMPILED_SUFFIX}").touch()
-    flags = gcc.precompiled_flags(path, text, headers, tmp_path)
-    assert flags == ([] if taken is None else [gcc.WITH_OBJECT, "-include", str(tmp_path / taken)])
-    assert gcc.precompiled_flags(path, text, headers, tmp_path / "nowhere") == []
+    flags = gcc.precompiled_flags(path, text, headers, listed)
+    assert flags == ([] if taken is None else [gcc.WITH_OBJECT, "-include", str(listed / taken)])
+    assert gcc.precompiled_flags(path, text, headers, listed / "nowhere") == []
 
 
 @pytest.mark.parametrize(
     ("macro", "used"), [("TILE", True), ("_GLIBCXX_DEBUG", False), ("run_launch", False), ("fibers_", False), ("blockIdx", False)]
 )
-def test_a_macro_that_may_change_the_device_has_it_compiled_with_the_source(macro: str, used: bool, tmp_path: Path) -> None:
+def test_a_macro_that_may_change_the_device_has_it_compiled_with_the_source(macro: str, used: bool, listed: Path) -> None:
     """The object was made without it: a container of another size, or a function of another name, would not fit."""
-    for name in gcc.HEADER_TEXTS:
-        (tmp_path / f"{name}{gcc.PRECOMPILED_SUFFIX}").touch()
-    flags = gcc.precompiled_flags("k.cu", RAW, Headers(requested_macros=frozenset({"OTHER", macro})), tmp_path)
+    flags = gcc.precompiled_flags("k.cu", RAW, Headers(requested_macros=frozenset({"OTHER", macro})), listed)
     assert bool(flags) is used
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from sandbox.protocol import wire
 from sandbox.protocol.wire import ToolOutcome
+from tests.harness.build_jobs import write_job
 
 pytestmark = pytest.mark.slow
 
@@ -52,12 +53,8 @@ class Profiled:
 def profiled(tmp_path):
     def make(language: str, call: wire.EntryCall | None = None, entry: str = "solve", environment=None, **files: str) -> Profiled:
         source, out = tmp_path / "src", tmp_path / "out"
-        (source / "files").mkdir(parents=True)
+        write_job(source, files, language=language, entry=entry, call=call)
         out.mkdir()
-        for name, text in files.items():
-            (source / "files" / name).write_text(text)
-        job = wire.BuildJob(language=language, entry=entry, device_kind="emulated", sources=tuple(files), call=call)
-        (source / "job.json").write_bytes(wire.encode(job))
         command = [sys.executable, "-m", "sandbox.builder.profile", str(source), str(out)]
         assert subprocess.run(command, cwd=ROOT, check=False, timeout=480, env=environment).returncode == 0
         return Profiled(out)

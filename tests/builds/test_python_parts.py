@@ -19,16 +19,11 @@ from sandbox.compilers import nvcc
 from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED
 from sandbox.languages import python_module
 from sandbox.protocol import wire
-from tests.python_builds import GOOD_INLINE, INLINE, KERNEL_LINE, PLAIN, Builder
+from tests.python_builds import GOOD_INLINE, INLINE, KERNEL_LINE, PLAIN
 
 pytestmark = pytest.mark.slow  # torch is imported in each
 NVCC = pytest.param("cuda", marks=pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH"))
 ADD = "add(float const*, float const*, float*, long)"
-
-
-@pytest.fixture
-def made(tmp_path, capfd):
-    return Builder(tmp_path, capfd)
 
 
 def test_a_module_without_extensions_is_packed_as_it_is(made):
@@ -48,11 +43,17 @@ def test_an_extension_is_compiled_once_and_packed(made, device_kind):
     assert first.note.headers == "light"
 
 
-def test_an_error_in_cuda_is_at_the_modules_line(made, tmp_path, monkeypatch):
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """The directory in which is built, which stays."""
+    directory = tmp_path / "place"
+    directory.mkdir()
+    monkeypatch.setattr(build, "_place", lambda: contextlib.nullcontext(directory))
+    return directory
+
+
+def test_an_error_in_cuda_is_at_the_modules_line(made, place):
     """The compiler names and quotes the line of the Python file; torch's own headers are not tried after it."""
-    place = tmp_path / "place"
-    place.mkdir()
-    monkeypatch.setattr(build, "_place", lambda: contextlib.nullcontext(place))  # which is kept
     failed = made(INLINE.replace("BODY", " + undefined_thing"))
     assert failed.code == REJECTED
     assert f"mine/kernel.py:{KERNEL_LINE}:" in failed.log and "undefined_thing" in failed.log
@@ -62,18 +63,19 @@ def test_an_error_in_cuda_is_at_the_modules_line(made, tmp_path, monkeypatch):
     assert [path.name for path in place.rglob("attempt-*")] == ["attempt-light"]
 
 
+CAUGHT = INLINE.replace("BODY", " + undefined_thing").replace("module = load_inline", "try:\n    module = load_inline")
+
+
 def test_an_extensions_failure_counts_when_it_is_raised_as_another(made):
     """A module that wraps the compiler's failure in one of its own."""
-    text = INLINE.replace("BODY", " + undefined_thing").replace("module = load_inline", "try:\n    module = load_inline")
-    text = text.replace("\n\ndef solution", "\nexcept RuntimeError as error:\n    raise SystemError('no') from error\n\ndef solution")
-    failed = made(text)
+    handler = "\nexcept RuntimeError as error:\n    raise SystemError('no') from error\n\ndef solution"
+    failed = made(CAUGHT.replace("\n\ndef solution", handler))
     assert failed.code == REJECTED and "undefined_thing" in failed.log
 
 
 def test_a_module_may_go_on_without_an_extension(made):
     """One that catches the failure is built."""
-    text = INLINE.replace("BODY", " + undefined_thing").replace("module = load_inline", "try:\n    module = load_inline")
-    built = made(text.replace("\n\ndef solution", "\nexcept RuntimeError:\n    module = None\n\ndef solution"))
+    built = made(CAUGHT.replace("\n\ndef solution", "\nexcept RuntimeError:\n    module = None\n\ndef solution"))
     assert built.code == BUILT and built.names == ["sources/mine/kernel.py"]
 
 
@@ -119,11 +121,8 @@ def test_flags_that_are_not_used_are_remarked(made):
 
 @pytest.mark.parametrize("device_kind", [NVCC])
 @pytest.mark.parametrize(("flag", "found"), [("--use_fast_math", True), ("-O3", False)])
-def test_flags_reach_the_kernels_of_a_gpu(made, device_kind, flag, found, tmp_path, monkeypatch):
+def test_flags_reach_the_kernels_of_a_gpu(made, device_kind, flag, found, place):
     """nvcc's approximation of a division is in the PTX only where it was asked for; a macro is there, and one of torch's is taken back."""
-    place = tmp_path / "place"
-    place.mkdir()
-    monkeypatch.setattr(build, "_place", lambda: contextlib.nullcontext(place))  # which is kept
     flags = f'extra_cuda_cflags=["{flag}", "-D__MINE=1", "-U__CUDA_NO_HALF_OPERATORS__"]'
     text = flagged(flags).replace("a[i] + b[i]", "a[i] / b[i]")
     check = '\n#if !defined(__MINE) || defined(__CUDA_NO_HALF_OPERATORS__)\n#error "a flag is missing"\n#endif\n__global__'
@@ -161,13 +160,17 @@ def test_a_module_that_ends_its_process_is_told_so(made):
     assert "the module ended its process while it was imported (exit code 0)" in failed.log
 
 
+def forged(text):
+    """Write a module that leaves a report of its own."""
+    return f"import json, os, sys\nopen(sys.argv[2], 'w').write({text})\nos._exit(0)\n"
+
+
 def test_a_report_of_the_modules_own_is_only_a_claim(made):
     """Who writes another report makes an artifact of his own source, no more; one that is none is not taken."""
-    forged = "import json, os, sys\nopen(sys.argv[2], 'w').write(TEXT)\nos._exit(0)\n"
-    built = made(forged.replace("TEXT", "json.dumps({'code': 0, 'log': 'all is well', 'note': '{}'})"))
+    built = made(forged("json.dumps({'code': 0, 'log': 'all is well', 'note': '{}'})"))
     assert built.code == IMPORT_FAILED or built.names == ["sources/mine/kernel.py"]
     for text in ("'['*100000", "json.dumps({'code': 5, 'log': '', 'note': ''})", "json.dumps([])", "'\\\\udcff'"):
-        assert made(forged.replace("TEXT", text)).code == IMPORT_FAILED
+        assert made(forged(text)).code == IMPORT_FAILED
 
 
 @pytest.mark.parametrize(
@@ -181,7 +184,7 @@ def test_a_report_of_the_modules_own_is_only_a_claim(made):
 def test_a_log_that_can_not_be_printed_is_escaped(made, report, code, said):
     """Half a surrogate pair: it was taken for the grader's own fault, of which nobody's quota knows."""
     report["note"] = wire.encode(wire.BuildNote()).decode()
-    built = made(f"import os, sys\nopen(sys.argv[2], 'w').write({json.dumps(report)!r})\nos._exit(0)\n")
+    built = made(forged(repr(json.dumps(report))))
     assert (built.code, built.log) == (code, said)
 
 
@@ -189,7 +192,7 @@ def test_a_log_that_can_not_be_printed_is_escaped(made, report, code, said):
 def test_a_reported_code_is_a_number_that_a_build_ends_with(made, code, found):
     """What is none can't be told from a broken builder's."""
     report = {"code": code, "log": "", "note": wire.encode(wire.BuildNote()).decode()}
-    assert made(f"import os, sys\nopen(sys.argv[2], 'w').write({json.dumps(report)!r})\nos._exit(0)\n").code == found
+    assert made(forged(repr(json.dumps(report)))).code == found
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from grader.grading.attempt import module_argv
 from grader.grading.build import COMPILER_REJECTED
 from grader.isolation.directories import box_output
 from grader.isolation.pickup import pick_up
-from sandbox.protocol import wire
 from sandbox.protocol.wire import BoxCause
+from tests.harness.build_jobs import write_job
 
 ENTRY = 'extern "C" void solve(const float* a, float* b, long n, cudaStream_t stream) {}\n'
 LIMITS = {
@@ -36,12 +36,8 @@ CHATTER += "".join(f"#define A{n + 1} {f'A{n} ' * 8}\n" for n in range(4)) + f"A
 async def built(cage, sources, **limits):
     """Build as the pipeline does; return how the box ended and its artifact."""
     src = cage.place / "src"
-    (src / "files").mkdir(parents=True, exist_ok=True)
     cage.place.chmod(0o711)
-    for path, text in sources.items():
-        (src / "files" / path).write_text(text)
-    job = wire.BuildJob(language="cuda", entry="solve", device_kind="emulated", sources=tuple(sources))
-    (src / "job.json").write_bytes(wire.encode(job))
+    write_job(src, sources)
     argv = module_argv("sandbox.builder.build", "{src}", "{out}")
     with box_output(cage.settings, limit_bytes=64 << 20) as out:
         ended = await cage.run("", argv=argv, src_dir=src, out_dir=out, limits={**LIMITS, **limits})
