@@ -13,6 +13,7 @@ from sandbox.compilers.headers import Headers, torch_include_dirs
 from sandbox.languages import torch_extension
 from sandbox.protocol import wire
 from tests.extensions.corpus import Extension
+from tests.harness.build_jobs import write_job
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 900
@@ -21,7 +22,7 @@ FULL = (
     "import sys; from sandbox.builder import build; from sandbox.compilers import fast_headers; "
     "fast_headers.prepare = lambda *_, **__: 'not asked for'; sys.exit(build.main())"
 )
-FULL_BUILDER = ("-c", FULL)
+FULL_BUILDER = ("-c", FULL)  # with torch's own headers, whatever the light ones carry
 INCLUDE = re.compile(r"^\s*#\s*include\s*(<[^>]+>)", re.MULTILINE)
 DEFINE = re.compile(r"^\s*#\s*define\s+(\w+)", re.MULTILINE)
 
@@ -51,13 +52,9 @@ def build_files(
 ) -> Built:
     """Build a submission's files, by their paths, as in a build box: the builder's own process, a job and files."""
     source, out = folder / "src", folder / "out"
-    for path, text in files.items():
-        (source / "files" / path).parent.mkdir(parents=True, exist_ok=True)
-        (source / "files" / path).write_text(text, "utf-8")
-    out.mkdir()
     entry = "forward" if language == torch_extension.NAME else "solve"
-    job = wire.BuildJob(language=language, entry=entry, device_kind=device_kind, sources=tuple(files), architecture=architecture)
-    (source / "job.json").write_bytes(wire.encode(job))
+    write_job(source, files, language=language, entry=entry, device_kind=device_kind, architecture=architecture)
+    out.mkdir()
     toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin"
     environment = {**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:{toolkit}"}
     command = [sys.executable, *program, str(source), str(out)]
@@ -68,11 +65,6 @@ def build_files(
     assert note is None or isinstance(note, wire.BuildNote)
     artifact = out / "artifact"
     return Built(log=done.stdout + done.stderr, artifact=artifact if artifact.exists() else None, note=note)
-
-
-def build_alone(extension: Extension, folder: Path, *, device_kind: str) -> Built:
-    """Build with torch's own headers, whatever the light ones carry."""
-    return build(extension, folder, device_kind=device_kind, program=FULL_BUILDER)
 
 
 def build_together(extensions: Sequence[Extension], folder: Path) -> Path:

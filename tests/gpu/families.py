@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -42,7 +43,6 @@ class Family:
     output: tuple[str, ...]
     reference: str
     sizes: tuple[Size, ...]
-    floats: Count  # how many are moved through memory at least
     flops: Count
     tolerance: wire.Tolerance = TIGHT
 
@@ -66,7 +66,7 @@ class Family:
             wire.Workload(
                 workload_id=size.name,
                 axes=axes,
-                moved_bytes=self.floats(axes) * FLOAT_BYTES,
+                moved_bytes=FLOAT_BYTES * sum(math.prod(axes[name] for name in shape) for shape in (*self.inputs.values(), self.output)),
                 flops=self.flops(axes),
             )
             for size in self.sizes
@@ -116,17 +116,18 @@ def _area(axes: Axes) -> int:
     return axes["rows"] * axes["cols"]
 
 
+def _matmul(name: str, sizes: tuple[Size, ...], *, language: str = "cuda", reference: str = "a @ b") -> Family:
+    inputs = {"a": MATRIX, "b": MATRIX}
+    return Family(name=name, language=language, inputs=inputs, output=MATRIX, reference=reference, sizes=sizes, flops=_cube, tolerance=SUMS)
+
+
+def _add(name: str, language: str, sizes: tuple[Size, ...]) -> Family:
+    inputs = {"a": ("n",), "b": ("n",)}
+    return Family(name=name, language=language, inputs=inputs, output=("n",), reference="a + b", sizes=sizes, flops=lambda axes: axes["n"])
+
+
 FAMILIES = (
-    Family(
-        name="vector_add",
-        language="cuda",
-        inputs={"a": ("n",), "b": ("n",)},
-        output=("n",),
-        reference="a + b",
-        sizes=(_vector(18, 5), _vector(22, 18), _vector(24, 53), _vector(26, 190)),
-        floats=lambda axes: 3 * axes["n"],
-        flops=lambda axes: axes["n"],
-    ),
+    _add("vector_add", "cuda", (_vector(18, 5), _vector(22, 18), _vector(24, 53), _vector(26, 190))),
     Family(
         name="row_softmax",
         language="cuda",
@@ -134,7 +135,6 @@ FAMILIES = (
         output=ROWS,
         reference="torch.softmax(x, dim=-1)",
         sizes=(_rows(4096, 1024, 14), _rows(32768, 2048, 200)),
-        floats=lambda axes: 2 * _area(axes),
         flops=lambda axes: 4 * _area(axes),
     ),
     Family(
@@ -144,7 +144,6 @@ FAMILIES = (
         output=MATRIX,
         reference="x.t().contiguous()",
         sizes=(_square(2048, 14), _square(8192, 180)),
-        floats=lambda axes: 2 * axes["n"] ** 2,
         flops=lambda axes: 0,
     ),
     Family(
@@ -154,42 +153,12 @@ FAMILIES = (
         output=("rows",),
         reference="x.sum(dim=-1)",
         sizes=(_rows(8192, 8192, 75),),
-        floats=lambda axes: _area(axes) + axes["rows"],
         flops=_area,
         tolerance=SUMS,
     ),
-    Family(
-        name="matmul_naive",
-        language="cuda",
-        inputs={"a": MATRIX, "b": MATRIX},
-        output=MATRIX,
-        reference="a @ b",
-        sizes=(_square(512, 80), _square(2304, 4500)),
-        floats=lambda axes: 3 * axes["n"] ** 2,
-        flops=_cube,
-        tolerance=SUMS,
-    ),
-    Family(
-        name="matmul_tiled",
-        language="cuda",
-        inputs={"a": MATRIX, "b": MATRIX},
-        output=MATRIX,
-        reference="a @ b",
-        sizes=(_square(1024, 250), _square(2560, 2000)),
-        floats=lambda axes: 3 * axes["n"] ** 2,
-        flops=_cube,
-        tolerance=SUMS,
-    ),
-    Family(
-        name="torch_add",
-        language="torch_extension",
-        inputs={"a": ("n",), "b": ("n",)},
-        output=("n",),
-        reference="a + b",
-        sizes=(_vector(20, 8), _vector(25, 100)),
-        floats=lambda axes: 3 * axes["n"],
-        flops=lambda axes: axes["n"],
-    ),
+    _matmul("matmul_naive", (_square(512, 80), _square(2304, 4500))),
+    _matmul("matmul_tiled", (_square(1024, 250), _square(2560, 2000))),
+    _add("torch_add", "torch_extension", (_vector(20, 8), _vector(25, 100))),
     Family(
         name="torch_layer_norm",
         language="torch_extension",
@@ -197,7 +166,6 @@ FAMILIES = (
         output=ROWS,
         reference="torch.nn.functional.layer_norm(x, x.shape[-1:])",
         sizes=(_rows(8192, 4096, 80),),
-        floats=lambda axes: 2 * _area(axes),
         flops=lambda axes: 5 * _area(axes),
     ),
     Family(
@@ -207,20 +175,9 @@ FAMILIES = (
         output=("n",),
         reference="torch.nn.functional.gelu(x)",
         sizes=(_vector(26, 140),),
-        floats=lambda axes: 2 * axes["n"],
         flops=lambda axes: 4 * axes["n"],
     ),
-    Family(
-        name="torch_mm",
-        language="torch_extension",
-        inputs={"a": MATRIX, "b": MATRIX},
-        output=MATRIX,
-        reference="torch.mm(a, b)",
-        sizes=(_square(1024, 60), _square(4096, 2700)),
-        floats=lambda axes: 3 * axes["n"] ** 2,
-        flops=_cube,
-        tolerance=SUMS,
-    ),
+    _matmul("torch_mm", (_square(1024, 60), _square(4096, 2700)), language="torch_extension", reference="torch.mm(a, b)"),
 )
 
 
@@ -241,7 +198,6 @@ SAME = Family(
     output=ROWS,
     reference="torch.add(a, b) if a.size(0) == 1 else torch.mm(a, b)",
     sizes=(_one_row(22, 20), _one_row(25, 100), _product(2304, 500), _product(4096, 3000)),
-    floats=lambda axes: 3 * _area(axes),
     flops=lambda axes: _area(axes) if axes["rows"] == 1 else 2 * axes["rows"] ** 2 * axes["cols"],
     tolerance=SUMS,
 )

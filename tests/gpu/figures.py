@@ -1,4 +1,4 @@
-"""Figures of the GPU tests: quantiles, limits of the clock, what gradings of a kernel against itself come to.  Pure."""
+"""Figures of the GPU tests: quantiles, limits of the clock, what gradings of a kernel against itself come to, what an attack gains."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from grader.model import Problem, Verdict
 from sandbox.protocol import wire
+from tests.harness.grading import Graded
 
 # What has to be shown: do_bench in the box against do_bench in an ordinary process, and the judge's clock against do_bench in the box.
 REPORTED_SHARE, REPORTED_FROM_US = 0.02, 50.0
@@ -14,6 +16,9 @@ SHORT_SHARE, SHORT_US = 0.05, 1.0
 CERTIFIED_SHARE, CERTIFIED_US = 0.03, 10.0
 WINNER, LOSER = 1.01, 0.99
 HALF_WIDTH = 0.01
+# What an accepted attack may win over the honest kernel that it is compared with.
+GAIN_NS, GAIN_SHARE = 10_000, 0.01  # what an early `done` may win, and what the clock's median wanders by on long kernels
+SPEEDUP_FACTOR = 1.15  # how much better than honest a speedup may look: two medians and the baseline's own drift
 SAME_COLUMNS = (
     "size",
     "about, us",
@@ -131,3 +136,24 @@ def saturated_rate(ends: Sequence[float], lanes: int) -> float:
     ordered = sorted(ends)
     inner = ordered[lanes - 1 : len(ordered) - lanes + 1]
     return 60 * (len(inner) - 1) / (inner[-1] - inner[0])
+
+
+def gain_of(graded: Graded, honest: Graded, problem: Problem) -> str | None:
+    """The time, or the speedup, that an accepted attack has won; None is nothing."""
+    if graded.report.verdict is not Verdict.ACCEPTED:
+        return None
+    for workload in problem.spec.workloads:
+        seen, right = graded.certified_ns(workload.workload_id), honest.certified_ns(workload.workload_id)
+        if seen is None or right is None:
+            return f"not known: no time of {workload.workload_id}"
+        if right - seen > max(GAIN_NS, GAIN_SHARE * right):
+            return f"{(right - seen) / 1e3:.1f} us"
+    for baseline, ratio in speedups(graded).items():
+        if ratio > SPEEDUP_FACTOR * speedups(honest).get(baseline, ratio):
+            return f"{baseline}: {ratio:.2f} times"
+    return None
+
+
+def speedups(graded: Graded) -> dict[str, float]:
+    """By baseline."""
+    return {one.baseline: one.ratio for one in graded.report.speedups}

@@ -14,7 +14,7 @@ import pytest_asyncio
 from grader.dispatch.gpus import Gpu
 from grader.model import Verdict
 from tests.gpu.conftest import cases_of
-from tests.gpu.gains import gain_of, speedups
+from tests.gpu.figures import gain_of, speedups
 from tests.gpu.kernels.files import NO_GAIN, Kernel, all_in, original_of
 from tests.gpu.report import Section
 from tests.harness.grading import Conditions, Graded, Grading, load_problem
@@ -32,14 +32,11 @@ Originals = dict[tuple[str, str], Graded]
 async def originals(request: pytest.FixtureRequest, gpu: Gpu, grading: Grading) -> Originals:
     """Build everything that was asked for, then grade its honest kernels once; they have to be accepted."""
     chosen = [case["kernel"] for case in cases_of(request, test_an_attack_gains_nothing.__name__).values()]
-    plain = {(kernel.problem, one.path.stem): one for kernel in chosen for one in [original_of(kernel)]}
-    sources = [(one.problem, one.source(load_problem(one.problem).spec.trial_count), one.language) for one in chosen]
-    sources += [(one.problem, one.source(), one.language) for one in plain.values()]
-    await grading.prebuild((load_problem(problem), source, language) for problem, source, language in sources)
+    plain = {(kernel.problem, one.path.stem): one.example() for kernel in chosen for one in [original_of(kernel)]}
+    await grading.prebuild(example.build for example in (*(kernel.example() for kernel in chosen), *plain.values()))
     found = {}
-    for key, kernel in plain.items():
-        problem = load_problem(kernel.problem)
-        found[key] = graded = await grading.grade(problem, kernel.source(), language=kernel.language, conditions=CONDITIONS)
+    for key, example in plain.items():
+        found[key] = graded = await example.grade(grading, conditions=CONDITIONS)
         assert graded.report.verdict is Verdict.ACCEPTED, f"the honest {key}: {graded.explanation}"
     return found
 
@@ -47,11 +44,9 @@ async def originals(request: pytest.FixtureRequest, gpu: Gpu, grading: Grading) 
 @pytest.mark.parametrize("kernel", [pytest.param(kernel, id=kernel.name) for kernel in ATTACKS])
 async def test_an_attack_gains_nothing(grading: Grading, originals: Originals, section: Section, kernel: Kernel) -> None:
     """Its verdict is one that its file names; where it is accepted, neither its time nor its speedup is better than the honest kernel's."""
-    problem = load_problem(kernel.problem)
-    honest = originals[kernel.problem, original_of(kernel).path.stem]
-    source = kernel.source(problem.spec.trial_count)
-    graded = await grading.grade(problem, source, language=kernel.language, conditions=CONDITIONS)
-    gain = gain_of(graded, honest, problem)
+    example, honest = kernel.example(), originals[kernel.problem, original_of(kernel).path.stem]
+    graded = await example.grade(grading, conditions=CONDITIONS)
+    gain = gain_of(graded, honest, example.problem)
     section.table(*COLUMNS).add(*_row(kernel, graded, honest, gain))
     allowed = tuple("ACCEPTED" if one == NO_GAIN else one for one in kernel.expect)
     assert graded.is_one_of(allowed), graded.explanation

@@ -7,8 +7,9 @@ import re
 import pytest
 
 from grader.model import Verdict
-from tests.gpu.kernels.files import HERE, NO_GAIN, Kernel, all_in, gate_layout, words_of
+from tests.gpu.kernels.files import HERE, NO_GAIN, Kernel, all_in, gate_layout
 from tests.harness.grading import load_problem
+from tests.harness.kernel_words import words_of
 
 ALL = [kernel for directory in ("attacks", "honest", "faults") for kernel in all_in(directory)]
 LAYOUT = set(re.findall(r"#define (\w+)", gate_layout()))

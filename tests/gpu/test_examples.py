@@ -4,53 +4,40 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
 import pytest
 import pytest_asyncio
 
 from grader.intake.languages import detect
-from grader.model import Problem, SourceFile
+from grader.model import SourceFile
 from sandbox.protocol import wire
 from tests.gpu.conftest import GradedAhead, cases_of, graded_ahead, measure_s
 from tests.gpu.figures import shown_us
+from tests.gpu.kernels.files import Example
 from tests.gpu.report import Section
 from tests.harness.grading import ROOT, Conditions, Graded, Grading, load_problem
+from tests.harness.kernel_words import kernel_paths, words_of
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 MEASURE_S = 2.0
 AHEAD = 3
 BASELINES = ("eager", "compile")
-LEADS = ("// expect:", "# expect:")
 VERDICT_COLUMNS = ("kernel", "language", "expected", "verdict", "seconds")
 TIME_COLUMNS = ("kernel", "workload", "certified, us", "of eager", "of torch.compile", "of bandwidth", "of peak", "flags")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
-    """One file, and what its first line expects."""
-
-    name: str
-    problem: Problem
-    source: str
-    language: str
-    expected: str
-
-
 def all_examples() -> list[Example]:
-    """In the order of their names; ValueError names a file that expects nothing."""
+    """In the order of their names."""
     found = []
     for root in sorted(path.parent for path in (ROOT / "kernels_examples").glob("*/problem.toml")):
         problem = load_problem(root.name)
-        for path in sorted(path for path in root.iterdir() if path.suffix in (".cu", ".cpp", ".py") and path.name != "reference.py"):
+        for path in kernel_paths(root):
+            if path.name == "reference.py":
+                continue
             source = path.read_text("utf-8")
-            first = source.split("\n", 1)[0]
-            lead = next((one for one in LEADS if first.startswith(one)), None)
-            if lead is None:
-                raise ValueError(f"{path}: line 1 has to say '// expect: VERDICT REASON'")
             language = detect((SourceFile(path=path.name, content=source),)) or "cuda"
-            name, expected = f"{root.name}/{path.name}", first.removeprefix(lead).strip()
+            name, expected = f"{root.name}/{path.name}", (words_of(path)["expect"],)
             found.append(Example(name=name, problem=problem, source=source, language=language, expected=expected))
     return found
 
@@ -62,7 +49,7 @@ async def ahead(request: pytest.FixtureRequest, grading: Grading) -> AsyncIterat
     conditions = Conditions(measure_s=measure_s(request.config, MEASURE_S))
 
     async def grade(kernel: Example) -> Graded:
-        return await grading.grade(kernel.problem, kernel.source, language=kernel.language, mode=mode, conditions=conditions)
+        return await kernel.grade(grading, mode=mode, conditions=conditions)
 
     async with graded_ahead(cases_of(request, test_an_example_has_the_verdict_of_its_first_line.__name__), grade, AHEAD) as tasks:
         yield tasks
@@ -74,11 +61,11 @@ async def test_an_example_has_the_verdict_of_its_first_line(
 ) -> None:
     """Verdict and reason."""
     graded = await ahead[request.node.nodeid]
-    section.table(*VERDICT_COLUMNS).add(kernel.name, kernel.language, kernel.expected, graded.verdict, f"{graded.seconds:.1f}")
+    section.table(*VERDICT_COLUMNS).add(kernel.name, kernel.language, *kernel.expected, graded.verdict, f"{graded.seconds:.1f}")
     ceilings = (await grading.environment()).ceilings if graded.report.measurements else {}
     for measured in graded.report.measurements:
         section.table(*TIME_COLUMNS).add(*_times(kernel, measured, ceilings, graded))
-    assert graded.is_one_of((kernel.expected,)), graded.explanation
+    assert graded.is_one_of(kernel.expected), graded.explanation
 
 
 def _times(example: Example, measured: wire.Measurement, ceilings: dict[str, float], graded: Graded) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from grader.model import Verdict
 from sandbox.protocol import wire
 from tests.gpu.kernels.files import FAULT_PROBLEM, Kernel, all_in, honest
 from tests.gpu.report import Section
-from tests.harness.grading import Conditions, Graded, Grading, load_problem
+from tests.harness.grading import Conditions, Graded, Grading
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
@@ -29,19 +29,17 @@ SETTLE_S = 15.0  # for the driver to take back what a killed process had
 async def grade(grading: Grading, kernel: Kernel) -> Graded:
     """Whether it is right; nothing is timed. Less memory than usual, so that a flood soon meets its limit, and time enough for a virtual
     machine that gets its memory slowly: only what may end at the trial's time is held to the problem's own."""
-    problem = load_problem(kernel.problem)
+    example = kernel.example()
     if not any(one.startswith(Verdict.TIME_LIMIT_EXCEEDED.value) for one in kernel.expect):
-        problem = replace(problem, spec=replace(problem.spec, trial_s=PATIENT_S))
+        example = replace(example, problem=replace(example.problem, spec=replace(example.problem.spec, trial_s=PATIENT_S)))
     conditions = Conditions(run_limits=replace(grading.fleet.profile.run_cuda, memory_bytes=LIMIT_BYTES))
-    source = kernel.source(problem.spec.trial_count)
-    return await grading.grade(problem, source, language=kernel.language, mode=wire.Mode.TEST, conditions=conditions)
+    return await example.grade(grading, mode=wire.Mode.TEST, conditions=conditions)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def used_before(grading: Grading, device_memory: Callable[[], int]) -> int:
     """The device's memory in use by our own processes once a right kernel has been graded; everything is built by then."""
-    trials = load_problem(FAULT_PROBLEM).spec.trial_count
-    await grading.prebuild((load_problem(one.problem), one.source(trials), one.language) for one in [*FAULTS, honest(FAULT_PROBLEM)])
+    await grading.prebuild(kernel.example().build for kernel in (*FAULTS, honest(FAULT_PROBLEM)))
     graded = await grade(grading, honest(FAULT_PROBLEM))
     assert graded.report.verdict is Verdict.ACCEPTED, graded.explanation
     return await lowest_use(device_memory, 0, SETTLE_S / 5)

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import pytest_asyncio
@@ -23,8 +23,9 @@ from sandbox.protocol import wire
 from tests.exploits.attack_files import Kernel, attacks_on_a_gpu
 from tests.gpu.conftest import count_of, measure_s, show_flow_only
 from tests.gpu.figures import saturated_rate
+from tests.gpu.kernels.files import Example
 from tests.gpu.report import Report, Section
-from tests.gpu.test_examples import Example, all_examples
+from tests.gpu.test_examples import all_examples
 from tests.gpu.test_exploits import complaints, problem_of
 from tests.harness.grading import Conditions, Graded, Grading, grader, usable_gpus
 
@@ -38,13 +39,11 @@ MIX = (
     "vector_add/off_by_one.cu",
     "row_softmax/block_tree.cu",
 )
-SAME = MIX[:3]
 LANE_COUNTS = (1, 2, 4, 8)
 JOB_COUNT = 12
 SCALE_SHARE = 0.925  # of what so many single lanes would grade: 3.7 times with four
 MEASURE_S = 1.0
 AHEAD = 2  # jobs a lane that build, or have a box made ready, while it is taken
-LONG_NS, ALIKE_LIMIT = 100_000, 0.1  # shorter kernels differ by more, for the time is mostly that of a launch
 WORK = (wire.Step.VERIFY, wire.Step.MEASURE, wire.Step.BASELINE)
 ATTACK_SLICE = 8  # every so manieth of the attacks that no one accepts
 AWAY_COUNT = 8
@@ -99,9 +98,7 @@ class Host:
 
     async def grade(self, example: Example, device: str = "", mode: wire.Mode = wire.Mode.BENCHMARK) -> Graded:
         """Grade on a device, by default on any."""
-        return await self.grading.grade(
-            example.problem, example.source, language=example.language, mode=mode, device=device or None, conditions=self.conditions
-        )
+        return await example.grade(self.grading, mode=mode, device=device or None, conditions=self.conditions)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -124,8 +121,8 @@ async def host(request: pytest.FixtureRequest, gpu_report: Report, device: str) 
             mix=mix,
             conditions=Conditions(measure_s=measure_s(request.config, MEASURE_S)),
         )
-        await grading.prebuild((one.problem, one.source, one.language) for one in mix)
-        of_problems = {one.problem.problem_id: one for one in mix if one.expected == "ACCEPTED"}.values()
+        await grading.prebuild(example.build for example in mix)
+        of_problems = {one.problem.problem_id: one for one in mix if one.expected == ("ACCEPTED",)}.values()
         await asyncio.gather(*(made.grade(one, lane) for one in of_problems for lane in dict.fromkeys(made.devices)))
         yield made
 
@@ -156,7 +153,7 @@ async def test_lanes_grade_side_by_side(
         graded = await asyncio.gather(*map(one, jobs))
     wall_s = time.monotonic() - begun
     rates[lanes] = saturated_rate(ends, lanes)
-    right = sum(each.is_one_of((job.expected,)) for each, job in zip(graded, jobs, strict=True))
+    right = sum(each.is_one_of(job.expected) for each, job in zip(graded, jobs, strict=True))
     more = f"{rates[lanes] / rates[1]:.2f}" if 1 in rates else "-"
     spans = [lane_spans(each.report.timeline, wire.Step.DEVICE) for each in graded]
     share = _seconds(spans, WORK) / (wall_s * lanes)
@@ -207,13 +204,8 @@ async def test_attacks_on_all_lanes_at_once(host: Host, section: Section, device
 async def test_a_box_reaches_no_other_gpu(host: Host, section: Section, device: str) -> None:
     """It finds the nodes of no other GPU, and the driver shows it one. The control: this process finds the others."""
     source = f"{REACHES}\nprint(f'reached: {{reached()}}')\n\ndef solve(a, b):\n    return a + b\n"
-    example = host.mix[0]
-    graded = await asyncio.gather(
-        *(
-            host.grading.grade(example.problem, source, language="python", mode=wire.Mode.TEST, device=lane, conditions=host.conditions)
-            for lane in host.devices
-        )
-    )
+    example = replace(host.mix[0], source=source, language="python")
+    graded = await asyncio.gather(*(host.grade(example, lane, wire.Mode.TEST) for lane in host.devices))
     assert [one.verdict for one in graded] == ["ACCEPTED"] * len(graded), graded[0].explanation
     section.notes.append(f"What a box reaches of other GPUs: {'; '.join(one.output.strip() for one in graded)}")
     assert all("reached: []" in one.output for one in graded)

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grader.dispatch.gpus import Gpu
 from tests.gpu.conftest import show_flow_only
 from tests.gpu.figures import shown_us
-from tests.gpu.kernels.files import HERE, original_of, read
+from tests.gpu.kernels.files import HERE, Kernel, original_of, read
 from tests.gpu.report import Section
 from tests.gpu.unboxed import build, run_program
 from tests.harness.grading import ROOT
@@ -55,14 +56,19 @@ def test_the_naive_harness_accepts_stale_memory_if_pytorch_is_called_first(
     assert found["correct"] is accepted
 
 
+def evaluated(kernel: Kernel, order: str, n: int, place: Path, gpu: Gpu) -> dict[str, Any]:
+    """What the harness concludes of a kernel that our builder built."""
+    artifact = build(kernel.source(), kernel.language, place / kernel.path.stem, "cuda")
+    plan = {"order": order, "artifact": str(artifact), "n": n, "device": "cuda"}
+    return run_program("tests.gpu.naive_harness", plan, place, gpu)
+
+
 def test_events_on_the_current_stream_see_nothing_of_another(gpu: Gpu, tmp_path: Path) -> None:
     """The right product, for which a plain kernel takes longer than PyTorch, seems to be there at once."""
     kernel = next(one for one in read(HERE / "attacks" / "leaves_stream_switched.cu") if one.problem == "matmul")
     times = {}
     for one in (kernel, original_of(kernel)):
-        artifact = build(one.source(), one.language, tmp_path / one.path.stem, "cuda")
-        plan = {"order": "kernel", "artifact": str(artifact), "n": N, "device": "cuda"}
-        found = run_program("tests.gpu.naive_harness", plan, tmp_path, gpu)
+        found = evaluated(one, "kernel", N, tmp_path, gpu)
         assert found["correct"]
         times[one.path.stem] = found["kernel_us"]
     assert 10 * times["leaves_stream_switched"] < times["torch"]
@@ -73,7 +79,5 @@ def test_a_dependent_launch_starts_before_a_kernel_that_lets_it(gpu: Gpu, tmp_pa
     kernel = read(HERE / "attacks" / "dependent_launch.cu")[0]
     right = {}
     for one in (replace(kernel, parameters={"DELAY_CYCLES": "1000000"}), original_of(kernel)):
-        artifact = build(one.source(), one.language, tmp_path / one.path.stem, "cuda")
-        plan = {"order": "chained", "artifact": str(artifact), "n": TINY_N, "device": "cuda"}
-        right[one.path.stem] = run_program("tests.gpu.naive_harness", plan, tmp_path, gpu)["right_elements"]
+        right[one.path.stem] = evaluated(one, "chained", TINY_N, tmp_path, gpu)["right_elements"]
     assert right == {"dependent_launch": 0, "raw": TINY_N}

@@ -6,19 +6,18 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 
 import pytest
 import pytest_asyncio
 
 from grader.dispatch.gpus import Gpu
-from grader.model import Problem
 from sandbox.protocol import wire
 from tests.gpu.conftest import GradedAhead, cases_of, count_of, graded_ahead, left_boxes, nvml_memory
 from tests.gpu.kernels import files
+from tests.gpu.kernels.files import Example
 from tests.gpu.report import Section
 from tests.gpu.test_examples import all_examples
-from tests.harness.grading import Conditions, Graded, Grading, load_problem
+from tests.harness.grading import Conditions, Graded, Grading
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
@@ -34,41 +33,22 @@ SEED = 1
 Look = Callable[[str], Awaitable[tuple[float, int]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """A kernel of the mix, and the verdicts that are right."""
-
-    name: str
-    problem: Problem
-    source: str
-    language: str
-    expected: tuple[str, ...]
-
-    @property
-    def may_be_timed(self) -> bool:
-        """Whether its problem's baselines are compiled."""
-        return self.problem.problem_id in TIMED
+def may_be_timed(example: Example) -> bool:
+    """Whether its problem's baselines are compiled."""
+    return example.problem.problem_id in TIMED
 
 
-def mixed(*, emulated: bool) -> list[Item]:
+def mixed(*, emulated: bool) -> list[Example]:
     """Every CUDA kernel of the examples, and where there is a GPU the faults and the honest ones of the tests too."""
-    items = [
-        Item(name=one.name, problem=one.problem, source=one.source, language=one.language, expected=(one.expected,))
-        for one in all_examples()
-        if one.name.endswith(".cu") and one.name.split("/")[1].removesuffix(".cu") not in SLOW
-    ]
-    for kernel in () if emulated else (*files.all_in("faults"), *files.all_in("honest")):
-        if kernel.path.stem not in SLOW:
-            problem = load_problem(kernel.problem)
-            source = kernel.source(problem.spec.trial_count)
-            items.append(Item(name=kernel.name, problem=problem, source=source, language=kernel.language, expected=kernel.expect))
-    return items
+    examples = [one for one in all_examples() if one.name.endswith(".cu") and one.name.split("/")[1].removesuffix(".cu") not in SLOW]
+    kernels = () if emulated else (*files.all_in("faults"), *files.all_in("honest"))
+    return [*examples, *(kernel.example() for kernel in kernels if kernel.path.stem not in SLOW)]
 
 
-def ordered(items: list[Item], count: int) -> list[Item]:
+def ordered(items: list[Example], count: int) -> list[Example]:
     """The whole mix again and again, each time in another order."""
     shuffled = random.Random(SEED)
-    order: list[Item] = []
+    order: list[Example] = []
     while len(order) < count:
         order += shuffled.sample(items, len(items))
     return order[:count]
@@ -79,14 +59,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "number" in metafunc.fixturenames:
         items = mixed(emulated=metafunc.config.getoption("gpu_device") == "emulated")
         order = ordered(items, count_of(metafunc.config, SUBMISSION_COUNT))
-        timed = [number for number, item in enumerate(order) if item.may_be_timed][::BENCHMARK_EVERY]
+        timed = [number for number, item in enumerate(order) if may_be_timed(item)][::BENCHMARK_EVERY]
         cases = [(number, item, wire.Mode.BENCHMARK if number in timed else wire.Mode.TEST) for number, item in enumerate(order)]
         metafunc.parametrize(("number", "item", "mode"), cases, ids=[f"{number}-{item.name}" for number, item, _ in cases])
 
 
-async def grade(grading: Grading, item: Item, mode: wire.Mode) -> Graded:
+async def grade(grading: Grading, item: Example, mode: wire.Mode) -> Graded:
     """Grade one submission."""
-    return await grading.grade(item.problem, item.source, language=item.language, mode=mode, conditions=Conditions(measure_s=MEASURE_S))
+    return await item.grade(grading, mode=mode, conditions=Conditions(measure_s=MEASURE_S))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -107,7 +87,7 @@ async def look(grading: Grading, maybe_gpu: Gpu | None, section: Section) -> Asy
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def before(grading: Grading, look: Look) -> tuple[float, int]:
     """What is in use when the judge has graded one kernel of each problem that is timed."""
-    right = [item for item in mixed(emulated=True) if item.may_be_timed and item.expected == ("ACCEPTED",)]
+    right = [item for item in mixed(emulated=True) if may_be_timed(item) and item.expected == ("ACCEPTED",)]
     for item in {item.problem.problem_id: item for item in reversed(right)}.values():
         await grade(grading, item, wire.Mode.BENCHMARK)
     return await look("before the first, the judge warm")
@@ -123,7 +103,7 @@ async def ahead(request: pytest.FixtureRequest, grading: Grading, before: tuple[
 
 
 async def test_the_verdict_is_right(
-    ahead: GradedAhead, request: pytest.FixtureRequest, section: Section, number: int, item: Item, mode: wire.Mode
+    ahead: GradedAhead, request: pytest.FixtureRequest, section: Section, number: int, item: Example, mode: wire.Mode
 ) -> None:
     """Each kernel gets the verdict that its file names, whatever was graded before it."""
     graded = await ahead[request.node.nodeid]

@@ -16,9 +16,10 @@ from grader.dispatch.gpus import Gpu
 from grader.observability.observer import LaneState
 from sandbox.protocol import wire
 from tests.gpu.conftest import HIDDEN, RUNNER, one_at_a_time
+from tests.gpu.kernels.files import Example
 from tests.gpu.report import Report, Section
-from tests.gpu.test_examples import Example, all_examples
-from tests.harness.grading import Graded, Grading, grader
+from tests.gpu.test_examples import all_examples
+from tests.harness.grading import Grading, grader
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
@@ -34,7 +35,7 @@ async def waiting(request: pytest.FixtureRequest, gpu: Gpu, gpu_report: Report) 
     with one_at_a_time(gpu.uuid):
         async with grader(isolation=request.config.getoption("gpu_isolation"), lanes=(0,), hidden=HIDDEN, warm_count=WARM_COUNT) as grading:
             gpu_report.describe(await grading.environment())
-            await grading.prebuild((one.problem, one.source, one.language) for one in _examples())
+            await grading.prebuild(example.build for example in _examples())
             yield grading
 
 
@@ -45,11 +46,11 @@ async def test_jobs_get_boxes_that_waited_and_the_lane_stays(waiting: Grading, s
     for example in _examples():
         for number in range(ROUNDS):
             hits = waiting.fleet.warm().hit_count
-            graded = await _grade(waiting, example)
+            graded = await example.grade(waiting, mode=wire.Mode.TEST)
             hit = waiting.fleet.warm().hit_count > hits
             load_s = sum(one.duration_ns for one in graded.report.timeline if one.step in (wire.Step.BOX, wire.Step.LOAD)) / 1e9
             table.add(example.name, number + 1, graded.verdict, "yes" if hit else "no", f"{load_s:.2f}", f"{graded.seconds:.2f}")
-            assert graded.is_one_of((example.expected,)), graded.explanation
+            assert graded.is_one_of(example.expected), graded.explanation
             loads[hit].append(load_s)
             if number > 0:
                 await _until_waiting(waiting, WARM_COUNT)
@@ -63,7 +64,7 @@ async def test_a_box_that_waits_has_not_opened_the_gpu(waiting: Grading, section
     """None of its processes has a device node open. The control: one that has a job does."""
     await _until_waiting(waiting, 1)
     asleep = await asyncio.to_thread(_runners, gpu.minor)
-    job = asyncio.create_task(_grade(waiting, _examples()[-1], wire.Mode.BENCHMARK))
+    job = asyncio.create_task(_examples()[-1].grade(waiting))
     at_work: dict[str, set[str]] = {}
     while not job.done():
         await asyncio.sleep(POLL_S)
@@ -72,10 +73,6 @@ async def test_a_box_that_waits_has_not_opened_the_gpu(waiting: Grading, section
     section.notes.append(f"{len(asleep)} processes of boxes that wait, with {sum(map(len, asleep.values()))} nodes of GPUs open")
     assert asleep and not any(asleep.values())
     assert at_work
-
-
-async def _grade(grading: Grading, example: Example, mode: wire.Mode = wire.Mode.TEST) -> Graded:
-    return await grading.grade(example.problem, example.source, language=example.language, mode=mode)
 
 
 async def _until_waiting(grading: Grading, count: int) -> None:

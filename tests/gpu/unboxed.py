@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.machinery
-import importlib.util
 import json
 import os
 import subprocess
@@ -14,16 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from grader.dispatch.gpus import Gpu
+from sandbox.languages.python_extensions import import_library
 from tests.extensions.builds import build_files
 from tests.harness.grading import ROOT
 
-MODULE = "kernel"  # what the builder calls every extension
 TIMEOUT_S = 300.0
 
 
 def build(source: str, language: str, folder: Path, device: str) -> Path:
     """Build one source as a submission is built; the path of the artifact."""
-    folder.mkdir(parents=True, exist_ok=True)
     built = build_files({"kernel.cu": source}, folder, language=language, device_kind=device)
     assert built.artifact is not None, built.log[-2000:]
     return built.artifact
@@ -48,12 +45,7 @@ def extension(artifact: Path) -> Any:
     """Load an extension of torch into this process."""
     import torch  # noqa: F401  its libraries must be there first
 
-    loader = importlib.machinery.ExtensionFileLoader(MODULE, str(artifact))
-    spec = importlib.util.spec_from_loader(MODULE, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+    return import_library(str(artifact), artifact.read_bytes())
 
 
 def raw_call(artifact: Path, inputs: Sequence[Any], outputs: Sequence[Any], axes: Sequence[int]) -> Callable[[], None]:

@@ -31,8 +31,8 @@ from grader.grading.attempt import StepClock
 from grader.grading.build import build_artifact
 from grader.grading.ports import LaneReservation, Profile, Workspace
 from grader.grading.run_box import RunBox, started
-from grader.isolation import Availability, Box, BoxSpec, Isolation, Limits, Purpose
-from grader.isolation.select import choose, make
+from grader.isolation import Box, BoxSpec, Isolation, Limits, Purpose
+from grader.isolation.select import ObservedIsolation, choose, make
 from grader.isolation.settings import BoxSettings, Protections
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Submission, SubmissionState
 from grader.verdict.fold import fold
@@ -111,16 +111,12 @@ class Graded:
     def explanation(self) -> str:
         """What to show of a verdict that was not expected."""
         ends = [replace(fact, output=fact.output[:200]) for fact in self.facts if isinstance(fact, wire.RunEnd)]
-        return f"{self.verdict}: {self.report.summary}\n{self.report.output[:2000]}\n{self.log[-3000:]}\n{ends}"
+        return f"{self.verdict}: {self.report.summary}\n{self.output[:2000]}\n{self.log[-3000:]}\n{ends}"
 
     def certified_ns(self, workload_id: str) -> float | None:
         """The median of the certified times; None where the kernel was not measured, or not accepted."""
         found = self._measurement(workload_id)
         return None if found is None else statistics.median(found.certified.durations_ns)
-
-    def scored_ns(self, workload_id: str) -> float | None:
-        """What counts: the certified time (DESIGN section 4)."""
-        return self.certified_ns(workload_id)
 
     def reported_ns(self, workload_id: str) -> float | None:
         """The median of what do_bench reported in the kernel's own process: a claim."""
@@ -277,30 +273,18 @@ class _ConditionedHost:
         return self._fleet.seat(device_kind)
 
 
-class LeftoverWatch:
+class LeftoverWatch(ObservedIsolation):
     """An isolation that lists the processes that a run box left behind."""
 
     def __init__(self, isolation: Isolation, daemon: str = "") -> None:
-        self._isolation, self._daemon = isolation, daemon
-        self.NAME, self.SAFE = isolation.NAME, isolation.SAFE
+        super().__init__(isolation)
+        self._daemon = daemon
         self.leftovers: list[str] = []
-
-    async def check(self) -> Availability:
-        return await self._isolation.check()
-
-    async def fingerprint(self) -> str:
-        return await self._isolation.fingerprint()
-
-    async def sweep(self) -> int:
-        return await self._isolation.sweep()
-
-    async def close(self) -> None:
-        await self._isolation.close()
 
     @asynccontextmanager
     async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
         before = set(os.listdir("/proc"))
-        async with self._isolation.start(spec) as box:
+        async with super().start(spec) as box:
             yield box
         if spec.purpose is Purpose.RUN:
             # The slot is still ours, so a new process with its uid is the box's.

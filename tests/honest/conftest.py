@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from grader.model import Report
 from tests.harness.client import GradingClient
-from tests.harness.grading import Conditions
+from tests.harness.grading import Conditions, Graded
 from tests.harness.messages import GradingRequest
 from tests.honest.kernel_files import Kernel
 
@@ -26,8 +25,8 @@ class HonestGrading:
     isolation: str
     client: GradingClient
 
-    def reports(self, kernel: Kernel) -> list[Report]:
-        """A report for every repetition."""
+    def grade(self, kernel: Kernel) -> list[Graded]:
+        """Grade a kernel as often as is asked for."""
         problem = kernel.read_problem()
         problem = replace(problem, spec=replace(problem.spec, trial_count=max(TRIALS, problem.spec.trial_count)))
         new = kernel.submission(problem.problem_id)
@@ -39,7 +38,7 @@ class HonestGrading:
             mode=new.mode,
             conditions=Conditions(measure_s=MEASURE_S),
         )
-        return [self.client.grade(request).report for _ in range(REPEATS)]
+        return [self.client.grade(request) for _ in range(REPEATS)]
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader import formats
 from grader.model import NewSubmission, Problem, SourceFile
 from sandbox.protocol import wire
+from tests.harness.kernel_words import kernel_paths, problem_at, problem_path, words_of
 
 HERE = Path(__file__).parent
-COMMENTS = {".cu": "//", ".py": "#"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +35,7 @@ class Kernel:
 
     def read_problem(self) -> Problem:
         """The problem, by whatever format it is in."""
-        found = formats.detect_format(self.problem)
-        assert found is not None, f"{self.problem} is no problem"
-        problem: Problem = found.load(self.problem)
-        return problem
+        return problem_at(self.problem)
 
     def submission(self, problem_id: str) -> NewSubmission:
         """What is submitted: the file, as it lies here."""
@@ -49,21 +45,11 @@ class Kernel:
 
 def read(path: Path) -> Kernel:
     """The kernel in this file."""
-    words, comment = {}, COMMENTS[path.suffix]
-    for line in path.read_text("utf-8").splitlines():
-        if not line.startswith(comment):
-            break
-        key, _, value = line.removeprefix(comment).strip().partition(": ")
-        words.setdefault(key, value)
-    problem = HERE / "problems" / words["problem"]
-    return Kernel(
-        path=path,
-        problem=problem if problem.is_dir() else problem.with_suffix(".py"),
-        why=words["why"],
-        mode=wire.Mode(words.get("mode", "test")),
-    )
+    words = words_of(path)
+    problem = problem_path(words["problem"], HERE / "problems", HERE.parent / "exploits" / "problems")
+    return Kernel(path=path, problem=problem, why=words["why"], mode=wire.Mode(words.get("mode", "test")))
 
 
 def all_in(directory: str) -> list[Kernel]:
     """Every kernel of kernels/ or controls/."""
-    return [read(path) for path in sorted((HERE / directory).iterdir()) if path.suffix in COMMENTS]
+    return [read(path) for path in kernel_paths(HERE / directory)]

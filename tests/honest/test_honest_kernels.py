@@ -8,41 +8,35 @@ from __future__ import annotations
 
 import pytest
 
-from grader.model import Report, Verdict
+from grader.model import Verdict
 from sandbox.protocol import wire
 from tests.honest.conftest import REPEATS, HonestGrading
 from tests.honest.kernel_files import Kernel, all_in
 
-graded = [pytest.mark.slow, pytest.mark.timeout(900)]
+MARKS = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 KERNELS, CONTROLS = all_in("kernels"), all_in("controls")
 LEAST_COUNT = 40
 
 
 def named(kernels: list[Kernel]) -> list[object]:
-    return [pytest.param(kernel, id=kernel.name, marks=graded) for kernel in kernels]
-
-
-def told(kernel: Kernel, report: Report) -> str:
-    """What to show of a verdict that was not expected."""
-    log = report.build.log[:4000] if report.build else ""
-    return f"{kernel.path.name}: {report.verdict.value} {report.reason} {report.summary}\n{kernel.why}\n{log}"
+    return [pytest.param(kernel, id=kernel.name, marks=MARKS) for kernel in kernels]
 
 
 @pytest.mark.parametrize("kernel", named(KERNELS))
 def test_an_honest_kernel_is_accepted(grading: HonestGrading, kernel: Kernel) -> None:
     """On every workload, hidden ones too, every time."""
-    reports = grading.reports(kernel)
-    assert len(reports) == REPEATS
-    for report in reports:
-        assert report.verdict is Verdict.ACCEPTED, told(kernel, report)
+    gradings = grading.grade(kernel)
+    assert len(gradings) == REPEATS
+    for graded in gradings:
+        assert graded.report.verdict is Verdict.ACCEPTED, f"{kernel.why}\n{graded.explanation}"
 
 
 @pytest.mark.parametrize("kernel", named(CONTROLS))
 def test_a_wrong_twin_is_refused(grading: HonestGrading, kernel: Kernel) -> None:
     """The controls: by the same way, and on the same problems."""
-    for report in grading.reports(kernel):
-        assert report.verdict is Verdict.WRONG_ANSWER, told(kernel, report)
+    for graded in grading.grade(kernel):
+        assert graded.report.verdict is Verdict.WRONG_ANSWER, f"{kernel.why}\n{graded.explanation}"
 
 
 def test_there_are_enough_of_them() -> None:

@@ -13,12 +13,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sandbox.protocol import gate
+from grader.model import Problem
+from sandbox.protocol import gate, wire
+from tests.harness.grading import USUAL, Conditions, Graded, Grading, load_problem
+from tests.harness.kernel_words import words_of
 
 HERE = Path(__file__).parent
 INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
 NO_GAIN = "ACCEPTED no gain"
 FAULT_PROBLEM = "brief_triad"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A kernel with its problem, as it is submitted, and the verdicts that are right."""
+
+    name: str
+    problem: Problem
+    source: str
+    language: str
+    expected: tuple[str, ...]
+
+    @property
+    def build(self) -> tuple[Problem, str, str]:
+        """What `Grading.prebuild` takes."""
+        return self.problem, self.source, self.language
+
+    async def grade(
+        self, grading: Grading, *, mode: wire.Mode = wire.Mode.BENCHMARK, device: str | None = None, conditions: Conditions = USUAL
+    ) -> Graded:
+        """Grade it once."""
+        return await grading.grade(self.problem, self.source, language=self.language, mode=mode, device=device, conditions=conditions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +67,12 @@ class Kernel:
     def name(self) -> str:
         """What it is called in tests and tables."""
         return "-".join([self.path.stem, self.problem, *self.parameters.values()])
+
+    def example(self) -> Example:
+        """The kernel with its problem."""
+        problem = load_problem(self.problem)
+        source = self.source(problem.spec.trial_count)
+        return Example(name=self.name, problem=problem, source=source, language=self.language, expected=self.expect)
 
     def source(self, trial_count: int = 0) -> str:
         """What is submitted."""
@@ -76,18 +107,6 @@ def gate_layout() -> str:
     return "".join(f"#define {name} {value}\n" for name, value in {**places, **slot, **numbers}.items())
 
 
-def words_of(path: Path) -> dict[str, str]:
-    """What the first comment lines say, by their keys."""
-    words: dict[str, str] = {}
-    for line in path.read_text("utf-8").splitlines():
-        if not line.startswith("//"):
-            break
-        key, found, value = line[2:].strip().partition(": ")
-        if found:
-            words.setdefault(key, value.strip())
-    return words
-
-
 def read(path: Path) -> list[Kernel]:
     """The kernel in this file, once per case: a problem, and the values of a variant."""
     words = words_of(path)
@@ -114,8 +133,8 @@ def all_in(directory: str) -> list[Kernel]:
 def original_of(kernel: Kernel) -> Kernel:
     """The honest kernel that an attack is derived from, for the attack's problem."""
     assert kernel.original is not None
-    words = words_of(kernel.original)
-    return Kernel(path=kernel.original, problem=kernel.problem, expect=("ACCEPTED",), language=words.get("language", "cuda"))
+    language = words_of(kernel.original).get("language", "cuda")
+    return Kernel(path=kernel.original, problem=kernel.problem, expect=("ACCEPTED",), language=language)
 
 
 def honest(problem: str) -> Kernel:
