@@ -25,15 +25,10 @@ void say(int* x) {
 """
 
 
-def printed(build: Build, text: str) -> str:
-    done = run(build(HEAD + text))
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
-
-
-def test_a_kernel_that_launches_itself_ends_at_the_24th_level(build: Build) -> None:
-    """The last grid's thread gets the error, and the host none. A chain that ends before is the control."""
-    text = """
+PROGRAMS = {
+    # The last grid's thread gets the error, and the host none. A chain that ends before is the control.
+    "a kernel that launches itself ends at the 24th level": (
+        """
 __global__ void nested(int* x, int left) {
     x[0] += 1;
     if (left == 0) return;
@@ -47,13 +42,12 @@ int main() {
     nested<<<1, 1>>>(some, 24);
     say(some);
 }
-"""
-    assert printed(build, text) == "25 cudaErrorLaunchMaxDepthExceeded cudaSuccess\n25 cudaSuccess cudaSuccess\n"
-
-
-def test_as_many_launches_wait_as_the_limit_says(build: Build) -> None:
-    """The others are errors of the launching thread, until the host raises the limit."""
-    text = """
+""",
+        "25 cudaErrorLaunchMaxDepthExceeded cudaSuccess\n25 cudaSuccess cudaSuccess\n",
+    ),
+    # The others are errors of the launching thread, until the host raises the limit.
+    "as many launches wait as the limit says": (
+        """
 __global__ void many(int* x, int count) {
     for (int i = 0; i < count; ++i) add<<<1, 1>>>(x, 1);
     x[1] = cudaGetLastError();
@@ -68,14 +62,12 @@ int main() {
     many<<<1, 1>>>(three, 3000);
     say(three);
 }
-"""
-    expected = ["2048 cudaErrorLaunchPendingCountExceeded cudaSuccess", "2048 cudaSuccess cudaSuccess", "3000 cudaSuccess cudaSuccess"]
-    assert printed(build, text).splitlines() == expected
-
-
-def test_a_child_without_threads_is_an_error_of_its_thread(build: Build) -> None:
-    """Other threads, and the same thread's next launch, have none."""
-    text = """
+""",
+        "2048 cudaErrorLaunchPendingCountExceeded cudaSuccess\n2048 cudaSuccess cudaSuccess\n3000 cudaSuccess cudaSuccess\n",
+    ),
+    # Other threads, and the same thread's next launch, have none.
+    "a child without threads is an error of its thread": (
+        """
 __global__ void parent(int* x) {
     if (threadIdx.x == 1) {
         add<<<1, 0>>>(x, 100);
@@ -96,26 +88,12 @@ int main() {
     say(x);
     printf("%d %d %d %d %s\\n", x[2] == x[1], x[3], x[4], x[5], cudaGetErrorName(cudaGetLastError()));
 }
-"""
-    assert printed(build, text) == "2 cudaErrorInvalidValue cudaSuccess\n1 0 0 0 cudaSuccess\n"
-
-
-@pytest.mark.parametrize(
-    ("body", "ends", "what"),
-    [("x[1 << 20] = 1;", -signal.SIGSEGV, "illegal address"), ("__trap();", -signal.SIGABRT, "__trap()"), ("x[0] = 1;", 0, "")],
-)
-def test_a_fault_in_a_child_names_the_child(body: str, ends: int, what: str, build: Build) -> None:
-    """As a fault of a kernel that the host has launched; one without a fault ends as it should."""
-    text = f"__global__ void child(int* x) {{ if (threadIdx.x == 2 && blockIdx.x == 1) {{ {body} }} }}\n"
-    text += "__global__ void parent(int* x) { child<<<2, 4>>>(x); }\nint main() { parent<<<1, 1>>>(counters()); }\n"
-    done = run(build(HEAD + text))
-    assert done.returncode == ends
-    assert done.stderr == (f"emulated device: {what} in kernel child, block (1,0,0) thread (2,0,0)\n" if what else "")
-
-
-def test_a_child_that_cannot_run_is_an_error_of_the_host(build: Build) -> None:
-    """Static and dynamic shared memory together are too much, which is seen when it runs. The grid's other children do run."""
-    text = """
+""",
+        "2 cudaErrorInvalidValue cudaSuccess\n1 0 0 0 cudaSuccess\n",
+    ),
+    # Static and dynamic shared memory together are too much, which is seen when it runs. The grid's other children do run.
+    "a child that cannot run is an error of the host": (
+        """
 __global__ void large(int* x) {
     __shared__ int s[10000];
     s[threadIdx.x] = 1;
@@ -131,13 +109,12 @@ int main() {
     parent<<<1, 1>>>(x);
     printf("%d %s\\n", x[0], cudaGetErrorName(cudaGetLastError()));
 }
-"""
-    assert printed(build, text) == "2 cudaErrorInvalidValue\n"
-
-
-def test_what_a_launch_names_is_taken_at_the_launch(build: Build) -> None:
-    """Its arguments, and the kernel itself: the thread's variables are gone, or have changed, when the child runs."""
-    text = """
+""",
+        "2 cudaErrorInvalidValue\n",
+    ),
+    # Its arguments, and the kernel itself: the thread's variables are gone, or have changed, when the child runs.
+    "what a launch names is taken at the launch": (
+        """
 struct Pair { int a, b; };
 __global__ void first(int* x, Pair pair) { atomicAdd(x, pair.a); }
 __global__ void second(int* x, Pair pair) { atomicAdd(x, 1000 * pair.b); }
@@ -153,13 +130,12 @@ int main() {
     parent<<<2, 32>>>(x);
     say(x);
 }
-"""
-    assert printed(build, text) == "64032 cudaSuccess cudaSuccess\n"
-
-
-def test_tail_launches_come_last_and_their_own_before_the_next(build: Build) -> None:
-    """A grid is complete with its children and its tail launches, and only then does what follows it begin."""
-    text = """
+""",
+        "64032 cudaSuccess cudaSuccess\n",
+    ),
+    # A grid is complete with its children and its tail launches, and only then does what follows it begin.
+    "tail launches come last and their own before the next": (
+        """
 __global__ void leaf(int value) { printf("%d ", value); }
 __global__ void middle(int value) {
     leaf<<<1, 1, 0, cudaStreamTailLaunch>>>(value + 1);
@@ -173,13 +149,12 @@ __global__ void top() {
     leaf<<<1, 1>>>(19);
 }
 int main() { top<<<1, 1>>>(); }
-"""
-    assert printed(build, text) == "10 11 12 19 20 21 22 30 31 32 "
-
-
-def test_copies_in_a_kernel_keep_their_place_between_its_launches(build: Build) -> None:
-    """A copy of what a child writes is made after it, and before the child that changes it."""
-    text = """
+""",
+        "10 11 12 19 20 21 22 30 31 32 ",
+    ),
+    # A copy of what a child writes is made after it, and before the child that changes it.
+    "copies keep their place between launches": (
+        """
 __global__ void parent(int* x, int* y) {
     add<<<1, 1>>>(x, 3);
     cudaMemcpyAsync(y, x, 4, cudaMemcpyDeviceToDevice, 0);
@@ -191,8 +166,30 @@ int main() {
     say(x);
     say(y);
 }
-"""
-    assert printed(build, text) == "7 cudaSuccess cudaSuccess\n3 cudaSuccess cudaSuccess\n"
+""",
+        "7 cudaSuccess cudaSuccess\n3 cudaSuccess cudaSuccess\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), PROGRAMS.values(), ids=PROGRAMS)
+def test_a_program_whose_kernels_launch_prints_its_lines(text: str, expected: str, build: Build) -> None:
+    """Limits, errors, the order of children, and what they see."""
+    done = run(build(HEAD + text))
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", expected)
+
+
+@pytest.mark.parametrize(
+    ("body", "ends", "what"),
+    [("x[1 << 20] = 1;", -signal.SIGSEGV, "illegal address"), ("__trap();", -signal.SIGABRT, "__trap()"), ("x[0] = 1;", 0, "")],
+)
+def test_a_fault_in_a_child_names_the_child(body: str, ends: int, what: str, build: Build) -> None:
+    """As a fault of a kernel that the host has launched; one without a fault ends as it should."""
+    text = f"__global__ void child(int* x) {{ if (threadIdx.x == 2 && blockIdx.x == 1) {{ {body} }} }}\n"
+    text += "__global__ void parent(int* x) { child<<<2, 4>>>(x); }\nint main() { parent<<<1, 1>>>(counters()); }\n"
+    done = run(build(HEAD + text))
+    assert done.returncode == ends
+    assert done.stderr == (f"emulated device: {what} in kernel child, block (1,0,0) thread (2,0,0)\n" if what else "")
 
 
 def test_blocks_launch_from_any_number_of_threads(build: Build) -> None:
