@@ -10,7 +10,7 @@ import tempfile
 import textwrap
 import time
 import zlib
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,6 +74,13 @@ def pytest_itemcollected(item):
             item.add_marker(pytest.mark.daily)
 
 
+async def exists(path):
+    """Wait until a box has made a file."""
+    async with asyncio.timeout(HANG_S):
+        while not path.exists():
+            await asyncio.sleep(0.05)
+
+
 class Cage:
     """One isolation, to be taken apart."""
 
@@ -132,6 +139,23 @@ class Cage:
         ended = await asyncio.to_thread(subprocess.run, command, **limited)
         return ended.stdout.decode().splitlines()
 
+    def open_directory(self, name):
+        """Make a directory that every user may write to."""
+        directory = self.place / name
+        directory.mkdir()
+        directory.chmod(0o777)
+        return directory
+
+    @contextmanager
+    def in_another_slot(self):
+        """Start boxes in another slot meanwhile."""
+        own = self.slot
+        with hold_slot(shared_slot_directory()) as self.slot:
+            try:
+                yield
+            finally:
+                self.slot = own
+
     async def look_around(self):
         """The last job on the slot ended right and in time, or one more does; then nothing is left of it, nor of those before it."""
         if not self.orderly:
@@ -188,7 +212,6 @@ async def caged(name):
         with hold_slot(shared_slot_directory()) as slot:
             cage = Cage(name, place, slot)
             yield cage
-            cage.slot = slot
             await cage.look_around()
     finally:
         shutil.rmtree(place, ignore_errors=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from grader.isolation import Purpose
-from grader.isolation.directories import hold_slot, shared_slot_directory, slot_uid
+from grader.isolation.directories import slot_uid
 from sandbox.protocol.wire import BoxCause
 from tests.containment.conftest import HANG_S
 
@@ -31,9 +31,7 @@ async def test_24_killing_everybody_kills_only_oneself(cage, root_only):
     attack = "attempt('kill', lambda: os.kill(-1, signal.SIGKILL))\nopen(sys.argv[1] + '/tried', 'w').close()\ntime.sleep(60)"
     uid = slot_uid(cage.slot, Purpose.BUILD)
     for without, survives in (([], True), (["own_pids"], False)):
-        told = cage.place / f"told{survives}"
-        told.mkdir()
-        told.chmod(0o777)
+        told = cage.open_directory(f"told{survives}")
         with subprocess.Popen(["/bin/sleep", "60"], user=uid, group=uid, extra_groups=[]) as canary:
             async with cage.live(attack, without=without, out_dir=told, words=["{out}"]), asyncio.timeout(HANG_S):
                 while canary.poll() is None and not (told / "tried").exists():
@@ -327,7 +325,7 @@ async def test_55_the_hosts_sockets_are_not_there(cage):
 async def test_56_boxes_in_two_slots_have_two_uids(cage, root_only):
     """Limits of the kernel that are counted per uid are then nobody else's."""
     first = await cage.says("print(os.getuid())")
-    with hold_slot(shared_slot_directory()) as cage.slot:
+    with cage.in_another_slot():
         second = await cage.says("print(os.getuid())")
         assert first != second
         assert await cage.says("print(os.getuid())", without=["own_uid"]) == ["0"]

@@ -9,7 +9,6 @@ import pytest
 
 from grader.isolation.docker import DEFAULT_HOST, DockerIsolation
 from grader.isolation.launch import STATE_LABEL
-from tests.containment.conftest import caged, usable
 
 pytestmark = pytest.mark.docker
 NO_CONTENT = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
@@ -77,14 +76,6 @@ def containers(cage):
     with docker.APIClient(DEFAULT_HOST, version="auto") as client:
         labelled = {"label": f"{STATE_LABEL}={cage.settings.state_id}"}
         return [container["Id"] for container in client.containers(all=True, filters=labelled)]
-
-
-@pytest.fixture
-async def docker_cage(found_cages):
-    """The isolation that has an engine, which makes a container before it starts it."""
-    await usable("docker", found_cages)
-    async for cage in caged("docker"):
-        yield cage
 
 
 async def test_a_start_that_is_cancelled_at_any_request_leaves_no_container(docker_cage):

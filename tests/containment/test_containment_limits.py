@@ -1,6 +1,5 @@
 """More attacks on what a box may use (9 to 26 and 56 of README.md), each with its control."""
 
-import asyncio
 import os
 import resource
 import shutil
@@ -13,11 +12,11 @@ import docker
 import pytest
 
 from grader.grading.build import cut
-from grader.isolation.directories import box_output, hold_slot, remove_tree, shared_slot_directory
+from grader.isolation.directories import box_output, remove_tree
 from grader.views.sanitize import escape_unprintable
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BoxCause
-from tests.containment.conftest import HANG_S
+from tests.containment.conftest import HANG_S, exists
 from tests.containment.inventory import SOCKET
 
 NEST = """
@@ -36,9 +35,7 @@ async def test_09_directories_nest_as_deep_as_files_may_be_many_and_are_removed(
     with box_output(cage.settings, limit_bytes=1 << 20) as out:
         assert await cage.says(NEST, out_dir=out, words=["{out}"]) == ["out DENIED ENOSPC"]
     assert not out.exists()
-    plain = cage.place / "plain"
-    plain.mkdir()
-    plain.chmod(0o777)
+    plain = cage.open_directory("plain")
     assert await cage.says(NEST, out_dir=plain, words=["{out}"]) == ["out THROUGH 5000"]
     if sys.version_info < (3, 13):
         with pytest.raises(RecursionError):
@@ -85,17 +82,11 @@ async def test_56_what_one_box_hoards_is_not_missed_in_another_slot(cage, root_o
     """The kernel counts pipes' buffers for each uid. The control: a box in the same slot has none left."""
     hoard = PIPES + "attempt('all', lambda: hoard(120))\nopen(sys.argv[1] + '/all', 'w').close()\ntime.sleep(60)"
     probe = PIPES + "attempt('some', lambda: hoard(8))"
-    held = cage.place / "held"
-    held.mkdir()
-    held.chmod(0o777)
+    held = cage.open_directory("held")
     async with cage.live(hoard, without=["rlimits"], out_dir=held, words=["{out}"]):
-        async with asyncio.timeout(HANG_S):
-            while not (held / "all").exists():
-                await asyncio.sleep(0.05)
-        own = cage.slot
-        with hold_slot(shared_slot_directory()) as cage.slot:
+        await exists(held / "all")
+        with cage.in_another_slot():
             neighbour = await printed(cage, probe)
-        cage.slot = own
         assert (neighbour, await printed(cage, probe)) == (["some THROUGH 8"], ["some DENIED EPERM"])
 
 
@@ -175,10 +166,8 @@ while time.monotonic() < until:
 async def test_19_who_spins_on_every_core_meets_the_wall_and_others_go_on(cage):
     """The control: under a wall that is far away it ends by itself when it wants to."""
     async with cage.live(SPIN.replace("SECONDS", "600"), limits={"wall_s": 2.0}) as box:
-        own = cage.slot
-        with hold_slot(shared_slot_directory()) as cage.slot:
+        with cage.in_another_slot():
             assert await printed(cage, "print(sum(range(1000)))") == ["499500"]
-        cage.slot = own
         assert (await box.wait()).cause is BoxCause.WALL_LIMIT
     assert (await cage.run(SPIN.replace("SECONDS", "2.6"))).cause is BoxCause.EXITED
 

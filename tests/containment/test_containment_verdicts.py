@@ -7,6 +7,7 @@ without the protection, which accepts it, or a compiler without a box.
 import asyncio
 import shutil
 import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -63,22 +64,31 @@ async def graded_in(request, found_cages):
 @pytest.fixture(scope="session")
 def on_host(tmp_path_factory):
     """Build a kernel in no box, once."""
-    built = {}
 
-    def build(kernel):
-        if kernel.name not in built:
-            directory = tmp_path_factory.mktemp("built")
-            built[kernel.name] = (compile_on_host(kernel, directory), directory / "out" / "artifact")
-        return built[kernel.name]
+    @cache
+    def build(name):
+        directory = tmp_path_factory.mktemp("built")
+        compile_on_host(kernel_of(name), directory)
+        return directory / "out" / "artifact"
 
     return build
 
 
+def kernel_of(name):
+    return attack(name, HONEST_CALLS="3") if name == "honest_then_nothing" else attack(name)
+
+
+async def refused(graded_in, name):
+    """Grade the attack, which gets a verdict that its file names."""
+    graded = await graded_in(kernel_of(name))
+    assert graded.is_one_of(kernel_of(name).expect)
+    return graded
+
+
 async def test_31_right_first_and_then_hostile_is_not_accepted(graded_in, on_host):
     """The control: a grader that compares the first calls only."""
-    kernel = attack("honest_then_nothing", HONEST_CALLS="3")
-    assert (await graded_in(kernel)).is_one_of(kernel.expect)
-    _, artifact = on_host(kernel)
+    await refused(graded_in, "honest_then_nothing")
+    artifact = on_host("honest_then_nothing")
     assert naive.grade(artifact, without=(Guard.EVERY_CALL,)).accepted is True
     assert naive.grade(artifact).accepted is False
 
@@ -86,45 +96,36 @@ async def test_31_right_first_and_then_hostile_is_not_accepted(graded_in, on_hos
 @pytest.mark.parametrize("name", EXITS)
 async def test_32_to_exit_well_is_no_answer(graded_in, on_host, name):
     """The control: a grader that believes the exit code."""
-    kernel = attack(name)
-    assert (await graded_in(kernel)).is_one_of(kernel.expect)
-    _, artifact = on_host(kernel)
-    assert naive.grade(artifact, believed=EXITS[name]).accepted is True
+    await refused(graded_in, name)
+    assert naive.grade(on_host(name), believed=EXITS[name]).accepted is True
 
 
 @pytest.mark.parametrize("name", FORGED)
 async def test_33_a_forged_verdict_is_nobodys_verdict(graded_in, on_host, name):
     """The control: a grader that reads it there."""
-    kernel = attack(name)
-    assert (await graded_in(kernel)).is_one_of(kernel.expect)
-    _, artifact = on_host(kernel)
-    assert naive.grade(artifact, believed=FORGED[name]).accepted is True
+    await refused(graded_in, name)
+    assert naive.grade(on_host(name), believed=FORGED[name]).accepted is True
 
 
 async def test_41_a_build_does_not_get_at_the_reference(graded_in, on_host):
     """The control: on the host its text is in the artifact."""
-    kernel = attack("embeds_reference")
-    graded = await graded_in(kernel)
-    assert graded.is_one_of(kernel.expect)
+    graded = await refused(graded_in, "embeds_reference")
     assert "scale_add_fixture reference" not in graded.log + graded.output
-    _, artifact = on_host(kernel)
-    assert b"scale_add_fixture reference" in artifact.read_bytes()
+    assert b"scale_add_fixture reference" in on_host("embeds_reference").read_bytes()
 
 
 async def test_62_what_was_expected_is_nowhere_in_the_kernels_memory(graded_in, on_host):
     """Of 62 what needs no GPU. The control: a grader that has the expected answer in the kernel's process before the call."""
-    kernel = attack("searches_memory")
-    assert (await graded_in(kernel)).is_one_of(kernel.expect)
-    _, artifact = on_host(kernel)
+    await refused(graded_in, "searches_memory")
+    artifact = on_host("searches_memory")
     assert naive.grade(artifact, without=(Guard.REFERENCE_AFTER,)).accepted is True
     assert naive.grade(artifact).accepted is not True
 
 
 async def test_64_inputs_that_are_changed_during_the_call_change_no_verdict(graded_in, on_host):
     """Of 64 what needs no GPU: it owns the memory that it was given. The control, a race: a grader that compares with the live inputs."""
-    kernel = attack("scribbles_in_arena")
-    assert (await graded_in(kernel)).is_one_of(kernel.expect)
-    _, artifact = on_host(kernel)
+    await refused(graded_in, "scribbles_in_arena")
+    artifact = on_host("scribbles_in_arena")
     careless = (naive.grade(artifact, without=(Guard.PRIVATE_INPUTS, Guard.BAND)) for _ in range(8))
     assert any(one.accepted for one in careless)
     assert naive.grade(artifact).accepted is not True

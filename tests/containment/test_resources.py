@@ -11,7 +11,7 @@ from grader.isolation import Purpose
 from grader.isolation.directories import box_output
 from grader.isolation.pickup import Refusal, RefusalReason, pick_up
 from sandbox.protocol.wire import BoxCause
-from tests.containment.conftest import HANG_S
+from tests.containment.conftest import HANG_S, exists
 
 FORKS = """
 count = 0
@@ -172,9 +172,7 @@ async def test_18_a_sleeper_meets_the_wall(cage):
 
 async def test_20_ignoring_every_signal_does_not_help(cage, root_only):
     """The control: a polite SIGTERM is ignored, so it is the wall's SIGKILL that ends it."""
-    told = cage.place / "told"
-    told.mkdir()
-    told.chmod(0o777)
+    told = cage.open_directory("told")
     deaf = """
     for number in signal.valid_signals():
         try:
@@ -186,9 +184,7 @@ async def test_20_ignoring_every_signal_does_not_help(cage, root_only):
         time.sleep(1)
     """
     async with cage.live(deaf, limits={"wall_s": 5.0}, out_dir=told, words=["{out}"]) as box:
-        async with asyncio.timeout(HANG_S):
-            while not (told / "deaf").exists():
-                await asyncio.sleep(0.05)
+        await exists(told / "deaf")
         innermost = max(cage.leftovers())
         os.kill(innermost, signal.SIGTERM)
         await asyncio.sleep(0.2)
@@ -304,10 +300,8 @@ async def test_57_nothing_in_tmp_is_executed_while_running(cage, root_only):
 
 async def test_42_a_symlink_left_by_a_build_leads_nowhere(cage):
     """The control: in a directory that is no mount of ours, and opened by name, it is the file it points to."""
-    secret, plain = cage.place / "secret", cage.place / "plain"
+    secret, plain = cage.place / "secret", cage.open_directory("plain")
     secret.write_text("expected output")
-    plain.mkdir()
-    plain.chmod(0o777)
     attack = f"attempt('link', lambda: os.symlink({str(secret)!r}, sys.argv[1] + '/artifact'))"
     with box_output(cage.settings, limit_bytes=1 << 20) as out:
         for directory in (out, plain):
