@@ -80,7 +80,7 @@ def built(tmp_path, capfd):
 
 
 @pytest.fixture
-def made(tmp_path, capfd):
+def builder(tmp_path, capfd):
     """Build a Python module."""
     return Builder(tmp_path, capfd)
 
@@ -88,18 +88,18 @@ def made(tmp_path, capfd):
 @pytest.fixture(scope="module")
 def loader(tmp_path_factory):
     """A process that loads artifacts as a runner does, where no program is to be found."""
-    said = tmp_path_factory.mktemp("loader") / "said"
+    log = tmp_path_factory.mktemp("loader") / "said"
     environment = {"PATH": "/nonexistent", "CXX": "/nonexistent/g++"}
     command = [sys.executable, "-c", LOADER]
     with (
-        said.open("w") as stderr,
+        log.open("w") as stderr,
         subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True) as process,
     ):
 
-        def load(**asked):
-            process.stdin.write(f"{json.dumps(asked)}\n")
+        def load(**request):
+            process.stdin.write(f"{json.dumps(request)}\n")
             process.stdin.flush()
-            assert process.stdout.readline() == "0\n", said.read_text()
+            assert process.stdout.readline() == "0\n", log.read_text()
 
         yield load
         process.stdin.close()

@@ -36,7 +36,7 @@ def device_kind(request):
 
 
 @pytest.fixture
-def made(built):
+def builder(built):
     """Build sources as a language does it."""
     return lambda files, device_kind, language=cuda, **fields: built(files, lambda *_: language, device_kind=device_kind, **fields)
 
@@ -52,23 +52,23 @@ extern "C" void solve(const float* a, float* b, long n, cudaStream_t s) { keep<<
 """
 
 
-def test_a_kernel_whose_second_body_does_not_compile_has_its_first(made):
+def test_a_kernel_whose_second_body_does_not_compile_has_its_first(builder):
     """An object with a destructor has no element for each thread."""
-    built = made({"kernel.cu": KEPT.replace("WRONG", "")}, "emulated")
+    built = builder({"kernel.cu": KEPT.replace("WRONG", "")}, "emulated")
     assert built.code == build.BUILT, built.log
     assert built.log == ""
 
 
-def test_an_error_of_a_kernel_with_two_bodies_is_given_once(made):
+def test_an_error_of_a_kernel_with_two_bodies_is_given_once(builder):
     """Of the first body, in the user's text."""
-    built = made({"kernel.cu": KEPT.replace("WRONG", " b[0] = valeu;").replace("~Kept() { value = 0; }", "")}, "emulated")
+    built = builder({"kernel.cu": KEPT.replace("WRONG", " b[0] = valeu;").replace("~Kept() { value = 0; }", "")}, "emulated")
     assert built.code == build.REJECTED
     assert built.log.count("error:") == 1 and "kernel.cu:6:" in built.log and "‘valeu’" in built.log
 
 
-def test_a_kernel_is_built_with_its_entry(made, device_kind):
+def test_a_kernel_is_built_with_its_entry(builder, device_kind):
     """Raw CUDA, one file."""
-    built = made({"kernel.cu": KERNEL}, device_kind)
+    built = builder({"kernel.cu": KERNEL}, device_kind)
     assert built.code == build.BUILT, built.log
     assert "solve" in elf.exported_names(built.artifact)
     kernels = [(use.name, use.registers > 0) for use in built.note.kernels]
@@ -76,16 +76,16 @@ def test_a_kernel_is_built_with_its_entry(made, device_kind):
     assert built.note == wire.BuildNote(kernels=built.note.kernels)
 
 
-def test_several_sources_become_one_artifact(made, device_kind):
+def test_several_sources_become_one_artifact(builder, device_kind):
     """Kernels beside C++; headers are found beside the file and from the top of the sources."""
-    built = made(TWO, device_kind)
+    built = builder(TWO, device_kind)
     assert built.code == build.BUILT, built.log
     assert {"solve", "_Z10last_errorv"} <= set(elf.exported_names(built.artifact))
 
 
-def test_the_same_sources_make_the_same_bytes(made, device_kind):
+def test_the_same_sources_make_the_same_bytes(builder, device_kind):
     """Wherever they lie: nothing of a path or of the hour is in an artifact."""
-    first, second = made({"kernel.cu": KERNEL}, device_kind), made({"kernel.cu": KERNEL}, device_kind)
+    first, second = builder({"kernel.cu": KERNEL}, device_kind), builder({"kernel.cu": KERNEL}, device_kind)
     assert first.artifact is not None and first.artifact == second.artifact
 
 
@@ -97,27 +97,27 @@ def test_the_same_sources_make_the_same_bytes(made, device_kind):
         ("./parts/bad.cuh:1", "#include <parts/bad.cuh>"),
     ],
 )
-def test_an_error_names_the_file_and_the_line_once(made, device_kind, place, error):
+def test_an_error_names_the_file_and_the_line_once(builder, device_kind, place, error):
     """As the user wrote them, whichever pass finds it; both of nvcc's passes find these."""
-    failed = made({"kernel.cu": f"// a comment\n{KERNEL.strip()}\n{error}\n", "parts/bad.cuh": "int x = missing_name;\n"}, device_kind)
+    failed = builder({"kernel.cu": f"// a comment\n{KERNEL.strip()}\n{error}\n", "parts/bad.cuh": "int x = missing_name;\n"}, device_kind)
     lines = [re.sub(r"^(./)?([^(]+)\((\d+)\)", r"\1\2:\3", line).removeprefix("./") for line in failed.log.splitlines()]
     assert failed.code == build.REJECTED and failed.artifact is None
     assert sum(line.startswith(f"{place.removeprefix('./')}:") and "error" in line for line in lines) == 1, failed.log
     assert "/tmp" not in failed.log
 
 
-def test_a_missing_entry_is_said(made, device_kind):
+def test_a_missing_entry_is_said(builder, device_kind):
     """With what to write."""
-    failed = made({"kernel.cu": KERNEL.replace('extern "C"', "")}, device_kind)
+    failed = builder({"kernel.cu": KERNEL.replace('extern "C"', "")}, device_kind)
     assert failed.code == build.ENTRY_NOT_FOUND
     assert 'write extern "C" before it' in failed.log
 
 
-def test_a_parameter_that_contradicts_the_problem_is_remarked(made, device_kind):
+def test_a_parameter_that_contradicts_the_problem_is_remarked(builder, device_kind):
     """With its line, and only where the problem says how it calls the entry; what is built is the same."""
     tensors = [wire.TensorSpec(name=name, dtype="float64", shape=("n",)) for name in "ab"]
     call = wire.EntryCall(inputs=(tensors[0],), outputs=(tensors[1],), axes=("n",))
-    checked, plain = made({"kernel.cu": KERNEL}, device_kind, call=call), made({"kernel.cu": KERNEL}, device_kind)
+    checked, plain = builder({"kernel.cu": KERNEL}, device_kind, call=call), builder({"kernel.cu": KERNEL}, device_kind)
     (remark,) = checked.note.remarks
     assert remark.startswith("kernel.cu:3: `const float* a` is given the input a, which is float64 (and 1 more);")
     assert plain.note.remarks == () and checked.artifact == plain.artifact
@@ -126,25 +126,25 @@ def test_a_parameter_that_contradicts_the_problem_is_remarked(made, device_kind)
 # -- a language that runs the submission -------------------------------------------------------------------------------------
 
 
-def test_what_fails_once_the_submission_has_run_is_its_doing(made):
+def test_what_fails_once_the_submission_has_run_is_its_doing(builder):
     """Whatever the error is: a builder that is broken is tried again, and counts against nobody's quota."""
     for artifact, note in ((b"", None), ("no bytes", wire.BuildNote())):
         left = (build.BuildAttempt(code=build.BUILT, log="", artifact=artifact), note)
-        failed = made({"k.py": ""}, "emulated", SimpleNamespace(build=lambda *_, left=left: left))
+        failed = builder({"k.py": ""}, "emulated", SimpleNamespace(build=lambda *_, left=left: left))
         assert failed.code == IMPORT_FAILED and "the submission left the build box unusable" in failed.log
     left = (build.BuildAttempt(code=build.BUILT, log="", artifact=b"made"), wire.BuildNote())
-    assert made({"k.py": ""}, "emulated", SimpleNamespace(build=lambda *_: left)).code == build.BUILT
+    assert builder({"k.py": ""}, "emulated", SimpleNamespace(build=lambda *_: left)).code == build.BUILT
 
 
 @pytest.mark.parametrize("error", [OSError("no room"), MemoryError("none left")])
-def test_what_fails_before_the_submission_runs_is_the_graders(made, error):
+def test_what_fails_before_the_submission_runs_is_the_graders(builder, error):
     """The builder ends with BROKEN."""
 
     def fails(*_):
         raise error
 
     with pytest.raises(type(error)):
-        made({"k.py": ""}, "emulated", SimpleNamespace(build=fails))
+        builder({"k.py": ""}, "emulated", SimpleNamespace(build=fails))
 
 
 def test_the_builders_memory_is_closed():
@@ -178,9 +178,9 @@ def language(tmp_path):
     return language
 
 
-def test_light_headers_that_do_are_used(made, device_kind, language):
+def test_light_headers_that_do_are_used(builder, device_kind, language):
     """And the note says so."""
-    built = made({"kernel.cu": NEEDS_VALUE}, device_kind, language("#define VALUE 1", "#error full"))
+    built = builder({"kernel.cu": NEEDS_VALUE}, device_kind, language("#define VALUE 1", "#error full"))
     assert built.code == build.BUILT, built.log
     assert built.note == wire.BuildNote(headers="light")
 
@@ -195,17 +195,17 @@ def test_light_headers_that_do_are_used(made, device_kind, language):
     ],
     ids=["compile", "preprocess", "missing", "entry"],
 )
-def test_what_light_headers_do_not_carry_is_built_with_full_ones(made, language, light, missing, why):
+def test_what_light_headers_do_not_carry_is_built_with_full_ones(builder, language, light, missing, why):
     """Nothing is said of the first try, but in the note."""
-    built = made({"kernel.cpp": NEEDS_VALUE}, "emulated", language(light, "#define VALUE 2", missing))
+    built = builder({"kernel.cpp": NEEDS_VALUE}, "emulated", language(light, "#define VALUE 2", missing))
     assert built.code == build.BUILT, built.log
     assert built.note.headers == "full" and why in built.note.fallback
     assert "error" not in built.log
 
 
-def test_errors_are_those_of_the_full_headers(made, device_kind, language):
+def test_errors_are_those_of_the_full_headers(builder, device_kind, language):
     """The light ones are never shown: the user has not written them."""
-    failed = made({"kernel.cu": NEEDS_VALUE + "int x = typo;"}, device_kind, language("#error light", "#define VALUE 2"))
+    failed = builder({"kernel.cu": NEEDS_VALUE + "int x = typo;"}, device_kind, language("#error light", "#define VALUE 2"))
     assert failed.code == build.REJECTED
     assert "typo" in failed.log and "light" not in failed.log
     assert "light" in failed.note.fallback
@@ -273,7 +273,7 @@ def test_a_command_s_words_reach_it_as_they_are(tmp_path):
     assert ran.succeeded and ran.log.splitlines() == list(words)
 
 
-def test_a_library_that_is_loaded_before_is_only_named(tmp_path, made):
+def test_a_library_that_is_loaded_before_is_only_named(tmp_path, builder):
     """By the name that it gives itself, wherever it lies; what it has is found at run time."""
     library = tmp_path / "elsewhere.so"
     source = 'extern "C" int answer() { return 42; }'
@@ -281,7 +281,7 @@ def test_a_library_that_is_loaded_before_is_only_named(tmp_path, made):
         ["g++", "-shared", "-fPIC", "-x", "c++", "-", "-o", library, "-Wl,-soname,libanswer.so.7"], input=source.encode(), check=True
     )
     language = SimpleNamespace(headers=cuda.headers, libraries=lambda device_kind: [str(library)], check=cuda.check)
-    built = made({"k.cpp": 'extern "C" int answer(); extern "C" int solve() { return answer(); }'}, "emulated", language)
+    built = builder({"k.cpp": 'extern "C" int answer(); extern "C" int solve() { return answer(); }'}, "emulated", language)
     assert built.code == build.BUILT, built.log
     assert elf.soname(library.read_bytes()) == "libanswer.so.7" and elf.soname(built.artifact) is None
     (tmp_path / "artifact.so").write_bytes(built.artifact)

@@ -111,26 +111,26 @@ def test_every_source_of_a_job_has_an_identifier_of_its_own():
 
 
 @pytest.fixture
-def made(built):
+def builder(built):
     """Build sources for a GPU."""
     return lambda files, find=implementation, **fields: built(files, find, device_kind="cuda", **fields)
 
 
 @needs_nvcc
-def test_an_artifact_carries_device_code_and_its_runtime(made):
+def test_an_artifact_carries_device_code_and_its_runtime(builder):
     """Nothing but the system's libraries is looked for when it is loaded."""
-    artifact = made({"kernel.cu": TEXT}).artifact
+    artifact = builder({"kernel.cu": TEXT}).artifact
     assert b".nv_fatbin" in artifact and b"libcudart" not in artifact.replace(b"libcudart_static", b"")
     assert "cudaLaunchKernel" not in elf.undefined_names(artifact)
 
 
 @needs_nvcc
-def test_the_log_says_what_each_kernel_uses(made):
+def test_the_log_says_what_each_kernel_uses(builder):
     """Registers, shared memory and spills, for those who tune; also of a build that did."""
     tile = TEXT.replace(
         "work(float* a) {", "work(float* a) { __shared__ float tile[64]; tile[threadIdx.x] = a[1]; __syncthreads(); a[2] = tile[9];"
     )
-    compiled = made({"kernel.cu": tile})
+    compiled = builder({"kernel.cu": tile})
     assert compiled.code == build.BUILT
     log = compiled.log
     assert "_Z4workPf" in log and "registers" in log and "256 bytes smem" in log and "0 bytes spill stores" in log
@@ -151,10 +151,10 @@ def test_the_report_counts_instructions_in_float64(tmp_path, name, some):
 
 
 @needs_nvcc
-def test_the_architecture_is_the_job_s(made):
+def test_the_architecture_is_the_job_s(builder):
     """A job that names none gets the default."""
-    assert "for 'sm_80'" in made({"kernel.cu": TEXT}, architecture="sm_80").log
-    assert f"for '{nvcc.target(nvcc.ARCHITECTURE)}'" in made({"kernel.cu": TEXT}).log
+    assert "for 'sm_80'" in builder({"kernel.cu": TEXT}, architecture="sm_80").log
+    assert f"for '{nvcc.target(nvcc.ARCHITECTURE)}'" in builder({"kernel.cu": TEXT}).log
 
 
 @pytest.mark.parametrize(
@@ -174,18 +174,18 @@ def test_an_architecture_that_is_none_is_our_fault(architecture):
 
 
 @needs_nvcc
-def test_instructions_that_only_this_device_has_are_built(made):
+def test_instructions_that_only_this_device_has_are_built(builder):
     """setmaxnreg, as warp-specialized kernels of Hopper have it."""
     asm = 'asm volatile("setmaxnreg.inc.sync.aligned.u32 240;"); a['
     source = TEXT.replace("void work", "void __launch_bounds__(384, 1) work").replace("a[", asm, 1)
-    compiled = made({"kernel.cu": source}, architecture="sm_90")
+    compiled = builder({"kernel.cu": source}, architecture="sm_90")
     assert compiled.code == build.BUILT, compiled.log
 
 
 @needs_nvcc
-def test_the_artifact_knows_the_user_s_lines(made, tmp_path):
+def test_the_artifact_knows_the_user_s_lines(builder, tmp_path):
     """For profilers; the same bytes whenever and wherever the sources were written."""
-    first, second = made({"kernel.cu": TEXT}), made({"kernel.cu": TEXT})
+    first, second = builder({"kernel.cu": TEXT}), builder({"kernel.cu": TEXT})
     source, again = second.out.parent / "src", tmp_path / "again"
     os.utime(source / "files/kernel.cu", (1, 1))
     again.mkdir()
@@ -195,10 +195,10 @@ def test_the_artifact_knows_the_user_s_lines(made, tmp_path):
 
 
 @needs_nvcc
-def test_a_rejected_build_has_no_word_of_ours_in_its_log(made, tmp_path):
+def test_a_rejected_build_has_no_word_of_ours_in_its_log(builder, tmp_path):
     """No path, no object, nothing of kernels that were built; the line of an error in assembly is the user's."""
     bad = TEXT.replace("{ a[", '{\n  asm volatile("mov.u99 x, y;");\n  a[')
-    rejected = made({"good.cu": TEXT.replace("solve", "other"), "bad.cu": bad, "host.cpp": "int x = nothing;\n"})
+    rejected = builder({"good.cu": TEXT.replace("solve", "other"), "bad.cu": bad, "host.cpp": "int x = nothing;\n"})
     log = rejected.log
     assert rejected.code == build.REJECTED
     assert "bad.cu(2): error: Unknown modifier '.u99'\n    mov.u99 x, y;\n" in log
@@ -208,9 +208,9 @@ def test_a_rejected_build_has_no_word_of_ours_in_its_log(made, tmp_path):
 
 
 @needs_nvcc
-def test_names_that_a_shell_would_read_are_files_like_others(made):
+def test_names_that_a_shell_would_read_are_files_like_others(builder):
     """With the same static names in two of them."""
-    compiled = made(
+    compiled = builder(
         {"it's $HOME (1).cu": TEXT.replace("__global__", "static __global__"), "b c.cu": f"static {TEXT}".replace("solve", "other")}
     )
     assert compiled.code == build.BUILT, compiled.log
@@ -228,7 +228,7 @@ def put_unknown_nvcc(directory, monkeypatch):
 
 @needs_nvcc
 @pytest.mark.parametrize(("source", "code"), [(TEXT, build.BUILT), (TEXT + "int x = typo;", build.REJECTED)])
-def test_nvcc_of_an_unknown_kind_compiles_by_itself(made, tmp_path, monkeypatch, source, code):
+def test_nvcc_of_an_unknown_kind_compiles_by_itself(builder, tmp_path, monkeypatch, source, code):
     """All in one step."""
     put_unknown_nvcc(tmp_path / "bin", monkeypatch)
     (tmp_path / "headers").mkdir()
@@ -236,7 +236,7 @@ def test_nvcc_of_an_unknown_kind_compiles_by_itself(made, tmp_path, monkeypatch,
     headers = Headers(include_dirs=(str(tmp_path / "headers"),), defines=("VALUE=1",))
     fake = SimpleNamespace(headers=lambda *_: [headers], libraries=cuda.libraries, check=cuda.check)
     more = "#include <value.h>\nint more() { return value; }"
-    compiled = made({"kernel.cu": f"{source}\n{more}", "more.cpp": more.replace("more", "much")}, lambda *_: fake)
+    compiled = builder({"kernel.cu": f"{source}\n{more}", "more.cpp": more.replace("more", "much")}, lambda *_: fake)
     assert compiled.code == code
     assert ("kernel.cu(3): error" in compiled.log) is (code == build.REJECTED) and ("registers" in compiled.log) is (code == build.BUILT)
 
@@ -260,9 +260,9 @@ def missing_from(artifact):
 
 
 @needs_nvcc
-def test_device_code_that_launches_is_linked(made):
+def test_device_code_that_launches_is_linked(builder):
     """Across files, to the same bytes each time, and with nothing left to look for."""
-    artifact, again = (made({"kernel.cu": NESTED, **STEP}).artifact for _ in range(2))
+    artifact, again = (builder({"kernel.cu": NESTED, **STEP}).artifact for _ in range(2))
     assert artifact == again and not missing_from(artifact)
     assert DeviceCode(artifact).defines("parent") and DeviceCode(artifact).defines("step")
 
@@ -284,12 +284,12 @@ def test_only_what_launches_is_linked_so(tmp_path):
 
 
 @needs_nvcc
-def test_nvcc_of_an_unknown_kind_links_device_code_too(made, tmp_path, monkeypatch):
+def test_nvcc_of_an_unknown_kind_links_device_code_too(builder, tmp_path, monkeypatch):
     """A launch that a macro hides is not seen, and nvcc says no: the control."""
     put_unknown_nvcc(tmp_path / "bin", monkeypatch)
-    assert not missing_from(made({"kernel.cu": NESTED, **STEP}).artifact)
+    assert not missing_from(builder({"kernel.cu": NESTED, **STEP}).artifact)
     hidden = NESTED.replace("__global__", "#define STEP step<<<1, 32>>>\n__global__").replace("{ step<<<1, 32>>>(", "{ STEP(")
-    assert made({"kernel.cu": hidden, **STEP}).code == build.REJECTED
+    assert builder({"kernel.cu": hidden, **STEP}).code == build.REJECTED
 
 
 def test_a_box_without_nvcc_is_our_fault(tmp_path, monkeypatch):
@@ -330,19 +330,19 @@ OURS = re.compile(r"/tmp|/proc|attempt-|__source__|__folder__|_GLOBAL__N__|\.ptx
 
 
 @needs_nvcc
-def test_a_typo_is_told_of_by_file_and_line(made):
+def test_a_typo_is_told_of_by_file_and_line(builder):
     """Of a raw kernel among others, with its text, and with no name of ours."""
     typo = TEXT.replace("{ a[", "{\n  a[").replace("= 1", "= missing_name")
-    rejected = made({"good.cu": TEXT.replace("solve", "other"), "my kernel.cu": f"// a comment\n{typo}"})
+    rejected = builder({"good.cu": TEXT.replace("solve", "other"), "my kernel.cu": f"// a comment\n{typo}"})
     assert (rejected.code, rejected.artifact) == (build.REJECTED, None)
     assert rejected.log.startswith('my kernel.cu(3): error: identifier "missing_name" is undefined\n    a[threadIdx.x] = missing_name; }\n')
     assert OURS.search(rejected.log) is None
 
 
 @needs_nvcc
-def test_bad_inline_ptx_is_told_of_by_file_and_line(made):
+def test_bad_inline_ptx_is_told_of_by_file_and_line(builder):
     """ptxas knows a file of ours only; its lines lead to the user's, also out of an inlined template."""
-    rejected = made({"kernel.cu": BAD_PTX})
+    rejected = builder({"kernel.cu": BAD_PTX})
     log = rejected.log
     assert (rejected.code, rejected.artifact) == (build.REJECTED, None)
     errors = [line for line in log.splitlines() if line.startswith("kernel.cu(")]

@@ -76,9 +76,9 @@ def text(start="np.float32(0)", result="total", scale="np.float32(2)", decorator
     ],
     ids=["typed", "integer", "literal", "factor", "exact_factor", "argument", "global", "signature"],
 )
-def test_what_makes_a_float64_is_named_with_its_line(made, given, remark):
+def test_what_makes_a_float64_is_named_with_its_line(builder, given, remark):
     """The kernel is compiled for what its entry calls it with. A product with 2.0 is as exact in float32, and the compiler knows it."""
-    built = made(text(**given), call=MATMUL)
+    built = builder(text(**given), call=MATMUL)
     assert built.code == BUILT, built.log
     (kernel,) = built.note.kernels
     assert kernel.name == "matmul" and kernel.registers > 0
@@ -87,9 +87,9 @@ def test_what_makes_a_float64_is_named_with_its_line(made, given, remark):
 
 
 @pytest.mark.parametrize("decorator", ["@cuda.jit", f"@cuda.jit({SIGNATURE!r})"])
-def test_a_kernel_whose_types_nobody_knows_is_not_compiled(made, decorator):
+def test_a_kernel_whose_types_nobody_knows_is_not_compiled(builder, decorator):
     """Where only the problem's own code knows its inputs, a kernel with a signature is, and no other. What is built is the same."""
-    plain, called = made(text("0.0", decorator=decorator)), made(text("0.0", decorator=decorator), call=MATMUL)
+    plain, called = builder(text("0.0", decorator=decorator)), builder(text("0.0", decorator=decorator), call=MATMUL)
     assert bool(plain.note.remarks) is ("float32" in decorator)
     assert plain.artifact is not None and plain.artifact == called.artifact
 
@@ -104,8 +104,8 @@ def test_a_kernel_whose_types_nobody_knows_is_not_compiled(made, decorator):
     ],
     ids=["as it is", "raises", "ends", "exits"],
 )
-def test_an_entry_that_fails_without_a_gpu_changes_no_build(made, changed, count):
+def test_an_entry_that_fails_without_a_gpu_changes_no_build(builder, changed, count):
     """What it launched until then is compiled where there is still somebody to do it."""
-    built = made(text("0.0").replace("    return c\n", changed), call=MATMUL)
+    built = builder(text("0.0").replace("    return c\n", changed), call=MATMUL)
     assert built.code == BUILT and built.names == ["sources/mine/kernel.py"], built.log
     assert len(built.note.remarks) == len(built.note.kernels) == count

@@ -16,10 +16,10 @@ ROOT = Path(__file__).parents[2]
 SUM = [11.0, 22.0, 33.0]
 
 
-def test_nothing_is_compiled_where_an_artifact_is_loaded(made, loaded):
+def test_nothing_is_compiled_where_an_artifact_is_loaded(builder, loaded):
     """An extension with other sources than in the build box is not there, and is not made."""
     other = GOOD_INLINE.replace("CUDA, functions", "CUDA + (' ' * (os.environ['PATH'] == '/nonexistent')), functions")
-    kind, message = loaded(made(f"import os\n{other}").artifact)
+    kind, message = loaded(builder(f"import os\n{other}").artifact)
     assert kind == "RuntimeError" and "'adds' was not compiled with these sources" in message
     assert message.startswith("mine/kernel.py:17: error")
 
@@ -34,7 +34,7 @@ class ModelNew(torch.nn.Module):
 """
 
 
-def test_a_model_gets_the_states_arguments_and_weights(made, loaded):
+def test_a_model_gets_the_states_arguments_and_weights(builder, loaded):
     """Weights go by their names; where the names are others the seeded ones stay."""
     import torch
 
@@ -44,17 +44,17 @@ def test_a_model_gets_the_states_arguments_and_weights(made, loaded):
         saved,
     )
     given = {"convention": "model"}
-    assert loaded(made(MODEL.replace("NAME", "weight")).artifact, saved.getvalue(), **given) == [22.0, 44.0, 66.0]
-    assert loaded(made(MODEL.replace("NAME", "other")).artifact, saved.getvalue(), **given) == [0.0, 0.0, 0.0]
+    assert loaded(builder(MODEL.replace("NAME", "weight")).artifact, saved.getvalue(), **given) == [22.0, 44.0, 66.0]
+    assert loaded(builder(MODEL.replace("NAME", "other")).artifact, saved.getvalue(), **given) == [0.0, 0.0, 0.0]
 
 
-def test_data_is_given_as_the_template_says(made, loaded):
+def test_data_is_given_as_the_template_says(builder, loaded):
     """A tuple with a dict in it; what is returned is read in its order."""
     template = '["tuple", [["tensor", 0], ["dict", [["b", ["tensor", 1]], ["k", ["value", 3]]]]]]'
     text = "def custom_kernel(data):\n    a, rest = data\n    return {'c': a + rest['b'] * rest['k']}\n"
-    assert loaded(made(text).artifact, convention="data", templates=(template,)) == [31.0, 62.0, 93.0]
+    assert loaded(builder(text).artifact, convention="data", templates=(template,)) == [31.0, 62.0, 93.0]
     whole = f'["tuple", [{template}, ["value", null], ["tensor", 2]]]'
-    assert loaded(made(text).artifact, convention="data", templates=(whole,)) == [31.0, 62.0, 93.0]
+    assert loaded(builder(text).artifact, convention="data", templates=(whole,)) == [31.0, 62.0, 93.0]
 
 
 PERMUTED = '["tuple", [["tuple", [["tensor", 0], ["tensor", 1, [1, 0]]]], ["value", null], ["tensor", 2, [1, 0]]]]'
@@ -62,10 +62,10 @@ SHAPES = {"shapes": [[3], [1, 3], [1, 3]]}
 
 
 @pytest.mark.parametrize("returned", ["a[:, None] + b", "(a + b.T).T"])
-def test_data_and_results_lie_as_the_template_says(made, loaded, returned):
+def test_data_and_results_lie_as_the_template_says(builder, loaded, returned):
     """What is sent is contiguous; the kernel sees, and may return, it permuted."""
     text = f"def custom_kernel(data):\n    a, b = data\n    assert b.shape == (3, 1)\n    return {returned}\n"
-    assert loaded(made(text).artifact, convention="data", templates=(PERMUTED,), **SHAPES) == SUM
+    assert loaded(builder(text).artifact, convention="data", templates=(PERMUTED,), **SHAPES) == SUM
 
 
 OBJECTS = (
@@ -82,14 +82,14 @@ def custom_kernel(data):
 """
 
 
-def test_objects_are_of_the_problems_class_or_of_the_submissions_or_have_the_attributes(made, loaded):
+def test_objects_are_of_the_problems_class_or_of_the_submissions_or_have_the_attributes(builder, loaded):
     """Each launch gets its own: a count is as it was."""
     task = {"task.py": "class Config:\n    def sum(self, b):\n        return self.a + b\n"}
     own = "import torch\nclass Cache(torch.nn.Module):\n    def forward(self):\n        return self.data\n"
     given = {"convention": "data", "templates": (OBJECTS,)}
-    both = made(own + USES.replace("KERNEL", "config.sum(cache())"), modules=task)
+    both = builder(own + USES.replace("KERNEL", "config.sum(cache())"), modules=task)
     assert loaded(both.artifact, **given) == SUM
-    neither = made(USES.replace("KERNEL", "config.a + dict(cache.named_buffers())['data']"))
+    neither = builder(USES.replace("KERNEL", "config.a + dict(cache.named_buffers())['data']"))
     assert loaded(neither.artifact, **given) == SUM
     kind, message = loaded(neither.artifact, convention="data", templates=(OBJECTS.replace("3]", "4]"),))
     assert kind == "AssertionError" and message.startswith("mine/kernel.py:5: error")
@@ -236,14 +236,14 @@ MODULES = {
 
 
 @pytest.mark.parametrize("text", MODULES.values(), ids=MODULES)
-def test_a_module_runs_where_there_is_no_compiler(made, loaded, text):
-    """It is built, loaded and called, and adds its inputs."""
-    built = made(text)
+def test_a_module_runs_where_there_is_no_compiler(builder, loaded, text):
+    """Its inputs are added where it is built, loaded and called."""
+    built = builder(text)
     assert built.artifact is not None, built.log
     assert loaded(built.artifact) == SUM
 
 
-def test_a_benchmark_at_the_top_of_a_module_is_not_run(made, loaded):
+def test_a_benchmark_at_the_top_of_a_module_is_not_run(builder, loaded):
     """A report of Triton's, in the module or for its `__main__`; a remark says so."""
     text = """import torch, triton
 @triton.testing.perf_report(
@@ -256,7 +256,7 @@ if __name__ == "__main__":
     raise ValueError("it was run")
 def solution(a, b): return a + b
 """
-    built = made(text)
+    built = builder(text)
     assert built.note.remarks == ("benchmark.run was not run: the grader measures times itself",), built.log
     assert loaded(built.artifact) == SUM
 
@@ -280,9 +280,9 @@ def solution(a, b):
 """
 
 
-def test_what_torch_compiles_runs_as_it_is_written(made, loaded):
+def test_what_torch_compiles_runs_as_it_is_written(builder, loaded):
     """There is no compiler where it runs; a remark says that nothing is compiled."""
-    built = made(COMPILED)
+    built = builder(COMPILED)
     assert built.note.remarks == ("torch.compile compiles nothing on the emulated device: the function runs as it is written",), built.log
     assert loaded(built.artifact) == SUM
 
@@ -296,14 +296,14 @@ def test_what_torch_compiles_runs_as_it_is_written(made, loaded):
         ("def solution(a, b): return a, b", "WRONG_SHAPE"),
     ],
 )
-def test_a_result_that_is_none_is_refused(made, loaded, text, status):
+def test_a_result_that_is_none_is_refused(builder, loaded, text, status):
     """As for a torch extension."""
-    assert loaded(made(text).artifact)[0] == status
+    assert loaded(builder(text).artifact)[0] == status
 
 
-def test_a_call_that_fails_is_told_at_the_users_line(made, loaded):
+def test_a_call_that_fails_is_told_at_the_users_line(builder, loaded):
     """As an import is."""
-    kind, message = loaded(made("def solution(a, b):\n    c = a + b\n    return c.view(7)\n").artifact)
+    kind, message = loaded(builder("def solution(a, b):\n    c = a + b\n    return c.view(7)\n").artifact)
     assert kind == "RuntimeError" and message.startswith("mine/kernel.py:3: error: RuntimeError: shape '[7]' is invalid")
 
 

@@ -26,16 +26,16 @@ NVCC = pytest.param("cuda", marks=pytest.mark.skipif(shutil.which("nvcc") is Non
 ADD = "add(float const*, float const*, float*, long)"
 
 
-def test_a_module_without_extensions_is_packed_as_it_is(made):
+def test_a_module_without_extensions_is_packed_as_it_is(builder):
     """One file, under the path that it was submitted with."""
-    built = made(PLAIN)
+    built = builder(PLAIN)
     assert (built.code, built.names) == (BUILT, ["sources/mine/kernel.py"]), built.log
 
 
 @pytest.mark.parametrize("device_kind", ["emulated", pytest.param("cuda", marks=NVCC.marks)])
-def test_an_extension_is_compiled_once_and_packed(made, device_kind):
+def test_an_extension_is_compiled_once_and_packed(builder, device_kind):
     """Two builds make the same bytes; the report's kind of headers is the extension's."""
-    first, second = made(GOOD_INLINE, device_kind=device_kind), made(GOOD_INLINE, device_kind=device_kind)
+    first, second = builder(GOOD_INLINE, device_kind=device_kind), builder(GOOD_INLINE, device_kind=device_kind)
     assert [one.name for one in first.note.kernels] == ([ADD] if device_kind == "cuda" else [])
     assert first.code == BUILT, first.log
     assert [name.split("/")[-1] for name in first.names] == ["adds.so", "kernel.py"]
@@ -52,9 +52,9 @@ def place(tmp_path, monkeypatch):
     return directory
 
 
-def test_an_error_in_cuda_is_at_the_modules_line(made, place):
+def test_an_error_in_cuda_is_at_the_modules_line(builder, place):
     """The compiler names and quotes the line of the Python file; torch's own headers are not tried after it."""
-    failed = made(INLINE.replace("BODY", " + undefined_thing"))
+    failed = builder(INLINE.replace("BODY", " + undefined_thing"))
     assert failed.code == REJECTED
     assert f"mine/kernel.py:{KERNEL_LINE}:" in failed.log and "undefined_thing" in failed.log
     assert f"{KERNEL_LINE} |     if (i < n) c[i] = a[i] + b[i] + undefined_thing;" in failed.log
@@ -66,28 +66,28 @@ def test_an_error_in_cuda_is_at_the_modules_line(made, place):
 CAUGHT = INLINE.replace("BODY", " + undefined_thing").replace("module = load_inline", "try:\n    module = load_inline")
 
 
-def test_an_extensions_failure_counts_when_it_is_raised_as_another(made):
+def test_an_extensions_failure_counts_when_it_is_raised_as_another(builder):
     """A module that wraps the compiler's failure in one of its own."""
     handler = "\nexcept RuntimeError as error:\n    raise SystemError('no') from error\n\ndef solution"
-    failed = made(CAUGHT.replace("\n\ndef solution", handler))
+    failed = builder(CAUGHT.replace("\n\ndef solution", handler))
     assert failed.code == REJECTED and "undefined_thing" in failed.log
 
 
-def test_a_module_may_go_on_without_an_extension(made):
+def test_a_module_may_go_on_without_an_extension(builder):
     """One that catches the failure is built."""
-    built = made(CAUGHT.replace("\n\ndef solution", "\nexcept RuntimeError:\n    module = None\n\ndef solution"))
+    built = builder(CAUGHT.replace("\n\ndef solution", "\nexcept RuntimeError:\n    module = None\n\ndef solution"))
     assert built.code == BUILT and built.names == ["sources/mine/kernel.py"]
 
 
-def test_two_extensions_may_have_one_name(made):
+def test_two_extensions_may_have_one_name(builder):
     """Told apart by their sources."""
     again = GOOD_INLINE.replace(
         "def solution", 'other = load_inline("adds", DECLARED + " // 2", CUDA, functions="add_all")\n\ndef solution'
     )
-    assert sum(name.endswith("adds.so") for name in made(again).names) == 2
+    assert sum(name.endswith("adds.so") for name in builder(again).names) == 2
 
 
-def test_files_that_the_module_writes_are_compiled_by_load(made):
+def test_files_that_the_module_writes_are_compiled_by_load(builder):
     """`load` takes paths; their own directory is searched for headers."""
     text = """
 import os, tempfile
@@ -100,7 +100,7 @@ module = load(name="x", sources=[place + "/x.cpp"], extra_cflags=["-DANSWER=42",
 assert module.two() == 2
 def solution(a, b): return a
 """
-    built = made(text)
+    built = builder(text)
     assert built.code == BUILT, built.log
 
 
@@ -108,25 +108,25 @@ def flagged(flags):
     return GOOD_INLINE.replace('functions=["add_all"])', f'functions=["add_all"], {flags})')
 
 
-def test_flags_that_are_not_used_are_remarked(made):
+def test_flags_that_are_not_used_are_remarked(builder):
     """Once each, with the reason; what is always done is no remark."""
-    built = made(flagged('extra_cuda_cflags=["-O2", "--use_fast_math", "-arch=sm_70"], extra_cflags=["-march=native"]'))
+    built = builder(flagged('extra_cuda_cflags=["-O2", "--use_fast_math", "-arch=sm_70"], extra_cflags=["-march=native"]'))
     assert built.code == BUILT, built.log
     assert sorted(built.note.remarks) == [
         "adds: --use_fast_math, -arch=sm_70: no effect on the emulated device, which runs kernels on the CPU",
         "adds: -march=native: not used, a submission can't choose it; docs/submitting.md lists the flags that count",
     ]
-    assert made(GOOD_INLINE).note.remarks == ()
+    assert builder(GOOD_INLINE).note.remarks == ()
 
 
 @pytest.mark.parametrize("device_kind", [NVCC])
 @pytest.mark.parametrize(("flag", "found"), [("--use_fast_math", True), ("-O3", False)])
-def test_flags_reach_the_kernels_of_a_gpu(made, device_kind, flag, found, place):
+def test_flags_reach_the_kernels_of_a_gpu(builder, device_kind, flag, found, place):
     """nvcc's approximation of a division is in the PTX only where it was asked for; a macro is there, and one of torch's is taken back."""
     flags = f'extra_cuda_cflags=["{flag}", "-D__MINE=1", "-U__CUDA_NO_HALF_OPERATORS__"]'
     text = flagged(flags).replace("a[i] + b[i]", "a[i] / b[i]")
     check = '\n#if !defined(__MINE) || defined(__CUDA_NO_HALF_OPERATORS__)\n#error "a flag is missing"\n#endif\n__global__'
-    built = made(text.replace("\n__global__", check), device_kind=device_kind)
+    built = builder(text.replace("\n__global__", check), device_kind=device_kind)
     assert built.code == BUILT and built.note.remarks == (), built.log
     (ptx,) = (path.read_text() for path in place.rglob("*.ptx"))
     assert ("div.approx.ftz.f32" in ptx) is found
@@ -145,17 +145,17 @@ def test_flags_reach_the_kernels_of_a_gpu(made, device_kind, flag, found, place)
     ],
     ids=["syntax", "indentation", "raises", "in_torch", "exit", "coding", "nested"],
 )
-def test_an_import_that_fails_is_told_at_the_users_line(made, text, line):
+def test_an_import_that_fails_is_told_at_the_users_line(builder, text, line):
     """The first line says where in the submitted file, and no frame is ours or torch's."""
-    failed = made(text)
+    failed = builder(text)
     assert failed.code == IMPORT_FAILED and failed.artifact is None
     assert failed.log.startswith(line), failed.log
     assert "sandbox" not in failed.log and "site-packages" not in failed.log
 
 
-def test_a_module_that_ends_its_process_is_told_so(made):
+def test_a_module_that_ends_its_process_is_told_so(builder):
     """`os._exit(0)` leaves no report; exit code 0 builds nothing."""
-    failed = made("import os\nos._exit(0)\n")
+    failed = builder("import os\nos._exit(0)\n")
     assert failed.code == IMPORT_FAILED and failed.artifact is None
     assert "the module ended its process while it was imported (exit code 0)" in failed.log
 
@@ -165,12 +165,12 @@ def forged(text):
     return f"import json, os, sys\nopen(sys.argv[2], 'w').write({text})\nos._exit(0)\n"
 
 
-def test_a_report_of_the_modules_own_is_only_a_claim(made):
+def test_a_report_of_the_modules_own_is_only_a_claim(builder):
     """Who writes another report makes an artifact of his own source, no more; one that is none is not taken."""
-    built = made(forged("json.dumps({'code': 0, 'log': 'all is well', 'note': '{}'})"))
+    built = builder(forged("json.dumps({'code': 0, 'log': 'all is well', 'note': '{}'})"))
     assert built.code == IMPORT_FAILED or built.names == ["sources/mine/kernel.py"]
     for text in ("'['*100000", "json.dumps({'code': 5, 'log': '', 'note': ''})", "json.dumps([])", "'\\\\udcff'"):
-        assert made(forged(text)).code == IMPORT_FAILED
+        assert builder(forged(text)).code == IMPORT_FAILED
 
 
 @pytest.mark.parametrize(
@@ -181,18 +181,18 @@ def test_a_report_of_the_modules_own_is_only_a_claim(made):
         ({"code": BUILT, "log": "gr\xfc\xdfe"}, BUILT, "gr\xfc\xdfe"),
     ],
 )
-def test_a_log_that_can_not_be_printed_is_escaped(made, report, code, said):
+def test_a_log_that_can_not_be_printed_is_escaped(builder, report, code, said):
     """Half a surrogate pair: it was taken for the grader's own fault, of which nobody's quota knows."""
     report["note"] = wire.encode(wire.BuildNote()).decode()
-    built = made(forged(repr(json.dumps(report))))
+    built = builder(forged(repr(json.dumps(report))))
     assert (built.code, built.log) == (code, said)
 
 
 @pytest.mark.parametrize(("code", "found"), [([], IMPORT_FAILED), (7.0, IMPORT_FAILED), (5, IMPORT_FAILED), (7, REJECTED)])
-def test_a_reported_code_is_a_number_that_a_build_ends_with(made, code, found):
+def test_a_reported_code_is_a_number_that_a_build_ends_with(builder, code, found):
     """What is none can't be told from a broken builder's."""
     report = {"code": code, "log": "", "note": wire.encode(wire.BuildNote()).decode()}
-    assert made(forged(repr(json.dumps(report)))).code == found
+    assert builder(forged(repr(json.dumps(report)))).code == found
 
 
 @pytest.mark.parametrize(
@@ -220,29 +220,29 @@ def test_the_entry_is_found_by_its_names_or_as_the_only_function(text, entry, fo
         assert python_module.find_entry(module, entry).__name__ == found
 
 
-def test_a_missing_entry_is_told_with_what_there_is(made):
+def test_a_missing_entry_is_told_with_what_there_is(builder):
     """And with what to do."""
-    failed = made("def mine(a): ...\ndef other(a): ...")
+    failed = builder("def mine(a): ...\ndef other(a): ...")
     log = failed.log
     assert failed.code == ENTRY_NOT_FOUND
     assert "its public functions: mine, other; name one of them 'solve'" in log
 
 
-def test_what_is_printed_is_cut_and_comes_after_the_error(made):
+def test_what_is_printed_is_cut_and_comes_after_the_error(builder):
     """A flood keeps nobody from building, and hides no error."""
     flood = "for _ in range(3000): print('x' * 1000)\n"
-    built = made(flood + PLAIN)
+    built = builder(flood + PLAIN)
     assert built.code == BUILT and len(built.log) < 32 * 1024 and "is left out" in built.log
-    failed = made(f"{flood}raise ValueError('no good')\n")
+    failed = builder(f"{flood}raise ValueError('no good')\n")
     assert failed.log.startswith("mine/kernel.py:2: error: ValueError: no good")
 
 
-def test_a_daemon_does_not_hold_the_build_up(made, tmp_path):
+def test_a_daemon_does_not_hold_the_build_up(builder, tmp_path):
     """A child in a session of its own that keeps the output open, for longer than a test may take."""
     path = tmp_path / "daemon"
     daemon = f"import os, time\nif os.fork() == 0:\n    os.setsid()\n    open({str(path)!r}, 'w').write(str(os.getpid()))\n"
     try:
-        assert made(daemon + "    time.sleep(600)\n    os._exit(0)\n" + PLAIN).code == BUILT
+        assert builder(daemon + "    time.sleep(600)\n    os._exit(0)\n" + PLAIN).code == BUILT
     finally:
         while not (path.exists() and path.read_text()):
             time.sleep(0.01)
@@ -253,60 +253,60 @@ def test_a_daemon_does_not_hold_the_build_up(made, tmp_path):
     "left",
     ["os.symlink(OUT + '/../victim', OUT + '/artifact')", "os.mkfifo(OUT + '/artifact')", "open(OUT + '/artifact', 'w').write('mine')"],
 )
-def test_what_a_module_leaves_under_the_artifacts_name_is_replaced(made, left):
+def test_what_a_module_leaves_under_the_artifacts_name_is_replaced(builder, left):
     """The artifact is a plain file with the builder's content, whatever lay there, and nothing is written through a link."""
-    built = made(f"import os\n{left}\n{PLAIN}")
+    built = builder(f"import os\n{left}\n{PLAIN}")
     assert built.code == BUILT and built.names == ["sources/mine/kernel.py"]
     assert not (built.out.parent / "victim").exists()
 
 
-def test_a_module_that_spoils_its_build_box_is_at_fault_itself(made):
+def test_a_module_that_spoils_its_build_box_is_at_fault_itself(builder):
     """A directory where the artifact goes is no fault of the grader's, which would be tried again."""
-    failed = made(f"import os\nos.makedirs(OUT + '/artifact/x')\n{PLAIN}")
+    failed = builder(f"import os\nos.makedirs(OUT + '/artifact/x')\n{PLAIN}")
     assert failed.code == IMPORT_FAILED and "the submission left the build box unusable" in failed.log
 
 
-def test_links_are_not_packed(made):
+def test_links_are_not_packed(builder):
     """What a module links to in its caches stays where it is."""
     text = "import os\nd = os.environ['TORCH_EXTENSIONS_DIR']\nos.symlink('/etc/passwd', d + '/x.so')\n"
     text += "os.mkfifo(d + '/y.so')\nos.symlink('/etc', d + '/z')\n"
-    built = made(text + PLAIN)
+    built = builder(text + PLAIN)
     assert built.code == BUILT and built.names == ["sources/mine/kernel.py"]
 
 
-def test_more_than_an_artifact_may_hold_is_told(made):
+def test_more_than_an_artifact_may_hold_is_told(builder):
     """A cache of 60 MiB, and the control of 1 MiB."""
     text = "import os\nd = os.environ['TRITON_CACHE_DIR']\nos.makedirs(d)\nopen(d + '/x', 'wb').write(bytes(SIZE << 20))\n"
-    failed = made(text.replace("SIZE", "60") + PLAIN)
+    failed = builder(text.replace("SIZE", "60") + PLAIN)
     assert failed.code == REJECTED and "is over 48 MiB" in failed.log
-    assert made(text.replace("SIZE", "1") + PLAIN).names == ["caches/triton/x", "sources/mine/kernel.py"]
+    assert builder(text.replace("SIZE", "1") + PLAIN).names == ["caches/triton/x", "sources/mine/kernel.py"]
 
 
-def test_a_module_that_wants_a_gpu_when_it_is_imported_is_built(made):
+def test_a_module_that_wants_a_gpu_when_it_is_imported_is_built(builder):
     """There is none where it is built. Where none is expected, the same failure is its own."""
     text = "def solve(a, b): return a\nraise RuntimeError('No CUDA GPUs are available')\n"
-    built = made(text, device_kind="cuda")
+    built = builder(text, device_kind="cuda")
     assert built.code == BUILT and "it is imported again where there is one" in built.log
-    assert made(text, device_kind="emulated").code == IMPORT_FAILED
-    assert made("raise ValueError('no')", device_kind="cuda").code == IMPORT_FAILED
+    assert builder(text, device_kind="emulated").code == IMPORT_FAILED
+    assert builder("raise ValueError('no')", device_kind="cuda").code == IMPORT_FAILED
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is not None, reason="nvcc is on PATH")
-def test_a_build_box_without_nvcc_is_the_graders_fault(made):
+def test_a_build_box_without_nvcc_is_the_graders_fault(builder):
     """An extension for a GPU needs it; a module without one does not."""
     with pytest.raises(nvcc.NoCompiler):
-        made(GOOD_INLINE, device_kind="cuda")
-    assert made(PLAIN, device_kind="cuda").code == BUILT
+        builder(GOOD_INLINE, device_kind="cuda")
+    assert builder(PLAIN, device_kind="cuda").code == BUILT
 
 
-def test_the_build_boxs_own_files_stay_as_they_are(made):
+def test_the_build_boxs_own_files_stay_as_they_are(builder):
     """The source in the artifact is the one that was submitted, though the module overwrites its copy."""
-    built = made(f"open(__file__, 'w').write('other')\n{PLAIN}")
+    built = builder(f"open(__file__, 'w').write('other')\n{PLAIN}")
     with tarfile.open(fileobj=io.BytesIO(built.artifact)) as archive:
         assert archive.extractfile("sources/mine/kernel.py").read().decode().endswith(PLAIN)
 
 
-def test_the_environment_is_that_of_a_box(made):
+def test_the_environment_is_that_of_a_box(builder):
     """Caches are the build's own, and the interpreters are on for the emulated device."""
     text = (
         f"import os\nassert os.environ['TRITON_INTERPRET'] == os.environ['NUMBA_ENABLE_CUDASIM'] == '1' and {os.getpid()} != os.getpid()\n"
@@ -315,5 +315,5 @@ def test_the_environment_is_that_of_a_box(made):
     text += (
         f"here = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))\nassert all(os.environ[n].startswith(here) for n in {names})\n"
     )
-    built = made(text + PLAIN)
+    built = builder(text + PLAIN)
     assert built.code == BUILT, built.log

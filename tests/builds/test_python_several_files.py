@@ -35,116 +35,118 @@ def solution(a, b):
 SUM = [11.0, 22.0, 33.0]
 
 
-def test_files_that_import_each_other_are_built_and_loaded(made, loaded):
+def test_files_that_import_each_other_are_built_and_loaded(builder, loaded):
     """In both boxes; the artifact says which one is the main file."""
-    built = made(MAIN, path="run.py", others=OTHERS)
+    built = builder(MAIN, path="run.py", others=OTHERS)
     assert built.code == BUILT, built.log
     assert built.names == ["main/path", *(f"sources/{name}" for name in sorted(["run.py", *OTHERS]))]
     assert loaded(built.artifact) == SUM
 
 
-def test_a_wrapper_may_rearrange_with_einops(made, loaded):
+def test_a_wrapper_may_rearrange_with_einops(builder, loaded):
     """As those of many published Triton kernels do. The control is a package that is not there, below."""
     text = "from einops import rearrange\n\ndef solution(a, b):\n"
-    built = made(text + "    return rearrange(rearrange(a, 'n -> n 1') + b[:, None], 'n 1 -> n')\n")
+    built = builder(text + "    return rearrange(rearrange(a, 'n -> n 1') + b[:, None], 'n 1 -> n')\n")
     assert built.code == BUILT, built.log
     assert loaded(built.artifact) == SUM
 
 
-def test_the_main_file_need_not_be_the_first(made, loaded):
+def test_the_main_file_need_not_be_the_first(builder, loaded):
     """If it alone has an entry."""
-    built = made(OTHERS["kernels.py"], path="kernels.py", others={"z.py": MAIN, **{name: OTHERS[name] for name in OTHERS if "/" in name}})
+    built = builder(
+        OTHERS["kernels.py"], path="kernels.py", others={"z.py": MAIN, **{name: OTHERS[name] for name in OTHERS if "/" in name}}
+    )
     assert built.code == BUILT and loaded(built.artifact) == SUM, built.log
 
 
-def test_the_problems_modules_can_be_imported(made, loaded):
+def test_the_problems_modules_can_be_imported(builder, loaded):
     """In both boxes, by a submission's other files too; their text can be read. A file of the submission's own comes first."""
     modules = {"task.py": "input_t = output_t = object\nWHO = 'task'\n", "utils.py": "def same(x):\n    return x\n"}
     text = "from task import input_t\nfrom kernels import add\nimport inspect, task, utils\n"
     text += "assert 'def same' in inspect.getsource(utils.same)\n"
     text += "def solution(a: input_t, b):\n    return add(a, b)\n"
     others = {"kernels.py": "from utils import same\ndef add(a, b):\n    return same(a + b)\n"}
-    built = made(text, path="run.py", others=others, modules=modules)
+    built = builder(text, path="run.py", others=others, modules=modules)
     assert built.code == BUILT, built.log
     assert loaded(built.artifact) == SUM
-    other = made(
+    other = builder(
         f"{text}assert task.WHO == 'own'\n", path="run.py", others={**others, "task.py": "input_t, WHO = object, 'own'\n"}, modules=modules
     )
     assert other.code == BUILT and loaded(other.artifact) == SUM, other.log
 
 
-def test_the_problems_modules_are_read_only(made):
+def test_the_problems_modules_are_read_only(builder):
     """A submission that writes to one changes nothing in its artifact."""
     text = "import task, os\nos.chmod(task.__file__, 0o600)\nopen(task.__file__, 'w').write('x = 2')\n"
-    built = made(text + PLAIN, modules={"task.py": "x = 1"})
+    built = builder(text + PLAIN, modules={"task.py": "x = 1"})
     assert built.code == BUILT and b"x = 1" in built.artifact and b"x = 2" not in built.artifact.replace(b"write('x = 2')", b"")
 
 
 @pytest.mark.parametrize("source", ["Path(__file__).parent / 'kernel.cu'", "'kernel.cu'"])
-def test_cuda_files_next_to_the_main_file_are_compiled(made, loaded, source):
+def test_cuda_files_next_to_the_main_file_are_compiled(builder, loaded, source):
     """By their path, or by their name in the working directory; with a header that has device code."""
     others = {"kernel.cu": CUDA + BOUND, "kernel.cuh": HEADER.replace("BODY", "")}
-    built = made(LOADS.replace("SOURCE", source), path="run.py", others=others)
+    built = builder(LOADS.replace("SOURCE", source), path="run.py", others=others)
     assert built.code == BUILT, built.log
     assert loaded(built.artifact) == SUM
 
 
-def test_new_files_can_be_written_next_to_the_submitted_ones(made, loaded):
+def test_new_files_can_be_written_next_to_the_submitted_ones(builder, loaded):
     """In both boxes, as modules do that generate what they compile; and in the working directory."""
     text = "from pathlib import Path\nhere = Path(__file__).parent / 'made.txt'\nhere.write_text('x')\nPath('other.txt').write_text('x')\n"
-    built = made(text + PLAIN)
+    built = builder(text + PLAIN)
     assert built.code == BUILT and loaded(built.artifact) == SUM, built.log
 
 
-def test_an_error_is_placed_in_the_file_that_has_it(made):
+def test_an_error_is_placed_in_the_file_that_has_it(builder):
     """Of Python, of a CUDA text inside a Python file that is not the main one, of a CUDA file, of its header."""
-    failed = made("from kernels import add\n" + PLAIN, path="run.py", others={"kernels.py": "\ndef add(\n"})
+    failed = builder("from kernels import add\n" + PLAIN, path="run.py", others={"kernels.py": "\ndef add(\n"})
     assert failed.code == IMPORT_FAILED and failed.log.startswith("kernels.py:2: error: SyntaxError"), failed.log
     inline = (
         'from torch.utils.cpp_extension import load_inline\nTEXT = """\n__global__ void f(float* x) {\n'
         '    x[0] = undefined_thing;\n}\n"""\n'
         'module = load_inline("f", "void nothing();", TEXT)\n'
     )
-    failed = made("import kernels\n" + PLAIN, path="run.py", others={"kernels.py": inline})
+    failed = builder("import kernels\n" + PLAIN, path="run.py", others={"kernels.py": inline})
     assert failed.code == REJECTED and "kernels.py:4:" in failed.log and "4 |     x[0] = undefined_thing;" in failed.log, failed.log
     assert "kernels.py:7: note: asked for here" in failed.log
     for place, called, body in (("kernel.cu:4:", "undefined_thing", ""), ("kernel.cuh:4:", "empty_like", " + undefined_thing")):
         files = {"kernel.cu": CUDA.replace("empty_like", called) + BOUND, "kernel.cuh": HEADER.replace("BODY", body)}
-        failed = made(LOADS.replace("SOURCE", "'kernel.cu'"), path="run.py", others=files)
+        failed = builder(LOADS.replace("SOURCE", "'kernel.cu'"), path="run.py", others=files)
         assert failed.code == REJECTED and place in failed.log, failed.log
 
 
-def test_a_file_may_have_the_name_that_an_inline_text_is_compiled_under(made):
+def test_a_file_may_have_the_name_that_an_inline_text_is_compiled_under(builder):
     """The error is at that file's line, though its text is compiled behind torch's headers."""
     text = "from pathlib import Path\nfrom torch.utils.cpp_extension import load_inline\n"
     text += "module = load_inline('f', 'void nothing();', Path(__file__).with_name('cuda.cu').read_text())\n"
-    failed = made(text + PLAIN, path="run.py", others={"cuda.cu": "\n__global__ void f(float* x) {\n    x[0] = undefined_thing;\n}\n"})
+    failed = builder(text + PLAIN, path="run.py", others={"cuda.cu": "\n__global__ void f(float* x) {\n    x[0] = undefined_thing;\n}\n"})
     assert failed.code == REJECTED and "cuda.cu:3:" in failed.log and "3 |     x[0] = undefined_thing;" in failed.log, failed.log
 
 
-def test_a_missing_package_is_unsupported_and_a_missing_file_is_not(made):
+def test_a_missing_package_is_unsupported_and_a_missing_file_is_not(builder):
     """A package that no file is named like; a misspelt file of the submission's own. What is said: tests/unit/test_missing_modules.py."""
-    failed = made(f"import tilelang.language\n{PLAIN}", path="run.py", others=OTHERS)
+    failed = builder(f"import tilelang.language\n{PLAIN}", path="run.py", others=OTHERS)
     assert failed.code == UNSUPPORTED, failed.log
     assert failed.log.startswith("run.py:1: error: this grader does not have the Python module 'tilelang'")
-    failed = made(f"from kernles import add\n{PLAIN}", path="run.py", others=OTHERS)
+    failed = builder(f"from kernles import add\n{PLAIN}", path="run.py", others=OTHERS)
     assert failed.code == IMPORT_FAILED, failed.log
     assert "no module 'kernles'; the files can be imported as kernels, run, pkg, pkg.more; did you mean 'kernels'?" in failed.log
 
 
-def test_what_is_for_amd_gpus_is_unsupported(made):
+def test_what_is_for_amd_gpus_is_unsupported(builder):
     """A text with a header of HIP, whatever compiler the module sets; a call of hipcc."""
     inline = 'import os\nos.environ["CXX"] = "hipcc"\nfrom torch.utils.cpp_extension import load_inline\n'
     inline += 'module = load_inline("f", "#include <hip/hip_runtime.h>\\nint f() { return 1; }", functions="f")\n'
     calls = "import subprocess\nsubprocess.run(['hipcc', '-c', 'x.cpp'], check=True)\n"
     for text in (inline, calls):
-        failed = made(text + PLAIN)
+        failed = builder(text + PLAIN)
         assert failed.code == UNSUPPORTED and "HIP is for AMD GPUs, which this grader does not have" in failed.log, failed.log
 
 
-def test_a_missing_entry_is_told_with_the_files_that_have_one(made):
+def test_a_missing_entry_is_told_with_the_files_that_have_one(builder):
     """Two of them, and none is the first."""
-    failed = made("def a(): ...\ndef b(): ...\n", path="run.py", others={"x.py": PLAIN, "y.py": PLAIN})
+    failed = builder("def a(): ...\ndef b(): ...\n", path="run.py", others={"x.py": PLAIN, "y.py": PLAIN})
     assert failed.code == ENTRY_NOT_FOUND
     assert failed.log.startswith("run.py: error: the module has no function 'solve'")
     assert "(the main file is the first one that is named; x.py and y.py define one: name the main file first)" in failed.log

@@ -36,8 +36,8 @@ def compile_emulated(source: Path | str, folder: Path, *flags: str) -> subproces
 
 def program_of(source: Path | str, folder: Path, *flags: str) -> Path:
     """The program that a file or a text is compiled to in `folder`."""
-    done = compile_emulated(source, folder, *flags)
-    assert done.returncode == 0, done.stderr
+    outcome = compile_emulated(source, folder, *flags)
+    assert outcome.returncode == 0, outcome.stderr
     return folder / "program"
 
 

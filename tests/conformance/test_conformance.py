@@ -24,9 +24,9 @@ MARKED = [
 @pytest.mark.parametrize("source", MARKED)
 def test_the_emulated_device_prints_what_the_gpu_prints(source: Path, build: Build) -> None:
     """One program, one feature, the same lines."""
-    done = run(build(source))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == source.with_suffix(".expected").read_text()
+    outcome = run(build(source))
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+    assert outcome.stdout == source.with_suffix(".expected").read_text()
 
 
 @pytest.mark.slow
@@ -37,10 +37,10 @@ def test_the_program_is_cuda_to_nvcc_too(source: Path, tmp_path: Path) -> None:
     lambdas = ["--extended-lambda"] if "--extended-lambda" in source.read_text() else []
     nested = ["-rdc=true"] if "-rdc=true" in source.read_text() else []
     command = [str(NVCC), "-std=c++20", "-arch=sm_90", "-w", *lambdas, *nested, "-c", str(source), "-o", str(tmp_path / "object.o")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    if "curand" in source.name and "curand_kernel.h: No such file" in done.stderr:
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    if "curand" in source.name and "curand_kernel.h: No such file" in outcome.stderr:
         pytest.skip("this toolkit is without cuRAND")
-    assert done.returncode == 0, done.stderr
+    assert outcome.returncode == 0, outcome.stderr
 
 
 FAULTS = {
@@ -66,30 +66,30 @@ def straying(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_access_out_of_range_dies_of_sigsegv_and_says_where(number: int, where: str, straying: Path) -> None:
     """The signal is not hidden, and one line names kernel, block and thread."""
     _, what, thread = FAULTS[where]
-    done = run(straying, number)
-    assert done.returncode == -signal.SIGSEGV
-    assert done.stderr == f"emulated device: {what} in kernel stray{number}, block (0,0,0) {thread}\n"
+    outcome = run(straying, number)
+    assert outcome.returncode == -signal.SIGSEGV
+    assert outcome.stderr == f"emulated device: {what} in kernel stray{number}, block (0,0,0) {thread}\n"
 
 
 def test_memory_is_gone_after_free(build: Build) -> None:
     """A use after cudaFree is a fault, not an old value."""
     main = "int main() { int* x; cudaMalloc(&x, 4); cudaFree(x); late<<<1, 1>>>(x); }"
-    done = run(build(f"__global__ void late(int* x) {{ *x = 1; }}\n{main}\n"))
-    assert done.returncode == -signal.SIGSEGV
+    outcome = run(build(f"__global__ void late(int* x) {{ *x = 1; }}\n{main}\n"))
+    assert outcome.returncode == -signal.SIGSEGV
 
 
 def test_a_trap_aborts_and_says_where(build: Build) -> None:
     """`__trap()` ends the process, as it ends the context on a GPU."""
-    done = run(build("__global__ void give_up() { if (threadIdx.x == 2) __trap(); }\nint main() { give_up<<<1, 4>>>(); }\n"))
-    assert done.returncode == -signal.SIGABRT
-    assert done.stderr == "emulated device: __trap() in kernel give_up, block (0,0,0) thread (2,0,0)\n"
+    outcome = run(build("__global__ void give_up() { if (threadIdx.x == 2) __trap(); }\nint main() { give_up<<<1, 4>>>(); }\n"))
+    assert outcome.returncode == -signal.SIGABRT
+    assert outcome.stderr == "emulated device: __trap() in kernel give_up, block (0,0,0) thread (2,0,0)\n"
 
 
 def test_an_assert_in_a_kernel_aborts(build: Build) -> None:
     """A failed assert names the user's file and line."""
-    done = run(build("#include <cassert>\n\n__global__ void check(int x) { assert(x == 1); }\nint main() { check<<<1, 1>>>(2); }\n"))
-    assert done.returncode == -signal.SIGABRT
-    assert "kernel.cu:3" in done.stderr
+    outcome = run(build("#include <cassert>\n\n__global__ void check(int x) { assert(x == 1); }\nint main() { check<<<1, 1>>>(2); }\n"))
+    assert outcome.returncode == -signal.SIGABRT
+    assert "kernel.cu:3" in outcome.stderr
 
 
 POISON = """
@@ -164,9 +164,9 @@ int main() {
 def test_the_compiler_names_the_users_line(tmp_path: Path) -> None:
     """An error behind rewritten lines is reported where the user wrote it, with the user's own text."""
     text = "__global__ void k(float* x) {\n  __shared__ float s[4];\n  extern __shared__ float d[];\n  s[0] = d[0];\n}\n"
-    done = compile_emulated(text + "int main() {\n  k<<<1, 1>>>(nothing);\n}\n", tmp_path)
-    assert "kernel.cu:7:" in done.stderr and "'nothing' was not declared" in done.stderr.replace("‘", "'").replace("’", "'")
-    assert "k<<<1, 1>>>(nothing);" in done.stderr
+    outcome = compile_emulated(text + "int main() {\n  k<<<1, 1>>>(nothing);\n}\n", tmp_path)
+    assert "kernel.cu:7:" in outcome.stderr and "'nothing' was not declared" in outcome.stderr.replace("‘", "'").replace("’", "'")
+    assert "k<<<1, 1>>>(nothing);" in outcome.stderr
 
 
 def test_more_than_48_kib_of_static_shared_memory_does_not_compile(tmp_path: Path) -> None:

@@ -175,8 +175,8 @@ int main() {
 @pytest.mark.parametrize(("text", "expected"), PROGRAMS.values(), ids=PROGRAMS)
 def test_a_program_whose_kernels_launch_prints_its_lines(text: str, expected: str, build: Build) -> None:
     """Limits, errors, the order of children, and what they see."""
-    done = run(build(HEAD + text))
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", expected)
+    outcome = run(build(HEAD + text))
+    assert (outcome.returncode, outcome.stderr, outcome.stdout) == (0, "", expected)
 
 
 @pytest.mark.parametrize(
@@ -187,9 +187,9 @@ def test_a_fault_in_a_child_names_the_child(body: str, ends: int, what: str, bui
     """As a fault of a kernel that the host has launched; one without a fault ends as it should."""
     text = f"__global__ void child(int* x) {{ if (threadIdx.x == 2 && blockIdx.x == 1) {{ {body} }} }}\n"
     text += "__global__ void parent(int* x) { child<<<2, 4>>>(x); }\nint main() { parent<<<1, 1>>>(counters()); }\n"
-    done = run(build(HEAD + text))
-    assert done.returncode == ends
-    assert done.stderr == (f"emulated device: {what} in kernel child, block (1,0,0) thread (2,0,0)\n" if what else "")
+    outcome = run(build(HEAD + text))
+    assert outcome.returncode == ends
+    assert outcome.stderr == (f"emulated device: {what} in kernel child, block (1,0,0) thread (2,0,0)\n" if what else "")
 
 
 def test_blocks_launch_from_any_number_of_threads(build: Build) -> None:
@@ -227,5 +227,5 @@ int main() {
 """
     program = build(HEAD + text)
     for threads in ("1", "2", "7"):
-        done = run(program, GRADER_EMULATED_THREADS=threads)
-        assert [line.split()[0] for line in done.stdout.splitlines()] == ["2048", "2112", "2128", "2160"]
+        outcome = run(program, GRADER_EMULATED_THREADS=threads)
+        assert [line.split()[0] for line in outcome.stdout.splitlines()] == ["2048", "2112", "2128", "2160"]

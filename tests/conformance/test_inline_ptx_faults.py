@@ -41,8 +41,8 @@ COMMIT = 'asm volatile("cp.async.commit_group;"); '
 )
 def test_a_copy_that_nobody_waited_for_reads_as_nan(waits: str, value: str, build: Build) -> None:
     """A copy is made when its thread waits, and not before."""
-    done = launch(build, f'{COPY}{COMMIT}{waits} if (threadIdx.x == 3) printf("%g\\n", fabs(s[3]));')
-    assert (done.returncode, done.stdout) == (0, f"{value}\n")
+    outcome = launch(build, f'{COPY}{COMMIT}{waits} if (threadIdx.x == 3) printf("%g\\n", fabs(s[3]));')
+    assert (outcome.returncode, outcome.stdout) == (0, f"{value}\n")
 
 
 MATRIX = 'uint32_t r; asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r) : "r"(at(s) + OFFSET));'
@@ -60,24 +60,24 @@ FAULTS = {
 @pytest.mark.parametrize("kernel", FAULTS.values(), ids=list(FAULTS))
 def test_what_the_device_ends_the_launch_for_aborts_with_a_line(kernel: str, build: Build) -> None:
     """One line says what, and in which thread."""
-    done = launch(build, kernel)
-    assert done.returncode == -signal.SIGABRT
-    assert done.stderr.startswith("emulated device: ") and "in kernel k, block (0,0,0) thread (" in done.stderr
+    outcome = launch(build, kernel)
+    assert outcome.returncode == -signal.SIGABRT
+    assert outcome.stderr.startswith("emulated device: ") and "in kernel k, block (0,0,0) thread (" in outcome.stderr
 
 
 @pytest.mark.parametrize("offset", ["0", "4096 * 1000", "at(s) + 4 * (threadIdx.x + 64)"], ids=["null", "far away", "one behind the end"])
 def test_a_shared_address_out_of_range_is_a_fault(offset: str, build: Build) -> None:
     """Static shared memory ends at an unmapped page for 32-bit addresses too."""
-    done = launch(build, f'asm volatile("st.shared.f32 [%0], %1;" ::"r"(static_cast<uint32_t>({offset})), "f"(1.0f));')
-    assert done.returncode == -signal.SIGSEGV
-    assert done.stderr == "emulated device: illegal address in kernel k, block (0,0,0) thread (0,0,0)\n"
+    outcome = launch(build, f'asm volatile("st.shared.f32 [%0], %1;" ::"r"(static_cast<uint32_t>({offset})), "f"(1.0f));')
+    assert outcome.returncode == -signal.SIGSEGV
+    assert outcome.stderr == "emulated device: illegal address in kernel k, block (0,0,0) thread (0,0,0)\n"
 
 
 def test_an_output_that_no_instruction_wrote_is_nan(build: Build) -> None:
     """One under a predicate that does not hold must not keep an old value."""
     asm = 'asm("{ .reg .pred p; setp.eq.u32 p, %1, 99; @p mov.f32 %0, 0f00000000; }" : "=f"(y) : "r"(threadIdx.x));'
-    done = launch(build, f'float y = 5; {asm} if (threadIdx.x == 0) printf("%d\\n", isnan(y));')
-    assert done.stdout == "1\n"
+    outcome = launch(build, f'float y = 5; {asm} if (threadIdx.x == 0) printf("%d\\n", isnan(y));')
+    assert outcome.stdout == "1\n"
 
 
 def test_dynamic_shared_memory_has_the_alignment_that_it_asks_for(build: Build) -> None:

@@ -58,10 +58,10 @@ STOPPED = {
 @pytest.mark.parametrize(("body", "threads", "sentence"), STOPPED.values(), ids=list(STOPPED))
 def test_a_wrong_use_of_a_fragment_stops_the_launch(body: str, threads: int, sentence: str, build: Build) -> None:
     """Each is undefined on a GPU: one line says what and where, and no result comes of it."""
-    done = run(build(PROGRAM.format(body=body, threads=threads)))
-    assert done.returncode == -signal.SIGABRT
-    assert done.stderr.startswith("emulated device: wmma::")
-    assert sentence in done.stderr and " in kernel k, block (0,0,0)" in done.stderr
+    outcome = run(build(PROGRAM.format(body=body, threads=threads)))
+    assert outcome.returncode == -signal.SIGABRT
+    assert outcome.stderr.startswith("emulated device: wmma::")
+    assert sentence in outcome.stderr and " in kernel k, block (0,0,0)" in outcome.stderr
 
 
 @pytest.mark.parametrize(

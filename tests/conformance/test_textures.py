@@ -87,10 +87,10 @@ int main() {
 
 def test_no_coordinate_leaves_the_resource(build: Build) -> None:
     """Every address mode and filter; tex1Dfetch gives 0 outside. The control: a plain read behind the same memory is a fault."""
-    done = run(build(HEAD + RANGE))
-    assert done.stdout == "416 fetches, 0 wrong\n"
-    assert done.returncode == -signal.SIGSEGV
-    assert done.stderr == "emulated device: illegal address in kernel straight, block (0,0,0)\n"
+    outcome = run(build(HEAD + RANGE))
+    assert outcome.stdout == "416 fetches, 0 wrong\n"
+    assert outcome.returncode == -signal.SIGSEGV
+    assert outcome.stderr == "emulated device: illegal address in kernel straight, block (0,0,0)\n"
 
 
 NO_OBJECT = "a fetch through a value that is no texture object"
@@ -144,12 +144,12 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_wrong_texture_object_ends_the_launch_with_a_line(number: int, case: str, faulty: Path) -> None:
     """A handle that was forged or destroyed is none; memory that is gone is a fault. With nothing wrong there is none."""
     _, kernel, what = FAULTS[case]
-    done = run(faulty, number)
+    outcome = run(faulty, number)
     if not what:
-        assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
+        assert (outcome.returncode, outcome.stdout, outcome.stderr) == (0, "3\n", "")
         return
-    assert done.stderr == f"emulated device: {what} in kernel {kernel}, block (0,0,0)\n"
-    assert done.returncode == (-signal.SIGSEGV if what == "illegal address" else -signal.SIGABRT)
+    assert outcome.stderr == f"emulated device: {what} in kernel {kernel}, block (0,0,0)\n"
+    assert outcome.returncode == (-signal.SIGSEGV if what == "illegal address" else -signal.SIGABRT)
 
 
 ERRORS = """
@@ -193,9 +193,9 @@ INVALID, HANDLE, PITCH, SUCCESS = "cudaErrorInvalidValue", "cudaErrorInvalidReso
 
 def test_wrong_descriptors_and_copies_are_errors(build: Build) -> None:
     """A right copy, a right object and the first call of each pair that frees are the controls."""
-    done = run(build(HEAD + ERRORS))
+    outcome = run(build(HEAD + ERRORS))
     expected = [*[INVALID] * 8, HANDLE, HANDLE, *[INVALID] * 3, PITCH, SUCCESS, SUCCESS, HANDLE, SUCCESS, INVALID, INVALID]
-    assert (done.stdout.split(), done.stderr, done.returncode) == (expected, "", 0)
+    assert (outcome.stdout.split(), outcome.stderr, outcome.returncode) == (expected, "", 0)
 
 
 def test_arrays_are_device_memory(build: Build) -> None:

@@ -29,9 +29,9 @@ def built(source: Path, folder: Path, *, fixed: bool) -> WrongCount:
     program = program_of(text, folder)
 
     def wrong_count(*words: object, loops: bool = True, workers: int = 1) -> int:
-        done = run(program, *words, GRADER_EMULATED_THREADS=workers, GRADER_EMULATED_BLOCK_LOOPS=int(loops))
-        assert done.returncode == 0, done.stderr
-        return int(done.stdout)
+        outcome = run(program, *words, GRADER_EMULATED_THREADS=workers, GRADER_EMULATED_BLOCK_LOOPS=int(loops))
+        assert outcome.returncode == 0, outcome.stderr
+        return int(outcome.stdout)
 
     return wrong_count
 

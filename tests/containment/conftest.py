@@ -149,12 +149,12 @@ class Cage:
     @contextmanager
     def in_another_slot(self):
         """Start boxes in another slot meanwhile."""
-        own = self.slot
+        slot = self.slot
         with hold_slot(shared_slot_directory()) as self.slot:
             try:
                 yield
             finally:
-                self.slot = own
+                self.slot = slot
 
     async def look_around(self):
         """The last job on the slot ended right and in time, or one more does; then nothing is left of it, nor of those before it."""

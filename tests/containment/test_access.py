@@ -31,10 +31,10 @@ async def test_24_killing_everybody_kills_only_oneself(cage, root_only):
     attack = "attempt('kill', lambda: os.kill(-1, signal.SIGKILL))\nopen(sys.argv[1] + '/tried', 'w').close()\ntime.sleep(60)"
     uid = slot_uid(cage.slot, Purpose.BUILD)
     for without, survives in (([], True), (["own_pids"], False)):
-        told = cage.open_directory(f"told{survives}")
+        shared = cage.open_directory(f"shared{survives}")
         with subprocess.Popen(["/bin/sleep", "60"], user=uid, group=uid, extra_groups=[]) as canary:
-            async with cage.live(attack, without=without, out_dir=told, words=["{out}"]), asyncio.timeout(HANG_S):
-                while canary.poll() is None and not (told / "tried").exists():
+            async with cage.live(attack, without=without, out_dir=shared, words=["{out}"]), asyncio.timeout(HANG_S):
+                while canary.poll() is None and not (shared / "tried").exists():
                     await asyncio.sleep(0.05)
                 # A signal that was sent need not have arrived. Asked here: at the end we ourselves clear the uid.
                 with suppress(subprocess.TimeoutExpired):

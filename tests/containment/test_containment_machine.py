@@ -135,18 +135,10 @@ async def test_a_container_and_all_that_the_engine_keeps_of_it_are_named(docker_
     assert containment.left(frozenset(), lambda: frozenset(listed(look(), container))) == ()
 
 
-class Shelf:
-    """A machine with one directory and nobody else in it."""
-
-    def __init__(self, place, mark):
-        self.place, self.mark = place, mark
-
-    def look(self):
-        return frozenset([*containment.files([self.place], self.place / "slots"), *containment.leases(self.place / "slots")])
-
-
-def shelf(place, mark):
-    return Shelf(place, mark).look
+def shelf(place, _):
+    """Look at a machine with one directory and nobody else in it."""
+    slots = place / "slots"
+    return lambda: frozenset([*containment.files([place], slots), *containment.leases(slots)])
 
 
 @pytest.fixture

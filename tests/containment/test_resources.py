@@ -172,7 +172,7 @@ async def test_18_a_sleeper_meets_the_wall(cage):
 
 async def test_20_ignoring_every_signal_does_not_help(cage, root_only):
     """The control: a polite SIGTERM is ignored, so it is the wall's SIGKILL that ends it."""
-    told = cage.open_directory("told")
+    shared = cage.open_directory("shared")
     deaf = """
     for number in signal.valid_signals():
         try:
@@ -183,8 +183,8 @@ async def test_20_ignoring_every_signal_does_not_help(cage, root_only):
     while True:
         time.sleep(1)
     """
-    async with cage.live(deaf, limits={"wall_s": 5.0}, out_dir=told, words=["{out}"]) as box:
-        await exists(told / "deaf")
+    async with cage.live(deaf, limits={"wall_s": 5.0}, out_dir=shared, words=["{out}"]) as box:
+        await exists(shared / "deaf")
         innermost = max(cage.leftovers())
         os.kill(innermost, signal.SIGTERM)
         await asyncio.sleep(0.2)

@@ -64,7 +64,7 @@ def results_of(names: Sequence[str], place: Path) -> Results:
 
 
 def called(plan: Iterable[tuple[str, Path, str]], out: Path, device: str = "cpu") -> dict[str, Any]:
-    """What the calls came to, in another process: `calls.py`."""
+    """Return what the calls came to, in another process: `calls.py`."""
     lines = json.dumps([(name, str(artifact), module) for name, artifact, module in plan])
     out.mkdir()
     (out / "plan").write_text(lines)

@@ -34,7 +34,6 @@ from tests.fuzz import values
 PAGE = gates._Page
 PAGE_BYTES = ctypes.sizeof(PAGE)
 LIMIT_NS, HOUR_NS = 20_000_000, 3600 * 10**9
-SIZES = st.integers(0, 2**63 - 1)
 WORDS = st.one_of(st.sampled_from([one % 2**32 for one in values.NUMBERS]), st.integers(0, 2**32 - 1))
 FIELDS = ("operation", "poison", "input_count", "output_count", "axis_count", "variant", "count", "status", "message_bytes", "sample_count")
 

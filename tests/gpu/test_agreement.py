@@ -29,7 +29,7 @@ LEAST_KERNELS = 12
 FROM_US, TO_US = 5.0, 5000.0
 REPORTED_COLUMNS = ("kernel", "plain do_bench, us", "between repetitions", "as allocated, us", "reported, us", "difference", "limit")
 CERTIFIED_COLUMNS = ("kernel", "reported, us", "certified, us", "p20..p80", "difference", "limit", "batch, us", "of", "floor, us")
-CASES = [(family, size.name) for family in FAMILIES for size in family.sizes]
+CASES = {f"{family.name}-{size.name}": (family, size.name) for family in FAMILIES for size in family.sizes}
 
 Figures = dict[str, Any]
 Compare = Callable[[Family, str], Any]
@@ -82,11 +82,7 @@ async def _grade(grading: Grading, family: Family, seconds: float) -> Graded:
     return await grading.grade(problem, family.source, language=family.language, conditions=Conditions(measure_s=seconds))
 
 
-def named(cases: Sequence[tuple[Family, str]]) -> list[object]:
-    return [pytest.param(family, size, id=f"{family.name}-{size}") for family, size in cases]
-
-
-@pytest.mark.parametrize(("family", "size"), named(CASES))
+@pytest.mark.parametrize(("family", "size"), CASES.values(), ids=CASES)
 async def test_the_reported_time_is_that_of_a_plain_do_bench(compared: Compare, device: str, family: Family, size: str) -> None:
     """Within 2 % from 50 us, within max(1 us, 5 %) below."""
     figures = await compared(family, size)
@@ -94,7 +90,7 @@ async def test_the_reported_time_is_that_of_a_plain_do_bench(compared: Compare, 
     assert reported_agrees(figures)
 
 
-@pytest.mark.parametrize(("family", "size"), named(CASES))
+@pytest.mark.parametrize(("family", "size"), CASES.values(), ids=CASES)
 async def test_the_certified_time_is_the_reported_one(compared: Compare, device: str, family: Family, size: str) -> None:
     """Within max(10 us, 3 %)."""
     figures = await compared(family, size)
@@ -104,7 +100,7 @@ async def test_the_certified_time_is_the_reported_one(compared: Compare, device:
 
 async def test_kernels_of_all_lengths_were_compared(compared: Compare, device: str) -> None:
     """At least 12, from about 5 us to 5 ms."""
-    plain_us = [(await compared(family, size))["plain_us"] for family, size in CASES]
+    plain_us = [(await compared(family, size))["plain_us"] for family, size in CASES.values()]
     show_flow_only(device)
     assert len(plain_us) >= LEAST_KERNELS
     assert min(plain_us) <= 2 * FROM_US

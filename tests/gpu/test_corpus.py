@@ -15,11 +15,7 @@ ALL = [kernel for directory in ("attacks", "honest", "faults") for kernel in all
 LAYOUT = set(re.findall(r"#define (\w+)", gate_layout()))
 
 
-def named(kernels: list[Kernel]) -> list[object]:
-    return [pytest.param(kernel, id=kernel.name) for kernel in kernels]
-
-
-@pytest.mark.parametrize("kernel", named(ALL))
+@pytest.mark.parametrize("kernel", ALL, ids=lambda kernel: kernel.name)
 def test_a_kernel_is_whole_and_fits_the_gate(kernel: Kernel) -> None:
     """Every header of ours is in its text, every field of the gate that it names is there, and so is its problem."""
     text = kernel.source(load_problem(kernel.problem).spec.trial_count)
@@ -28,7 +24,7 @@ def test_a_kernel_is_whole_and_fits_the_gate(kernel: Kernel) -> None:
     assert {one.split()[0] for one in kernel.expect} <= {one.value for one in Verdict}
 
 
-@pytest.mark.parametrize("kernel", named(all_in("attacks")))
+@pytest.mark.parametrize("kernel", all_in("attacks"), ids=lambda kernel: kernel.name)
 def test_an_attack_may_not_be_accepted_with_a_gain(kernel: Kernel) -> None:
     """It names a class of the catalogue, the honest kernel that it is derived from, and no plain ACCEPTED."""
     assert kernel.ids
@@ -37,7 +33,7 @@ def test_an_attack_may_not_be_accepted_with_a_gain(kernel: Kernel) -> None:
     assert all(one == NO_GAIN or not one.startswith("ACCEPTED") for one in kernel.expect)
 
 
-@pytest.mark.parametrize("kernel", named(all_in("honest")))
+@pytest.mark.parametrize("kernel", all_in("honest"), ids=lambda kernel: kernel.name)
 def test_an_honest_kernel_is_some_attacks_twin(kernel: Kernel) -> None:
     """It must be accepted, whatever it looks like."""
     assert kernel.expect == ("ACCEPTED",)

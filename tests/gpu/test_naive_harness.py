@@ -57,7 +57,7 @@ def test_the_naive_harness_accepts_stale_memory_if_pytorch_is_called_first(
 
 
 def evaluated(kernel: Kernel, order: str, n: int, place: Path, gpu: Gpu) -> dict[str, Any]:
-    """What the harness concludes of a kernel that our builder built."""
+    """Return what the harness concludes of a kernel that our builder built."""
     artifact = build(kernel.source(), kernel.language, place / kernel.path.stem, "cuda")
     plan = {"order": order, "artifact": str(artifact), "n": n, "device": "cuda"}
     return run_program("tests.gpu.naive_harness", plan, place, gpu)

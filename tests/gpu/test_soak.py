@@ -34,7 +34,7 @@ Look = Callable[[str], Awaitable[tuple[float, int]]]
 
 
 def may_be_timed(example: Example) -> bool:
-    """Whether its problem's baselines are compiled."""
+    """Return whether its problem's baselines are compiled."""
     return example.problem.problem_id in TIMED
 
 

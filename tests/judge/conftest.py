@@ -12,6 +12,6 @@ from tests.local_grading import local_fleet
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def fleet() -> AsyncIterator[LocalFleet]:
-    """One judge for all submissions of a module."""
+    """Start one judge for all submissions of a module."""
     async with local_fleet("process") as started:
         yield started

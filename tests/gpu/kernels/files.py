@@ -36,7 +36,7 @@ class Example:
 
     @property
     def build(self) -> tuple[Problem, str, str]:
-        """What `Grading.prebuild` takes."""
+        """Return what `Grading.prebuild` takes."""
         return self.problem, self.source, self.language
 
     async def grade(
