@@ -47,7 +47,7 @@ async def made(place, what, ended, *, viewer="anonymous", visibility="after_end"
         if what.startswith("rejudge run"):
             await mark(here, "rejudge")
         here.clock.now = END if ended else START
-        here.get = lambda path: status(browser, path)
+        here.browser, here.get = browser, lambda path: status(browser, path)
         if VIEWERS[viewer].user:
             await browser.sign_in(await key_of(here.ledger, VIEWERS[viewer].user, VIEWERS[viewer].scopes))
         yield here
@@ -92,10 +92,15 @@ async def test_each_kind_of_viewer_sees_the_same_by_the_api(tmp_path, what, ende
 @pytest.mark.parametrize("viewer", PAGE_VIEWERS)
 @pytest.mark.parametrize(("what", "ended", "seen_by"), TABLE)
 async def test_each_kind_of_viewer_sees_the_same_by_the_pages(tmp_path, what, ended, seen_by, viewer):
-    """The same table, for those who have signed in and those who have not: report and sources, and nothing else tells that it is there."""
+    """The same table, for those who have signed in and those who have not: report, sources and stream, and boards link to what is there.
+    Else it is the page of an id that does not exist."""
     async with made(tmp_path, what, ended, viewer=viewer) as here:
-        wanted = 200 if viewer in seen_by else 404
-        assert [await here.get(f"/submissions/{here.made}{path}") for path in ("", "/sources")] == [wanted] * 2
+        pages = [await here.browser.get(f"/submissions/{here.made}{path}") for path in ("", "/sources", "/events")]
+        assert [answer.status for answer, _ in pages] == [200 if viewer in seen_by else 404] * 3
+        _, absent = await here.browser.get("/submissions/0000000000000000")
+        assert viewer in seen_by or {text for _, text in pages} == {absent}
+        _, board = await here.browser.get("/competitions/spring?problem=sum")
+        assert (here.made in board) is (what == "submission" and viewer in seen_by)
 
 
 @pytest.mark.parametrize("viewer", PAGE_VIEWERS)

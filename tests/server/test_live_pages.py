@@ -10,7 +10,7 @@ from aiohttp import web
 
 from grader.api.client import GraderClient
 from grader.errors import ShuttingDown
-from grader.model import Failure, Visibility
+from grader.model import Failure
 from grader.peers import PeerLimits
 from grader.problems.competition_store import problem_for
 from grader.server.running import serving as running_server
@@ -21,7 +21,7 @@ from grader.web.pages import SCRIPT, site_templates
 from grader.web.site import Site
 from sandbox.protocol import wire
 from tests import fakes
-from tests.server.site import END, START, site
+from tests.server.site import site
 
 LIMIT_S = 300.0  # no stream of these tests lasts so long
 
@@ -137,21 +137,6 @@ async def test_a_stream_is_there_for_those_only_who_may_see_the_submission(open_
             async with here.session.get(here.url(f"/submissions/{submission_id}/events"), headers=headers) as answer:
                 answers.append((answer.status, answer.headers["Content-Type"], await answer.text()))
         assert answers[0] == answers[1] and answers[0][0] == 404
-
-
-async def test_after_the_end_an_opened_competition_is_streamed_as_it_is_shown(open_site):
-    """One that still waits then; and not before, nor where the competition stays private."""
-    for visibility, ended, status in (
-        (Visibility.AFTER_END, True, 200),
-        (Visibility.AFTER_END, False, 404),
-        (Visibility.PRIVATE, True, 404),
-    ):
-        async with open_site(visibility=visibility.value) as here:
-            made, held = await running(here, user="ann", competition_id="spring")
-            await finish(here, held)
-            here.clock.now = END if ended else START
-            async with here.session.get(here.url(f"/submissions/{made.submission_id}/events")) as answer:
-                assert answer.status == status
 
 
 async def test_secret_workloads_are_not_in_a_stream(open_site):
