@@ -93,12 +93,6 @@ async def test_with_both_it_starts_and_asks_for_keys(settings, files, authority,
                         await client.get_caller()
 
 
-async def test_on_this_host_nothing_is_asked_for(settings):
-    """The control of the refusals: they are about who can reach it."""
-    async with serving(settings.model_copy(update={"listen": HERE}), fakes.wiring()) as running, GraderClient(running.address) as client:
-        assert (await client.get_caller()).user == ""
-
-
 @pytest.mark.parametrize(
     ("address", "here"),
     [
