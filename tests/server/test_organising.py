@@ -201,27 +201,6 @@ async def test_a_ban_names_a_user_and_a_competition(organised):
     assert not (await root.list_competition_actions("competitions/one")).actions
 
 
-async def test_a_team_is_one_user_with_several_keys(organised, kernel):
-    """One row of the board, one quota, and submissions that all members see; a member's key is revoked alone."""
-    organised.file.write_text(toml("one", more="hourly_limit = 2\n"))
-    root = await organised.client("root")
-    await root.reload_competitions()
-    texts = [await organised.key("red") for _ in range(2)]
-    ann, ben = [await organised.client("red", text) for text in texts]
-    made = [await organised.entry(one, kernel) for one in (ann, ben)]
-    assert await on_board(root) == ["red"]
-    with pytest.raises(errors.QuotaExceeded):
-        await ben.submit(kernel("accept", competition_id="one"))
-    assert (await ben.get_submission(made[0].name)).user == "red"
-    async with Ledger.open(organised.settings.ledger) as ledger:
-        await ledger.keys.revoke(texts[0].split("_")[1])
-    async with asyncio.timeout(300):
-        with pytest.raises(errors.Unauthenticated):
-            while True:
-                await ann.get_caller()
-    await ben.get_caller()
-
-
 async def test_a_longer_competition_takes_submissions_at_once(organised, kernel):
     """The end was over, and now is not: for submissions, pages, API and board. It says what has changed, and keeps it."""
     organised.file.write_text(toml("one", end_h=-0.5))

@@ -177,34 +177,6 @@ async def test_facts_decide_what_they_can_and_the_rest_is_run(serve, change, ker
         assert [event.sequence async for event in client.watch(wrong.name)][-1] == len([1 async for _ in client.watch(wrong.name)])
 
 
-async def test_a_preview_is_what_applying_gives(serve, handed_in, competition):
-    """Rank by rank, on every problem's board, with users who tie, fall off, and come back with their second best."""
-    made = [
-        await handed_in("ann", speedup=3.0),
-        await handed_in("bob", speedup=2.99),
-        await handed_in("cid", speedup=2.0),
-        await handed_in("cid", speedup=1.7),
-        await handed_in("dan", "wrong"),
-        await handed_in("dan", speedup=4.0, problem="other"),
-        await handed_in("eve", speedup=9.0, to_it=False),
-    ]
-    grade = Regrade(**{"speedup: 2.0": "speedup: 1.2", "speedup: 3.0": "speedup: 3.5", "wrong": "accept"})
-    async with serve(grade, competitions=(competition(),)) as client:
-        before = await ranks(client) | await ranks(client, "problems/other")
-        asked = await create(client, competition="competitions/spring", method=rejudge_pb2.REJUDGE_METHOD_RUN)
-        found = await until(client, asked)
-        assert found.submission_count == 6 and made[6] not in {one.submission for one in found.changes}
-        changes = {one.submission: one for one in found.changes}
-        assert await ranks(client) | await ranks(client, "problems/other") == before
-        preview = {name: changes[name].rank_after if name in changes else rank for name, rank in before.items()}
-        preview |= {name: one.rank_after for name, one in changes.items()}
-        await client.apply_rejudge(found.name)
-        after = await ranks(client) | await ranks(client, "problems/other")
-        assert after == {name: rank for name, rank in preview.items() if rank} and after != before
-        assert after[made[3]] == 3 and made[2] not in after and after[made[5]] == 1
-        assert (await client.get_rejudge(found.name)).changes[0].rank_after == found.changes[0].rank_after
-
-
 async def test_a_server_that_died_while_it_made_a_rejudge_leaves_it_to_the_next(serve, settings, handed_in, competition):
     """What was chosen is decided when a server starts, without anybody asking again."""
     await handed_in("ann")
@@ -218,16 +190,6 @@ async def test_a_server_that_died_while_it_made_a_rejudge_leaves_it_to_the_next(
     async with serve(competitions=(competition(),)) as client:
         found = await until(client, rejudge_pb2.Rejudge(name=f"rejudges/{made.rejudge_id}"))
         assert found.refolded_count == 1
-
-
-async def test_runs_survive_the_server(serve, handed_in, competition):
-    """A server that goes away with runs in its hands gives them to the next."""
-    await handed_in("ann")
-    async with serve(Regrade(accept="hang"), competitions=(competition(),)) as client:
-        asked = await create(client, competition="competitions/spring", method=rejudge_pb2.REJUDGE_METHOD_RUN)
-        assert asked.state == RUNNING and asked.pending_count == 1
-    async with serve(competitions=(competition(),)) as client:
-        assert (await until(client, asked)).rerun_count == 1
 
 
 async def test_the_same_request_goes_on_with_what_failed(serve, handed_in, competition):

@@ -9,7 +9,6 @@ from grader.rules.disclosure import Redactor
 from grader.server import interceptors
 from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
-from tests.server.keyed import keyed_server
 from tests.server.site import END, site
 from tests.server.test_access import VIEWERS
 
@@ -88,19 +87,6 @@ async def test_a_list_by_a_tag_that_is_none_is_refused(client):
     """By its field."""
     with pytest.raises(errors.InvalidRequest, match="tag: 'a b' is not a tag"):
         await client.list_submissions(tag="a b")
-
-
-async def test_a_parent_of_another_user_is_as_one_that_is_not_there(settings, kernel):
-    """And one's own is taken."""
-    async with (
-        keyed_server(settings) as server,
-        server.client(await server.key("ann")) as ann,
-        server.client(await server.key("bob")) as bob,
-    ):
-        made = await ann.submit(kernel())
-        assert (await ann.submit(labelled(kernel, parent=made.name))).parent == made.name
-        with pytest.raises(errors.InvalidSubmission, match="you have no submission"):
-            await bob.submit(labelled(kernel, parent=made.name))
 
 
 @pytest.fixture
