@@ -77,25 +77,6 @@ async def test_a_watch_goes_on_when_the_server_is_back(start, kernel):
     assert seen == list(range(1, len(seen) + 1))
 
 
-async def test_sigterm_lets_running_jobs_end_and_keeps_the_queue(start, kernel, finished):
-    """New submissions are refused with ShuttingDown, running ones get their verdict, the rest waits for the next server. Once they have
-    it, the server does not wait for the rest of its hour."""
-    async with start("--drain-s", "3600") as (process, client):
-        made = [await client.submit(kernel("slow")) for _ in range(6)]
-        await until_built(client, made[0])
-        process.send_signal(signal.SIGTERM)
-        with pytest.raises((errors.ShuttingDown, errors.ServerUnreachable)):
-            while True:
-                await client.submit(kernel("slow"))
-        assert await asyncio.wait_for(process.wait(), 300) == 0
-    async with start() as (_, client):
-        listed = (await client.list_submissions(page_size=1000)).submissions
-        assert all(one.attempt_count <= 1 for one in listed if one.state == SUCCEEDED)
-        assert {one.name for one in made} <= {one.name for one in listed}
-        finals = await asyncio.gather(*(finished(client, one) for one in made))
-        assert all(one.state == SUCCEEDED for one in finals)
-
-
 async def test_a_job_that_outlives_the_drain_goes_back_to_the_queue_uncounted(start, kernel, finished):
     """A restart does not count against a slow submission, and does not wait for it."""
     submission = None
