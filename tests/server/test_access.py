@@ -9,8 +9,6 @@ from grader import errors
 from grader.access import ANYBODY
 from grader.ledger.tables import submissions
 from grader.model import Caller, Scope
-from grader.server import interceptors
-from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
 from tests.server.signed_in import key_of, reader
 from tests.server.site import END, START, site
@@ -65,8 +63,7 @@ async def status(browser, path):
 
 async def api_shows(here, viewer):
     """Whether GetSubmission and WatchSubmission answer this viewer; they agree."""
-    service = GraderServicer(here.ledger, here.problems, worker=None, competitions=here.competitions)
-    interceptors.enter_call(viewer)
+    service = here.servicer(viewer)
     name, shown = f"submissions/{here.made}", []
     for ask in (lambda: service.GetSubmission(api.GetSubmissionRequest(name=name), None), lambda: watched(service, name)):
         try:

@@ -121,9 +121,8 @@ async def test_places_in_the_queue_are_told(serve, grade, kernel):
         while (await client.get_submission(running.name)).state == submission_pb2.SUBMISSION_STATE_QUEUED:
             await asyncio.sleep(0.01)
         queued = [await client.submit(kernel("hang")) for _ in range(3)]
-        async with asyncio.timeout(300):  # a busy machine is asked rarely
-            while [await place_of(client, one) for one in queued] != [0, 1, 2]:
-                await asyncio.sleep(0.05)
+        while [await place_of(client, one) for one in queued] != [0, 1, 2]:  # a busy machine is asked rarely
+            pass
         seen = []
         async for event in client.watch(queued[2].name):
             seen.append(event)

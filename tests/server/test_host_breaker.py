@@ -14,6 +14,7 @@ from grader.ledger import Ledger
 from grader.ledger.transactions import FAILURE_LIMIT
 from grader.model import SubmissionState
 from tests import fakes
+from tests.waiting import until
 
 POISON = "poison"
 AWAY = SandboxBroken("the engine refuses the box")
@@ -93,11 +94,6 @@ async def submit(ledger, count, user="ada"):
 
 async def states(ledger, submissions):
     return {(await ledger.get(one.submission_id)).state for one in submissions}
-
-
-async def until(look):
-    while not await look():
-        await asyncio.sleep(0.005)
 
 
 async def until_ended(ledger, submissions):
@@ -206,10 +202,10 @@ async def test_probes_back_off_and_a_host_that_comes_back_begins_anew():
             host.boxes = "no engine"
             host.idle.set()
             for count in range(1, 6):
-                await until(lambda count=count: _is(len(host.pauses) == count))
+                await until(lambda count=count: len(host.pauses) == count)
                 host.boxes = "no engine" if count < 5 else ""
                 host.ticks.put_nowait(None)
-            await until(lambda: _is(not breaker.fault))
+            await until(lambda: not breaker.fault)
             assert host.pauses == [PROBE_S, 2 * PROBE_S, 4 * PROBE_S, PROBE_MOST_S, PROBE_MOST_S]
             host.pauses.clear()
 
@@ -246,11 +242,11 @@ async def test_a_look_that_breaks_is_a_fault_and_not_the_end_of_looking():
         await breaker.proved()
         host.boxes = OSError(errno.EMFILE, "too many open files")
         host.idle.set()
-        await until(lambda: _is(breaker.fault))
+        await until(lambda: breaker.fault)
         assert breaker.fault.startswith("OSError")
         host.boxes = ""
         host.ticks.put_nowait(None)
-        await until(lambda: _is(not breaker.fault))
+        await until(lambda: not breaker.fault)
 
 
 async def test_a_secret_in_an_error_is_not_in_what_readiness_says(ledger):
@@ -268,7 +264,3 @@ async def test_a_secret_in_an_error_is_not_in_what_readiness_says(ledger):
         await until(stopped)
         assert not any("1234567" in fault for fault in seen)
         assert await states(ledger, waiting) <= {SubmissionState.QUEUED, SubmissionState.RUNNING}
-
-
-async def _is(value):
-    return bool(value)

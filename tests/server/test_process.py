@@ -18,6 +18,7 @@ from grader.server.running import embedded, serving
 from grader.v1 import report_pb2, submission_pb2
 from tests import fakes
 from tests.server.processes import ROOT, fake_server, until_built
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow  # each starts servers and waits for their drains
 QUEUED, RUNNING = submission_pb2.SUBMISSION_STATE_QUEUED, submission_pb2.SUBMISSION_STATE_RUNNING
@@ -101,9 +102,7 @@ async def test_a_state_directory_has_one_server(settings, place):
             async with serving(other, fakes.wiring()):
                 pass
         waiting = asyncio.create_task(enter(embedded(other, waiting=said.append, wiring=fakes.wiring())))
-        async with asyncio.timeout(300):
-            while not said:
-                await asyncio.sleep(0)
+        await until(lambda: said)
         assert not waiting.done()
     assert (await asyncio.wait_for(waiting, 300)).startswith("unix:")
     assert len(said) == 1 and "stop it" in said[0]

@@ -26,7 +26,8 @@ from grader.v1 import report_pb2, submission_pb2
 from grader.worker.serve import FleetSession, _attached, channel_credentials
 from sandbox.protocol import wire
 from tests import fakes
-from tests.server.fleet_workers import attached, graded, inside, lease, served, standing, until, working
+from tests.server.fleet_workers import attached, graded, inside, lease, served, standing, working
+from tests.waiting import until
 
 LINES = (fakes.ENVIRONMENT, wire.Progress(stage=wire.Stage.BUILDING), fakes.trial())
 FILE = b"what a profiler left"
@@ -310,9 +311,7 @@ async def test_lanes_are_shown_with_their_node(fleet, address) -> None:
     lanes = [fleet_pb2.Lane(name="cuda:0", state="TAKEN")]
     async with inside(address, standing("cuda", lanes=lanes)):
         assert fleet.lanes() == (LaneNow(name="local-1/cuda:0", state=LaneState.TAKEN),)
-    async with asyncio.timeout(300):
-        while fleet.lanes():
-            await asyncio.sleep(0.01)
+    await until(lambda: not fleet.lanes())
 
 
 async def test_a_submission_that_loses_one_worker_after_the_other_ends(fleet, address) -> None:
@@ -461,16 +460,12 @@ async def test_a_lost_workers_submission_goes_on_at_another_and_is_not_counted(r
     async with served(remote) as (client, address):
         async with working(address, lost, files) as (_, task):
             submission = await client.submit(kernel("hang"))
-            async with asyncio.timeout(300):
-                while not lost.running:
-                    await asyncio.sleep(0.01)
+            await until(lambda: lost.running)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             assert lost.running == 0 and lost.stopped == [submission.name.rpartition("/")[2]]
         async with working(address, other, files):
-            async with asyncio.timeout(300):
-                while not other.running:
-                    await asyncio.sleep(0.01)
+            await until(lambda: other.running)
             shown = await client.get_submission(submission.name)
             assert shown.state == submission_pb2.SUBMISSION_STATE_RUNNING and len(other.attempts) == 1
             await client.cancel(submission.name)
@@ -483,9 +478,7 @@ async def test_a_worker_that_is_stopped_ends_what_it_has(remote, files, kernel, 
     grade = fakes.FakeGrade(tmp_path / "counted")
     async with served(remote) as (client, address), working(address, grade, files, drain_s=60.0) as (signalled, task):
         submission = await client.submit(kernel("held"))
-        async with asyncio.timeout(300):
-            while not grade.running:
-                await asyncio.sleep(0.01)
+        await until(lambda: grade.running)
         signalled.set()
         await asyncio.sleep(0.05)
         (tmp_path / "go").touch()

@@ -1,6 +1,5 @@
 """Signing in, submitting and comparing in a real browser: by keyboard, on a phone, in light and dark, and without a script."""
 
-import asyncio
 import os
 from contextlib import asynccontextmanager
 
@@ -12,6 +11,7 @@ from grader.server.running import serving
 from tests import fakes
 from tests.server.browser import CONTRAST, NARROW, reader
 from tests.server.signed_in import key_of
+from tests.server.web_apps import served_app
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 GOOD = fakes.source("accept")
@@ -129,14 +129,6 @@ async def strange_site():
     async def answer(_):
         return web.Response(text=made.text, content_type="text/html")
 
-    app = web.Application()
-    app.add_routes([web.get("/", answer)])
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        made.url = f"http://localhost:{site._server.sockets[0].getsockname()[1]}/"
+    async with served_app(web.get("/", answer)) as port:
+        made.url = f"http://localhost:{port}/"
         yield made
-    finally:
-        await asyncio.wait_for(runner.cleanup(), 300)

@@ -6,8 +6,6 @@ import pytest
 from grader import errors
 from grader.api import messages, stable_json
 from grader.rules.disclosure import Redactor
-from grader.server import interceptors
-from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
 from tests.server.site import END, site
 from tests.server.test_access import VIEWERS
@@ -101,8 +99,7 @@ async def ended(tmp_path):
 
 async def answers(here, viewer):
     """All that the API says to this viewer about the submission."""
-    service = GraderServicer(here.ledger, here.problems, worker=None, competitions=here.competitions)
-    interceptors.enter_call(viewer)
+    service = here.servicer(viewer)
     name, competition = f"submissions/{here.made}", "competitions/spring"
     events = service.WatchSubmission(api.WatchSubmissionRequest(name=name), None)
     return [
@@ -131,10 +128,9 @@ async def test_a_board_and_events_never_have_them(ended):
 
 async def test_others_do_not_learn_a_tag_by_asking_for_it(ended):
     """A list by tag has the caller's own, also where all submissions of the competition may be seen."""
-    service = GraderServicer(ended.ledger, ended.problems, worker=None, competitions=ended.competitions)
     found = {}
     for name, viewer in VIEWERS.items():
-        interceptors.enter_call(viewer)
+        service = ended.servicer(viewer)
         for user in ("", "ann"):
             request = api.ListSubmissionsRequest(tag="tag4711", competition="competitions/spring", user=user)
             found[name, user] = len((await service.ListSubmissions(request, None)).submissions)

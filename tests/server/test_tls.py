@@ -18,6 +18,7 @@ from grader.observability import log
 from grader.server.auth import server_credentials
 from grader.server.running import serving
 from tests import fakes
+from tests.waiting import until
 
 EVERYWHERE = "0.0.0.0:0"
 HERE = "127.0.0.1:0"
@@ -299,9 +300,7 @@ async def test_over_tls_a_listener_hears_no_key(tls):
         port = server.sockets[0].getsockname()[1]
         async with GraderClient(f"127.0.0.1:{port}", key="grader_planted", tls=tls, deadline_s=4.0 if tls else 60.0) as client:
             calling = asyncio.create_task(client.get_caller())
-            async with asyncio.timeout(300):
-                while not (calling.done() if tls else b"grader_planted" in listener.heard):
-                    await asyncio.sleep(0.02)
+            await until(lambda: calling.done() if tls else b"grader_planted" in listener.heard)
             calling.cancel()
             await asyncio.wait([calling])
     assert listener.heard and (b"grader_planted" in listener.heard) is not tls
