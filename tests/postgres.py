@@ -136,6 +136,13 @@ def postgres() -> Iterator[Postgres]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+@pytest.fixture
+def url(postgres: Postgres) -> Iterator[str]:
+    """The URL of a migrated and empty database."""
+    with postgres.lent() as lent:
+        yield lent
+
+
 def rows(url: str, statement: str) -> list[tuple[object, ...]]:
     """What a statement finds, on a connection of its own."""
     with psycopg.connect(url) as connection:

@@ -7,6 +7,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from grader.ledger import Ledger
+from grader.model import Submission, SubmissionState
+
 LIMIT_S = 300.0  # of a busy machine
 
 
@@ -20,3 +23,14 @@ async def until(look: Callable[[], Any]) -> Any:
             if seen:
                 return seen
             await asyncio.sleep(0.01)
+
+
+async def until_event(ledger: Ledger, submission: Submission, wanted: SubmissionState | str) -> Submission:
+    """Wait, by news alone, for a state of a submission, or for a fact whose class has this name."""
+    with ledger.changes.of(submission.submission_id) as changed:
+        while True:
+            changed.clear()
+            for event in await ledger.events(submission.submission_id):
+                if event.state is wanted or type(event.fact).__name__ == wanted:
+                    return await ledger.get(submission.submission_id)
+            await changed.wait()

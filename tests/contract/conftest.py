@@ -12,7 +12,7 @@ from grader.isolation.select import make
 from grader.isolation.settings import BoxSettings
 from grader.ledger import Ledger
 from tests.clock import Clock
-from tests.postgres import postgres  # noqa: F401  # a fixture
+from tests.postgres import postgres, url  # noqa: F401  # fixtures
 from tests.requirements import absent
 
 MARKS = {"docker": pytest.mark.docker, "bubblewrap": pytest.mark.bubblewrap, "process": ()}

@@ -20,7 +20,7 @@ from grader.server.fleet_port import fleet_port
 from grader.server.running import serving
 from grader.v1 import grader_service_pb2_grpc
 from tests import fakes
-from tests.postgres import postgres  # noqa: F401  # a fixture
+from tests.postgres import postgres, url  # noqa: F401  # fixtures
 from tests.requests import new_submission
 from tests.requirements import absent
 

@@ -12,16 +12,9 @@ from grader.server.running import serving
 from grader.v1 import competition_pb2, report_pb2, submission_pb2
 from tests import fakes
 from tests.board_rows import filled, rows
+from tests.server.competition_files import board_toml
 
 HOUR = timedelta(hours=1)
-TOML = """
-name = "spring"
-title = "Spring"
-problems = ["sum", "other"]
-devices = ["cuda", "emulated"]
-start = {start}
-end = {end}
-"""
 
 
 @pytest.fixture
@@ -30,12 +23,11 @@ def now():
 
 
 @pytest.fixture
-def competition(place, now):
+def competition(place):
     """Write the competition's file, with these lines more."""
 
     def write(more=""):
-        text = TOML.format(start=(now - 3 * HOUR).isoformat(), end=(now + HOUR).isoformat()) + more
-        (place / "competition.toml").write_text(text)
+        (place / "competition.toml").write_text(board_toml(more))
         return place / "competition.toml"
 
     return write

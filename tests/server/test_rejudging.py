@@ -3,7 +3,6 @@
 import asyncio
 import uuid
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -24,23 +23,10 @@ from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
 from grader.verdict.fold import fold
 from sandbox.protocol import wire
 from tests import fakes
+from tests.server.competition_files import toml
 from tests.server.keyed import keyed_server
 from tests.waiting import until
 
-HOUR = timedelta(hours=1)
-COMPETITION = """
-name = "spring"
-title = "Spring"
-problems = ["sum", "other"]
-devices = ["emulated"]
-start = {start}
-end = {end}
-secret_seed = "{seed}"
-
-[[secret]]
-problem = "sum"
-axes = {{ n = 777 }}
-"""
 READY, RUNNING = rejudge_pb2.REJUDGE_STATE_READY, rejudge_pb2.REJUDGE_STATE_RUNNING
 
 
@@ -85,9 +71,9 @@ def competition(place):
     """Write the competition's file; the seed decides the problem's digest."""
 
     def write(seed="0" * 32, more=""):
-        now = datetime.now(UTC)
         path = place / "competition.toml"
-        path.write_text(COMPETITION.format(start=(now - 3 * HOUR).isoformat(), end=(now + HOUR).isoformat(), seed=seed) + more)
+        secret = f'secret_seed = "{seed}"\n[[secret]]\nproblem = "sum"\naxes = {{ n = 777 }}\n'
+        path.write_text(toml("spring", -3, 1, secret + more, problems=("sum", "other")))
         return path
 
     return write

@@ -62,15 +62,8 @@ async def test_a_hidden_size_is_accepted_as_every_other_is(client, swept):
     ("field", "asked"),
     [
         ("sweep.axis", {}),
-        ("sweep.axis", {"axis": "n", "start": 1, "stop": 2}),
         ("sweep.factor", {**RANGE, "factor": 1.0}),
-        ("sweep.factor", {**RANGE, "factor": float("nan")}),
-        ("sweep.factor", {**RANGE, "step": 1}),
-        ("sweep.start", {**RANGE, "start": 0}),
-        ("sweep.stop", {**RANGE, "stop": 2**62}),
-        ("sweep.stop", {**RANGE, "start": 65, "stop": 65}),
         ("sweep.stop", {**RANGE, "start": 2**30, "stop": 2**31 - 1}),
-        ("sweep.step", {"axis": "n", "start": 1, "stop": 1000, "step": 1}),
         ("sweep.axes", {**RANGE, "axes": {"m": 3}}),
     ],
 )

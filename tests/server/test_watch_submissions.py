@@ -140,15 +140,11 @@ class BreakingUpdates(grader_service_pb2_grpc.GraderServiceServicer):
             await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
 
 
-async def test_a_client_takes_a_broken_stream_up_again(place):
+async def test_a_client_takes_a_broken_stream_up_again(served):
     """It says what it has seen, and passes nothing on twice."""
-    server, breaking = grpc.aio.server(), BreakingUpdates()
-    grader_service_pb2_grpc.add_GraderServiceServicer_to_server(breaking, server)
-    server.add_insecure_port(f"unix:{place}/b")
-    await server.start()
-    async with GraderClient(f"unix:{place}/b") as client:
+    breaking = BreakingUpdates()
+    async with GraderClient(await served(breaking)) as client:
         names = [one.submission.name async for one in client.watch_many(tag="run")]
-    await server.stop(0)
     assert names == [f"submissions/{number}" for number in range(1, 5)]
     assert breaking.seen == [{f"submissions/{one}": 1 for one in range(1, number)} for number in range(1, 5)]
 
@@ -369,12 +365,6 @@ async def test_a_server_that_leaves_sends_what_is_there_and_ends_the_stream(ledg
         assert (await anext(updates)).submission.state == QUEUED
         with pytest.raises(errors.ShuttingDown):
             await anext(updates)
-
-
-@pytest.fixture
-def url(postgres):
-    with postgres.lent() as url:
-        yield url
 
 
 async def test_servers_on_one_database_hear_of_each_others(url):
