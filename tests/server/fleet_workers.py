@@ -99,6 +99,11 @@ async def graded(fleet, given):
         return [fact async for fact in facts]
 
 
+async def begun(fleet, worker):
+    """An attempt that is under way at this worker: the task that grades it, and what the worker was sent."""
+    return asyncio.create_task(graded(fleet, lease())), await worker.grade()
+
+
 @asynccontextmanager
 async def working(address, grade, files, *, drain_s=0.0, capacity=2, room=None):
     """A real worker with a fake grade; the event that stops it. room: its capacity, where that

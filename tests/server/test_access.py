@@ -33,7 +33,6 @@ TABLE = [
     ("rejudge run", True, ADMINISTRATORS),
     ("rejudge run of no competition", True, ADMINISTRATORS),
 ]
-PAGE_VIEWERS = ("anonymous", "owner", "other", "administrator", "no keys")
 
 
 @contextlib.asynccontextmanager
@@ -86,7 +85,7 @@ async def test_each_kind_of_viewer_sees_the_same_by_the_api(tmp_path, what, ende
         assert {name for name, viewer in VIEWERS.items() if await api_shows(here, viewer)} == seen_by
 
 
-@pytest.mark.parametrize("viewer", PAGE_VIEWERS)
+@pytest.mark.parametrize("viewer", VIEWERS)
 @pytest.mark.parametrize(("what", "ended", "seen_by"), TABLE)
 async def test_each_kind_of_viewer_sees_the_same_by_the_pages(tmp_path, what, ended, seen_by, viewer):
     """The same table, for those who have signed in and those who have not: report, sources and stream, and boards link to what is there.
@@ -100,7 +99,7 @@ async def test_each_kind_of_viewer_sees_the_same_by_the_pages(tmp_path, what, en
         assert (here.made in board) is (what == "submission" and viewer in seen_by)
 
 
-@pytest.mark.parametrize("viewer", PAGE_VIEWERS)
+@pytest.mark.parametrize("viewer", VIEWERS)
 async def test_what_a_private_competition_has_stays_its_owners(tmp_path, viewer):
     """After the end too."""
     async with made(tmp_path, "submission", True, viewer=viewer, visibility="private") as here:

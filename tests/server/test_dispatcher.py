@@ -96,30 +96,23 @@ async def test_a_long_attempt_keeps_its_lease(ledger, clock, monkeypatch):
     assert [one.submission_id for one in await ledger.expire()] == [held.submission.submission_id]
 
 
-async def test_a_submission_waits_for_its_own_gpu_while_another_one_is_ready(ledger):
-    """It is not even leased while its lane is cordoned, and no attempt is made; then it is graded."""
-    grade, ready = fakes.FakeGrade(), ["cuda", "cuda:1", "cuda:NVIDIA H200"]
-    async with dispatching(ledger, grade, device_kinds=lambda: tuple(ready)) as dispatcher:
-        cordoned = await ledger.submit(fakes.new_submission("accept", device_kind="cuda:0"), fakes.problem())
+@pytest.mark.parametrize("comes_back", [True, False], ids=["ready", "gone"])
+async def test_a_submission_waits_for_its_own_gpu(ledger, comes_back):
+    """It is not even leased while another GPU is ready, and no attempt is made. Then its GPU is ready; or it is known to have gone, as when
+    a server is started again without it: the fleet gets it, to refuse it."""
+    ready, known = ["cuda", "cuda:1", "cuda:NVIDIA H200"], []
+    kinds = {"device_kinds": lambda: tuple(ready), "known_kinds": lambda: tuple(known)}
+    async with dispatching(ledger, fakes.FakeGrade(), **kinds) as dispatcher:
+        waiting = await ledger.submit(fakes.new_submission("accept", device_kind="cuda:0"), fakes.problem())
         other = await ledger.submit(fakes.new_submission("accept", device_kind="cuda:1"), fakes.problem())
         await until_event(ledger, other, SubmissionState.SUCCEEDED)
-        assert (await ledger.get(cordoned.submission_id)).attempt_count == 0
-        ready.append("cuda:0")
+        assert (await ledger.get(waiting.submission_id)).attempt_count == 0
+        if comes_back:
+            ready.append("cuda:0")
+        else:
+            known.extend(ready)
         dispatcher.wake()
-        assert (await until_event(ledger, cordoned, SubmissionState.SUCCEEDED)).attempt_count == 1
-
-
-async def test_what_waits_for_a_gpu_that_has_gone_is_given_to_the_fleet_which_refuses_it(ledger):
-    """As when a server is started again without it. The control: while nothing is known of devices, it waits."""
-    grade, known = fakes.FakeGrade(), []
-    async with dispatching(ledger, grade, device_kinds=lambda: ("cuda",), known_kinds=lambda: tuple(known)) as dispatcher:
-        gone = await ledger.submit(fakes.new_submission("accept", device_kind="cuda:7"), fakes.problem())
-        other = await ledger.submit(fakes.new_submission("accept", device_kind="cuda"), fakes.problem())
-        await until_event(ledger, other, SubmissionState.SUCCEEDED)
-        assert (await ledger.get(gone.submission_id)).attempt_count == 0
-        known.append("cuda")
-        dispatcher.wake()
-        assert (await until_event(ledger, gone, SubmissionState.SUCCEEDED)).attempt_count == 1  # this fleet takes all
+        assert (await until_event(ledger, waiting, SubmissionState.SUCCEEDED)).attempt_count == 1  # this fleet takes all
 
 
 async def test_facts_that_decide_nothing_are_our_fault(ledger):

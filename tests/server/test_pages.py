@@ -9,7 +9,6 @@ from functools import partial
 import pytest
 
 from grader.access import ANYBODY, sees_competition
-from grader.config import Settings
 from grader.html_report.templating import environment
 from grader.model import Caller, Competition, Failure, Score, ScoreKind, SourceFile, Visibility
 from grader.rules import leaderboard
@@ -296,4 +295,3 @@ def test_untrusted_text_is_shown_harmlessly():
 def test_times_are_said_in_utc():
     """For machines and for people."""
     assert views.when(datetime(2026, 5, 1, 12, tzinfo=UTC)) == {"iso": "2026-05-01T12:00:00+00:00", "text": "2026-05-01 12:00 UTC"}
-    assert Settings().web is None

@@ -119,7 +119,7 @@ async def test_a_reader_shows_what_another_server_does(serve, settings, kernel, 
         submission = await client.submit(kernel("slow"))
         async with embedded(settings, reader=True) as address, GraderClient(address) as reader:
             assert (await finished(reader, submission)).state == SUCCEEDED
-            for call in (reader.submit(kernel()), reader.cancel(submission.name)):
+            for call in (reader.submit(kernel()), reader.batch_submit([kernel()]), reader.cancel(submission.name)):
                 with pytest.raises(errors.ReadOnly):
                     await call
 

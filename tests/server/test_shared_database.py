@@ -1,14 +1,12 @@
 """Several servers on one PostgreSQL: they share the work, hear each other at once, and leave each other's alone."""
 
-import asyncio
 import json
 import signal
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from importlib import metadata
 
 import pytest
 
-from grader.dispatch.dispatcher import Dispatcher
 from grader.ledger import Ledger
 from grader.model import SubmissionState
 from grader.server.commands import admin_servers
@@ -17,25 +15,15 @@ from grader.v1 import submission_pb2
 from tests import fakes
 from tests.postgres import rows
 from tests.server.processes import fake_server, until_built
+from tests.server.test_dispatcher import dispatching
 from tests.waiting import until_event
 
-SOON_S = 300
-NEVER_S = 3600.0
-
-
-@asynccontextmanager
-async def dispatching(ledger, grade):
-    """A dispatcher that looks for nothing by itself: neither for work nor for cancellations."""
-    dispatcher = Dispatcher(ledger, grade, capacity=lambda: 2, lease_s=NEVER_S, poll_s=NEVER_S)
-    async with asyncio.timeout(SOON_S * 2), asyncio.TaskGroup() as group:
-        group.create_task(dispatcher.run())
-        yield dispatcher
-        dispatcher.drain(0)
+NEVER_S = 3600.0  # a dispatcher that looks for nothing by itself: neither for work nor for cancellations
 
 
 async def test_a_submission_to_one_server_is_taken_up_by_another_at_once(url):
     """Although the other does not poll; and who watches at the first sees it."""
-    async with Ledger.open(url) as here, Ledger.open(url) as there, dispatching(there, fakes.FakeGrade()):
+    async with Ledger.open(url) as here, Ledger.open(url) as there, dispatching(there, fakes.FakeGrade(), lease_s=NEVER_S, poll_s=NEVER_S):
         for _ in range(3):
             submission = await here.submit(fakes.new_submission(), fakes.problem())
             await until_event(here, submission, SubmissionState.SUCCEEDED)
@@ -44,7 +32,7 @@ async def test_a_submission_to_one_server_is_taken_up_by_another_at_once(url):
 async def test_a_cancellation_at_one_server_stops_an_attempt_at_another_at_once(url):
     """Although the next heartbeat is an hour away."""
     grade = fakes.FakeGrade()
-    async with Ledger.open(url) as here, Ledger.open(url) as there, dispatching(there, grade):
+    async with Ledger.open(url) as here, Ledger.open(url) as there, dispatching(there, grade, lease_s=NEVER_S, poll_s=NEVER_S):
         submission = await here.submit(fakes.new_submission("hang"), fakes.problem())
         await until_event(here, submission, "Build")
         await here.cancel(submission.submission_id)

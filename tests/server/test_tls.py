@@ -241,21 +241,6 @@ async def test_a_broken_new_certificate_leaves_the_old_one_and_is_logged_once(se
     assert len(events(logged, "tls_certificate_not_renewed")) == len(events(logged, "tls_certificate_renewed")) == 1
 
 
-@pytest.mark.slow
-async def test_a_server_with_tls_speaks_nothing_else(settings, files, authority):
-    """A client without TLS, or with another authority, gets no answer, and an error that says why."""
-    there = settings.model_copy(update={"listen": HERE, "auth": "keys", **files})
-    key = await make_key(there)
-    async with serving(there, fakes.wiring()) as running:
-        stranger, known = trustme.CA().cert_pem.bytes(), authority.cert_pem.bytes()
-        for tls, ca, told in ((False, None, "https://"), (True, stranger, "--ca")):
-            async with GraderClient(running.address, tls=tls, ca=ca, key=key, deadline_s=60.0) as client:
-                with pytest.raises(errors.ServerUnreachable, match=told):
-                    await client.get_caller()
-        async with GraderClient(f"https://{running.address}", ca=known, key=key) as client:
-            assert (await client.get_caller()).user == "alice"
-
-
 class Listener:
     """Keeps what a client says first."""
 

@@ -13,7 +13,7 @@ from grader.api.client import GraderClient
 from grader.ledger import Ledger
 from grader.ledger.changes import Changes, News, NewsKind
 from grader.model import Caller, Failure, Scope, SubmissionState
-from grader.server.submission_watch import NAME_LIMIT, PAUSE_S, WATCH_LIMIT, WATCH_POLL_S, SubmissionUpdates, revision
+from grader.server.submission_watch import NAME_LIMIT, PAUSE_S, WATCH_LIMIT, SubmissionUpdates, revision
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import grader_service_pb2_grpc, submission_pb2
 from tests import fakes
@@ -396,11 +396,6 @@ async def test_a_revision_grows_with_every_change(ledger):
     numbers = [revision(one) for one in found]
     assert numbers == sorted(set(numbers)) and numbers[0] == 1
     assert [revision(one) for one in await ledger.heads([made.submission_id])] == numbers[-1:]
-
-
-def test_a_watch_looks_by_itself_now_and_then():
-    """For what it missed, as a watch of one does."""
-    assert WATCH_POLL_S <= 60
 
 
 async def test_after_news_was_missed_everything_is_looked_at_again():
