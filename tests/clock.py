@@ -5,12 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 
 class Clock:
-    """The time of a ledger under test: a clock that tests move."""
+    """The time of a ledger under test: a clock that tests move, and that passes by step_s at each look."""
 
-    def __init__(self, now=datetime(2026, 1, 1, tzinfo=UTC)):
-        self.now = now
+    def __init__(self, now=datetime(2026, 1, 1, tzinfo=UTC), step_s=0):
+        self.now, self.step_s = now, step_s
 
     def __call__(self):
+        self.pass_s(self.step_s)
         return self.now
 
     def pass_s(self, seconds):

@@ -12,20 +12,25 @@ from pathlib import Path
 from grader.artifacts import ArtifactCache
 from grader.dispatch.local_fleet import LocalFleet
 from grader.intake.languages import detect
+from grader.isolation import NoIsolationWorks
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Submission, SubmissionState
 from grader.verdict.fold import fold
 from sandbox.protocol import wire
+from tests.requirements import absent
 
 
 @asynccontextmanager
 async def local_fleet(name: str, *, hidden: tuple[Path, ...] = (), cache: ArtifactCache | None = None) -> AsyncIterator[LocalFleet]:
-    """A fleet with one judge, on the isolation of this name."""
+    """Start a fleet with one judge on the isolation of this name; skip the test where it does not work."""
     with tempfile.TemporaryDirectory(prefix="grader-tests-", ignore_cleanup_errors=True) as place:
         Path(place).chmod(0o711)
         settings = BoxSettings(state_id=f"tests{secrets.token_hex(4)}", runtime_dir=Path(place), hidden_paths=hidden)
-        isolation, _ = await choose(name, settings)
+        try:
+            isolation, _ = await choose(name, settings)
+        except NoIsolationWorks as error:
+            absent(name, str(error))
         async with LocalFleet(isolation=isolation, settings=settings, cache=cache) as fleet:
             yield fleet
         await isolation.close()

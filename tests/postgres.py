@@ -20,6 +20,7 @@ import pytest
 from grader.ledger import migrate
 from grader.ledger.postgres import engine
 from grader.ledger.tables import metadata
+from tests.requirements import absent
 
 READY_S = 300
 _FAST = ("listen_addresses=", "fsync=off", "full_page_writes=off", "shared_buffers=16MB", "max_connections=200", "autovacuum=off")
@@ -123,9 +124,7 @@ def postgres() -> Iterator[Postgres]:
     """A PostgreSQL of this test session; skips where there is none, unless that is a failure."""
     bin_dir = programs()
     if bin_dir is None:
-        if os.environ.get("GRADER_REQUIRE_POSTGRES") == "1":
-            pytest.fail("PostgreSQL is not installed")
-        pytest.skip("PostgreSQL is not installed")
+        absent("postgres", "PostgreSQL is not installed")
     directory = Path(tempfile.mkdtemp(prefix="gp-"))
     server = Postgres(directory, bin_dir)
     try:
@@ -135,6 +134,13 @@ def postgres() -> Iterator[Postgres]:
         if server._process is not None and server._process.poll() is None:
             server.stop()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def url(postgres: Postgres) -> Iterator[str]:
+    """The URL of a migrated and empty database."""
+    with postgres.lent() as lent:
+        yield lent
 
 
 def rows(url: str, statement: str) -> list[tuple[object, ...]]:

@@ -1,7 +1,6 @@
 """Every isolation that this host has, one after the other."""
 
 import asyncio
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -13,7 +12,8 @@ from grader.isolation.select import make
 from grader.isolation.settings import BoxSettings
 from grader.ledger import Ledger
 from tests.clock import Clock
-from tests.postgres import postgres  # noqa: F401  # a fixture
+from tests.postgres import postgres, url  # noqa: F401  # fixtures
+from tests.requirements import absent
 
 MARKS = {"docker": pytest.mark.docker, "bubblewrap": pytest.mark.bubblewrap, "process": ()}
 
@@ -47,9 +47,7 @@ def isolation_name(request, usable_isolations):
     """Name each isolation in turn; skip one that does not work here, unless its absence is a failure."""
     found = usable_isolations(request.param)
     if not found.usable:
-        if os.environ.get(f"GRADER_REQUIRE_{request.param.upper()}") == "1":
-            pytest.fail(found.detail)
-        pytest.skip(found.detail)
+        absent(request.param, found.detail)
     return request.param
 
 

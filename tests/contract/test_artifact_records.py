@@ -2,21 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from grader.artifacts.files import SubmissionFiles
 from grader.model import Failure
 from grader.server.operation import Periods, RemovedCounts, remove_due
 from sandbox.protocol import wire
 from tests import fakes
-from tests.clock import Clock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-def clock():
-    return Clock(START)
 
 
 def artifact(name, digest="a" * 64):

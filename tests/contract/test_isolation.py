@@ -20,6 +20,7 @@ from grader.isolation.pickup import pick_up
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from sandbox.protocol.wire import BoxCause
+from tests.waiting import until
 
 LIMITS = Limits(
     wall_s=120.0,
@@ -123,9 +124,7 @@ async def test_a_sleeper_ends_at_the_wall_and_is_removed_at_once(isolation, slot
 async def test_the_wall_stands_even_if_nobody_waits(isolation, slot, marker):
     async with isolation.start(spec_of(slot, "time.sleep(600)", marker=marker, limits=replace(LIMITS, wall_s=0.3))) as box:
         await asyncio.sleep(2.0)
-        async with asyncio.timeout(300):
-            while marked(marker):
-                await asyncio.sleep(0.05)
+        await until(lambda: not marked(marker))
         ended = await box.wait()
     assert ended.cause is BoxCause.WALL_LIMIT
 

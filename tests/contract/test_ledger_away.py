@@ -19,12 +19,6 @@ SECRET = "s3cr3t-w0rd"
 WITH_PASSWORD = f"postgresql://grader:{SECRET}@db.example:5433/ledger?application_name=x"
 
 
-@pytest.fixture
-def url(postgres):
-    with postgres.lent() as url:
-        yield url
-
-
 @asynccontextmanager
 async def opened(url, patience_s):
     """A ledger that waits so long for its database."""

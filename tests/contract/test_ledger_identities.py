@@ -9,15 +9,15 @@ from grader.errors import Unauthenticated
 from grader.ledger import Ledger
 from grader.ledger.keys import SCOPES
 from tests import fakes
+from tests.clock import Clock
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 ISSUER, NAMES, NOTE = "https://login.example.org", ("ann-1", "ann-12", "ann-123"), "sign-in with Example"
 
 
 @pytest.fixture
-async def ledger(location):
-    async with Ledger.open(location, lambda: START) as opened:
-        yield opened
+def clock():
+    return Clock(START)
 
 
 async def test_a_subject_is_the_same_user_each_time(ledger, location):

@@ -8,23 +8,14 @@ import sqlalchemy as sa
 from grader.ledger import Ledger
 from grader.ledger.tables import keys
 from grader.model import Scope
+from tests.clock import Clock
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
-class Clock:
-    def __init__(self):
-        self.time = START
-
-    def __call__(self):
-        self.time += timedelta(seconds=1)
-        return self.time
-
-
 @pytest.fixture
-async def ledger(location):
-    async with Ledger.open(location, Clock()) as opened:
-        yield opened
+def clock():
+    return Clock(START, step_s=1)
 
 
 async def test_a_key_comes_back_as_it_was_made(ledger, location):

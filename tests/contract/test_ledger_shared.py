@@ -31,12 +31,6 @@ async def pair(location):
 
 
 @pytest.fixture
-def url(postgres):
-    with postgres.lent() as url:
-        yield url
-
-
-@pytest.fixture
 async def two_servers(url):
     """Two ledgers on one PostgreSQL."""
     async with Ledger.open(url) as first, Ledger.open(url) as second:

@@ -9,13 +9,14 @@ import pytest
 import sqlalchemy as sa
 
 from grader.errors import RejudgeNotFound, RejudgeNotReady, RejudgeOutdated, RequestIdReused, SubmissionNotFound
-from grader.ledger import Ledger, checks, records
+from grader.ledger import checks, records
 from grader.ledger.tables import judgements, rejudge_items, submissions
 from grader.model import Caller, Competition, Failure, Score, SubmissionState, Verdict
 from grader.rules import leaderboard
 from grader.rules.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState
 from sandbox.protocol import wire
 from tests import fakes
+from tests.clock import Clock
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NEW = replace(fakes.problem(), spec=replace(fakes.problem().spec, digest="f" * 64))
@@ -27,21 +28,9 @@ CUP = Competition(
 )
 
 
-class Clock:
-    """A clock that tests move."""
-
-    def __init__(self):
-        self.now = NOW
-
-    def __call__(self):
-        self.now += timedelta(seconds=1)
-        return self.now
-
-
 @pytest.fixture
-async def ledger(location):
-    async with Ledger.open(location, now=Clock()) as opened:
-        yield opened
+def clock():
+    return Clock(NOW, step_s=1)
 
 
 def scored(value, half=0.01):

@@ -13,16 +13,10 @@ from grader.ledger.tables import rejudge_items, rejudges, submissions
 from grader.model import Competition, Failure
 from grader.server.operation import Periods, RemovedCounts, remove_due, retain
 from tests import fakes
-from tests.clock import Clock
 
 MONTH = Periods(sources=timedelta(days=30), events=timedelta(days=30))
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FAILURE = Failure(reason="SANDBOX_BROKEN", message="no box")
-
-
-@pytest.fixture
-def clock():
-    return Clock(START)
 
 
 def competition(end_time):

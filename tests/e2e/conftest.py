@@ -7,13 +7,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from grader.isolation import NoIsolationWorks
+from tests.harness.grading import Grading, grader
+from tests.requirements import absent
 from tests.run_files import cache_directory
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +40,18 @@ class Ended:
 
 
 Cli = Callable[..., Ended]
+
+
+@asynccontextmanager
+async def emulated_grader(isolation: str) -> AsyncIterator[Grading]:
+    """Start a fleet with the emulated device on this isolation; skip the test where it does not work."""
+    async with AsyncExitStack() as stack:
+        started = grader(isolation=isolation, lanes=(), artifacts=cache_directory(), device="emulated")
+        try:
+            grading = await stack.enter_async_context(started)
+        except NoIsolationWorks as error:
+            absent(isolation, str(error))
+        yield grading
 
 
 @pytest.fixture

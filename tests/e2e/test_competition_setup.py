@@ -3,7 +3,6 @@
 import csv
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import ROOT, TIMEOUT_S
+from tests.ports import free_port
 
 HEADING, PORT, WEB_PORT = "## Hold a competition", "50551", "8080"
 SERVER = "grader-server --listen"
@@ -23,12 +23,6 @@ def blocks() -> list[list[str]]:
     """The commands of each indented block of the section."""
     section = (ROOT / "docs" / "operation.md").read_text().split(f"{HEADING}\n")[1].split("\n## ")[0]
     return [[line.strip() for line in block.splitlines()] for block in re.findall(r"(?:^    .*\n)+", section, re.MULTILINE)]
-
-
-def free_port() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return str(free.getsockname()[1])
 
 
 def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
@@ -60,7 +54,7 @@ def test_the_section_works_as_written(environment, tmp_path):
     (clone / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
     (clone / "kernels_examples").symlink_to(ROOT / "kernels_examples")
     environment |= {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config"), "GRADER_RESIDENT_TOOLCHAIN": "0"}
-    ports = {PORT: free_port(), WEB_PORT: free_port()}
+    ports = {port: str(free_port()) for port in (PORT, WEB_PORT)}
 
     def bash(lines: list[str], place: Path, **more: str) -> str:
         text = "\n".join(lines)

@@ -6,19 +6,18 @@ import asyncio
 import hashlib
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import docker
 import pytest
 
 from grader.api.client import GraderClient
-from grader.errors import ServerUnreachable
 from grader.v1 import report_pb2, submission_pb2
+from tests.harness.programs import Program, program
+from tests.requirements import absent
 
 ROOT = Path(__file__).parents[2]
 # Right, and slow enough on the host side to be caught in the middle: 30 ms a call, about 66 calls.
@@ -47,9 +46,7 @@ def sandbox(request: pytest.FixtureRequest) -> str:
     name = str(request.param)
     there = shutil.which("bwrap") is not None if name == "bubblewrap" else name == "process" or _docker_answers()
     if not there:
-        if os.environ.get(f"GRADER_REQUIRE_{name.upper()}") == "1":
-            pytest.fail(f"{name} is required and not here")
-        pytest.skip(f"no {name} here")
+        absent(name, f"no {name} here")
     return name
 
 
@@ -60,30 +57,17 @@ def _docker_answers() -> bool:
         return False
 
 
-class Server:
-    """A grader-server process on a socket in the state directory."""
+@contextmanager
+def server(state_dir: Path, sandbox: str) -> Iterator[Program]:
+    """Start grader-server on a socket in the state directory, and stop it afterwards unless it was killed."""
+    words = ["--listen", address_of(state_dir), "--state-dir", state_dir, "--sandbox", sandbox, "--problems", ROOT / "kernels_examples"]
+    with program("grader.server.main", *words) as started:
+        started.until("serving")
+        yield started
 
-    def __init__(self, state_dir: Path, sandbox: str) -> None:
-        self.address = f"unix:{state_dir}/api.sock"
-        self._command = [
-            *(sys.executable, "-m", "grader.server.main", "--listen", self.address, "--state-dir", str(state_dir)),
-            *("--sandbox", sandbox, "--problems", str(ROOT / "kernels_examples")),
-        ]
-        self._log = (state_dir / "log").open("ab")
-        self.process = subprocess.Popen(self._command, stdout=self._log, stderr=self._log)
-        deadline = time.monotonic() + 60
-        while not asyncio.run(_answers(self.address)):
-            assert self.process.poll() is None and time.monotonic() < deadline, (state_dir / "log").read_text()[-4000:]
 
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            self.process.wait(90)
-        self._log.close()
+def address_of(state_dir: Path) -> str:
+    return f"unix:{state_dir}/api.sock"
 
 
 @pytest.fixture
@@ -93,16 +77,6 @@ def state_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     path.mkdir()
     yield path
     shutil.rmtree(path, ignore_errors=True)
-
-
-async def _answers(address: str) -> bool:
-    """Whether somebody serves there."""
-    async with GraderClient(address, deadline_s=1.0) as client:
-        try:
-            await client.list_problems()
-        except ServerUnreachable:
-            return False
-        return True
 
 
 def _submission(index: int) -> submission_pb2.Submission:
@@ -148,19 +122,18 @@ def _ours(state_dir: Path) -> list[str]:
 @pytest.mark.timeout(900)
 def test_every_acknowledged_submission_reaches_one_verdict(sandbox: str, state_dir: Path) -> None:
     """kill -9 while jobs are queued, building and running; after a restart each has one verdict and no box of the old server is left."""
-    first = Server(state_dir, sandbox)
-    names = asyncio.run(_submit(first.address, 5))
-    states = asyncio.run(_until_one_is_judged(first.address, names))
-    first.kill()
+    address = address_of(state_dir)
+    with server(state_dir, sandbox) as first:
+        names = asyncio.run(_submit(address, 5))
+        states = asyncio.run(_until_one_is_judged(address, names))
+        first.process.kill()
+        first.process.wait()
     assert submission_pb2.SUBMISSION_STATE_RUNNING in states and submission_pb2.SUBMISSION_STATE_QUEUED in states
     old_boxes = _box_names(state_dir) if sandbox == "docker" else set()
 
-    second = Server(state_dir, sandbox)
-    try:
-        histories = asyncio.run(_histories(second.address, names))
+    with server(state_dir, sandbox):
+        histories = asyncio.run(_histories(address, names))
         assert not old_boxes & _box_names(state_dir)
-    finally:
-        second.stop()
     for name, events in histories.items():
         final = [event for event in events if event.HasField("submission") and event.submission.HasField("report")]
         assert len(final) == 1 and events[-1] is final[0], name

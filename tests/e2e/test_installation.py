@@ -6,7 +6,6 @@ import email
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import venv
@@ -18,6 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.harness.programs import program
 from tests.run_files import cache_directory
 
 pytestmark = pytest.mark.slow
@@ -86,20 +86,10 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server on a free port."""
-    command = [sys.executable, "-m", "grader.server.main", "--listen", "127.0.0.1:0", "--state-dir", tmp_path_factory.mktemp("server")]
-    command += ["--problems", ADD, "--cache-dir", cache_directory(), "--sandbox", "process", "--device", "emulated", "--log-format", "json"]
-    with subprocess.Popen(list(map(str, command)), cwd=ROOT, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        lines = []
-        for line in process.stderr:
-            lines.append(line)
-            if '"serving"' in line:
-                break
-        else:
-            pytest.fail("the server did not start: " + "".join(lines))
-        yield json.loads(lines[-1])["address"]
-        process.send_signal(signal.SIGTERM)
-        process.stderr.read()
+    state = tmp_path_factory.mktemp("server")
+    words = ["--listen", "127.0.0.1:0", "--state-dir", state, "--problems", ADD, "--cache-dir", cache_directory()]
+    with program("grader.server.main", *words, "--sandbox", "process", "--device", "emulated") as server:
+        yield server.until("serving")["address"]
 
 
 def client(programs: Path, place: Path, *words: object, program: str = "grader-cli") -> subprocess.CompletedProcess[str]:

@@ -1,7 +1,6 @@
 """Profile mode on the emulated device, with real boxes and a real judge: what it shows, and what a hostile kernel makes of it."""
 
 import json
-import os
 import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -15,8 +14,8 @@ from grader.grading import profile
 from grader.model import Verdict
 from sandbox.protocol import wire
 from sandbox.protocol.wire import ToolOutcome
-from tests.harness.grading import Graded, Grading, grader, load_problem
-from tests.run_files import cache_directory
+from tests.e2e.conftest import emulated_grader
+from tests.harness.grading import Graded, Grading, load_problem
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -68,12 +67,7 @@ def problem():
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def boxes(tmp_path_factory) -> AsyncIterator[Grading]:
     """Boxes that see nothing of each other."""
-    async with grader(isolation="bubblewrap", lanes=(), artifacts=cache_directory(), device="emulated") as made:
-        found = await made.fleet.isolation.check()
-        if not found.usable:
-            if os.environ.get("GRADER_REQUIRE_BUBBLEWRAP") == "1":
-                pytest.fail(found.detail)
-            pytest.skip(found.detail)
+    async with emulated_grader("bubblewrap") as made:
         made.fleet.files = SubmissionFiles(tmp_path_factory.mktemp("files"), 1 << 30)
         yield made
 
@@ -81,7 +75,7 @@ async def boxes(tmp_path_factory) -> AsyncIterator[Grading]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def open_boxes(tmp_path_factory) -> AsyncIterator[Grading]:
     """Boxes that see the host's files: the control."""
-    async with grader(isolation="process", lanes=(), artifacts=cache_directory(), device="emulated") as made:
+    async with emulated_grader("process") as made:
         made.fleet.files = SubmissionFiles(tmp_path_factory.mktemp("files"), 1 << 30)
         yield made
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,8 +17,6 @@ import pytest_asyncio
 
 from grader.dispatch.local_fleet import LocalFleet
 from grader.formats import native
-from grader.isolation.select import make
-from grader.isolation.settings import BoxSettings
 from grader.model import Problem, Report, Verdict
 from grader.verdict.timing_audit import median
 from sandbox.protocol import wire
@@ -41,18 +37,8 @@ PLAIN = "import torch\n\ndef solution(a, b):\n    return a + b\n"
 )
 async def fleet(request: pytest.FixtureRequest) -> AsyncIterator[LocalFleet]:
     """One judge for all that is graded on one isolation."""
-    with tempfile.TemporaryDirectory(prefix="grader-python-", ignore_cleanup_errors=True) as place:
-        Path(place).chmod(0o711)
-        settings = BoxSettings(state_id=f"python{os.getpid()}", runtime_dir=Path(place), hidden_paths=(EXAMPLES, cache_directory()))
-        isolation = make(request.param, settings)
-        found = await isolation.check()
-        if not found.usable:
-            if os.environ.get(f"GRADER_REQUIRE_{request.param.upper()}") == "1":
-                pytest.fail(found.detail)
-            pytest.skip(found.detail)
-        async with LocalFleet(isolation=isolation, settings=settings, cache=artifact_cache()) as made:
-            yield made
-        await isolation.close()
+    async with local_grading.local_fleet(request.param, hidden=(EXAMPLES, cache_directory()), cache=artifact_cache()) as started:
+        yield started
 
 
 def of_sizes(problem: Problem, names: tuple[str, ...]) -> Problem:

@@ -1,6 +1,5 @@
 """Ranked mode on the emulated device, with real boxes and a real judge."""
 
-import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -12,8 +11,8 @@ import pytest_asyncio
 
 from grader.model import Ranking
 from sandbox.protocol import wire
-from tests.harness.grading import Graded, Grading, grader, load_problem
-from tests.run_files import cache_directory
+from tests.e2e.conftest import emulated_grader
+from tests.harness.grading import Graded, Grading, load_problem
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -39,7 +38,7 @@ extern "C" void solve(const float* a, const float* b, float* c, long n, cudaStre
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def open_boxes() -> AsyncIterator[Grading]:
     """The emulated device, in boxes that see the host's files: a kernel can leave a mark for its next process."""
-    async with grader(isolation="process", lanes=(), artifacts=cache_directory()) as made:
+    async with emulated_grader("process") as made:
         made.fleet.profile = replace(made.fleet.profile, measure_s=0.5)
         yield made
 
@@ -47,12 +46,7 @@ async def open_boxes() -> AsyncIterator[Grading]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def closed_boxes() -> AsyncIterator[Grading]:
     """The same, in boxes that see nothing of each other."""
-    async with grader(isolation="bubblewrap", lanes=(), artifacts=cache_directory()) as made:
-        found = await made.fleet.isolation.check()
-        if not found.usable:
-            if os.environ.get("GRADER_REQUIRE_BUBBLEWRAP") == "1":
-                pytest.fail(found.detail)
-            pytest.skip(found.detail)
+    async with emulated_grader("bubblewrap") as made:
         made.fleet.profile = replace(made.fleet.profile, measure_s=0.5)
         yield made
 

@@ -20,10 +20,10 @@ from tests.e2e.conftest import EXAMPLES
 from tests.harness.programs import program
 from tests.harness.ray_cluster import RayCluster
 from tests.run_files import cache_directory
+from tests.waiting import until
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -129,11 +129,9 @@ def test_a_keepers_worker_sees_nothing_of_ray(tmp_path: Path) -> None:
     async def kept() -> str:
         place_of = tmp_path / "seen"
         keeper = WorkerActor("lane-0", [sys.executable, "-c", script, str(place_of)], [], kind="emulated")
-        async with asyncio.timeout(300):
-            while not place_of.exists() or "PATH" not in place_of.read_text():
-                await asyncio.sleep(0.02)
-            assert (await keeper.standing())["pid"]
-            await keeper.drain()
+        await until(lambda: place_of.exists() and "PATH" in place_of.read_text())
+        assert (await keeper.standing())["pid"]
+        await keeper.drain()
         return place_of.read_text()
 
     os.environ["RAY_TEST_TOKEN"] = "secret"

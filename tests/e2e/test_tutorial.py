@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import grpc
 import pytest
 
 from tests.e2e.conftest import ROOT, TIMEOUT_S
+from tests.ports import free_port
 
 PAGE = ROOT / "docs" / "tutorial.md"
 ADDRESS = "127.0.0.1:50551"  # of the page's server; the test's is at a free port
@@ -61,9 +61,7 @@ def shows(shown: tuple[str, ...], printed: str) -> bool:
 def test_the_tutorial_works_as_written(environment, tmp_path):
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
     (tmp_path / "kernels_examples").symlink_to(ROOT / "kernels_examples")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     servers = []
     try:
         for step in steps(PAGE.read_text()):

@@ -108,19 +108,6 @@ def waiting(tmp_path):
     return source, gate
 
 
-def test_a_worker_that_is_killed_loses_nothing(fleet, cli, waiting) -> None:
-    """What it graded is graded by the other one; it is one submission with one verdict."""
-    source, gate = waiting
-    made = fleet("--sandbox", "process")
-    left = cli("submit", source, "--problem", "vector_add", "--server", made.api, "--mode", "test", "--no-wait", "--json").json["name"]
-    asyncio.run(_verifying(made.api, left))
-    made.workers["one"].process.kill()
-    gate.touch()
-    made.join_node("two")
-    watched = cli("watch", left, "--server", made.api)
-    assert watched.code == 0 and "ACCEPTED" in watched.stdout, watched.stdout + watched.stderr
-
-
 def test_workers_are_replaced_one_after_the_other_while_submissions_come(fleet, cli) -> None:
     """As an upgrade does it: cordon, stop, start the new one, uncordon. Each submission is graded once, none waits for the end of it."""
     made = fleet("--sandbox", "process", nodes=("one", "two"))
@@ -164,31 +151,6 @@ def _judge_and_boxes(worker: int) -> tuple[int, set[int]]:
     """A worker's judge, and all of its other processes."""
     (judge,) = [pid for pid, command in host.children(worker).items() if "sandbox.judge" in command]
     return judge, host.descendants(worker).keys() - host.descendants(judge).keys() - {judge}
-
-
-def test_a_ranked_result_is_confirmed_at_another_node(fleet, cli) -> None:
-    """The first is cordoned, and the rejudge runs all again with the same verdict."""
-    made = fleet("--sandbox", "process")
-    source = EXAMPLES / "vector_add" / "grid_stride.cu"
-    ended = cli("submit", source, "--server", made.api, "--mode", "ranked", "--json")
-    assert ended.json["report"]["verdict"] == "VERDICT_ACCEPTED", ended.stdout
-    made.admin("lanes", "cordon", "one")
-    made.join_node("two")
-    words = (
-        "rejudge",
-        "create",
-        "--run",
-        "--submission",
-        ended.json["name"],
-        "--cause",
-        "confirmed at two",
-        "--server",
-        made.api,
-        "--json",
-    )
-    rejudged = cli(*words)
-    assert rejudged.code == 0 and rejudged.json["rerun_count"] == 1, rejudged.stdout + rejudged.stderr
-    assert {one["after"]["verdict"] for one in rejudged.json.get("changes", ())} <= {"VERDICT_ACCEPTED"}
 
 
 async def _verifying(address: str, name: str) -> None:

@@ -26,11 +26,14 @@ async def findings(page, rules=RULES):
 
 
 async def findings_everywhere(page, sizes):
-    """(width, scheme, impact, rule, selector) in each size, light and dark. Only the rules of colours are asked again in dark."""
+    """(width, scheme, impact, rule, selector) in each size, light and dark. Only the rules of colours are asked again in dark. A page that
+    scrolls sideways is a finding too."""
     found = []
     await page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
     for size in sizes:
         await page.set_viewport_size(size)
+        if await page.evaluate("document.documentElement.scrollWidth") > size["width"]:
+            found.append((size["width"], "light", "serious", "wider-than-the-screen", "html"))
         for scheme, rules in (("light", RULES), ("dark", COLOR_RULES)):
             await page.emulate_media(color_scheme=scheme)
             found += [(size["width"], scheme, *one) for one in await findings(page, rules)]

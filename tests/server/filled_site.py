@@ -9,7 +9,7 @@ import random
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ visibility = "after_end"
 problem = "row_softmax"
 axes = {{ rows = 64, cols = 1001 }}
 """
+LONG_NAME = "cyd-with-a-name-as-long-as-names-may-be-here"
 SHORT_SOURCE = 'extern "C" void solve(const float* x, float* y, long rows, long cols, void* stream) {}\n'
 
 
@@ -107,11 +108,13 @@ async def fill(here: FilledSite, entry_count: int, flags: Sequence[str]) -> None
     for number in range(1, entry_count + 1):
         score *= draw.uniform(0.93, 0.999)
         here.clock.now = START + timedelta(minutes=7 * number)
-        await here.enter(f"team-{number:03}", reports.accepted(score, flags=flags if number % 7 == 5 else ()), source=source)
+        user = LONG_NAME if number == 1 else f"team-{number:03}"
+        await here.enter(user, reports.accepted(score, flags=flags if number % 7 == 5 else ()), source=source)
     here.clock.now = START + timedelta(hours=14)
     finished = await here.enter(OWNER, reports.accepted(3.3), source=source)
     older = await here.enter(OWNER, reports.accepted(2.2), source=wrong_source)
-    wrong = await here.enter(OWNER, reports.mismatched())
+    wide_log = replace(reports.BUILD, log="ptxas info    : " + "x" * 3000)
+    wrong = await here.enter(OWNER, replace(reports.mismatched(), build=wide_log), source=f"{SHORT_SOURCE}// {'x' * 300}\n")
     actions, spring = here.ledger.competition_actions, here.competitions.get(COMPETITION)
     await actions.withdraw(older, spring, Caller(user=OWNER), "half of a warp reads what the other half has not written")
     profiled = await here.enter(OWNER, reports.profiled(), competition_id="")
@@ -137,6 +140,7 @@ async def fill(here: FilledSite, entry_count: int, flags: Sequence[str]) -> None
         "report of a wrong answer": f"/submissions/{wrong}",
         "profile": f"/submissions/{profiled}",
         "sources": f"/submissions/{finished}/sources",
+        "wide sources": f"/submissions/{wrong}/sources",
         "running": f"/submissions/{running}",
         "compare": f"/compare?a={older}&b={finished}",
     }

@@ -19,6 +19,7 @@ from grader.worker.serve import FleetSession, _attached
 from sandbox.protocol import wire
 from sandbox.protocol.version import VERSION
 from tests import fakes
+from tests.waiting import until
 
 
 def lease(order="accept", *, device_kind="", submission_id="s1"):
@@ -93,16 +94,14 @@ async def inside(address, stands=None, **more):
         yield worker
 
 
-async def until(look):
-    """Until it is so."""
-    async with asyncio.timeout(300):
-        while not look():
-            await asyncio.sleep(0.01)
-
-
 async def graded(fleet, given):
     async with asyncio.timeout(300), aclosing(fleet.grade(given)) as facts:
         return [fact async for fact in facts]
+
+
+async def begun(fleet, worker):
+    """An attempt that is under way at this worker: the task that grades it, and what the worker was sent."""
+    return asyncio.create_task(graded(fleet, lease())), await worker.grade()
 
 
 @asynccontextmanager
@@ -114,10 +113,8 @@ async def working(address, grade, files, *, drain_s=0.0, capacity=2, room=None):
         grading = replace(grading, capacity=room or grading.capacity)
         session = FleetSession(grading, files)
         task = asyncio.create_task(_attached(address, None, session, signalled, drain_s))
-        async with asyncio.timeout(300):
-            while not session.node:
-                await asyncio.sleep(0.005)
-                assert not task.done()
+        await until(lambda: session.node or task.done())
+        assert not task.done()
         yield signalled, task
         signalled.set()
         await asyncio.gather(task, return_exceptions=True)

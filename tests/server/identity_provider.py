@@ -9,6 +9,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from aiohttp import web
 from joserfc import jwk, jwt
 
+from tests.server.web_apps import served_app
+
 CLIENT_ID, CLIENT_SECRET = "grader", "a secret: of +the client"
 EMAIL = {"email": "ann@example.org", "email_verified": True}
 
@@ -79,24 +81,15 @@ class FakeProvider:
 async def fake_provider(now=None):
     """One that serves, with the clock now, which may be set later."""
     made = FakeProvider(now)
-    app = web.Application(middlewares=[made.remember])
-    app.add_routes(
-        [
-            web.get("/.well-known/openid-configuration", made.discover),
-            web.get("/keys", made.publish),
-            web.get("/authorization", made.authorize),
-            web.post("/token", made.exchange),
-        ]
+    routes = (
+        web.get("/.well-known/openid-configuration", made.discover),
+        web.get("/keys", made.publish),
+        web.get("/authorization", made.authorize),
+        web.post("/token", made.exchange),
     )
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        listening = web.TCPSite(runner, "127.0.0.1", 0)
-        await listening.start()
-        made.url = f"http://localhost:{listening._server.sockets[0].getsockname()[1]}"  # another site than 127.0.0.1, as a browser sees it
+    async with served_app(*routes, middlewares=[made.remember]) as port:
+        made.url = f"http://localhost:{port}"  # another site than 127.0.0.1, as a browser sees it
         yield made
-    finally:
-        await runner.cleanup()
 
 
 async def allowed_by(session, url):

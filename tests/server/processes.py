@@ -39,6 +39,8 @@ async def answering(client):
                 return await client.list_problems()
             except errors.ServerUnreachable:
                 continue
+            except errors.Unauthenticated:
+                return None
 
 
 async def until_built(client, submission):

@@ -12,12 +12,17 @@ from grader.ledger import Ledger
 from grader.model import Score, SourceFile
 from grader.problems.competition_store import Competitions, problem_for
 from grader.problems.store import Problems
+from grader.server import interceptors
 from grader.server.auth import Authenticator
+from grader.server.service import GraderServicer
 from grader.server.submission_watch import SubmissionWatch
 from grader.web import pages
+from grader.web.pages import site_templates
 from grader.web.serving import application, web_serving
+from grader.web.site import Site as WebSite
 from sandbox.protocol import wire
 from tests import fakes
+from tests.clock import Clock
 from tests.server.signed_in import reader
 
 START = datetime(2026, 5, 1, tzinfo=UTC)
@@ -31,17 +36,6 @@ secret_seed = "00112233445566778899aabbccddeeff"
 """
 
 
-class MovableClock:
-    """A time that stands still until it is set."""
-
-    def __init__(self):
-        self.now = START
-
-    def __call__(self):
-        """The time."""
-        return self.now
-
-
 @dataclass(kw_only=True)
 class PageSite:
     """gate: None where no keys are asked for."""
@@ -49,7 +43,7 @@ class PageSite:
     ledger: Ledger
     problems: Problems
     competitions: Competitions
-    clock: MovableClock
+    clock: Clock
     watch: SubmissionWatch
     gate: Authenticator | None
     address: str = ""
@@ -57,6 +51,17 @@ class PageSite:
     def url(self, path=""):
         """The address of a path."""
         return f"http://{self.address}{path}"
+
+    def servicer(self, viewer):
+        """Return the API's service on this ledger, called by this viewer."""
+        interceptors.enter_call(viewer)
+        return GraderServicer(self.ledger, self.problems, worker=None, competitions=self.competitions)
+
+    def open_pages(self):
+        """Return the part of the pages that an open server has, for pages that a test makes itself."""
+        return WebSite(
+            ledger=self.ledger, problems=self.problems, competitions=self.competitions, open_server=True, templates=site_templates()
+        )
 
 
 @asynccontextmanager
@@ -66,7 +71,7 @@ async def page_site(kind, place, competition, *, open_server=False, web="127.0.0
     (place / "competition.toml").write_text(competition)
     problems = Problems.load((place / "problems",), place / "imported")
     competitions = Competitions.load((place / "competition.toml",), problems)
-    clock = MovableClock()
+    clock = Clock(START)
     async with Ledger.open(Settings(state_dir=place / "state").ledger_path, now=clock) as ledger:
         here = kind(
             ledger=ledger,
@@ -161,7 +166,7 @@ async def read_site(place, *, unescaped=False, **options):
             answer, text = await stranger.get(path, **headers)
             return answer, html.unescape(text) if unescaped else text
 
-        made.get = get
+        made.get, made.session = get, stranger.session
         yield made
 
 

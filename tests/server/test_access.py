@@ -9,8 +9,6 @@ from grader import errors
 from grader.access import ANYBODY
 from grader.ledger.tables import submissions
 from grader.model import Caller, Scope
-from grader.server import interceptors
-from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
 from tests.server.signed_in import key_of, reader
 from tests.server.site import END, START, site
@@ -35,7 +33,6 @@ TABLE = [
     ("rejudge run", True, ADMINISTRATORS),
     ("rejudge run of no competition", True, ADMINISTRATORS),
 ]
-PAGE_VIEWERS = ("anonymous", "owner", "other", "administrator", "no keys")
 
 
 @contextlib.asynccontextmanager
@@ -47,7 +44,7 @@ async def made(place, what, ended, *, viewer="anonymous", visibility="after_end"
         if what.startswith("rejudge run"):
             await mark(here, "rejudge")
         here.clock.now = END if ended else START
-        here.get = lambda path: status(browser, path)
+        here.browser, here.get = browser, lambda path: status(browser, path)
         if VIEWERS[viewer].user:
             await browser.sign_in(await key_of(here.ledger, VIEWERS[viewer].user, VIEWERS[viewer].scopes))
         yield here
@@ -65,8 +62,7 @@ async def status(browser, path):
 
 async def api_shows(here, viewer):
     """Whether GetSubmission and WatchSubmission answer this viewer; they agree."""
-    service = GraderServicer(here.ledger, here.problems, worker=None, competitions=here.competitions)
-    interceptors.enter_call(viewer)
+    service = here.servicer(viewer)
     name, shown = f"submissions/{here.made}", []
     for ask in (lambda: service.GetSubmission(api.GetSubmissionRequest(name=name), None), lambda: watched(service, name)):
         try:
@@ -89,16 +85,21 @@ async def test_each_kind_of_viewer_sees_the_same_by_the_api(tmp_path, what, ende
         assert {name for name, viewer in VIEWERS.items() if await api_shows(here, viewer)} == seen_by
 
 
-@pytest.mark.parametrize("viewer", PAGE_VIEWERS)
+@pytest.mark.parametrize("viewer", VIEWERS)
 @pytest.mark.parametrize(("what", "ended", "seen_by"), TABLE)
 async def test_each_kind_of_viewer_sees_the_same_by_the_pages(tmp_path, what, ended, seen_by, viewer):
-    """The same table, for those who have signed in and those who have not: report and sources, and nothing else tells that it is there."""
+    """The same table, for those who have signed in and those who have not: report, sources and stream, and boards link to what is there.
+    Else it is the page of an id that does not exist."""
     async with made(tmp_path, what, ended, viewer=viewer) as here:
-        wanted = 200 if viewer in seen_by else 404
-        assert [await here.get(f"/submissions/{here.made}{path}") for path in ("", "/sources")] == [wanted] * 2
+        pages = [await here.browser.get(f"/submissions/{here.made}{path}") for path in ("", "/sources", "/events")]
+        assert [answer.status for answer, _ in pages] == [200 if viewer in seen_by else 404] * 3
+        _, absent = await here.browser.get("/submissions/0000000000000000")
+        assert viewer in seen_by or {text for _, text in pages} == {absent}
+        _, board = await here.browser.get("/competitions/spring?problem=sum")
+        assert (here.made in board) is (what == "submission" and viewer in seen_by)
 
 
-@pytest.mark.parametrize("viewer", PAGE_VIEWERS)
+@pytest.mark.parametrize("viewer", VIEWERS)
 async def test_what_a_private_competition_has_stays_its_owners(tmp_path, viewer):
     """After the end too."""
     async with made(tmp_path, "submission", True, viewer=viewer, visibility="private") as here:

@@ -11,8 +11,7 @@ from grader.server import operation
 from grader.server.commands import admin_queue
 from grader.server.running import serving
 from tests import fakes
-
-SOON_S = 300.0
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -28,9 +27,7 @@ def command(settings, capsys):
 
 
 async def ended(ledger, submission_id):
-    async with asyncio.timeout(SOON_S):
-        while not (await ledger.get(submission_id)).state.final:
-            await asyncio.sleep(0.01)
+    return (await ledger.get(submission_id)).state.final
 
 
 async def test_a_paused_queue_takes_submissions_and_begins_none(settings, command, monkeypatch):
@@ -49,7 +46,7 @@ async def test_a_paused_queue_takes_submissions_and_begins_none(settings, comman
         assert code == 0 and shown["paused"] and [one["user"] for one in shown["submissions"]] == ["ann"]
         assert (await asyncio.to_thread(command, "list"))[1].startswith("paused: `grader-server admin queue resume` lets it go on\nnext")
         assert await asyncio.to_thread(command, "resume") == (0, "the queue goes on\n")
-        await ended(ledger, made.submission_id)
+        await until(lambda: ended(ledger, made.submission_id))
 
 
 async def test_the_queue_is_listed_in_its_order(settings, command):

@@ -2,8 +2,8 @@
 
 import contextlib
 import hashlib
+from types import SimpleNamespace
 
-import aiohttp
 import pytest
 
 from grader.api.client import GraderClient
@@ -17,7 +17,7 @@ from grader.server.service import OwnedArtifacts
 from sandbox.protocol import wire
 from tests import fakes
 from tests.server.keyed import keyed_server
-from tests.server.site import END, site
+from tests.server.site import END, read_site
 
 TRACE = b"<script>alert(1)</script>" * 20_000
 
@@ -94,22 +94,10 @@ async def test_what_is_not_listed_is_not_there(settings):
 async def pages(tmp_path, settings, *, open_server):
     files = SubmissionFiles(settings.submission_files_path, 1 << 30)
 
-    class Late:
-        """The ledger is the site's."""
-
-        async def list_for(self, caller, submission_id):
-            return await self.real.list_for(caller, submission_id)
-
-        def holds(self, artifact):
-            return self.real.holds(artifact)
-
-        async def read(self, caller, submission_id, name):
-            return await self.real.read(caller, submission_id, name)
-
-    late = Late()
-    async with site(tmp_path / "site", open_server=open_server, artifacts=late) as here, aiohttp.ClientSession() as session:
-        late.real = OwnedArtifacts(here.ledger, files, None)
-        here.session = session
+    late = SimpleNamespace()
+    async with read_site(tmp_path / "site", open_server=open_server, artifacts=late) as here:
+        owned = OwnedArtifacts(here.ledger, files, None)
+        late.list_for, late.holds, late.read = owned.list_for, owned.holds, owned.read
         yield here
 
 
@@ -117,9 +105,8 @@ async def test_a_browser_saves_a_file_and_never_shows_it(tmp_path, settings):
     """As an attachment of no known type, without sniffing, in a sandbox; the page links to it by its escaped name."""
     async with pages(tmp_path, settings, open_server=True) as here:
         name = await graded(here.ledger, settings)
-        async with here.session.get(here.url(f"/{name}")) as answer:
-            text = await answer.text()
-            assert f'href="/{name}/artifacts/trace.json" download' in text and "a.ptx" in text
+        _, text = await here.get(f"/{name}")
+        assert f'href="/{name}/artifacts/trace.json" download' in text and "a.ptx" in text
         async with here.session.get(here.url(f"/{name}/artifacts/trace.json")) as answer:
             assert answer.status == 200 and await answer.read() == TRACE
             headers = answer.headers
@@ -127,8 +114,7 @@ async def test_a_browser_saves_a_file_and_never_shows_it(tmp_path, settings):
             assert headers["Content-Type"] == "application/octet-stream" and headers["X-Content-Type-Options"] == "nosniff"
             assert headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'") and "no-store" in headers["Cache-Control"]
         for path in (f"/{name}/artifacts/no.txt", f"/{name}/artifacts/..%2f..%2fserver.lock", f"/{name}/artifacts/%00"):
-            async with here.session.get(here.url(path)) as answer:
-                assert answer.status == 404
+            assert (await here.get(path))[0].status == 404
 
 
 async def test_a_page_of_a_server_with_keys_shows_no_files(tmp_path, settings):
@@ -144,10 +130,9 @@ async def test_a_page_of_a_server_with_keys_shows_no_files(tmp_path, settings):
             return await original(submission_id, **options)
 
         here.ledger.artifacts.of = of
-        async with here.session.get(here.url(f"/submissions/{made}")) as answer:
-            assert answer.status == 200 and "Files of the profile" not in await answer.text()
-        async with here.session.get(here.url(f"/submissions/{made}/artifacts/a.ptx")) as answer:
-            assert answer.status == 404
+        answer, text = await here.get(f"/submissions/{made}")
+        assert answer.status == 200 and "Files of the profile" not in text
+        assert (await here.get(f"/submissions/{made}/artifacts/a.ptx"))[0].status == 404
         assert seen == []
 
 

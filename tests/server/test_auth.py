@@ -15,6 +15,7 @@ from grader.rules import keys
 from grader.server import auth
 from grader.server.auth import Authenticator
 from tests.server.keyed import METHODS, SERVICE, STREAMED, bearer, call, keyed_server
+from tests.waiting import until
 
 UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
 EVERY = frozenset(Scope)
@@ -190,9 +191,7 @@ async def test_a_watch_ends_when_its_key_is_revoked(keyed, kernel):
                 seen[key] += 1
 
         ending, going = asyncio.create_task(follow(client, text)), asyncio.create_task(follow(stays, other))
-        async with asyncio.timeout(300):
-            while min(seen[text], seen[other]) < 3:
-                await asyncio.sleep(0.02)
+        await until(lambda: min(seen[text], seen[other]) >= 3)
         await keyed.revoke(text)
         with pytest.raises(errors.Unauthenticated, match="revoked"):
             await asyncio.wait_for(ending, 300)

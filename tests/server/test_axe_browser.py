@@ -12,7 +12,8 @@ from tests.unit.test_html_report import graded
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 WIDE = {"width": 1280, "height": 900}
 SIZES = (WIDE, NARROW)
-# A picture without a text, a field without a label, a text that can be read on white only, and a jump over two levels of headings.
+# A picture without a text, a field without a label, a text that can be read on white only, a jump over two levels of headings, and a
+# page that is too wide.
 MISTAKES = """() => {
   const main = document.querySelector("main");
   for (const [tag, text] of [["img", ""], ["input", ""], ["p", "grey"], ["h4", "A heading"]]) {
@@ -22,6 +23,7 @@ MISTAKES = """() => {
     if (text === "grey") made.style.color = "#555";
     main.append(made);
   }
+  main.style.minWidth = "2000px";
 }"""
 
 
@@ -51,6 +53,12 @@ async def test_axe_finds_nothing_on_any_page(browser, tmp_path):
         for name, path in here.paths.items():
             await page.goto(here.url(path))
             await look(name)
+        await page.goto(here.url(here.paths["own submissions"]))
+        for number, side in enumerate("ab", 3):  # the withdrawn one and the finished one
+            await page.locator(f"input[name={side}]").nth(number).check()
+        await page.get_by_role("button", name="Compare").click()
+        await page.get_by_role("heading", name="Two submissions").wait_for()
+        assert page.url == here.url(here.paths["compare"])
         await page.goto(here.url(here.paths["submit"]))
         await page.get_by_role("button", name="Submit").click()
         await page.get_by_role("alert").wait_for()
@@ -79,6 +87,7 @@ async def test_planted_mistakes_are_found(browser, tmp_path):
         planted = {
             ("light", "critical", "image-alt", "#planted-img"), ("light", "critical", "label", "#planted-input"),
             ("light", "moderate", "heading-order", "#planted-h4"), ("dark", "serious", "color-contrast", "#planted-p"),
+            ("light", "serious", "wider-than-the-screen", "html"),
         }  # fmt: skip
         assert set(found) == {(size["width"], *one) for size in SIZES for one in planted}
         assert page.complaints == []

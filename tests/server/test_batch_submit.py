@@ -7,12 +7,11 @@ import grpc
 import pytest
 
 from grader import errors
-from grader.config import Settings
 from grader.intake.gate import SubmissionGate
 from grader.ledger import Ledger
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
-from grader.server.request_limits import BATCH_LIMIT, message_bytes
+from grader.server.request_limits import BATCH_LIMIT
 from grader.server.submission_service import SubmissionService
 from grader.v1 import grader_service_pb2 as api
 from tests.server.keyed import keyed_server
@@ -99,16 +98,6 @@ async def test_the_share_of_the_queue_counts_for_each(settings, kernel, share, t
         assert results[taken:] == refused and refused[0].limit == taken and refused[0].retry_s > 0
 
 
-async def test_a_server_that_is_read_only_takes_none(place, kernel):
-    """The batch as a whole is refused."""
-    from grader.server.service import GraderServicer
-
-    async with Ledger.open(place / "ledger") as ledger:
-        service = GraderServicer(ledger, Problems(), worker=None)
-        with pytest.raises(errors.ReadOnly):
-            await service.BatchSubmit(api.BatchSubmitRequest(requests=[api.SubmitRequest(submission=kernel())]), None)
-
-
 @dataclass(frozen=True)
 class Breaking(SubmissionGate):
     """Fails, by a bug, at kernels whose source asks for it."""
@@ -132,10 +121,3 @@ async def test_a_bug_that_one_meets_is_its_own_result(settings, place, kernel):
         )
         results = await submitting.take_batch([api.SubmitRequest(submission=kernel(order)) for order in ("accept", "bug", "wrong")])
         assert isinstance(results[1], ZeroDivisionError) and await ledger.queued_count() == 2
-
-
-def test_a_batch_of_the_limit_fits_into_a_message():
-    """Of our own bounds the smaller one speaks first."""
-    from grader.server.connections import grpc_options
-
-    assert dict(grpc_options(Settings()))["grpc.max_receive_message_length"] > message_bytes("BatchSubmit")

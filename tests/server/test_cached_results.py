@@ -7,7 +7,6 @@ from grader import errors
 from grader.cli import report as shown
 from grader.v1 import report_pb2, submission_pb2
 from sandbox.protocol import wire
-from tests.server.keyed import keyed_server
 
 
 async def test_the_second_is_answered_at_once_and_its_report_says_so(client, kernel, finished):
@@ -42,18 +41,6 @@ async def test_other_modes_are_always_graded(client, kernel, mode):
     assert [(one.field, "MODE_TEST or MODE_BENCHMARK" in one.description) for one in refused.value.violations] == [
         ("allow_cached_result", True)
     ]
-
-
-async def test_nobody_is_answered_with_the_result_of_another_user(kernel, finished, settings):
-    """That there is one would say what somebody has submitted."""
-    async with (
-        keyed_server(settings) as server,
-        server.client(await server.key("ann")) as ann,
-        server.client(await server.key("bob")) as bob,
-    ):
-        made = await finished(ann, await ann.submit(kernel()))
-        assert (await ann.submit(kernel(), allow_cached_result=True)).report.cached_from == made.name
-        assert (await bob.submit(kernel(), allow_cached_result=True)).state == submission_pb2.SUBMISSION_STATE_QUEUED
 
 
 async def test_the_command_line_says_whose_result_it_shows(client, kernel, finished):

@@ -11,16 +11,9 @@ from grader.cli.exits import Exit, UsageError
 from grader.cli.session import Target
 from grader.ledger import Ledger
 from tests.board_rows import filled, rows
+from tests.server.competition_files import board_toml
 
 HOUR = timedelta(hours=1)
-TOML = """
-name = "spring"
-title = "Spring"
-problems = ["sum", "other"]
-devices = ["cuda", "emulated"]
-start = {start}
-end = {end}
-"""
 
 
 def row(user, value, half, number, **fields):
@@ -35,8 +28,7 @@ def board(serve, settings, place, capsys):
     """Run the command against a server with these rows; returns its exit code and what it printed."""
 
     async def run(made=(), *, more="", json=False, **wanted):
-        now = datetime.now(UTC)
-        (place / "competition.toml").write_text(TOML.format(start=(now - 3 * HOUR).isoformat(), end=(now + HOUR).isoformat()) + more)
+        (place / "competition.toml").write_text(board_toml(more))
         if made:
             async with Ledger.open(settings.ledger) as ledger:
                 await filled(ledger, made)

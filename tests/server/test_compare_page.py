@@ -9,8 +9,6 @@ from aiohttp.test_utils import make_mocked_request
 
 from grader.model import Scope, SourceFile
 from grader.peers import PeerLimits
-from grader.web.pages import site_templates
-from grader.web.site import Site
 from grader.web.submission_pages import SubmissionPages
 from tests.server.signed_in import key_of, reader
 from tests.server.site import END, signed_site, timed
@@ -98,10 +96,7 @@ async def test_comparisons_are_limited(open_site):
     """A diff takes a while: what is over the limit is refused at once. The control is the same request with room."""
     async with open_site(open_server=True) as (here, _):
         made = [await here.enter("ann", 2.0) for _ in range(2)]
-        served = Site(
-            ledger=here.ledger, problems=here.problems, competitions=here.competitions, open_server=True, templates=site_templates()
-        )
         for total, status in ((0, 503), (1, 200)):
-            page = SubmissionPages(served, PeerLimits(total=total, per_address=1))
+            page = SubmissionPages(here.open_pages(), PeerLimits(total=total, per_address=1))
             request = make_mocked_request("GET", f"/compare?a={made[0]}&b={made[1]}", headers={"Host": "localhost"})
             assert (await page.compare(request)).status == status and page.count.total == 0

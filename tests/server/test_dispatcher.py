@@ -14,6 +14,7 @@ from grader.verdict.fold import IncompleteFacts
 from sandbox.protocol import wire
 from tests import fakes
 from tests.clock import Clock
+from tests.waiting import until_event
 
 
 @pytest.fixture
@@ -37,17 +38,6 @@ async def dispatching(ledger, grade, *, patience_s=0.0, **options):
         dispatcher.drain(patience_s)
 
 
-async def until(ledger, submission, wanted):
-    """Wait for a state, or for a fact of a kind."""
-    with ledger.changes.of(submission.submission_id) as changed:
-        while True:
-            changed.clear()
-            for event in await ledger.events(submission.submission_id):
-                if event.state is wanted or type(event.fact).__name__ == wanted:
-                    return await ledger.get(submission.submission_id)
-            await changed.wait()
-
-
 async def submit(ledger, order):
     return await ledger.submit(fakes.new_submission(order), fakes.problem())
 
@@ -57,9 +47,9 @@ async def test_a_cancellation_by_another_process_is_seen_at_the_next_heartbeat(l
     grade = fakes.FakeGrade()
     async with dispatching(ledger, grade):
         submission = await submit(ledger, "hang")
-        await until(ledger, submission, "Build")
+        await until_event(ledger, submission, "Build")
         await ledger.cancel(submission.submission_id)
-        await until(ledger, submission, SubmissionState.CANCELLED)
+        await until_event(ledger, submission, SubmissionState.CANCELLED)
     assert grade.stopped == [submission.submission_id]
 
 
@@ -68,7 +58,7 @@ async def test_an_attempt_whose_lease_was_taken_is_stopped_and_settles_nothing(l
     grade = fakes.FakeGrade()
     async with dispatching(ledger, grade):
         submission = await submit(ledger, "hang")
-        await until(ledger, submission, "Build")
+        await until_event(ledger, submission, "Build")
         await ledger.reclaim_all()
         while len(grade.attempts) < 2 or not grade.stopped:
             await asyncio.sleep(0.01)
@@ -98,7 +88,7 @@ async def test_a_long_attempt_keeps_its_lease(ledger, clock, monkeypatch):
     monkeypatch.setattr(ledger, "heartbeat", heartbeat)
     async with dispatching(ledger, grade, lease_s=0.3):
         submission = await submit(ledger, "accept")
-        settled = await until(ledger, submission, SubmissionState.SUCCEEDED)
+        settled = await until_event(ledger, submission, SubmissionState.SUCCEEDED)
     assert settled.attempt_count == 1 and len(accepting.attempts) == 1 and lost == []
     await submit(ledger, "accept")
     held = await ledger.lease("w", ttl_s=0.3)
@@ -106,30 +96,23 @@ async def test_a_long_attempt_keeps_its_lease(ledger, clock, monkeypatch):
     assert [one.submission_id for one in await ledger.expire()] == [held.submission.submission_id]
 
 
-async def test_a_submission_waits_for_its_own_gpu_while_another_one_is_ready(ledger):
-    """It is not even leased while its lane is cordoned, and no attempt is made; then it is graded."""
-    grade, ready = fakes.FakeGrade(), ["cuda", "cuda:1", "cuda:NVIDIA H200"]
-    async with dispatching(ledger, grade, device_kinds=lambda: tuple(ready)) as dispatcher:
-        cordoned = await ledger.submit(fakes.new_submission("accept", device_kind="cuda:0"), fakes.problem())
+@pytest.mark.parametrize("comes_back", [True, False], ids=["ready", "gone"])
+async def test_a_submission_waits_for_its_own_gpu(ledger, comes_back):
+    """It is not even leased while another GPU is ready, and no attempt is made. Then its GPU is ready; or it is known to have gone, as when
+    a server is started again without it: the fleet gets it, to refuse it."""
+    ready, known = ["cuda", "cuda:1", "cuda:NVIDIA H200"], []
+    kinds = {"device_kinds": lambda: tuple(ready), "known_kinds": lambda: tuple(known)}
+    async with dispatching(ledger, fakes.FakeGrade(), **kinds) as dispatcher:
+        waiting = await ledger.submit(fakes.new_submission("accept", device_kind="cuda:0"), fakes.problem())
         other = await ledger.submit(fakes.new_submission("accept", device_kind="cuda:1"), fakes.problem())
-        await until(ledger, other, SubmissionState.SUCCEEDED)
-        assert (await ledger.get(cordoned.submission_id)).attempt_count == 0
-        ready.append("cuda:0")
+        await until_event(ledger, other, SubmissionState.SUCCEEDED)
+        assert (await ledger.get(waiting.submission_id)).attempt_count == 0
+        if comes_back:
+            ready.append("cuda:0")
+        else:
+            known.extend(ready)
         dispatcher.wake()
-        assert (await until(ledger, cordoned, SubmissionState.SUCCEEDED)).attempt_count == 1
-
-
-async def test_what_waits_for_a_gpu_that_has_gone_is_given_to_the_fleet_which_refuses_it(ledger):
-    """As when a server is started again without it. The control: while nothing is known of devices, it waits."""
-    grade, known = fakes.FakeGrade(), []
-    async with dispatching(ledger, grade, device_kinds=lambda: ("cuda",), known_kinds=lambda: tuple(known)) as dispatcher:
-        gone = await ledger.submit(fakes.new_submission("accept", device_kind="cuda:7"), fakes.problem())
-        other = await ledger.submit(fakes.new_submission("accept", device_kind="cuda"), fakes.problem())
-        await until(ledger, other, SubmissionState.SUCCEEDED)
-        assert (await ledger.get(gone.submission_id)).attempt_count == 0
-        known.append("cuda")
-        dispatcher.wake()
-        assert (await until(ledger, gone, SubmissionState.SUCCEEDED)).attempt_count == 1  # this fleet takes all
+        assert (await until_event(ledger, waiting, SubmissionState.SUCCEEDED)).attempt_count == 1  # this fleet takes all
 
 
 async def test_facts_that_decide_nothing_are_our_fault(ledger):
@@ -139,7 +122,7 @@ async def test_facts_that_decide_nothing_are_our_fault(ledger):
         raise IncompleteFacts("the judge did not finish")
 
     async with dispatching(ledger, fakes.FakeGrade(), fold=fold):
-        failed = await until(ledger, await submit(ledger, "accept"), SubmissionState.FAILED)
+        failed = await until_event(ledger, await submit(ledger, "accept"), SubmissionState.FAILED)
     assert failed.attempt_count == 3 and failed.report is None and failed.failure.reason == "ATTEMPTS_EXHAUSTED"
 
 
@@ -148,7 +131,7 @@ async def test_a_drain_waits_for_what_runs_and_takes_nothing_more(ledger):
     grade = fakes.FakeGrade()
     async with dispatching(ledger, grade, capacity=lambda: 1, patience_s=3600.0):
         running, waiting = await submit(ledger, "slow"), await submit(ledger, "accept")
-        await until(ledger, running, "Build")
+        await until_event(ledger, running, "Build")
     assert (await ledger.get(running.submission_id)).state is SubmissionState.SUCCEEDED
     assert (await ledger.get(waiting.submission_id)).state is SubmissionState.QUEUED
     assert grade.stopped == []
@@ -159,7 +142,7 @@ async def test_what_is_abandoned_goes_back_to_the_queue(ledger):
     grade = fakes.FakeGrade()
     async with dispatching(ledger, grade, patience_s=3600.0) as dispatcher:
         submission = await submit(ledger, "hang")
-        await until(ledger, submission, "Build")
+        await until_event(ledger, submission, "Build")
         asyncio.get_running_loop().call_later(0.05, dispatcher.abandon)
     assert (await ledger.get(submission.submission_id)).state is SubmissionState.QUEUED and len(grade.stopped) == 1
 
@@ -171,7 +154,7 @@ async def test_work_is_taken_up_without_waiting_for_the_poll(ledger):
         submissions = [await submit(ledger, "accept") for _ in range(3)]
         dispatcher.wake()
         for one in submissions:
-            await until(ledger, one, SubmissionState.SUCCEEDED)
+            await until_event(ledger, one, SubmissionState.SUCCEEDED)
     assert grade.running_most == 1
 
 
@@ -189,7 +172,7 @@ async def test_a_device_that_is_away_costs_nobody_an_attempt(ledger):
 
     async with dispatching(ledger, grade, quarantine_s=0.01):
         submission = await submit(ledger, "accept")
-        ended = await until(ledger, submission, SubmissionState.SUCCEEDED)
+        ended = await until_event(ledger, submission, SubmissionState.SUCCEEDED)
     assert len(tries) == 6 and ended.state is SubmissionState.SUCCEEDED
 
 
@@ -207,7 +190,7 @@ async def test_an_attempt_from_which_nothing_comes_is_ended(ledger, monkeypatch,
                 yield wire.Progress(stage=wire.Stage.WAITING)
 
     async with dispatching(ledger, grade):
-        ended = await until(ledger, await submit(ledger, "slow"), expected)
+        ended = await until_event(ledger, await submit(ledger, "slow"), expected)
     assert ended.attempt_count == (1 if expected is SubmissionState.SUCCEEDED else 3)
 
 
@@ -227,5 +210,5 @@ async def test_facts_that_come_keep_an_attempt_going(ledger, monkeypatch):
             yield fact
 
     async with dispatching(ledger, grade):
-        settled = await until(ledger, await submit(ledger, "accept"), SubmissionState.SUCCEEDED)
+        settled = await until_event(ledger, await submit(ledger, "accept"), SubmissionState.SUCCEEDED)
     assert settled.attempt_count == 1

@@ -18,7 +18,9 @@ from grader.model import Scope
 from grader.server.running import serving
 from grader.v1 import submission_pb2
 from tests import fakes
-from tests.server.test_competing import toml
+from tests.requirements import absent
+from tests.server.competition_files import toml
+from tests.server.web_apps import served_app
 
 ROOT = Path(__file__).parents[2]
 UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH", "ENOTCACHED")
@@ -66,13 +68,6 @@ async def test_the_python_client(server, files):
     await check((sys.executable, PYTHON), files, GRADER_SERVER=server)
 
 
-def absent(what):
-    """There is nothing to run it with; where that must not be, a failure."""
-    if os.environ.get("GRADER_REQUIRE_NODE") == "1":
-        pytest.fail(what)
-    pytest.skip(what)
-
-
 def said(*command, limit_s, **environment):
     """Exit code, and all that was printed."""
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=limit_s, env={**os.environ, **environment})
@@ -84,7 +79,7 @@ def node_client(tmp_path_factory):
     """The command that runs it: a copy, so that nothing is written beside the original, with the packages of its lock file."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
-        absent("node and npm are not installed")
+        absent("node", "node and npm are not installed")
     checkout = tmp_path_factory.mktemp("checkout")
     place = checkout / "examples/clients/node"
     shutil.copytree(NODE, place, ignore=shutil.ignore_patterns("node_modules", "gen"))
@@ -96,7 +91,7 @@ def node_client(tmp_path_factory):
             npm, "ci", "--prefer-offline", "--no-audit", "--no-fund", "--prefix", place, limit_s=120, npm_config_fetch_retries="0"
         )
         if code and any(word in text for word in UNREACHABLE):
-            absent("npm can't reach a registry; run `npm ci` in examples/clients/node where it can")
+            absent("node", "npm can't reach a registry; run `npm ci` in examples/clients/node where it can")
         assert code == 0, text
     code, text = said("sh", place / "generate.sh", limit_s=60, PYTHON=sys.executable)
     assert code == 0, text
@@ -153,14 +148,9 @@ async def test_the_forwarder_posts_each_finished_submission(server, files, tmp_p
             process.terminate()
             await process.wait()
 
-    app = web.Application()
-    app.router.add_post("/", receive)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
     first = await submit("accept")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(60), served_app(web.post("/", receive)) as port:
+        url = f"http://127.0.0.1:{port}/"
         async with forwarder():
             posts = [await bodies.get(), await bodies.get()]
             while not (tmp_path / "seen.json").exists():
@@ -168,7 +158,6 @@ async def test_the_forwarder_posts_each_finished_submission(server, files, tmp_p
         second = await submit("wrong")
         async with forwarder():
             posts.append(await bodies.get())
-    await runner.cleanup()
     assert [(status, body["name"]) for status, body in posts] == [(503, first.name), (204, first.name), (204, second.name)]
     assert [body["report"]["verdict"] for _, body in posts[1:]] == ["VERDICT_ACCEPTED", "VERDICT_WRONG_ANSWER"]
     assert "secret33" not in str(posts)

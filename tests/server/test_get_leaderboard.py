@@ -1,6 +1,5 @@
 """GetLeaderboard over a socket: what is graded is on it, what is frozen is not, and pages make up the whole."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -8,21 +7,14 @@ import pytest
 from grader.api.client import GraderClient
 from grader.errors import CompetitionNotFound, InvalidRequest, ProblemNotFound
 from grader.ledger import Ledger
-from grader.model import Caller, Scope
+from grader.model import Scope
 from grader.server.running import serving
 from grader.v1 import competition_pb2, report_pb2, submission_pb2
 from tests import fakes
 from tests.board_rows import filled, rows
+from tests.server.competition_files import board_toml
 
 HOUR = timedelta(hours=1)
-TOML = """
-name = "spring"
-title = "Spring"
-problems = ["sum", "other"]
-devices = ["cuda", "emulated"]
-start = {start}
-end = {end}
-"""
 
 
 @pytest.fixture
@@ -31,12 +23,11 @@ def now():
 
 
 @pytest.fixture
-def competition(place, now):
+def competition(place):
     """Write the competition's file, with these lines more."""
 
     def write(more=""):
-        text = TOML.format(start=(now - 3 * HOUR).isoformat(), end=(now + HOUR).isoformat()) + more
-        (place / "competition.toml").write_text(text)
+        (place / "competition.toml").write_text(board_toml(more))
         return place / "competition.toml"
 
     return write
@@ -132,8 +123,3 @@ async def test_a_frozen_board_shows_administrators_what_it_keeps_from_others(set
     assert [one.score for one in seen[Scope.READ].entries] == [early["score"]]
     assert seen[Scope.READ].freeze_time.ToDatetime(UTC) == freeze
     assert [one.score for one in seen[Scope.ADMIN].entries] == [9.0] and not seen[Scope.ADMIN].HasField("freeze_time")
-
-
-def test_who_asks_for_no_keys_sees_all():
-    """The control: on loopback everybody is an administrator."""
-    assert Caller().admin and not replace(Caller(), scopes=frozenset({Scope.READ})).admin

@@ -1,30 +1,18 @@
 """The first page: competitions with their times, the queue, problems."""
 
-import contextlib
 from datetime import timedelta
+from functools import partial
 
-import aiohttp
 import pytest
 
 from grader.web import views
 from tests import fakes
-from tests.server.site import END, START, site
+from tests.server.site import END, START, read_site
 
 
 @pytest.fixture
 def open_site(tmp_path):
-    @contextlib.asynccontextmanager
-    async def start(**options):
-        async with site(tmp_path, **options) as made, aiohttp.ClientSession() as session:
-
-            async def get(path, **headers):
-                async with session.get(made.url(path), headers=headers) as answer:
-                    return await answer.text()
-
-            made.get = get
-            yield made
-
-    return start
+    return partial(read_site, tmp_path)
 
 
 @pytest.mark.parametrize(("now", "heading", "words"), [
@@ -36,7 +24,7 @@ async def test_competitions_have_a_countdown_and_a_date(open_site, now, heading,
     """The date is there without a script; the countdown is of the time when the page was made."""
     async with open_site() as here:
         here.clock.now = now
-        text = await here.get("/")
+        _, text = await here.get("/")
         assert heading in text and words in text and "Spring sprint" in text
         assert '<time datetime="2026-05-03T00:00:00+00:00">2026-05-03 00:00 UTC</time>' in text
 
@@ -45,9 +33,9 @@ async def test_a_competition_that_has_ended_is_in_the_list_only(open_site):
     """The first page links to the list of all."""
     async with open_site() as here:
         here.clock.now = END
-        text = await here.get("/")
+        _, text = await here.get("/")
         assert "Spring sprint" not in text and "No competition is running." in text and 'href="/competitions"' in text
-        assert "Spring sprint" in await here.get("/competitions")
+        assert "Spring sprint" in (await here.get("/competitions"))[1]
 
 
 @pytest.mark.parametrize(("open_server", "headers", "shown"), [
@@ -59,14 +47,14 @@ async def test_the_queue_is_shown_to_those_who_may_list_it(open_site, open_serve
         for _ in range(3):
             await here.ledger.submit(fakes.new_submission(user="ann"), fakes.problem())
         await here.ledger.lease("w", ttl_s=30)
-        text = await here.get("/", **headers)
+        _, text = await here.get("/", **headers)
         assert ("Queue: 2 waiting, 1 running." in text) is shown and ("Queue" in text) is shown
 
 
 async def test_problems_of_competitions_come_first(open_site):
     """In the order of the newest competition, and then by name."""
     async with open_site() as here:
-        text = await here.get("/")
+        _, text = await here.get("/")
         assert text.index("/problems/sum") < text.index("/problems/other") and "All problems" in text
 
 

@@ -14,6 +14,7 @@ from grader.ledger import Ledger
 from grader.ledger.transactions import FAILURE_LIMIT
 from grader.model import SubmissionState
 from tests import fakes
+from tests.waiting import until
 
 POISON = "poison"
 AWAY = SandboxBroken("the engine refuses the box")
@@ -95,11 +96,6 @@ async def states(ledger, submissions):
     return {(await ledger.get(one.submission_id)).state for one in submissions}
 
 
-async def until(look):
-    while not await look():
-        await asyncio.sleep(0.005)
-
-
 async def until_ended(ledger, submissions):
     async def ended():
         return all(state.final for state in await states(ledger, submissions))
@@ -141,28 +137,22 @@ async def test_without_the_breaker_such_a_restart_fails_all(ledger):
         assert await until_ended(ledger, await submit(ledger, 40)) == {SubmissionState.FAILED}
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOSPC])
-async def test_a_host_that_runs_out_of_something_charges_nobody(ledger, number):
-    """Though a box starts when nothing else runs. The first kernel of its own that is graded ends
-    it."""
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(OSError(errno.EMFILE, "out of it"), id="no descriptors"),
+        pytest.param(OSError(errno.ENOSPC, "out of it"), id="no space"),
+        pytest.param(SandboxBroken("the builder failed: No module named 'tree_sitter'"), id="no package"),
+    ],
+)
+async def test_a_host_that_starts_boxes_and_grades_nothing_charges_nobody(ledger, error):
+    """The queue stops after two submissions. The first kernel of its own that is graded ends it."""
     host = Host()
     async with dispatching(ledger, host) as breaker:
-        host.error, host.own = OSError(number, "out of it"), "not graded"
+        host.error, host.own = error, "not graded"
         waiting = await submit(ledger, 8)
         await until_open(breaker, ledger, waiting)
         assert "out of" in breaker.fault or breaker.fault == "not graded"
-        host.error, host.own = None, ""
-        host.ticks.put_nowait(None)
-        assert await until_ended(ledger, waiting) == {SubmissionState.SUCCEEDED}
-
-
-async def test_boxes_that_start_but_grade_nothing_stop_the_queue_after_two_submissions(ledger):
-    """As where they lack a package: a trivial box works, the grader's own kernel does not."""
-    host = Host()
-    async with dispatching(ledger, host) as breaker:
-        host.error, host.own = SandboxBroken("the builder failed: No module named 'tree_sitter'"), "own kernel: SANDBOX_BROKEN"
-        waiting = await submit(ledger, 8)
-        await until_open(breaker, ledger, waiting)
         assert host.attempt_count <= 3 and await states(ledger, waiting) == {SubmissionState.QUEUED}
         host.error, host.own = None, ""
         host.ticks.put_nowait(None)
@@ -206,10 +196,10 @@ async def test_probes_back_off_and_a_host_that_comes_back_begins_anew():
             host.boxes = "no engine"
             host.idle.set()
             for count in range(1, 6):
-                await until(lambda count=count: _is(len(host.pauses) == count))
+                await until(lambda count=count: len(host.pauses) == count)
                 host.boxes = "no engine" if count < 5 else ""
                 host.ticks.put_nowait(None)
-            await until(lambda: _is(not breaker.fault))
+            await until(lambda: not breaker.fault)
             assert host.pauses == [PROBE_S, 2 * PROBE_S, 4 * PROBE_S, PROBE_MOST_S, PROBE_MOST_S]
             host.pauses.clear()
 
@@ -246,11 +236,11 @@ async def test_a_look_that_breaks_is_a_fault_and_not_the_end_of_looking():
         await breaker.proved()
         host.boxes = OSError(errno.EMFILE, "too many open files")
         host.idle.set()
-        await until(lambda: _is(breaker.fault))
+        await until(lambda: breaker.fault)
         assert breaker.fault.startswith("OSError")
         host.boxes = ""
         host.ticks.put_nowait(None)
-        await until(lambda: _is(not breaker.fault))
+        await until(lambda: not breaker.fault)
 
 
 async def test_a_secret_in_an_error_is_not_in_what_readiness_says(ledger):
@@ -268,7 +258,3 @@ async def test_a_secret_in_an_error_is_not_in_what_readiness_says(ledger):
         await until(stopped)
         assert not any("1234567" in fault for fault in seen)
         assert await states(ledger, waiting) <= {SubmissionState.QUEUED, SubmissionState.RUNNING}
-
-
-async def _is(value):
-    return bool(value)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from functools import partial
 
 import aiohttp
 import pytest
@@ -10,31 +11,26 @@ from aiohttp import web
 
 from grader.api.client import GraderClient
 from grader.errors import ShuttingDown
-from grader.model import Failure, Visibility
+from grader.model import Failure
 from grader.peers import PeerLimits
 from grader.problems.competition_store import problem_for
-from grader.server.running import serving as running_server
+from grader.server.running import serving
 from grader.v1 import report_pb2, submission_pb2
 from grader.web import views
 from grader.web.live import LiveSubmissions
-from grader.web.pages import SCRIPT, site_templates
-from grader.web.site import Site
+from grader.web.pages import SCRIPT
 from sandbox.protocol import wire
 from tests import fakes
-from tests.server.site import END, START, site
+from tests.server.site import read_site
+from tests.server.web_apps import served_app
+from tests.waiting import until
 
 LIMIT_S = 300.0  # no stream of these tests lasts so long
 
 
 @pytest.fixture
 def open_site(tmp_path):
-    @contextlib.asynccontextmanager
-    async def start(**options):
-        async with site(tmp_path, **options) as made, aiohttp.ClientSession() as session:
-            made.session = session
-            yield made
-
-    return start
+    return partial(read_site, tmp_path)
 
 
 async def read(here, path, **headers):
@@ -99,15 +95,15 @@ async def test_the_page_shows_what_has_happened_and_is_live(open_site):
     async with open_site(open_server=True) as here:
         made, held = await running(here)
         await here.ledger.append(held, [wire.Progress(stage=wire.Stage.BUILDING)] * 2)
-        at = here.url(f"/submissions/{made.submission_id}")
-        async with here.session.get(at) as answer:
-            text, policy = await answer.text(), answer.headers["Content-Security-Policy"]
+        at = f"/submissions/{made.submission_id}"
+        answer, text = await here.get(at)
+        policy = answer.headers["Content-Security-Policy"]
         assert f'data-events="/submissions/{made.submission_id}/events" data-after="4"' in text and text.count("<li>building") == 1
         assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in text and ">Reload</a>" in text
         assert text.count("<script") == 1 and "script-src 'self'; connect-src 'self'" in policy and "unsafe" not in policy
         await finish(here, held)
-        async with here.session.get(at) as answer:
-            text, policy = await answer.text(), answer.headers["Content-Security-Policy"]
+        answer, text = await here.get(at)
+        policy = answer.headers["Content-Security-Policy"]
         assert "ACCEPTED" in text and "<script" not in text and "refresh" not in text and "script-src" not in policy
 
 
@@ -117,8 +113,7 @@ async def test_a_place_in_the_queue_is_shown(open_site):
         for _ in range(2):
             waiting = await here.ledger.submit(fakes.new_submission(), fakes.problem())
         at = f"/submissions/{waiting.submission_id}"
-        async with here.session.get(here.url(at)) as answer:
-            assert "1 ahead in the queue" in await answer.text()
+        assert "1 ahead in the queue" in (await here.get(at))[1]
         reading = asyncio.create_task(read(here, f"{at}/events"))
         await here.ledger.cancel(waiting.submission_id)
         events = await reading
@@ -134,24 +129,9 @@ async def test_a_stream_is_there_for_those_only_who_may_see_the_submission(open_
         made, _ = await running(here, user="ann")
         answers = []
         for submission_id in (made.submission_id, "0000000000000000"):
-            async with here.session.get(here.url(f"/submissions/{submission_id}/events"), headers=headers) as answer:
-                answers.append((answer.status, answer.headers["Content-Type"], await answer.text()))
+            answer, text = await here.get(f"/submissions/{submission_id}/events", **headers)
+            answers.append((answer.status, answer.headers["Content-Type"], text))
         assert answers[0] == answers[1] and answers[0][0] == 404
-
-
-async def test_after_the_end_an_opened_competition_is_streamed_as_it_is_shown(open_site):
-    """One that still waits then; and not before, nor where the competition stays private."""
-    for visibility, ended, status in (
-        (Visibility.AFTER_END, True, 200),
-        (Visibility.AFTER_END, False, 404),
-        (Visibility.PRIVATE, True, 404),
-    ):
-        async with open_site(visibility=visibility.value) as here:
-            made, held = await running(here, user="ann", competition_id="spring")
-            await finish(here, held)
-            here.clock.now = END if ended else START
-            async with here.session.get(here.url(f"/submissions/{made.submission_id}/events")) as answer:
-                assert answer.status == status
 
 
 async def test_secret_workloads_are_not_in_a_stream(open_site):
@@ -163,8 +143,7 @@ async def test_secret_workloads_are_not_in_a_stream(open_site):
         reading = asyncio.create_task(read(here, f"/submissions/{made.submission_id}/events"))
         secret = [wire.Progress(stage=wire.Stage.VERIFYING, workload_id="secret33"), fakes.trial("secret33", hidden=True)]
         await here.ledger.append(held, secret)
-        async with here.session.get(here.url(f"/submissions/{made.submission_id}")) as answer:
-            page = await answer.text()
+        _, page = await here.get(f"/submissions/{made.submission_id}")
         await finish(here, held, *secret)
         for text in (page, json.dumps(await reading)):
             assert "verifying hidden-1" in text and "secret33" not in text and "33" not in text.replace(made.submission_id, "")
@@ -205,8 +184,7 @@ async def test_a_silent_stream_has_heartbeats_and_ends_with_the_server(open_site
     async with open_site(open_server=True) as here:
         made, _ = await running(here)
         events = Silent()
-        live = live_submissions(here, events)
-        async with serving(live) as port, here.session.get(f"http://127.0.0.1:{port}/submissions/{made.submission_id}/events") as answer:
+        async with live_stream(here, made, events) as (live, answer):
             lines = [await answer.content.readline() for _ in range(6)]
             assert lines.count(b": still here\n") >= 2 and live.count.total == 1
             events.leaving.set()
@@ -218,7 +196,7 @@ async def test_a_server_that_stops_ends_its_streams(settings, kernel):
     """The submission is given back to the queue, and the browser comes again."""
     there = settings.model_copy(update={"web": "127.0.0.1:0"})
     async with aiohttp.ClientSession() as session:
-        async with running_server(there, fakes.wiring()) as server, GraderClient(server.address) as client:
+        async with serving(there, fakes.wiring()) as server, GraderClient(server.address) as client:
             made = await client.submit(kernel("hang"))
             answer = await session.get(f"http://{server.web_address}/{made.name}/events")
             while b"building" not in await answer.content.readline():
@@ -232,8 +210,7 @@ async def test_the_page_has_all_that_has_happened_however_much(open_site):
     async with open_site(open_server=True) as here:
         made, held = await running(here)
         await here.ledger.append(held, [wire.Progress(stage=wire.Stage.VERIFYING, workload_id=f"n{number}") for number in range(600)])
-        async with here.session.get(here.url(f"/submissions/{made.submission_id}")) as answer:
-            text = await answer.text()
+        _, text = await here.get(f"/submissions/{made.submission_id}")
         assert 'data-after="602"' in text and "verifying n599" in text and text.count("<li>verifying") == views.LINES
 
 
@@ -242,35 +219,18 @@ async def test_a_reader_who_leaves_ends_the_stream(open_site):
     async with open_site(open_server=True) as here:
         made, _ = await running(here)
         events = Silent()
-        live = live_submissions(here, events)
-        async with serving(live) as port:
-            answer = await here.session.get(f"http://127.0.0.1:{port}/submissions/{made.submission_id}/events")
+        async with live_stream(here, made, events) as (live, answer):
             await answer.content.readline()
             answer.close()
-            async with asyncio.timeout(LIMIT_S):
-                await events.ended.wait()
-                while live.count.total:
-                    await asyncio.sleep(0)
-
-
-def live_submissions(here, events):
-    """With a short pause between heartbeats."""
-    made = Site(ledger=here.ledger, problems=here.problems, competitions=here.competitions, open_server=True, templates=site_templates())
-    return LiveSubmissions(made, events, PeerLimits(total=9, per_address=9), heartbeat_s=0.01)
+            await until(lambda: events.ended.is_set() and not live.count.total)
 
 
 @contextlib.asynccontextmanager
-async def serving(live):
-    app = web.Application()
-    app.add_routes([web.get("/submissions/{id}/events", live.events)])
-    runner = web.AppRunner(app)
-    await runner.setup()
-    listening = web.TCPSite(runner, "127.0.0.1", 0)
-    await listening.start()
-    try:
-        yield listening._server.sockets[0].getsockname()[1]
-    finally:
-        await runner.cleanup()
+async def live_stream(here, made, events):
+    """Serve these events with a short pause between heartbeats; the pages, and the answer to one who reads the stream."""
+    live = LiveSubmissions(here.open_pages(), events, PeerLimits(total=9, per_address=9), heartbeat_s=0.01)
+    async with served_app(web.get("/submissions/{id}/events", live.events)) as port:
+        yield live, await here.session.get(f"http://127.0.0.1:{port}/submissions/{made.submission_id}/events")
 
 
 def event(**fields):

@@ -7,26 +7,17 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from typer.testing import CliRunner
 
 from grader.cli.main import app
 from tests import fakes
+from tests.server.competition_files import NOW, toml
 from tests.threaded_server import certificates, threaded_server
 
 HOUR = timedelta(hours=1)
-COMPETITION = """
-name = "{name}"
-title = "{name}"
-problems = ["sum"]
-devices = ["emulated"]
-start = {start}
-end = {end}
-hourly_limit = 1
-secret_seed = "00112233445566778899aabbccddeeff"
-"""
 FILES = {
     "right.cu": fakes.source("accept"),
     "empty.cu": "",
@@ -102,16 +93,15 @@ KEYS = [
 def facts(tmp_path_factory):
     """Addresses and keys of a server with three competitions, and of one that speaks TLS."""
     root = tmp_path_factory.mktemp("mistakes")
-    now = datetime.now(UTC).replace(microsecond=0)
     times = {"past": (-3, -1), "future": (1, 3), "spring": (-1, 1)}
     files = []
     for name, (start, end) in times.items():
         path = root / "competitions" / name / "competition.toml"
         path.parent.mkdir(parents=True)
-        path.write_text(COMPETITION.format(name=name, start=(now + start * HOUR).isoformat(), end=(now + end * HOUR).isoformat()))
+        path.write_text(toml(name, start, end, "hourly_limit = 1\n"))
         files.append(path)
     (root / "tls").mkdir()
-    shown = {"past": f"{now - HOUR:%Y-%m-%d %H:%M:%S} UTC", "future": f"{now + HOUR:%Y-%m-%d %H:%M:%S} UTC"}
+    shown = {"past": f"{NOW - HOUR:%Y-%m-%d %H:%M:%S} UTC", "future": f"{NOW + HOUR:%Y-%m-%d %H:%M:%S} UTC"}
     with (
         threaded_server(root / "open", competitions=tuple(files)) as here,
         threaded_server(root / "tls", **certificates(root / "tls")) as secure,

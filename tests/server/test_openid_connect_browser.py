@@ -1,9 +1,8 @@
 """Signing in with an identity provider in a real browser, which follows redirects between two sites; with a script and without one."""
 
-import socket
-
 import pytest
 
+from tests.ports import free_port
 from tests.server.axe import findings_everywhere
 from tests.server.browser import reader
 from tests.server.provider_site import provider_site
@@ -12,16 +11,10 @@ from tests.server.test_axe_browser import SIZES
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 
-def free_address():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{found.getsockname()[1]}"
-
-
 @pytest.mark.parametrize("script", [True, False])
 async def test_a_user_signs_in_and_makes_a_key(browser, tmp_path, script):
     """From the page that asked for it, over the provider and back to that page; the session's SameSite=Strict cookie goes with it."""
-    address = free_address()
+    address = f"127.0.0.1:{free_port()}"
     site = provider_site(tmp_path, web=address, public_url=f"http://{address}")
     async with site as (here, _, provider), reader(browser, java_script_enabled=script) as page:
         await page.goto(here.url("/submissions?problem=sum"))
@@ -45,7 +38,7 @@ async def test_a_user_signs_in_and_makes_a_key(browser, tmp_path, script):
 
 async def test_a_browser_that_did_not_begin_is_not_signed_in(browser, tmp_path):
     """A link with another's code and state leads to a sentence. The control is the test above."""
-    address = free_address()
+    address = f"127.0.0.1:{free_port()}"
     site = provider_site(tmp_path, web=address, public_url=f"http://{address}")
     async with site as (here, ann, _), reader(browser) as page:
         answer, _ = await ann.get("/sign-in/provider")

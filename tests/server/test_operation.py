@@ -258,26 +258,6 @@ async def test_a_draining_server_is_not_ready_ends_what_runs_and_keeps_the_queue
     assert [(one.report.verdict, one.attempt_count) for one in finals] == [(report_pb2.VERDICT_ACCEPTED, 1)] * 3
 
 
-async def test_one_of_two_servers_on_a_database_drains_alone(operated, place, postgres, kernel, finished):
-    """The other takes submissions meanwhile, and shows what the first one still ends."""
-    first_grade, second_grade = fakes.FakeGrade(place / "counted"), fakes.FakeGrade()
-    with postgres.lent() as database:
-        async with operated(first_grade, database=database) as first:
-            held = await first.client.submit(kernel("held"))
-            await until_built(first.client, held)
-            there = {"state_dir": place / "second", "listen": f"unix:{place}/second.s"}
-            async with operated(second_grade, database=database, **there) as second:
-                first.stop.set()
-                await until(lambda: first.read("/readyz"), (503, f"{operation.LEAVING}\n"))
-                assert (await second.read("/readyz"))[0] == 200 and await second.health() == SERVING
-                await finished(second.client, await second.client.submit(kernel("accept")))
-                assert not first.task.done()
-                (place / "go").touch()
-                assert (await finished(second.client, held)).report.verdict == report_pb2.VERDICT_ACCEPTED
-                await first.task
-    assert (len(first_grade.attempts), len(second_grade.attempts)) == (1, 1)
-
-
 async def test_the_web_port_is_for_this_host_unless_said_and_said_if_taken(operated, settings, place):
     """A port alone is one of 127.0.0.1."""
     async with operated() as server:

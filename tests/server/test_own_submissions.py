@@ -83,17 +83,6 @@ async def test_a_server_without_keys_lists_everything(open_site):
         assert (await anybody.get("/submissions", Host="grader.example"))[0].status == 404
 
 
-async def test_ones_own_report_sources_and_stream_are_shown(open_site):
-    """And linked from a board whose other rows are not."""
-    async with open_site() as (here, ann):
-        made = [await here.enter("ann", 2.0), await here.enter("bob", 1.5)]
-        await ann.sign_in(await key_of(here.ledger))
-        for path in ("", "/sources", "/events"):
-            assert [(await ann.get(f"/submissions/{one}{path}"))[0].status for one in made] == [200, 404]
-        _, board = await ann.get("/competitions/spring?problem=sum")
-        assert [f"/submissions/{one}" in board for one in made] == [True, False]
-
-
 async def test_ones_own_files_are_handed_out(open_site):
     """To their owner, as the owner, to save; to nobody else is there such a page."""
     files = Files()

@@ -6,18 +6,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-import aiohttp
 import pytest
 
 from grader.access import ANYBODY, sees_competition
-from grader.api.client import GraderClient
-from grader.config import Settings
 from grader.html_report.templating import environment
-from grader.ledger import Ledger
 from grader.model import Caller, Competition, Failure, Score, ScoreKind, SourceFile, Visibility
 from grader.rules import leaderboard
 from grader.rules.leaderboard import Standing
-from grader.server.running import serving
 from grader.web import board_views, views
 from grader.web.sessions import asked_from_here, viewer
 from sandbox.protocol import wire
@@ -234,25 +229,6 @@ def timed_hidden(name):
     return replace(fakes.measurement(name, hidden=True), certified=wire.Samples(durations_ns=(987654, 987654)))
 
 
-@pytest.mark.parametrize(("visibility", "ended", "open_server", "shown"), [
-    ("private", False, False, False), ("private", True, False, False), ("after_end", False, False, False),
-    ("after_end", True, False, True), ("private", False, True, True),
-])  # fmt: skip
-async def test_reports_and_sources_are_shown_where_everybody_may_see_them(open_site, visibility, ended, open_server, shown):
-    """Else they are not there: the same answer as for an id that does not exist, and no link to it."""
-    async with open_site(visibility=visibility, open_server=open_server) as here:
-        made = await here.enter("ann", 2.0)
-        alone = await here.enter("ann", 2.0, competition_id="")
-        here.clock.now = END if ended else START + timedelta(hours=1)
-        _, nothing = await here.get("/submissions/0000000000000000")
-        for path in (f"/submissions/{made}", f"/submissions/{made}/sources"):
-            answer, text = await here.get(path)
-            assert answer.status == (200 if shown else 404)
-            assert shown or text == nothing
-        assert (await here.get(f"/submissions/{alone}"))[0].status == (200 if open_server else 404)
-        assert (made in (await here.get(f"{BOARD}?problem=sum"))[1]) is shown
-
-
 async def test_an_open_server_is_open_only_to_those_who_come_from_here(open_site):
     """A strange name that leads here, or a proxy that makes the port public, opens nothing. The control: the plain request does."""
     async with open_site(open_server=True, visibility="private") as here:
@@ -310,28 +286,6 @@ async def test_our_own_failure_is_a_page_without_its_reason(open_site):
         assert answer.status == 500 and "Our fault" in text and "NoneType" not in text and "read" not in text
 
 
-async def test_a_server_serves_pages_when_asked(settings, kernel, finished, place):
-    """`--web` of a real server with a fake grade: a submission's page is there for whoever may ask the API for it."""
-    there = settings.model_copy(update={"web": "127.0.0.1:0"})
-    async with serving(there, fakes.wiring()) as running, GraderClient(running.address) as client, aiohttp.ClientSession() as session:
-        final = await finished(client, await client.submit(kernel("wrong")))
-        async with session.get(f"http://{running.web_address}/{final.name}") as answer:
-            text = await answer.text()
-            assert answer.status == 200 and "WRONG_ANSWER" in text and "secret33" not in text
-        async with session.get(f"http://{running.web_address}/") as answer:
-            assert "There are no competitions" in await answer.text()
-
-
-async def test_a_server_with_keys_shows_no_reports(settings, kernel, place):
-    """Nobody shows a key to a page, so it shows what everybody may see. The control is the test above."""
-    there = settings.model_copy(update={"web": "127.0.0.1:0", "auth": "keys"})
-    async with serving(there, fakes.wiring()) as running, aiohttp.ClientSession() as session:
-        async with Ledger.open(there.ledger) as ledger:
-            made = await ledger.submit(fakes.new_submission(user="ann"), fakes.problem())
-        async with session.get(f"http://{running.web_address}/submissions/{made.submission_id}") as answer:
-            assert answer.status == 404
-
-
 def test_untrusted_text_is_shown_harmlessly():
     """Control characters, direction overrides and zero-width ones are written as escapes, in every template, without a filter."""
     shown = environment().from_string("<p>{{ text }}</p>").render(text="a\x1b[31m\u202eb\u200bc\x00\r<b>&\"'")
@@ -341,4 +295,3 @@ def test_untrusted_text_is_shown_harmlessly():
 def test_times_are_said_in_utc():
     """For machines and for people."""
     assert views.when(datetime(2026, 5, 1, 12, tzinfo=UTC)) == {"iso": "2026-05-01T12:00:00+00:00", "text": "2026-05-01 12:00 UTC"}
-    assert Settings().web is None

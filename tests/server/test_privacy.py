@@ -2,7 +2,6 @@
 
 import uuid
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -159,18 +158,6 @@ async def test_nobody_cancels_anothers_after_the_end_either(ledger):
     access.check_owned(ALICE, made)
     with pytest.raises(errors.SubmissionNotFound):
         access.check_owned(BOB, made)
-
-
-@pytest.mark.parametrize("competition_id", ["", "over"])
-async def test_a_run_of_a_rejudge_is_not_its_users(ledger, competition_id):
-    """Nobody but administrators sees or cancels it, not even once the competition is open to readers."""
-    made = await ledger.submit(fakes.new_submission(user="alice", competition_id=competition_id), fakes.problem())
-    run = replace(made, rejudge_id="rejudge")
-    for check in (lambda caller: access.check_seen(caller, run, COMPETITIONS, NOW), lambda caller: access.check_owned(caller, run)):
-        check(ROOT)
-        for caller in (ALICE, BOB):
-            with pytest.raises(errors.SubmissionNotFound):
-                check(caller)
 
 
 async def test_ones_own_list_is_not_all_that_was_opened(ledger):

@@ -36,6 +36,7 @@ async def test_a_problem_page_has_all_that_an_author_needs(open_site):
         ):
             assert part in text, part
         assert "secret33" not in text and "70368" not in text and "grader-cli login" not in text
+        assert "reference" not in text.replace("|reference|", "")
 
 
 async def test_the_list_links_to_every_problem(open_site):

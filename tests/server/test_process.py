@@ -18,6 +18,7 @@ from grader.server.running import embedded, serving
 from grader.v1 import report_pb2, submission_pb2
 from tests import fakes
 from tests.server.processes import ROOT, fake_server, until_built
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow  # each starts servers and waits for their drains
 QUEUED, RUNNING = submission_pb2.SUBMISSION_STATE_QUEUED, submission_pb2.SUBMISSION_STATE_RUNNING
@@ -77,25 +78,6 @@ async def test_a_watch_goes_on_when_the_server_is_back(start, kernel):
     assert seen == list(range(1, len(seen) + 1))
 
 
-async def test_sigterm_lets_running_jobs_end_and_keeps_the_queue(start, kernel, finished):
-    """New submissions are refused with ShuttingDown, running ones get their verdict, the rest waits for the next server. Once they have
-    it, the server does not wait for the rest of its hour."""
-    async with start("--drain-s", "3600") as (process, client):
-        made = [await client.submit(kernel("slow")) for _ in range(6)]
-        await until_built(client, made[0])
-        process.send_signal(signal.SIGTERM)
-        with pytest.raises((errors.ShuttingDown, errors.ServerUnreachable)):
-            while True:
-                await client.submit(kernel("slow"))
-        assert await asyncio.wait_for(process.wait(), 300) == 0
-    async with start() as (_, client):
-        listed = (await client.list_submissions(page_size=1000)).submissions
-        assert all(one.attempt_count <= 1 for one in listed if one.state == SUCCEEDED)
-        assert {one.name for one in made} <= {one.name for one in listed}
-        finals = await asyncio.gather(*(finished(client, one) for one in made))
-        assert all(one.state == SUCCEEDED for one in finals)
-
-
 async def test_a_job_that_outlives_the_drain_goes_back_to_the_queue_uncounted(start, kernel, finished):
     """A restart does not count against a slow submission, and does not wait for it."""
     submission = None
@@ -120,9 +102,7 @@ async def test_a_state_directory_has_one_server(settings, place):
             async with serving(other, fakes.wiring()):
                 pass
         waiting = asyncio.create_task(enter(embedded(other, waiting=said.append, wiring=fakes.wiring())))
-        async with asyncio.timeout(300):
-            while not said:
-                await asyncio.sleep(0)
+        await until(lambda: said)
         assert not waiting.done()
     assert (await asyncio.wait_for(waiting, 300)).startswith("unix:")
     assert len(said) == 1 and "stop it" in said[0]
@@ -139,7 +119,7 @@ async def test_a_reader_shows_what_another_server_does(serve, settings, kernel, 
         submission = await client.submit(kernel("slow"))
         async with embedded(settings, reader=True) as address, GraderClient(address) as reader:
             assert (await finished(reader, submission)).state == SUCCEEDED
-            for call in (reader.submit(kernel()), reader.cancel(submission.name)):
+            for call in (reader.submit(kernel()), reader.batch_submit([kernel()]), reader.cancel(submission.name)):
                 with pytest.raises(errors.ReadOnly):
                     await call
 

@@ -26,7 +26,8 @@ from grader.v1 import report_pb2, submission_pb2
 from grader.worker.serve import FleetSession, _attached, channel_credentials
 from sandbox.protocol import wire
 from tests import fakes
-from tests.server.fleet_workers import attached, graded, inside, lease, served, standing, until, working
+from tests.server.fleet_workers import attached, begun, graded, inside, lease, served, standing, working
+from tests.waiting import until
 
 LINES = (fakes.ENVIRONMENT, wire.Progress(stage=wire.Stage.BUILDING), fakes.trial())
 FILE = b"what a profiler left"
@@ -46,8 +47,7 @@ def test_a_lease_arrives_as_it_was_but_for_what_a_worker_need_not_know() -> None
 async def test_facts_come_back_in_their_order(fleet, address) -> None:
     """To whom the lease belongs; a file before the fact that names it."""
     async with inside(address) as worker:
-        grading = asyncio.create_task(graded(fleet, lease()))
-        attempt = await worker.grade()
+        grading, attempt = await begun(fleet, worker)
         assert lease_from_bytes(attempt.lease).submission.submission_id == "s1"
         for number, fact in enumerate(LINES):
             await worker.fact(attempt.attempt, number, fact)
@@ -129,8 +129,8 @@ async def test_a_file_for_which_there_is_no_room_is_left_out_with_its_fact(tmp_p
     files = None if room is None else SubmissionFiles(tmp_path / "files", room)
     fleet = RemoteFleet(tmp_path / "devices.json", files)
     async with fleet_port(Settings(state_dir=place, fleet_listen=f"unix:{place}/fleet"), fleet) as address, inside(address) as worker:
-        grading = asyncio.create_task(graded(fleet, lease()))
-        attempt = (await worker.grade()).attempt
+        grading, given = await begun(fleet, worker)
+        attempt = given.attempt
         await worker.say(file_piece=fleet_pb2.FilePiece(attempt=attempt, digest=DIGEST, content=FILE, last=True))
         await worker.fact(attempt, 0, NAMED)
         await worker.fact(attempt, 1, LINES[0])
@@ -297,8 +297,7 @@ async def test_a_device_that_there_never_was_is_refused_and_not_waited_for(fleet
 async def test_a_worker_that_leaves_is_given_nothing_more(fleet, address) -> None:
     """What it has it ends."""
     async with inside(address) as worker:
-        grading = asyncio.create_task(graded(fleet, lease()))
-        attempt = await worker.grade()
+        grading, attempt = await begun(fleet, worker)
         await worker.say(standing=standing(leaving=True))
         await worker.end(attempt.attempt)
         await grading
@@ -310,17 +309,14 @@ async def test_lanes_are_shown_with_their_node(fleet, address) -> None:
     lanes = [fleet_pb2.Lane(name="cuda:0", state="TAKEN")]
     async with inside(address, standing("cuda", lanes=lanes)):
         assert fleet.lanes() == (LaneNow(name="local-1/cuda:0", state=LaneState.TAKEN),)
-    async with asyncio.timeout(300):
-        while fleet.lanes():
-            await asyncio.sleep(0.01)
+    await until(lambda: not fleet.lanes())
 
 
 async def test_a_submission_that_loses_one_worker_after_the_other_ends(fleet, address) -> None:
     """It may be the reason. The control are the first losses, after which it is given to the next."""
     for number in range(remote_fleet.LOSS_LIMIT):
         async with inside(address) as worker:
-            grading = asyncio.create_task(graded(fleet, lease()))
-            await worker.grade()
+            grading, _ = await begun(fleet, worker)
         with pytest.raises(WorkerFault if number == remote_fleet.LOSS_LIMIT - 1 else WorkerLost) as caught:
             await grading
     assert caught.value.reason == "WORKERS_LOST" and caught.value.final
@@ -329,8 +325,7 @@ async def test_a_submission_that_loses_one_worker_after_the_other_ends(fleet, ad
 async def test_what_fails_at_a_worker_fails_as_it_would_here(fleet, address) -> None:
     """With its reason, and where it was."""
     async with inside(address) as worker:
-        grading = asyncio.create_task(graded(fleet, lease()))
-        attempt = await worker.grade()
+        grading, attempt = await begun(fleet, worker)
         await worker.end(attempt.attempt, SandboxBroken.reason, "no docker")
         with pytest.raises(WorkerFault, match=r"no docker \(at the worker local-1\)") as caught:
             await grading
@@ -360,8 +355,7 @@ async def test_a_broken_host_takes_nothing_more_before_it_gives_back_what_it_had
 async def test_a_cancellation_is_over_when_the_boxes_are_gone(fleet, address) -> None:
     """Not before the worker says so."""
     async with inside(address) as worker:
-        grading = asyncio.create_task(graded(fleet, lease()))
-        attempt = await worker.grade()
+        grading, attempt = await begun(fleet, worker)
         grading.cancel()
         assert (await worker.heard()).cancel.attempt == attempt.attempt
         await worker.fact(attempt.attempt, 0, LINES[0])  # on its way when it was told
@@ -377,8 +371,7 @@ async def test_a_worker_that_never_ends_what_is_cancelled_is_dropped(fleet, addr
     """Nobody waits for it for ever."""
     monkeypatch.setattr(remote_fleet, "CANCEL_S", 0.1)
     async with inside(address) as worker:
-        grading = asyncio.create_task(graded(fleet, lease()))
-        await worker.grade()
+        grading, _ = await begun(fleet, worker)
         grading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await grading
@@ -425,8 +418,7 @@ async def test_a_new_connection_of_a_node_replaces_the_old_one(place, fleet) -> 
     settings = Settings(state_dir=place, fleet_listen="127.0.0.1:0")
     content = FleetCertificates(settings.fleet_path).issue("gpu-1")
     async with fleet_port(settings, fleet) as address, inside(address, credentials=credentials(content, place)) as old:
-        grading = asyncio.create_task(graded(fleet, lease()))
-        await old.grade()
+        grading, _ = await begun(fleet, old)
         async with inside(address, credentials=credentials(content, place)):
             with pytest.raises(WorkerLost, match="replaced"):
                 await grading
@@ -461,16 +453,12 @@ async def test_a_lost_workers_submission_goes_on_at_another_and_is_not_counted(r
     async with served(remote) as (client, address):
         async with working(address, lost, files) as (_, task):
             submission = await client.submit(kernel("hang"))
-            async with asyncio.timeout(300):
-                while not lost.running:
-                    await asyncio.sleep(0.01)
+            await until(lambda: lost.running)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             assert lost.running == 0 and lost.stopped == [submission.name.rpartition("/")[2]]
         async with working(address, other, files):
-            async with asyncio.timeout(300):
-                while not other.running:
-                    await asyncio.sleep(0.01)
+            await until(lambda: other.running)
             shown = await client.get_submission(submission.name)
             assert shown.state == submission_pb2.SUBMISSION_STATE_RUNNING and len(other.attempts) == 1
             await client.cancel(submission.name)
@@ -483,9 +471,7 @@ async def test_a_worker_that_is_stopped_ends_what_it_has(remote, files, kernel, 
     grade = fakes.FakeGrade(tmp_path / "counted")
     async with served(remote) as (client, address), working(address, grade, files, drain_s=60.0) as (signalled, task):
         submission = await client.submit(kernel("held"))
-        async with asyncio.timeout(300):
-            while not grade.running:
-                await asyncio.sleep(0.01)
+        await until(lambda: grade.running)
         signalled.set()
         await asyncio.sleep(0.05)
         (tmp_path / "go").touch()

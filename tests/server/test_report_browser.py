@@ -3,22 +3,10 @@
 import pytest
 
 from grader.html_report.report_file import report_file
-from tests.server.browser import DESKTOP, EVIL
+from tests.server.browser import DESKTOP, EVIL, reader
 from tests.unit.test_html_report import graded
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
-
-
-async def opened(browser, path, **options):
-    """A page with the file, which notes what it complains of and what it asks for."""
-    context = await browser.new_context(viewport=DESKTOP, **options)
-    page = await context.new_page()
-    page.complaints, page.asked = [], []
-    page.on("console", lambda message: page.complaints.append(message.text))
-    page.on("pageerror", lambda error: page.complaints.append(str(error)))
-    page.on("request", lambda request: page.asked.append(request.url))
-    await page.goto(path.as_uri())
-    return page
 
 
 @pytest.mark.parametrize("protected", [True, False])
@@ -26,18 +14,18 @@ async def test_nothing_that_strangers_write_runs_in_a_report(browser, tmp_path, 
     """Without the policy, so that escaping has to do it alone: the title stays. The control: without escaping it changes."""
     path = tmp_path / "report.html"
     path.write_text(report_file(graded(EVIL), autoescape=protected))
-    page = await opened(browser, path, bypass_csp=True)
-    await page.evaluate("for (const one of document.querySelectorAll('*')) one.dispatchEvent(new Event('mouseover'))")
-    assert (await page.title() == "ran") is not protected
-    if protected:
-        assert not await page.evaluate("document.querySelectorAll('script, img, iframe, [onmouseover], [onload]').length")
-    await page.context.close()
+    async with reader(browser, DESKTOP, bypass_csp=True) as page:
+        await page.goto(path.as_uri())
+        await page.evaluate("for (const one of document.querySelectorAll('*')) one.dispatchEvent(new Event('mouseover'))")
+        assert (await page.title() == "ran") is not protected
+        if protected:
+            assert not await page.evaluate("document.querySelectorAll('script, img, iframe, [onmouseover], [onload]').length")
 
 
 async def test_the_policy_of_the_file_stops_what_escaping_let_through(browser, tmp_path):
     """The second line of defence, alone: the title is what the markup made of it, and no script has changed it."""
     path = tmp_path / "report.html"
     path.write_text(report_file(graded(EVIL), autoescape=False))
-    page = await opened(browser, path)
-    assert await page.title() != "ran" and page.complaints
-    await page.context.close()
+    async with reader(browser, DESKTOP) as page:
+        await page.goto(path.as_uri())
+        assert await page.title() != "ran" and page.complaints

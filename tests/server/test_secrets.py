@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 import os
-import socket
 import sys
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -14,16 +13,16 @@ import aiohttp
 import grpc
 import pytest
 
-from grader import errors
-from grader.api.client import GraderClient
 from grader.ledger import Ledger
 from grader.model import Scope
 from grader.rules import keys
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
 from tests import fakes
+from tests.ports import free_port
 from tests.postgres import postgres, programs  # noqa: F401  # a fixture
 from tests.server.keyed import METHODS, bearer, call
+from tests.server.processes import fake_server
 
 pytestmark = pytest.mark.slow  # each starts a server as a process
 ROOT = Path(__file__).parents[2]
@@ -89,7 +88,7 @@ def database(request):
 
 
 @pytest.fixture
-def files(place):
+def files(settings, place):
     fakes.write_problem(place / "problems", "sum", PROBLEM % WORKLOAD)
     now = datetime.now(UTC)
     (place / "cup").mkdir()
@@ -98,30 +97,19 @@ def files(place):
     return place
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 @asynccontextmanager
-async def server_process(place, database):
+async def server_process(settings, place, database):
     """A server that logs all it can as JSON; its address, and that of its pages."""
-    address, web = f"unix:{place}/s", f"127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "tests.server.fake_server", str(place / "counted"), "--listen", address, "--auth", "keys"]
-    command += ["--state-dir", str(place / "state"), "--problems", str(place / "problems"), "--competitions", str(place / "cup")]
-    command += ["--web", web, "--log-format", "json", "--log-level", "debug", "--drain-s", "5"]
-    with (place / "log").open("ab") as log:
-        environment = {**os.environ, "GRADER_DATABASE": database}
-        process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=log, stderr=log, env=environment)
-    try:
-        yield address, web
+    web = f"127.0.0.1:{free_port()}"
+    options = ("--auth", "keys", "--competitions", str(place / "cup"), "--web", web, "--log-level", "debug", "--drain-s", "5")
+    made = fake_server(
+        settings, settings.state_dir, place / "counted", place / "log", *options,
+        listen=settings.listen, environment={"GRADER_DATABASE": database},
+    )  # fmt: skip
+    async with made as (process, _):
+        yield settings.listen, web
         process.terminate()
         assert await asyncio.wait_for(process.wait(), 300) == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 def kernel(order, **fields):
@@ -140,18 +128,6 @@ def wrong_requests():
     yield api.SubmitRequest(submission=submission_pb2.Submission(problem="problems/sum", sources=[*good.sources] * 2)).SerializeToString()
     yield api.SubmitRequest(submission=good).SerializeToString().replace(b"solve", b"\xff\xff\xff\xff\xff")  # no UTF-8
     yield good.sources[0].content.encode()  # no message
-
-
-async def answering(address):
-    async with asyncio.timeout(300):
-        while True:
-            try:
-                async with GraderClient(address) as client:
-                    await client.get_caller()
-            except errors.ServerUnreachable:
-                await asyncio.sleep(0.05)
-            except errors.Unauthenticated:
-                return
 
 
 async def graded(channel, metadata, said, submission):
@@ -232,17 +208,16 @@ async def use(address, web, ledger, said):
     return {"the owner's key": texts["alice"], "another key": texts["bob"], "a revoked key": revoked, "a wrong key": wrong}
 
 
-async def test_secrets_are_in_no_answer_log_metric_or_error(files, database):
+async def test_secrets_are_in_no_answer_log_metric_or_error(settings, files, database):
     """Keys, their digests, sources, the database's password, secret workloads, their sizes and their seed.
 
     The control: what the fake grade raises on purpose is found in the log, and the pages and metrics were really read.
     """
     said = Said()
-    async with server_process(files, database) as (address, web), Ledger.open(database or files / "state" / "ledger.sqlite3") as ledger:
-        try:
-            await answering(address)
-        except TimeoutError:
-            pytest.fail((files / "log").read_text()[-2000:])
+    async with (
+        server_process(settings, files, database) as (address, web),
+        Ledger.open(database or settings.ledger_path) as ledger,
+    ):
         texts = await use(address, web, ledger, said)
     said.add("log", (files / "log").read_bytes())
     secrets = {what: text.split("_")[2] for what, text in texts.items()}

@@ -1,74 +1,42 @@
 """Several servers on one PostgreSQL: they share the work, hear each other at once, and leave each other's alone."""
 
-import asyncio
 import json
-import os
 import signal
-import sys
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from importlib import metadata
 
-import psycopg
 import pytest
 
-from grader.dispatch.dispatcher import Dispatcher
 from grader.ledger import Ledger
-from grader.ledger.migrate import HEAD
 from grader.model import SubmissionState
 from grader.server.commands import admin_servers
 from grader.server.server_state import worker_prefix
 from grader.v1 import submission_pb2
 from tests import fakes
 from tests.postgres import rows
-from tests.server.processes import ROOT, fake_server, until_built
+from tests.server.processes import fake_server, until_built
+from tests.server.test_dispatcher import dispatching
+from tests.waiting import until_event
 
-SOON_S = 300
-NEVER_S = 3600.0
-
-
-@pytest.fixture
-def url(postgres):
-    with postgres.lent() as url:
-        yield url
-
-
-@asynccontextmanager
-async def dispatching(ledger, grade):
-    """A dispatcher that looks for nothing by itself: neither for work nor for cancellations."""
-    dispatcher = Dispatcher(ledger, grade, capacity=lambda: 2, lease_s=NEVER_S, poll_s=NEVER_S)
-    async with asyncio.timeout(SOON_S * 2), asyncio.TaskGroup() as group:
-        group.create_task(dispatcher.run())
-        yield dispatcher
-        dispatcher.drain(0)
-
-
-async def until(ledger, submission, wanted):
-    """Wait for a state, or for a fact of a kind, by news alone."""
-    with ledger.changes.of(submission.submission_id) as changed:
-        while True:
-            changed.clear()
-            for event in await ledger.events(submission.submission_id):
-                if event.state is wanted or type(event.fact).__name__ == wanted:
-                    return
-            await changed.wait()
+NEVER_S = 3600.0  # a dispatcher that looks for nothing by itself: neither for work nor for cancellations
 
 
 async def test_a_submission_to_one_server_is_taken_up_by_another_at_once(url):
     """Although the other does not poll; and who watches at the first sees it."""
-    async with Ledger.open(url) as here, Ledger.open(url) as there, dispatching(there, fakes.FakeGrade()):
+    async with Ledger.open(url) as here, Ledger.open(url) as there, dispatching(there, fakes.FakeGrade(), lease_s=NEVER_S, poll_s=NEVER_S):
         for _ in range(3):
             submission = await here.submit(fakes.new_submission(), fakes.problem())
-            await until(here, submission, SubmissionState.SUCCEEDED)
+            await until_event(here, submission, SubmissionState.SUCCEEDED)
 
 
 async def test_a_cancellation_at_one_server_stops_an_attempt_at_another_at_once(url):
     """Although the next heartbeat is an hour away."""
     grade = fakes.FakeGrade()
-    async with Ledger.open(url) as here, Ledger.open(url) as there, dispatching(there, grade):
+    async with Ledger.open(url) as here, Ledger.open(url) as there, dispatching(there, grade, lease_s=NEVER_S, poll_s=NEVER_S):
         submission = await here.submit(fakes.new_submission("hang"), fakes.problem())
-        await until(here, submission, "Build")
+        await until_event(here, submission, "Build")
         await here.cancel(submission.submission_id)
-        await until(here, submission, SubmissionState.CANCELLED)
+        await until_event(here, submission, SubmissionState.CANCELLED)
     assert grade.stopped == [submission.submission_id]
 
 
@@ -153,23 +121,3 @@ async def test_servers_are_replaced_one_after_the_other_while_submissions_come(s
     assert rows(url, "SELECT count(*) FROM judgements") == [(20,)]
     assert {one.attempt_count for one in ended} == {1}
     assert listed_servers(url, capsys) == []
-
-
-@pytest.mark.slow
-async def test_a_server_of_an_older_version_is_named_to_one_that_would_upgrade_the_ledger(start, url, place, settings):
-    """The newer one ends at once with what to do, and the older one goes on. Here the ledger is said to be older than it is."""
-    async with start("a") as (_, client):
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("UPDATE alembic_version SET version_num = '0009'")
-            command = [sys.executable, "-m", "tests.server.fake_server", str(place / "n"), "--listen", f"unix:{place}/n.s"]
-            command += ["--state-dir", str(place / "n"), "--problems", str(settings.problems[0])]
-            newer = await asyncio.create_subprocess_exec(
-                *command, cwd=ROOT, env=os.environ | {"GRADER_DATABASE": url}, stderr=asyncio.subprocess.PIPE
-            )
-            _, said = await newer.communicate()
-            connection.execute(f"UPDATE alembic_version SET version_num = '{HEAD}'")
-        assert newer.returncode == 3
-        last = said.decode().splitlines()[-1]
-        assert last.startswith("grader-server: the ledger has schema version '0009'")
-        assert f"({metadata.version('kernel-grader')}); stop them" in last
-        assert await client.list_problems()

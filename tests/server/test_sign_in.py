@@ -4,7 +4,6 @@ from datetime import timedelta
 from functools import partial
 from unittest import mock
 
-import aiohttp
 import pytest
 import structlog
 from aiohttp.test_utils import make_mocked_request
@@ -248,11 +247,3 @@ async def test_a_server_without_keys_has_no_sign_in(open_site):
     async with open_site(open_server=True) as (_, ann):
         assert (await ann.get("/sign-in"))[0].status == (await ann.get("/account"))[0].status == 404
         assert "Sign in" not in (await ann.get("/"))[1]
-
-
-async def test_a_header_with_a_key_opens_no_page(open_site):
-    """Keys are for the API; pages know sessions."""
-    async with open_site() as (here, _), aiohttp.ClientSession() as session:
-        headers = {"Authorization": f"Bearer {await key_of(here.ledger)}"}
-        async with session.get(here.url("/"), headers=headers) as answer:
-            assert "Signed in" not in await answer.text()

@@ -1,7 +1,5 @@
-"""Signing in, submitting and comparing in a real browser: by keyboard, on a phone, in light and dark, and without a script."""
+"""Signing in and submitting in a real browser, by keyboard and without a script; and a form on another site."""
 
-import asyncio
-import os
 from contextlib import asynccontextmanager
 
 import pytest
@@ -10,13 +8,12 @@ from aiohttp import web
 from grader.ledger import Ledger
 from grader.server.running import serving
 from tests import fakes
-from tests.server.browser import CONTRAST, NARROW, reader
+from tests.server.browser import reader
 from tests.server.signed_in import key_of
+from tests.server.web_apps import served_app
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 GOOD = fakes.source("accept")
-NAMELESS = """[...document.querySelectorAll("input:not([type=hidden], [hidden]), select, textarea, button")]
-  .filter((one) => !one.labels?.length && !one.ariaLabel && !one.textContent.trim()).length"""
 
 
 @asynccontextmanager
@@ -32,47 +29,6 @@ async def sign_in(page, base, key):
     await page.get_by_label("API key").fill(key)
     await page.keyboard.press("Enter")
     await page.get_by_role("heading", name="Submit").wait_for()
-
-
-async def submit(page, content=GOOD):
-    """From the form to the report."""
-    await page.get_by_label("File name").fill("kernel.cu")
-    await page.get_by_label("Content").fill(content)
-    await page.get_by_role("button", name="Submit").click()
-    await page.get_by_text("ACCEPTED").first.wait_for()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_pages_of_who_has_signed_in_can_be_read_on_a_phone(browser, settings, scheme):
-    """No page scrolls sideways, every text can be read, every control has a name, and the policy is not broken."""
-    async with server(settings) as (base, key), reader(browser, color_scheme=scheme) as page:
-        await sign_in(page, base, key)
-        paths = {"sign-in": "/sign-in", "account": "/account", "submit": "/submit?problem=sum"}
-        for content in (GOOD, GOOD + "// " + "x" * 300 + "\n"):
-            await page.goto(f"{base}/submit?problem=sum")
-            await submit(page, content)
-            paths["report"] = page.url.removeprefix(base)
-        await page.goto(f"{base}/submissions")
-        for name, number in (("a", 0), ("b", 1)):
-            await page.locator(f"input[name={name}]").nth(number).check()
-        await page.get_by_role("button", name="Compare").click()
-        await page.get_by_role("heading", name="Two submissions").wait_for()
-        paths |= {"list": "/submissions", "compare": page.url.removeprefix(base), "home": "/", "problem": "/problems/sum"}
-        for name, path in paths.items():
-            await page.goto(base + path)
-            await looked_at(page, name, scheme)
-        await page.goto(f"{base}/submit")
-        await page.get_by_role("button", name="Submit").click()
-        await page.get_by_role("alert").wait_for()
-        await looked_at(page, "refused", scheme)
-        assert [one for one in page.complaints if "400" not in one] == []
-
-
-async def looked_at(page, name, scheme):
-    assert await page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"], name
-    assert await page.evaluate(CONTRAST) == [] and await page.evaluate(NAMELESS) == 0, name
-    if shots := os.environ.get("GRADER_SCREENSHOTS"):
-        await page.screenshot(path=f"{shots}/{name}-390-{scheme}.png", full_page=True)
 
 
 async def test_everything_works_by_keyboard_and_without_a_script(browser, settings):
@@ -129,14 +85,6 @@ async def strange_site():
     async def answer(_):
         return web.Response(text=made.text, content_type="text/html")
 
-    app = web.Application()
-    app.add_routes([web.get("/", answer)])
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        made.url = f"http://localhost:{site._server.sockets[0].getsockname()[1]}/"
+    async with served_app(web.get("/", answer)) as port:
+        made.url = f"http://localhost:{port}/"
         yield made
-    finally:
-        await asyncio.wait_for(runner.cleanup(), 300)

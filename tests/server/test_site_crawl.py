@@ -6,22 +6,16 @@ import re
 from urllib.parse import urljoin
 
 import aiohttp
-import pytest
 
 from grader import errors
-from grader.access import ANYBODY
 from grader.api.client import GraderClient
 from grader.ledger import Ledger
-from grader.model import Caller, Scope
-from grader.server import interceptors
+from grader.model import Scope
 from grader.server.running import serving
-from grader.server.service import GraderServicer
-from grader.v1 import grader_service_pb2 as api
 from sandbox.protocol import wire
 from tests import fakes
 from tests.server.competition_files import toml
 from tests.server.signed_in import key_of, reader
-from tests.server.site import END, START, site
 from tests.server.test_secrecy import PLANTED, SECRET, Telltale, found_in
 
 USUAL = (Scope.SUBMIT, Scope.READ)
@@ -160,45 +154,3 @@ async def test_on_a_server_without_keys_hidden_sizes_are_on_no_page(settings, pl
         assert found_in(HIDDEN, [text for _, text in found.values()]) == []
         large = {path: len(text.encode()) for path, (_, text) in found.items() if len(text.encode()) >= PAGE_LIMIT_BYTES}
         assert large == {}
-
-
-@pytest.mark.parametrize("ended", [False, True])
-@pytest.mark.parametrize("visibility", ["private", "after_end"])
-async def test_a_page_of_a_submission_is_there_where_the_api_shows_it(tmp_path, visibility, ended):
-    """To a caller whom it does not know; and boards link only to what is there."""
-    async with site(tmp_path, visibility=visibility) as here:
-        made = [await here.enter("ann", 2.0), await here.enter("bob", 1.5), await here.enter("ann", 2.0, competition_id="")]
-        made.append((await here.ledger.submit(fakes.new_submission(user="ann"), fakes.problem())).submission_id)
-        here.clock.now = END if ended else START
-        found = await crawl(here.url(), [path for one in made for path in paths_of(one)[:3]])
-        for one in made:
-            shown = await api_shows(here, one, ANYBODY)
-            assert {found[path][0] for path in paths_of(one)[:3]} == {200 if shown else 404}
-        linked = {path for path in found if path.startswith("/submissions/")} - {path for one in made for path in paths_of(one)[:3]}
-        assert linked == set()
-
-
-async def api_shows(here, submission_id, viewer):
-    """Whether GetSubmission answers this viewer."""
-    service = GraderServicer(here.ledger, here.problems, worker=None, competitions=here.competitions)
-    interceptors.enter_call(viewer)
-    try:
-        await service.GetSubmission(api.GetSubmissionRequest(name=f"submissions/{submission_id}"), None)
-    except errors.SubmissionNotFound:
-        return False
-    finally:
-        interceptors.enter_call(Caller())
-    return True
-
-
-async def test_problem_pages_show_what_get_problem_shows(tmp_path):
-    """All public workloads and every field for people, and of hidden ones how many."""
-    async with site(tmp_path) as here:
-        service = GraderServicer(here.ledger, here.problems, worker=None, competitions=here.competitions)
-        interceptors.enter_call(ANYBODY)
-        shown = await service.GetProblem(api.GetProblemRequest(name="problems/sum"), None)
-        found = await crawl(here.url())
-        page = html.unescape(found["/problems/sum"][1])
-        for part in (shown.title, shown.cuda_signature, shown.workloads[0].workload_id, f"And {shown.hidden_workload_count} hidden."):
-            assert part in page
-        assert "reference" not in page.replace("|reference|", "") and "secret33" not in page

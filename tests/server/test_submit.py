@@ -8,6 +8,7 @@ from grader import errors
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import report_pb2, submission_pb2
 from tests import fakes
+from tests.server.processes import until_built
 
 ACCEPTED, WRONG = report_pb2.VERDICT_ACCEPTED, report_pb2.VERDICT_WRONG_ANSWER
 
@@ -41,34 +42,6 @@ async def test_a_list_of_a_problem_without_its_collection_names_the_field(client
     assert [one.field for one in caught.value.violations] == ["problem"]
 
 
-@pytest.mark.parametrize(
-    ("change", "kind", "said"),
-    [
-        ({"problem": "problems/som"}, errors.ProblemNotFound, "take one of: sum, other"),  # the most alike first
-        ({"language": "fortran"}, errors.InvalidSubmission, "take one of: torch_extension, cuda"),
-    ],
-)
-async def test_what_is_not_here_is_refused_with_what_is(client, kernel, change, kind, said):
-    """An unknown problem or language."""
-    submission = kernel()
-    for field, value in change.items():
-        setattr(submission, field, value)
-    with pytest.raises(kind, match=said):
-        await client.submit(submission)
-
-
-@pytest.mark.parametrize(
-    ("size_kib", "kind", "text"),
-    [(1536, errors.InvalidSubmission, r"sources: hold \d+ bytes .*1 MiB"), (6144, errors.InvalidRequest, "Submit takes at most .*2 MiB")],
-)
-async def test_sources_over_a_mebibyte_are_refused_with_the_limit(client, kernel, size_kib, kind, text):
-    """By us and in words, not by the transport; what is much larger, before it is read."""
-    submission = kernel()
-    submission.sources.add(path="big.cuh", content="x" * size_kib * 1024)
-    with pytest.raises(kind, match=text):
-        await client.submit(submission)
-
-
 async def test_a_text_that_is_no_utf_8_is_the_callers_mistake(client):
     """A client in a language that does not check gets INVALID_ARGUMENT and the remedy, not INTERNAL."""
     path = b"k.cu\xff"
@@ -84,10 +57,7 @@ async def test_a_text_that_is_no_utf_8_is_the_callers_mistake(client):
 async def test_a_full_queue_says_when_to_come_back(serve, kernel):
     """UNAVAILABLE with RetryInfo, which clients retry by themselves; then QueueFull."""
     async with serve(fakes.FakeGrade(), capacity=1, queue_limit=1) as client:
-        running = await client.submit(kernel("hang"))
-        async for event in client.watch(running.name):
-            if event.HasField("build"):
-                break
+        await until_built(client, await client.submit(kernel("hang")))
         await client.submit(kernel())
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             call = client._channel.unary_unary("/grader.v1.GraderService/Submit", request_serializer=api.SubmitRequest.SerializeToString)

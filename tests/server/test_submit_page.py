@@ -18,8 +18,7 @@ from grader.peers import PeerLimits
 from grader.server.running import serving
 from grader.v1 import submission_pb2
 from grader.web import submit_page
-from grader.web.pages import site_templates
-from grader.web.site import FormRefused, Site, sentence
+from grader.web.site import FormRefused, sentence
 from grader.web.submit_page import FORM_LIMIT_BYTES, SubmitPage
 from sandbox.protocol import wire
 from tests import fakes
@@ -288,12 +287,9 @@ async def test_forms_that_are_read_at_once_are_limited(tmp_path, headers):
     """Of those who may submit, and fewer of those who may not."""
     none, one = PeerLimits(total=0, per_address=0), PeerLimits(total=1, per_address=1)
     async with site(tmp_path, open_server=True) as here:
-        served = Site(
-            ledger=here.ledger, problems=here.problems, competitions=here.competitions, open_server=True, templates=site_templates()
-        )
         for limits in (none, one):
             other = {"limits": one, "stranger_limits": limits} if headers else {"limits": limits, "stranger_limits": one}
-            page = SubmitPage(served, None, **other)
+            page = SubmitPage(here.open_pages(), None, **other)
             transport = mock.Mock()
             transport.get_extra_info = lambda name, _=None: ("127.0.0.1", 5) if name == "peername" else None
             request = make_mocked_request("POST", "/submit", headers={"Host": "localhost", **SAME_SITE, **headers}, transport=transport)

@@ -6,10 +6,7 @@ import pytest
 from grader import errors
 from grader.api import messages, stable_json
 from grader.rules.disclosure import Redactor
-from grader.server import interceptors
-from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
-from tests.server.keyed import keyed_server
 from tests.server.site import END, site
 from tests.server.test_access import VIEWERS
 
@@ -90,19 +87,6 @@ async def test_a_list_by_a_tag_that_is_none_is_refused(client):
         await client.list_submissions(tag="a b")
 
 
-async def test_a_parent_of_another_user_is_as_one_that_is_not_there(settings, kernel):
-    """And one's own is taken."""
-    async with (
-        keyed_server(settings) as server,
-        server.client(await server.key("ann")) as ann,
-        server.client(await server.key("bob")) as bob,
-    ):
-        made = await ann.submit(kernel())
-        assert (await ann.submit(labelled(kernel, parent=made.name))).parent == made.name
-        with pytest.raises(errors.InvalidSubmission, match="you have no submission"):
-            await bob.submit(labelled(kernel, parent=made.name))
-
-
 @pytest.fixture
 async def ended(tmp_path):
     """A submission of ann with all of them, to a competition that everybody may read by now."""
@@ -115,8 +99,7 @@ async def ended(tmp_path):
 
 async def answers(here, viewer):
     """All that the API says to this viewer about the submission."""
-    service = GraderServicer(here.ledger, here.problems, worker=None, competitions=here.competitions)
-    interceptors.enter_call(viewer)
+    service = here.servicer(viewer)
     name, competition = f"submissions/{here.made}", "competitions/spring"
     events = service.WatchSubmission(api.WatchSubmissionRequest(name=name), None)
     return [
@@ -145,10 +128,9 @@ async def test_a_board_and_events_never_have_them(ended):
 
 async def test_others_do_not_learn_a_tag_by_asking_for_it(ended):
     """A list by tag has the caller's own, also where all submissions of the competition may be seen."""
-    service = GraderServicer(ended.ledger, ended.problems, worker=None, competitions=ended.competitions)
     found = {}
     for name, viewer in VIEWERS.items():
-        interceptors.enter_call(viewer)
+        service = ended.servicer(viewer)
         for user in ("", "ann"):
             request = api.ListSubmissionsRequest(tag="tag4711", competition="competitions/spring", user=user)
             found[name, user] = len((await service.ListSubmissions(request, None)).submissions)

@@ -2,14 +2,9 @@
 
 import asyncio
 
-import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from grader import errors
-from grader.api.client import GraderClient
-from grader.server.running import SERVICE_NAME
 from grader.v1 import submission_pb2
 from tests import fakes
 
@@ -128,33 +123,3 @@ async def test_a_name_that_is_none_is_a_wrong_field(client, name):
     """Not a missing submission."""
     with pytest.raises(errors.InvalidRequest, match="expected 'submissions/<id>'"):
         await client.get_submission(name)
-
-
-async def test_an_unknown_submission_is_not_found_by_any_method(client):
-    """Get, cancel and watch say the same."""
-    for call in (client.get_submission, client.cancel):
-        with pytest.raises(errors.SubmissionNotFound):
-            await call("submissions/nope")
-    with pytest.raises(errors.SubmissionNotFound):
-        _ = [event async for event in client.watch("submissions/nope")]
-
-
-async def test_health_and_reflection_answer(client):
-    """SERVING as a whole and for the service; the API describes itself."""
-    stub = health_pb2_grpc.HealthStub(client._channel)
-    for name in ("", SERVICE_NAME):
-        assert (await stub.Check(health_pb2.HealthCheckRequest(service=name))).status == health_pb2.HealthCheckResponse.SERVING
-
-    def services():
-        with grpc.insecure_channel(client.address) as channel:
-            return list(ProtoReflectionDescriptorDatabase(channel).get_services())
-
-    assert SERVICE_NAME in await asyncio.to_thread(services)
-
-
-@pytest.mark.slow
-async def test_a_server_that_is_not_there_is_unreachable():
-    """With its address, after the retries."""
-    async with GraderClient("unix:/nonexistent/s") as client:
-        with pytest.raises(errors.ServerUnreachable, match="/nonexistent/s"):
-            await client.get_problem("problems/sum")
