@@ -25,7 +25,7 @@ def own_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 @pytest.fixture
 def judges(tmp_path: Path) -> fakes.Judges:
     """Judges that do as told."""
-    return fakes.Judges(tmp_path)
+    return fakes.Judges(tmp_path, check_s=60.0)
 
 
 @pytest.fixture

@@ -2,12 +2,9 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from grader.dispatch import lanes
 from grader.dispatch.judge_process import JudgeProcess, judge_environment
@@ -15,7 +12,6 @@ from grader.dispatch.lanes import Lanes
 from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import DeviceQuarantined, JudgeBroken
 from grader.isolation import GpuAccess
-from grader.isolation.settings import BoxSettings
 from sandbox.protocol import wire
 from tests import fakes
 
@@ -30,27 +26,6 @@ JOB = wire.Job(
     artifact_digest="",
 )
 FOUR = (fakes.gpu(0), fakes.gpu(1), fakes.gpu(2, "NVIDIA H100"), fakes.gpu(3, "NVIDIA H100"))
-
-
-@pytest.fixture
-def judges(tmp_path: Path) -> fakes.Judges:
-    """Judges that do as told."""
-    return fakes.Judges(tmp_path, check_s=60.0)
-
-
-@pytest_asyncio.fixture
-async def make(tmp_path: Path, judges: fakes.Judges) -> AsyncIterator[Callable[..., LocalFleet]]:
-    """Makes a fleet, which is taken down after the test."""
-    made: list[LocalFleet] = []
-
-    def make_fleet(**settings: object) -> LocalFleet:
-        boxes = BoxSettings(state_id="fleet", runtime_dir=tmp_path)
-        made.append(LocalFleet(isolation=fakes.FakeBoxes(), settings=boxes, make_judge=judges, **settings))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield make_fleet
-    for fleet in made:
-        await fleet.__aexit__()
 
 
 async def settled(fleet: LocalFleet) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from pathlib import Path
 
 from tests.collection import AFTER_COLLECTION
 
@@ -12,15 +11,6 @@ if AFTER_COLLECTION:
 
     from sandbox.devices.emulated import EmulatedDevice
     from sandbox.judge.__main__ import environment
-
-
-def tool(place: Path, name: str, script: str) -> str:
-    """A program that answers as a compiler would."""
-    path = place / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    return str(path)
 
 
 def test_what_every_host_has_is_there() -> None:

@@ -182,4 +182,3 @@ def test_numpy_inside_an_interpreter_of_kernels_is_no_library() -> None:
         assert observe(scope["launch"], kernels=False).splitlines() == told  # type: ignore[arg-type]
 
 
-ROOT = Path(__file__).parents[2]

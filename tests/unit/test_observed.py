@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
-from grader.dispatch.gpus import Gpu
-from grader.isolation import BoxSpec, GpuAccess, IsolationBroken, Limits, Purpose
+from grader.isolation import BoxSpec, IsolationBroken, Limits, Purpose
 from grader.isolation.select import ObservedIsolation
 from grader.observability.observer import Observer
 from tests import fakes
@@ -74,5 +72,3 @@ async def test_what_goes_wrong_in_a_box_is_no_failed_start(boxes):
     assert boxes.told == [("run", False)]
 
 
-def access(gpu: Gpu) -> GpuAccess:
-    return GpuAccess(index=gpu.index, uuid=gpu.uuid, name=gpu.name, minor=gpu.minor, triton_dir=Path("/none"))
