@@ -98,18 +98,6 @@ def test_json_is_the_submission_and_nothing_else(cli: Cli) -> None:
         assert piped.stdout == "VERDICT_ACCEPTED\n"
 
 
-# -- exit 2: misuse -------------------------------------------------------------------------------------------------------
-
-
-def test_a_missing_entry_point_exits_2(cli: Cli, tmp_path: Path) -> None:
-    """The message names the entry that is missing, and how to declare it."""
-    nameless = write(tmp_path / "nameless.cu", RIGHT.replace("solve", "other"))
-    ended = cli("submit", nameless, "--problem", "vector_add", *LOCAL)
-    assert ended.code == 2, ended.stdout
-    assert re.search(r"error: sources: the entry point is missing: .*'solve'", ended.stderr), ended.stderr
-    assert 'extern "C"' in ended.stderr
-
-
 # -- exit 3: the grader failed ----------------------------------------------------------------------------------------------
 
 

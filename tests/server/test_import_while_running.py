@@ -69,28 +69,3 @@ async def test_an_import_is_listed_and_can_be_submitted_to(start, imports, kerne
         assert (await client.get_submission(done.name)).report.verdict == report_pb2.VERDICT_ACCEPTED
         await imports("fresh", "--prefix", "v2")
         assert "v2_fresh" in listed(await client.list_problems())
-
-
-async def test_a_damaged_file_takes_no_server_down(start, imports, place, settings):
-    """It is logged, and all else is served; so is a server that starts with it."""
-    await imports("fresh")
-    async with start() as (_, client):
-        (settings.state_dir / "problems" / "broken.json").write_text('{"problem_id":')
-        assert listed(await client.list_problems()) == ["fresh", "other", "sum"]
-        with pytest.raises(errors.ProblemNotFound, match="can't be read"):
-            await client.get_problem("problems/broken")
-        await imports("later")
-        assert "later" in listed(await client.list_problems())
-    assert "imported_problem_not_read" in (place / "log").read_text()
-    async with start() as (_, client):
-        assert listed(await client.list_problems()) == ["fresh", "later", "other", "sum"]
-
-
-async def test_an_import_does_not_replace_a_problem_that_the_server_names(start, imports):
-    """Control: under a prefix it is there next to it."""
-    async with start() as (_, client):
-        before = await client.get_problem("problems/sum")
-        await imports("sum")
-        assert await client.get_problem("problems/sum") == before
-        await imports("sum", "--prefix", "mine")
-        assert (await client.get_problem("problems/mine_sum")).statement != before.statement

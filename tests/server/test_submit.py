@@ -41,34 +41,6 @@ async def test_a_list_of_a_problem_without_its_collection_names_the_field(client
     assert [one.field for one in caught.value.violations] == ["problem"]
 
 
-@pytest.mark.parametrize(
-    ("change", "kind", "said"),
-    [
-        ({"problem": "problems/som"}, errors.ProblemNotFound, "take one of: sum, other"),  # the most alike first
-        ({"language": "fortran"}, errors.InvalidSubmission, "take one of: torch_extension, cuda"),
-    ],
-)
-async def test_what_is_not_here_is_refused_with_what_is(client, kernel, change, kind, said):
-    """An unknown problem or language."""
-    submission = kernel()
-    for field, value in change.items():
-        setattr(submission, field, value)
-    with pytest.raises(kind, match=said):
-        await client.submit(submission)
-
-
-@pytest.mark.parametrize(
-    ("size_kib", "kind", "text"),
-    [(1536, errors.InvalidSubmission, r"sources: hold \d+ bytes .*1 MiB"), (6144, errors.InvalidRequest, "Submit takes at most .*2 MiB")],
-)
-async def test_sources_over_a_mebibyte_are_refused_with_the_limit(client, kernel, size_kib, kind, text):
-    """By us and in words, not by the transport; what is much larger, before it is read."""
-    submission = kernel()
-    submission.sources.add(path="big.cuh", content="x" * size_kib * 1024)
-    with pytest.raises(kind, match=text):
-        await client.submit(submission)
-
-
 async def test_a_text_that_is_no_utf_8_is_the_callers_mistake(client):
     """A client in a language that does not check gets INVALID_ARGUMENT and the remedy, not INTERNAL."""
     path = b"k.cu\xff"

@@ -67,7 +67,6 @@ def run_spec(access: GpuAccess | None) -> BoxSpec:
 
 
 def test_only_the_three_nodes_of_one_gpu_are_found(host: Path) -> None:
-    """No other GPU's, and none for tracing or display."""
     assert [node.name for node in found(host, minor=1).nodes] == ["nvidia1", "nvidiactl", "nvidia-uvm"]
 
 
@@ -78,7 +77,6 @@ def test_only_what_computes_is_taken_from_the_drivers_directory(host: Path) -> N
 
 
 def test_the_library_that_fits_the_kernel_module_wins(host: Path) -> None:
-    """A leftover of another version comes first in every list."""
     install(host / "opt/old", "570.10")
     here = found(host, library_path="/opt/old:/nowhere")
     assert here.directory == host / "usr/local/nvidia/lib64"
@@ -86,14 +84,12 @@ def test_the_library_that_fits_the_kernel_module_wins(host: Path) -> None:
 
 
 def test_the_kernel_module_says_its_version_in_two_ways(host: Path) -> None:
-    """The closed module puts the architecture first."""
     for text in (KERNEL, OLDER_KERNEL):
         (host / "proc/driver/nvidia/version").write_text(text)
         assert gpu.kernel_version(host) == VERSION
 
 
 def test_a_libcuda_that_is_no_link_is_known_by_its_neighbour(host: Path) -> None:
-    """Some installers copy."""
     directory = host / "usr/local/nvidia/lib64"
     (directory / "libcuda.so.1").unlink()
     (directory / "libcuda.so.1").touch()
@@ -139,7 +135,6 @@ def test_what_is_wrong_with_the_driver_comes_with_what_to_do(host: Path, spoil: 
 
 
 def test_a_build_box_gets_no_gpu(access: GpuAccess) -> None:
-    """Not even by mistake."""
     with pytest.raises(ValueError, match="build box gets no GPU"):
         replace(run_spec(access), purpose=Purpose.BUILD)
 
@@ -160,12 +155,6 @@ def test_a_containers_driver_files_are_readonly_and_single(host: Path, access: G
     assert f"{host}/usr/local/nvidia/lib64/libcuda.so.{VERSION}:/grader/driver/libcuda.so.1:ro" in binds
     assert f"{access.triton_dir}:/grader/triton:ro" in binds
     assert not [bind for bind in binds if "nvidia-ml" in bind or bind.split(":")[1] == "/grader/driver"]
-
-
-def test_a_container_without_a_gpu_has_no_device() -> None:
-    """As before."""
-    config = docker_config(run_spec(None), gpu.NOTHING)
-    assert not config.get("Devices") and not config.get("DeviceRequests")
 
 
 def docker_config(spec: BoxSpec, grant: gpu.Grant) -> dict[str, Any]:

@@ -185,12 +185,5 @@ def spans(pattern: re.Pattern[str], text: str) -> list[tuple[int, int]]:
 
 
 def test_a_page_colours_no_more_than_its_limit() -> None:
-    """A file of a single line as well."""
     [shown] = shown_sources(submitted("1;" * (HIGHLIGHTED_CHARS // 2)).sources, {})
     assert len(shown.lines) == 1 and shown.lines[0].code.count("t-n") == HIGHLIGHTED_CHARS // 2
-
-
-def test_files_after_the_last_line_that_is_shown_are_cut() -> None:
-    """The limit is of all files together."""
-    files = [submission_pb2.SourceFile(path=f"{name}.cu", content="\n" * 30_000) for name in range(10)]
-    assert sum(len(shown.lines) for shown in shown_sources(files, {})) <= 20_000 + len(files)
