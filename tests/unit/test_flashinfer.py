@@ -18,7 +18,6 @@ WORKLOAD = json.loads((FIXTURES / "scaled_rows" / "workload.jsonl").read_text().
 
 
 def write(directory: Path, definition: object = DEFINITION, *workloads: object) -> Path:
-    """A directory of SOL's."""
     directory.mkdir(exist_ok=True)
     (directory / "definition.json").write_text(definition if isinstance(definition, str) else json.dumps(definition, indent=1))
     lines = [one if isinstance(one, str) else json.dumps(one) for one in workloads or (WORKLOAD,)]
@@ -58,7 +57,6 @@ def test_a_problem_of_sols_reads_back():
 
 
 def test_a_trace_set_holds_its_definitions():
-    """With FlashInfer's rule, and the matched ratio of the kind of operation."""
     problems = {one.problem_id: one.spec for one in map(flashinfer.load, flashinfer.members(FIXTURES / "trace"))}
     rules = {name: json.loads(spec.workloads[0].arguments)["rule"] for name, spec in problems.items()}
     assert {name: (rule["kind"], rule["ratio"]) for name, rule in rules.items()} == {
@@ -119,9 +117,13 @@ def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
     ],
 )
 def test_a_wrong_definition_names_file_and_key(tmp_path, definition, said):
-    """And says what to do where it is not plain."""
     message = said_of(write(tmp_path / "p", definition))
     assert "definition.json" in message and said in message and "Value error" not in message
+
+
+def with_axes(tmp_path: Path, expressions: dict[str, str]) -> Path:
+    axes = {name: {"type": "expr", "expression": text} for name, text in expressions.items()}
+    return write(tmp_path / "p", {**DEFINITION, "axes": {**DEFINITION["axes"], **axes}})
 
 
 @pytest.mark.parametrize(
@@ -134,9 +136,7 @@ def test_a_wrong_definition_names_file_and_key(tmp_path, definition, said):
     ],
 )
 def test_expressions_have_whole_values(tmp_path, expressions, sizes):
-    """Each may use others, in any order; at rows = 5 and width = 64."""
-    axes = {**DEFINITION["axes"], **{name: {"type": "expr", "expression": text} for name, text in expressions.items()}}
-    found = flashinfer.load(write(tmp_path / "p", {**DEFINITION, "axes": axes})).spec.workloads[0].axes
+    found = flashinfer.load(with_axes(tmp_path, expressions)).spec.workloads[0].axes
     assert {name: found[name] for name in sizes} == sizes
 
 
@@ -157,9 +157,7 @@ def test_expressions_have_whole_values(tmp_path, expressions, sizes):
     ],
 )
 def test_an_axis_without_value_says_why(tmp_path, expressions, said):
-    """Cycles included; nothing is evaluated but arithmetic."""
-    axes = {**DEFINITION["axes"], **{name: {"type": "expr", "expression": text} for name, text in expressions.items()}}
-    assert said in said_of(write(tmp_path / "p", {**DEFINITION, "axes": axes}))
+    assert said in said_of(with_axes(tmp_path, expressions))
 
 
 @pytest.mark.parametrize(
@@ -186,29 +184,22 @@ def test_an_axis_without_value_says_why(tmp_path, expressions, said):
     ],
 )
 def test_a_wrong_workload_names_line_and_key(tmp_path, workload, said):
-    """And says what to do where it is not plain."""
     message = said_of(write(tmp_path / "p", DEFINITION, workload))
     assert "workload.jsonl:1" in message and said in message
 
 
 def test_tensors_that_no_device_holds_are_refused(tmp_path):
-    """10 ** 12 elements, of sizes that are each allowed."""
-    definition = {
-        **DEFINITION,
-        "axes": {"rows": {"type": "var"}, "width": {"type": "var"}, "half": {"type": "var"}, "flat": {"type": "var"}},
-    }
+    definition = {**DEFINITION, "axes": {key: {"type": "var"} for key in ("rows", "width", "half", "flat")}}
     workload = {**WORKLOAD, "axes": {"rows": 10**6, "width": 10**6, "half": 1, "flat": 1}}
     assert "its tensors take 4000004000008 bytes" in said_of(write(tmp_path / "p", definition, workload))
 
 
-def safetensors(path: Path, key: str = "t", dtype: str = "F32", shape: tuple[int, ...] = (5, 64), size: int = 5 * 64 * 4) -> None:
-    """A file with one tensor of zeros."""
-    header = json.dumps({key: {"dtype": dtype, "shape": list(shape), "data_offsets": [0, size]}}).encode()
-    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(size))
+def safetensors(path: Path, key: str = "t", dtype: str = "F32", shape: tuple[int, ...] = (5, 64), content: bytes = bytes(1280)) -> None:
+    header = json.dumps({key: {"dtype": dtype, "shape": list(shape), "data_offsets": [0, len(content)]}}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + content)
 
 
 def stored(directory: Path, **scale: object) -> Path:
-    """A problem whose x is in a file."""
     definition = changed(DEFINITION, "inputs", "scale", "shape", value=["half"])
     inputs = {"x": {"type": "safetensors", "path": "data.safetensors", "tensor_key": "t"}, "scale": scale or {"type": "random"}}
     return write(directory, definition, {**WORKLOAD, "inputs": inputs})
@@ -231,10 +222,7 @@ def test_an_input_in_a_file_is_passed_along(tmp_path):
     ("spoil", "said"),
     [
         (lambda path: None, "is not there; fetch the data"),
-        (
-            lambda path: path.write_text("version https://git-lfs.github.com/spec/v1\n"),
-            "is not a safetensors file; if it is a pointer of git LFS",
-        ),
+        (lambda path: path.write_text("version https://git-lfs\n"), "is not a safetensors file; if it is a pointer of git LFS"),
         (lambda path: safetensors(path, key="u"), "has no tensor 't'"),
         (lambda path: safetensors(path, dtype="I32"), "has int32 [5, 64], and float32 [5, 64] is expected"),
         (lambda path: safetensors(path, shape=(64, 5)), "has float32 [64, 5]"),
@@ -244,7 +232,6 @@ def test_an_input_in_a_file_is_passed_along(tmp_path):
     ],
 )
 def test_a_file_that_can_not_be_used_says_why(tmp_path, spoil, said):
-    """With the input's name and the file's."""
     directory = stored(tmp_path / "p")
     spoil(directory / "data.safetensors")
     message = said_of(directory)
@@ -266,7 +253,6 @@ def test_inputs_that_are_all_fixed_are_refused(tmp_path):
 
 
 def convention(source: str, entry: str = "", language: str = "python") -> wire.Convention:
-    """How a submission to rmsnorm_h128 is called."""
     new = NewSubmission(problem_id="rmsnorm_h128", language=language, sources=(SourceFile(path="k.py", content=source),), entry=entry)
     return with_calling_convention(flashinfer.load(RMSNORM).spec, new).convention
 

@@ -10,7 +10,7 @@ import pytest
 from grader.formats import flashinfer
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
-from tests.unit.test_flashinfer import DEFINITION, FIXTURES, WORKLOAD, changed, stored, write
+from tests.unit.test_flashinfer import DEFINITION, FIXTURES, WORKLOAD, changed, safetensors, stored, write
 
 if AFTER_COLLECTION:
     import torch
@@ -41,7 +41,6 @@ def outcomes(task: Task, change=lambda outputs: outputs, workload: int = 0, key:
 
 @pytest.mark.parametrize("path", PROBLEMS, ids=lambda path: path.stem)
 def test_the_right_answer_passes_and_a_wrong_one_does_not(path):
-    """At every workload."""
     task = task_of(path)
     for index in range(len(task.spec.workloads)):
         assert set(outcomes(task, workload=index)) == {PASSED}
@@ -50,7 +49,6 @@ def test_the_right_answer_passes_and_a_wrong_one_does_not(path):
 
 @pytest.mark.parametrize("path", PROBLEMS, ids=lambda path: path.stem)
 def test_the_same_key_gives_the_same_inputs_and_another_gives_others(path):
-    """Random and custom ones; scalars stay, with the host."""
     task = task_of(path)
     first, again, other = (task.draw(task.spec.workloads[0], key) for key in (KEY, KEY, OTHER_KEY))
     assert all(torch.equal(one, two) for one, two in zip(first, again, strict=True))
@@ -106,7 +104,6 @@ def test_the_matched_ratio_forgives_so_many_and_no_more():
 
 
 def test_a_cap_holds_whatever_the_ratio():
-    """Control: without it the same outlier is forgiven."""
     reference = [1.0] * 100
     assert said(rule("sol", ratio=0.99, cap=0.5), [*reference[:99], 2.0], reference) is MISMATCHED
     assert said(rule("sol", ratio=0.99, cap=1.5), [*reference[:99], 2.0], reference) is PASSED
@@ -135,7 +132,6 @@ def test_zeros_are_wrong_by_sol_even_where_they_are_near():
 
 
 def test_integers_are_compared_and_the_sentinel_may_be_right():
-    """An element that looks unwritten is, only if it is wrong."""
     assert said(rule("flashinfer"), [3, 7], [3, 7], unwritten=(1,), dtype=torch.int32) is PASSED
     assert said(rule("flashinfer"), [3, 8], [3, 7], unwritten=(1,), dtype=torch.int32) is wire.TrialOutcome.UNWRITTEN
 
@@ -182,12 +178,10 @@ def test_inputs_whose_names_say_what_they_are_keep_the_reference_finite(tmp_path
 
 
 def test_an_input_of_a_file_is_what_the_file_has(tmp_path):
-    """Control: a file that changed after the problem was read is refused."""
     directory = stored(tmp_path / "p")
     values = torch.arange(320, dtype=torch.float32).view(5, 64)
-    header = json.dumps({"t": {"dtype": "F32", "shape": [5, 64], "data_offsets": [0, 1280]}}).encode()
     path = directory / "data.safetensors"
-    path.write_bytes(len(header).to_bytes(8, "little") + header + values.numpy().tobytes())
+    safetensors(path, content=values.numpy().tobytes())
     task = task_of(directory)
     assert torch.equal(task.draw(task.spec.workloads[0], KEY)[0], values)
     path.write_bytes(path.read_bytes()[:-1] + b"x")
@@ -214,7 +208,6 @@ CUSTOM_WORKLOAD = json.loads((FIXTURES / "gather_blocks" / "workload.jsonl").rea
     ],
 )
 def test_code_that_does_not_fit_its_definition_is_the_problems_fault(tmp_path, old, new, said_of_it):
-    """Said before any kernel runs."""
     assert old in CUSTOM["reference"]
     directory = write(tmp_path / "p", {**CUSTOM, "reference": CUSTOM["reference"].replace(old, new)}, CUSTOM_WORKLOAD)
     with pytest.raises(ReferenceFailed) as caught:
@@ -223,7 +216,6 @@ def test_code_that_does_not_fit_its_definition_is_the_problems_fault(tmp_path, o
 
 
 def test_a_kernel_is_graded_by_the_rule(tmp_path):
-    """Through the judge's own loop: right, nearly right, wrong."""
     spec = flashinfer.load(
         write(
             tmp_path / "p",
