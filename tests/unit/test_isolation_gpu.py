@@ -13,6 +13,7 @@ from docker.types import HostConfig
 from grader.isolation import BoxSpec, GpuAccess, Limits, Purpose, gpu, launch, probe
 from grader.isolation.bubblewrap import BubblewrapIsolation
 from grader.isolation.gpu import DriverMissing
+from grader.isolation.launch import cores_for_boxes
 from grader.isolation.process import ProcessIsolation
 from grader.isolation.settings import BoxSettings, Protections
 from grader.isolation.toolchain import Toolchain
@@ -285,3 +286,13 @@ def test_the_limits_of_a_gpu_run_leave_room_for_the_driver() -> None:
     limits = Limits(**tomllib.loads(text)["run_cuda"])
     assert limits.process_count >= 512 and limits.open_file_count >= 4096
     assert limits.memory_bytes >= 8 << 30
+
+
+def test_a_fourth_of_a_large_host_is_kept_for_the_judges() -> None:
+    assert cores_for_boxes(range(16)) == tuple(range(4, 16))
+    assert cores_for_boxes({3, 5, 7, 9, 11, 13, 15, 17}) == (7, 9, 11, 13, 15, 17)
+
+
+def test_a_small_host_keeps_nothing_back() -> None:
+    """Taking one core of two from the kernel would cost more than it protects."""
+    assert cores_for_boxes({1, 0}) == (0, 1)
