@@ -74,5 +74,3 @@ def test_an_interval_inside_the_dead_band_is_no_winner() -> None:
     assert found.half_width_most == pytest.approx(0.01 / 0.97)
     assert found.ratio == pytest.approx(1.0035)
     assert same_against_same([None, None]).unresolved == 2  # nothing is divided by
-
-

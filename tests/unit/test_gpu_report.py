@@ -51,7 +51,6 @@ def run(tmp_path: Path) -> Run:
 
 
 def test_a_report_that_shows_nothing_is_a_failure(run: Run) -> None:
-    """As on a host without a GPU; on the emulated device it is none."""
     code, page, _ = run("-k", "skipped")
     assert code == 1
     assert "| sums | an addition is right | not shown | 0 of 1; 1 skipped: no second GPU |" in page

@@ -30,7 +30,6 @@ async def test_a_gpu_without_its_node_is_named_with_the_reason() -> None:
 
 
 def test_a_loaded_driver_without_gpus_is_another_trouble() -> None:
-    """The module is there, its management library is not, or hides them."""
     only = doctor._no_gpu("580.1")
     assert "driver 580.1 is loaded" in only.detail and "CUDA_VISIBLE_DEVICES" in only.remedy
 
@@ -93,7 +92,6 @@ async def test_a_host_that_lacks_something_may_not(host, found, device, reason) 
 
 
 def wiring(fault: str = "", error: Exception | None = None):
-    """A host on which a kernel of the grader's own is graded, or not."""
 
     @asynccontextmanager
     async def wired(settings):

@@ -14,7 +14,6 @@ if AFTER_COLLECTION:
 
 
 def test_what_every_host_has_is_there() -> None:
-    """Of this process, as it is asked."""
     found = environment(EmulatedDevice(), {}).versions
     assert (found["kernel"], found["python"], found["torch"]) == (platform.release(), platform.python_version(), str(torch.__version__))
     assert found["os"] and found["cpu"] and found["numpy"] and all(found.values())

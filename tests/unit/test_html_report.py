@@ -275,7 +275,6 @@ def test_sources_are_coloured(path, text, shown):
 @settings(deadline=None)
 @given(st.text(alphabet="aR\"'\\/*()#@ \n1.e+-", max_size=200), st.sampled_from(["k.cu", "k.py"]))
 def test_colouring_changes_no_text(text, path):
-    """All parts together are the source."""
     assert "".join(part for _, part in tokens(grammar_of(path), text)) == text
 
 
@@ -290,7 +289,6 @@ def test_hidden_workloads_are_a_count():
 
 
 def test_what_is_not_graded_has_a_report_too():
-    """Failed by us: the reason, and nothing of a verdict."""
     failed = submission_pb2.Submission(name="submissions/x", problem="problems/p", state=submission_pb2.SUBMISSION_STATE_FAILED)
     failed.error.message = "no <b>box</b>"
     text = report_file(failed)

@@ -56,7 +56,6 @@ def test_tasks_of_one_name_get_their_directories_names(tasks: Path) -> None:
 
 
 def test_the_same_problem_twice_is_counted_once(tmp_path: Path) -> None:
-    """A copy is the same as the first, and not kept again."""
     for name in ("a", "b"):
         shutil.copytree(FIXTURES / "flashinfer" / "scaled_rows", tmp_path / "set" / name)
     done = json.loads(run(tmp_path / "set", "--no-check", "--json", "--state-dir", tmp_path / "state").stdout)
@@ -76,7 +75,6 @@ def test_a_prefix_is_part_of_the_problem(tmp_path: Path) -> None:
 
 
 def test_a_collision_that_no_directory_tells_apart_names_the_remedy(tmp_path: Path) -> None:
-    """Two files of one directory whose names differ in case only."""
     text = KERNEL.read_text()
     (tmp_path / "1_a.py").write_text(text)
     (tmp_path / "1_A.py").write_text(f"{text}\n# other\n")
@@ -112,7 +110,6 @@ def test_one_bad_file_is_one_refusal(tmp_path: Path) -> None:
 
 
 def test_a_task_that_needs_a_missing_package_is_refused_unless_forced(tmp_path: Path) -> None:
-    """By its name; --force keeps it, for a judge that has the package."""
     shutil.copytree(TASK, tmp_path / "set" / "p")
     shutil.copytree(TASK.parent / "shared", tmp_path / "set" / "shared")
     reference = tmp_path / "set" / "p" / "reference.py"

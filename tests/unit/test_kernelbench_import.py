@@ -118,7 +118,6 @@ def test_what_was_imported_is_listed_shown_and_loaded(tmp_path: Path) -> None:
 
 
 def test_a_submission_may_name_a_problems_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """--problem PATH; a plain name stays a name, even where a directory has it."""
     path = FIXTURES / "1_Scaled_hinge.py"
     assert problem_at(str(path)) == ("kb_1_scaled_hinge", path)
     assert problem_at(None) == (None, None)

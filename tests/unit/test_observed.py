@@ -57,7 +57,6 @@ async def test_a_box_is_told_of_once_when_it_is_there(boxes):
 
 
 async def test_a_box_that_could_not_be_had_is_told_of_as_failed(boxes):
-    """The exception is what it was."""
     with pytest.raises(IsolationBroken, match="no engine"):
         async with observed(NoBoxes(), boxes).start(RUN):
             pass
@@ -65,10 +64,7 @@ async def test_a_box_that_could_not_be_had_is_told_of_as_failed(boxes):
 
 
 async def test_what_goes_wrong_in_a_box_is_no_failed_start(boxes):
-    """It was there."""
     with pytest.raises(ZeroDivisionError):
         async with observed(fakes.FakeBoxes(), boxes).start(RUN):
             raise ZeroDivisionError
     assert boxes.told == [("run", False)]
-
-
