@@ -146,17 +146,18 @@ def test_a_reference_that_changes_its_input_does_not_change_the_judges():
     assert task.scratch == (0,)
 
 
+def task_of_inputs(place: Path, dtypes: dict[str, str], size: int, answer: str) -> Task:
+    """A task with inputs of one axis."""
+    inputs = {name: {"shape": ["n"], "dtype": dtype} for name, dtype in dtypes.items()}
+    outputs, reference = {"y": {"shape": ["n"], "dtype": "float32"}}, f"def run({', '.join(dtypes)}):\n    return {answer}\n"
+    definition = {"name": "made", "axes": {"n": {"type": "var"}}, "inputs": inputs, "outputs": outputs, "reference": reference}
+    return task_of(write(place / "p", definition, {"uuid": "u", "axes": {"n": size}, "inputs": {}}))
+
+
 def test_random_inputs_are_as_theirs(tmp_path):
     """Normal floats; bytes of every value, longer integers below 1024; booleans of both kinds."""
-    dtypes = ("float32", "float8_e4m3fn", "int8", "int64", "bool")
-    definition = {
-        "name": "kinds",
-        "axes": {"n": {"type": "var"}},
-        "inputs": {f"x{index}": {"shape": ["n"], "dtype": dtype} for index, dtype in enumerate(dtypes)},
-        "outputs": {"y": {"shape": ["n"], "dtype": "float32"}},
-        "reference": "def run(x0, x1, x2, x3, x4):\n    return x0 + x1.float()\n",
-    }
-    task = task_of(write(tmp_path / "p", definition, {"uuid": "u", "axes": {"n": 20_000}, "inputs": {}}))
+    dtypes = {"a": "float32", "b": "float8_e4m3fn", "c": "int8", "d": "int64", "e": "bool"}
+    task = task_of_inputs(tmp_path, dtypes, 20_000, "a + b.float()")
     normal, small, byte, long, boolean = task.draw(task.spec.workloads[0], KEY)
     assert abs(float(normal.mean())) < 0.05 and abs(float(normal.std()) - 1) < 0.05 and float(small.float().abs().max()) == 2
     assert (int(byte.min()), int(byte.max())) == (-128, 127)
@@ -165,14 +166,8 @@ def test_random_inputs_are_as_theirs(tmp_path):
 
 def test_inputs_whose_names_say_what_they_are_keep_the_reference_finite(tmp_path):
     """A variance is positive and a norm's weight near one, but never all ones."""
-    definition = {
-        "name": "named",
-        "axes": {"n": {"type": "var"}},
-        "inputs": {name: {"shape": ["n"], "dtype": "float32"} for name in ("x", "running_var", "norm_weight")},
-        "outputs": {"y": {"shape": ["n"], "dtype": "float32"}},
-        "reference": "def run(x, running_var, norm_weight):\n    return x / running_var.sqrt() * norm_weight\n",
-    }
-    task = task_of(write(tmp_path / "p", definition, {"uuid": "u", "axes": {"n": 500}, "inputs": {}}))
+    dtypes = dict.fromkeys(("x", "running_var", "norm_weight"), "float32")
+    task = task_of_inputs(tmp_path, dtypes, 500, "x / running_var.sqrt() * norm_weight")
     _, variance, weight = task.draw(task.spec.workloads[0], KEY)
     assert float(variance.min()) > 0 and 0.02 < float(weight.std()) < 0.5 and outcomes(task) == [PASSED]
 

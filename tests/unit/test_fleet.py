@@ -15,16 +15,6 @@ from grader.isolation import GpuAccess
 from sandbox.protocol import wire
 from tests import fakes
 
-JOB = wire.Job(
-    job_id="job",
-    problem=fakes.problem().spec,
-    language="cuda",
-    entry="solve",
-    mode=wire.Mode.TEST,
-    link_path="",
-    artifact_path="",
-    artifact_digest="",
-)
 FOUR = (fakes.gpu(0), fakes.gpu(1), fakes.gpu(2, "NVIDIA H100"), fakes.gpu(3, "NVIDIA H100"))
 
 
@@ -39,7 +29,7 @@ async def judged(fleet: LocalFleet, choice: str = "") -> tuple[int | None, list[
     with fleet.seat(choice) as seat:
         await seat.environment()
         async with seat.lane() as lane:
-            return seat.gpu and seat.gpu.index, [type(fact).__name__ async for fact in lane.judge(JOB)]
+            return seat.gpu and seat.gpu.index, [type(fact).__name__ async for fact in lane.judge(fakes.job())]
 
 
 async def test_as_many_jobs_as_lanes_are_on_the_device(make) -> None:

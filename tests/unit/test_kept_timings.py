@@ -129,16 +129,8 @@ def not_fitting(clock: wire.Clock, beside_ns: int, alone_ns: int = 100_000_000, 
     """Whether a baseline's time next to the subject does not fit 100 us alone, by the host's clock 100 ms."""
     alone = TIMINGS if clock is wire.Clock.DEVICE_EVENTS else replace(TIMINGS, run_ns={"eager": [alone_ns + 1_000]})
     parties = TimingSetup(subject=runner(clock), trusted=runner(clock), copies=False, alone=alone, budget_s=1.0)
-    measurement = wire.Measurement(
-        workload_id="small",
-        clock=clock,
-        certified=wire.Samples(durations_ns=(1,)),
-        bound_ns=1,
-        floor_ns=1,
-        baselines={"eager": wire.Samples(durations_ns=(beside_ns,))},
-        **changed,  # type: ignore[arg-type]
-    )
-    return outdated(parties, measurement)
+    baselines = {"eager": wire.Samples(durations_ns=(beside_ns,))}
+    return outdated(parties, replace(fakes.measurement("small"), clock=clock, baselines=baselines, **changed))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from sandbox.launch.loop import serve
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, Gate, Operation, Status, receive_job
 from sandbox.protocol.version import VERSION
+from tests import fakes
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
@@ -95,17 +96,8 @@ def judged(
 
 
 def job_of(place: Path, problem: wire.ProblemSpec = PROBLEM, mode: wire.Mode = wire.Mode.TEST) -> wire.Job:
-    return wire.Job(
-        job_id="j",
-        problem=problem,
-        language="cuda",
-        entry="solve",
-        mode=mode,
-        link_path=str(place / "judge.sock"),
-        artifact_path=str(place / "artifact"),
-        artifact_digest=hashlib.sha256(b"no elf").hexdigest(),
-        load_s=NEVER_S,
-    )
+    places = {"link_path": str(place / "judge.sock"), "artifact_path": str(place / "artifact")}
+    return fakes.job(problem=problem, mode=mode, artifact_digest=hashlib.sha256(b"no elf").hexdigest(), load_s=NEVER_S, **places)
 
 
 def run_runner(
@@ -409,7 +401,7 @@ def test_a_wrong_kernel_does_not_wait_for_the_baselines(tmp_path: Path, baseline
     wrong = benchmarked(tmp_path, _zeros, baseline, kept_times=True, problem=problem)
     right = benchmarked(tmp_path, honest, baseline, kept_times=True, problem=problem)
     assert outcomes(wrong) == ["mismatched"] and isinstance(wrong[-1], wire.Finished)
-    assert right[-1] == wire.Restart(job_id="j", cause=wire.RestartCause.NOT_TIMED)
+    assert right[-1] == wire.Restart(job_id="job", cause=wire.RestartCause.NOT_TIMED)
     assert {fact.workload_id for fact in right if isinstance(fact, wire.Trial)} == {"n100"} and outcomes(right) == ["passed"] * 3
     assert wire.Stage.BASELINE not in stages(wrong) + stages(right)
     first = benchmarked(tmp_path, honest, baseline, kept_times=False, problem=problem)  # the control: before, everybody waited
@@ -459,7 +451,7 @@ def test_times_that_are_stale_are_not_believed(
             patched.setattr(lane, "outdated", lambda *_: False)
             assert isinstance(benchmarked(tmp_path, honest, baseline, kept_times=True, problem=problem)[-1], wire.Finished)
     facts = benchmarked(tmp_path, honest, baseline, kept_times=True, problem=problem)
-    assert facts[-1] == wire.Restart(job_id="j", cause=wire.RestartCause.OUTDATED)
+    assert facts[-1] == wire.Restart(job_id="job", cause=wire.RestartCause.OUTDATED)
     assert not any(isinstance(fact, wire.Measurement) for fact in facts) and kept_names(baseline, problem) == set()
 
 

@@ -158,13 +158,8 @@ def test_overall_is_the_geometric_mean_over_all_problems() -> None:
 
 def test_a_problem_without_an_entry_counts_as_the_baseline() -> None:
     """Who hands nothing in has what PyTorch has: once. Who is slower than that is not worse off for having tried."""
-    standings = [
-        standing("one", 4.0),
-        standing("both", 4.0),
-        standing("both", 0.5, problem="b"),
-        standing("good", 4.0),
-        standing("good", 1.5, problem="b"),
-    ]
+    standings = [standing(user, 4.0) for user in ("one", "both", "good")]
+    standings += [standing("both", 0.5, problem="b"), standing("good", 1.5, problem="b")]
     found = {one.user: one for one in board(COMPETITION, standings).entries}
     assert found["one"].score.value == pytest.approx(2.0) and found["one"].problem_count == 1
     assert found["both"].score == found["one"].score and found["both"].rank == found["one"].rank == 2

@@ -105,8 +105,7 @@ def damage(path, table):
 
 
 async def test_a_damaged_ledger_takes_nothing_more_and_starts_no_server(tmp_path):
-    """From the first error on it says so; the next server refuses it, with what to do. The control:
-    who only looks opens it."""
+    """From the first error on it says so; the next server refuses it, with what to do. The control: who only looks opens it."""
     async with Ledger.open(tmp_path / "l", server_name="server") as ledger:
         await submit(ledger)
         damage(tmp_path / "l", "events")
@@ -122,8 +121,7 @@ async def test_a_damaged_ledger_takes_nothing_more_and_starts_no_server(tmp_path
 
 @pytest.mark.parametrize(("limit", "table", "refused"), [(1 << 30, INDEX, True), (0, INDEX, False), (0, "events", True)])
 async def test_a_large_ledger_is_looked_at_in_part_when_a_server_starts(tmp_path, monkeypatch, limit, table, refused):
-    """Of one over the limit the first and the last rows are read, whatever its size; every page of
-    a smaller one, indexes too."""
+    """Of one over the limit the first and the last rows are read, whatever its size; every page of a smaller one, indexes too."""
     async with Ledger.open(tmp_path / "l") as ledger:
         await submit(ledger)
     damage(tmp_path / "l", table)

@@ -23,6 +23,7 @@ from sandbox.judge.timing.stopping import (
     undisturbed_rounds,
 )
 from sandbox.protocol import wire
+from tests import fakes
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
@@ -31,7 +32,6 @@ if AFTER_COLLECTION:
         EAGER,
         NULL,
         OWN_NULL,
-        PASSED,
         REPEAT_LIMIT,
         SLOW_TURN_COUNT,
         SUBJECT,
@@ -96,15 +96,7 @@ def test_a_long_kernel_is_not_run_more_often_than_its_interval_needs() -> None:
 
 
 def test_one_fact_for_many_runs_keeps_the_worst_of_them() -> None:
-    fact = wire.Trial(
-        workload_id="w",
-        phase=wire.TrialPhase.CERTIFY,
-        index=4,
-        outcome=wire.TrialOutcome.PASSED,
-        max_absolute_error=0.1,
-        budget_ratio=0.2,
-        duration_ns=10,
-    )
+    fact = dataclasses.replace(fakes.trial(), index=4, max_absolute_error=0.1, budget_ratio=0.2, duration_ns=10)
     figure = merge_trials([fact, dataclasses.replace(fact, index=5, max_absolute_error=0.3, budget_ratio=0.1, duration_ns=30), fact])
     assert (figure.index, figure.run_count, figure.max_absolute_error, figure.budget_ratio, figure.duration_ns) == (4, 3, 0.3, 0.2, 10)
 
@@ -240,16 +232,13 @@ def _turns_taken(
     turn_s: float = 0.0,
 ) -> tuple[list[wire.Fact], Times]:
     """What `take_turns` emits of turns that do nothing but let time pass; looks: by the number of turns."""
-    trial = wire.Trial(workload_id="n", hidden=False, phase=wire.TrialPhase.CERTIFY, index=0, key="", duration_ns=1, outcome=PASSED)
     now_s, times = [0.0], Times()
 
-    def turn(
-        among: object, bench: object, repeats: int, times: Times, index: int, signs: Heartbeat
-    ) -> Generator[wire.Progress, None, wire.Trial]:
+    def turn(_among: object, _bench: object, _repeats: int, times: Times, _index: int, signs: Heartbeat) -> Generator:  # type: ignore[type-arg]
         yield from signs.emit_if_due()
         now_s[0] += turn_s
         times.taken_ns.setdefault(SUBJECT, []).append([1])
-        return trial
+        return fakes.trial()
 
     monkeypatch.setattr(interleaved, "contestants", lambda *_: {})
     monkeypatch.setattr(interleaved, "_turn", turn)

@@ -12,8 +12,7 @@ MISSING = "the builder failed: ModuleNotFoundError: No module named 'tree_sitter
 
 
 class Host:
-    """Lanes by name; broken: those on which the builder lacks a package, wrong: those whose answers
-    are."""
+    """Lanes by name; broken: those on which the builder lacks a package, wrong: those whose answers are."""
 
     def __init__(self, *names, broken=(), wrong=(), states=None):
         self.names, self.broken, self.wrong, self.states = names, broken, wrong, states or {}
