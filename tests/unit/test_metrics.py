@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from grader.model import DeviceDemand, Failure, Lease, QueueDepth, Submission, SubmissionState
+from grader.model import DeviceDemand, Failure, QueueDepth
 from grader.observability.metrics import DEVICE_LIMIT, OTHER, REASON_LIMIT, Metrics
 from grader.observability.observer import StopReason
 from sandbox.protocol import wire
 from tests import fakes
 from tests.clock import Seconds
+from tests.unit import pipeline_fleets
 
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -28,15 +29,8 @@ def metrics(clock):
 
 
 def lease():
-    submission = Submission(
-        submission_id="s1",
-        new=fakes.new_submission(user="mallory", mode=wire.Mode.RANKED),
-        problem_digest="d",
-        state=SubmissionState.RUNNING,
-        create_time=CREATED,
-        start_time=CREATED + timedelta(seconds=7),
-    )
-    return Lease(submission=submission, problem=fakes.problem(), attempt=1, worker_id="w")
+    held = pipeline_fleets.lease(user="mallory", mode=wire.Mode.RANKED)
+    return replace(held, submission=replace(held.submission, create_time=CREATED, start_time=CREATED + timedelta(seconds=7)))
 
 
 def value(metrics, name, **labels):
@@ -135,7 +129,7 @@ def test_reasons_stay_few_whatever_is_sent(metrics):
     made_up = [*(f"R{index}" for index in range(1000)), "a sentence", "Ä", "X" * 60]
     for reason in ["UNWRITTEN_OUTPUT", *made_up]:
         metrics.attempt_began(lease())
-        metrics.attempt_ended(lease(), dataclasses.replace(fakes.report(), reason=reason))
+        metrics.attempt_ended(lease(), replace(fakes.report(), reason=reason))
     samples = (sample for one in metrics.registry.collect() for sample in one.samples)
     seen = {sample.labels["reason"] for sample in samples if sample.name == "grader_verdicts_total"}
     assert len(seen) <= REASON_LIMIT and {"UNWRITTEN_OUTPUT", OTHER} <= seen

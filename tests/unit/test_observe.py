@@ -1,9 +1,9 @@
 """One launch under observation in every thread: kernels, PyTorch's operators and NumPy's functions."""
 
 import ctypes
-import queue
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import run
 from types import SimpleNamespace
@@ -115,24 +115,9 @@ Call = Callable[[Callable[[], object]], None]
 @pytest.fixture
 def in_old_thread() -> Iterator[Call]:
     """Calls a function in a thread that was started before anything is observed."""
-    asked: queue.Queue[Callable[[], object] | None] = queue.Queue()
-    done: queue.Queue[None] = queue.Queue()
-
-    def work() -> None:
-        while (function := asked.get()) is not None:
-            function()
-            done.put(None)
-
-    worker = threading.Thread(target=work)
-    worker.start()
-
-    def call(function: Callable[[], object]) -> None:
-        asked.put(function)
-        done.get(timeout=300)
-
-    yield call
-    asked.put(None)
-    worker.join()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+        yield lambda function: pool.submit(function).result(timeout=300)
 
 
 def in_new_thread(function: Callable[[], object]) -> None:
