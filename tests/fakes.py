@@ -65,7 +65,7 @@ def problem(problem_id: str = "sum", digest: str = "d" * 64) -> Problem:
 
 def job(**changes: object) -> wire.Job:
     """A job of the problem, in mode TEST."""
-    made = wire.Job(
+    plain = wire.Job(
         job_id="job",
         problem=problem().spec,
         language="cuda",
@@ -75,7 +75,7 @@ def job(**changes: object) -> wire.Job:
         artifact_path="",
         artifact_digest="",
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(plain, **changes)  # type: ignore[arg-type]
 
 
 def trial(workload_id: str = "n64", *, hidden: bool = False, outcome: wire.TrialOutcome = wire.TrialOutcome.PASSED) -> wire.Trial:

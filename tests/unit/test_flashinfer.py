@@ -140,8 +140,8 @@ def with_axes(tmp_path: Path, expressions: dict[str, str]) -> Path:
     ],
 )
 def test_expressions_have_whole_values(tmp_path, expressions, sizes):
-    found = flashinfer.load(with_axes(tmp_path, expressions)).spec.workloads[0].axes
-    assert {name: found[name] for name in sizes} == sizes
+    axes = flashinfer.load(with_axes(tmp_path, expressions)).spec.workloads[0].axes
+    assert {name: axes[name] for name in sizes} == sizes
 
 
 @pytest.mark.parametrize(
@@ -304,40 +304,40 @@ def trace(tmp_path: Path) -> Path:
 )
 def test_a_trace_set_is_flat_or_nested(trace: Path, definition: str, workloads: str) -> None:
     before = flashinfer.load(trace / "definitions" / f"{NAME}.json")
-    for folder, new, old in (("definitions", definition, f"{NAME}.json"), ("workloads", workloads, f"{NAME}.jsonl")):
-        target = trace / folder / new
+    for folder, name, old in (("definitions", definition, f"{NAME}.json"), ("workloads", workloads, f"{NAME}.jsonl")):
+        target = trace / folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         (trace / folder / old).rename(target)
-    (found,) = import_all(trace)
-    assert found.problem == before and flashinfer.members(trace) == (trace / "definitions" / definition,)
+    (entry,) = import_all(trace)
+    assert entry.problem == before and flashinfer.members(trace) == (trace / "definitions" / definition,)
 
 
 def test_definitions_of_other_things_are_no_trace_set(tmp_path: Path) -> None:
-    """Such as JSON schemas. Control: with workloads beside them they are, and the wrong one is named."""
+    """Such as JSON schemas. Control: with workloads next to them they are, and the wrong file is named."""
     (tmp_path / "definitions").mkdir()
     (tmp_path / "definitions" / "schema.json").write_text("{}")
     assert list(import_all(tmp_path)) == [] and not flashinfer.matches(tmp_path / "definitions" / "schema.json")
     (tmp_path / "workloads").mkdir()
-    (found,) = import_all(tmp_path)
-    assert found.path.name == "schema.json" and "name: Field required" in found.reason
+    (entry,) = import_all(tmp_path)
+    assert entry.path.name == "schema.json" and "name: Field required" in entry.reason
 
 
 def test_the_emulated_device_runs_what_is_small(trace: Path) -> None:
-    (found,) = import_all(trace)
-    assert found.problem is not None
-    kinds = {one.workload_id: one.device_kind for one in found.problem.spec.workloads}
+    (entry,) = import_all(trace)
+    assert entry.problem is not None
+    kinds = {workload.workload_id: workload.device_kind for workload in entry.problem.spec.workloads}
     assert kinds == {"rows-7": "", "rows-130": "", "rows-1000000": "cuda"}
-    assert found.warnings == ("the emulated device runs 2 of its 3 sizes, a GPU all of them",)
+    assert entry.warnings == ("the emulated device runs 2 of its 3 sizes, a GPU all of them",)
 
 
 def test_a_problem_without_a_small_size_says_what_can_grade_it(trace: Path) -> None:
     path = trace / "workloads" / f"{NAME}.jsonl"
     row = json.loads(path.read_text().splitlines()[1])
-    (found,) = written(path, row, rows=1 << 20, trace=trace)
-    assert [one.device_kind for one in found.problem.spec.workloads] == [""] and found.warnings == ()
-    (found,) = written(path, row, rows=1 << 23, trace=trace)
-    assert [one.device_kind for one in found.problem.spec.workloads] == ["cuda"]
-    assert found.warnings == ("all its sizes are too large for the emulated device: only a GPU can grade it",)
+    (entry,) = written(path, row, rows=1 << 20, trace=trace)
+    assert [workload.device_kind for workload in entry.problem.spec.workloads] == [""] and entry.warnings == ()
+    (entry,) = written(path, row, rows=1 << 23, trace=trace)
+    assert [workload.device_kind for workload in entry.problem.spec.workloads] == ["cuda"]
+    assert entry.warnings == ("all its sizes are too large for the emulated device: only a GPU can grade it",)
 
 
 def written(path: Path, row: dict, *, rows: int, trace: Path) -> list:

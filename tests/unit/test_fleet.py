@@ -15,6 +15,7 @@ from grader.isolation import GpuAccess
 from sandbox.protocol import wire
 from tests import fakes
 
+SMALL, LARGE = (wire.Workload(workload_id=name, axes={}) for name in ("small", "large"))
 FOUR = (fakes.gpu(0), fakes.gpu(1), fakes.gpu(2, "NVIDIA H100"), fakes.gpu(3, "NVIDIA H100"))
 
 
@@ -270,10 +271,9 @@ def with_workloads(problem_id: str, *workloads: wire.Workload) -> wire.ProblemSp
 
 async def test_an_idle_gpu_has_the_baselines_of_known_problems(make, judges, prepared_at_once) -> None:
     """Of every public workload that is meant for it. The emulated device compiles nothing."""
-    kinds = wire.Workload(workload_id="small", axes={}), wire.Workload(workload_id="secret", axes={}, hidden=True)
-    other = wire.Workload(workload_id="tiny", axes={}, device_kind="emulated")
+    skipped = replace(SMALL, workload_id="secret", hidden=True), replace(SMALL, workload_id="tiny", device_kind="emulated")
     fleet = make(gpus=FOUR[:1])
-    fleet.prepare([with_workloads("a", *kinds, other), with_workloads("b", replace(kinds[0], workload_id="large"))])
+    fleet.prepare([with_workloads("a", SMALL, *skipped), with_workloads("b", LARGE)])
     await asyncio.wait_for(fleet._preparing, 300)
     assert judges.log("0") == ["start GPU-0000", "Prepare well", "baselines of small", "Prepare well", "baselines of large"]
     assert judges.log("emulated") == []
@@ -283,7 +283,7 @@ async def test_an_idle_gpu_has_the_baselines_of_known_problems(make, judges, pre
 async def test_nothing_is_prepared_while_a_lane_is_used(make, judges, prepared_at_once) -> None:
     fleet = make(gpus=FOUR[:1])
     with fleet.seat("cuda"):
-        fleet.prepare([with_workloads("a", wire.Workload(workload_id="small", axes={}))])
+        fleet.prepare([with_workloads("a", SMALL)])
         await asyncio.sleep(0.3)
         assert judges.log("0") == []
     await asyncio.wait_for(fleet._preparing, 300)
@@ -292,10 +292,9 @@ async def test_nothing_is_prepared_while_a_lane_is_used(make, judges, prepared_a
 
 @pytest.mark.parametrize(("answer", "starts"), [("no such module", 1), ("die", 2)])
 async def test_a_problem_that_cannot_be_prepared_stops_nothing(make, judges, prepared_at_once, answer, starts) -> None:
-    small, large = wire.Workload(workload_id="small", axes={}), wire.Workload(workload_id="large", axes={})
     judges.order("0", answer)
     fleet = make(gpus=FOUR[:1])
-    fleet.prepare([with_workloads("a", small, large), with_workloads("b", small)])
+    fleet.prepare([with_workloads("a", SMALL, LARGE), with_workloads("b", SMALL)])
     await asyncio.wait_for(fleet._preparing, 300)
     log = judges.log("0")
     assert log.count("start GPU-0000") == starts and "baselines of large" not in log

@@ -1,4 +1,4 @@
-"""Which of a GPU's memory is filled before a call that is verified; the driver and torch's allocator do as told."""
+"""Which of a GPU's memory is filled before a call that is verified; the driver and torch's allocator are fakes."""
 
 from typing import Any
 

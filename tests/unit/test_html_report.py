@@ -153,7 +153,7 @@ def test_no_character_hides_or_reorders_text():
 
 
 def test_the_charts_of_samples_have_a_budget():
-    """A page draws the first workloads and counts the others; long series are thinned, and the picture says so."""
+    """A page draws the first workloads and counts the others; long series are thinned, and the picture says how much."""
     found = graded()
     found.report.measurements.extend([found.report.measurements[0]] * 7)
     for one in found.report.measurements:

@@ -24,14 +24,6 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["problems", "import", *map(str, arguments)])
 
 
-def found_in(path: Path, **options: str) -> dict[str, str]:
-    """By path below the set: the problem's id, or why there is none."""
-    return {
-        str(one.path.relative_to(path)): one.problem.problem_id if one.problem else f"refused: {one.reason}"
-        for one in import_all(path, **options)
-    }
-
-
 @pytest.fixture
 def tasks(tmp_path: Path) -> Path:
     """Two versions of a task under a common root, each named by a competition's yaml too."""
@@ -100,13 +92,14 @@ def test_one_bad_file_is_one_refusal(tmp_path: Path) -> None:
         target = tmp_path / "set" / ("task/task.yml" if name == "task.yml" else name)
         target.parent.mkdir(exist_ok=True)
         target.write_text(text)
-    found = found_in(tmp_path / "set")
-    assert found.pop("sum") == "sum"
-    assert found.keys() == {"bad.yaml", "worse.yaml", "nowhere", "task", "model.py"}
-    assert "name: Field required" in found["bad.yaml"] and "is not YAML" in found["worse.yaml"]
-    assert "does not exist; missing.yaml names it" in found["nowhere"] and "class Model has no method forward" in found["model.py"]
-    (named,) = import_all(tmp_path / "set" / "eval_config.yaml")
-    assert "is not a problem of a known format; looked for native: a directory with problem.toml" in named.reason
+    entries = {str(entry.path.relative_to(tmp_path / "set")): entry for entry in import_all(tmp_path / "set")}
+    results = {path: entry.problem.problem_id if entry.problem else entry.reason for path, entry in entries.items()}
+    assert results.pop("sum") == "sum"
+    assert results.keys() == {"bad.yaml", "worse.yaml", "nowhere", "task", "model.py"}
+    assert "name: Field required" in results["bad.yaml"] and "is not YAML" in results["worse.yaml"]
+    assert "does not exist; missing.yaml names it" in results["nowhere"] and "class Model has no method forward" in results["model.py"]
+    (explained,) = import_all(tmp_path / "set" / "eval_config.yaml")
+    assert "is not a problem of a known format; looked for native: a directory with problem.toml" in explained.reason
 
 
 def test_a_task_that_needs_a_missing_package_is_refused_unless_forced(tmp_path: Path) -> None:

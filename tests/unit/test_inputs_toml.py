@@ -20,12 +20,12 @@ DIGESTS = {  # from before there was more than normal, uniform, integers, heavy_
 INPUT = 'name = "a", shape = ["n"]'
 
 
-def load(tmp_path: Path, distribution: str = "", dtype: str = "float32", own: str = "", shape: str = '["n"]') -> wire.ProblemSpec:
+def load(tmp_path: Path, distribution: str = "", dtype: str = "float32", override: str = "", shape: str = '["n"]') -> wire.ProblemSpec:
     text = fakes.PROBLEM_TOML.format(name="sum")
     assert INPUT in text and 'id = "n64"' in text
     given = f", distribution = {{ {distribution} }}" if distribution else ""
     text = text.replace(INPUT, f'name = "a", shape = {shape}, dtype = "{dtype}"{given}')
-    text = text.replace('id = "n64"', f'id = "n64", distributions = {{ {own} }}' if own else 'id = "n64"')
+    text = text.replace('id = "n64"', f'id = "n64", distributions = {{ {override} }}' if override else 'id = "n64"')
     return native.load(fakes.write_problem(tmp_path, text=text)).spec
 
 
@@ -89,7 +89,7 @@ def test_what_means_nothing_is_refused(tmp_path: Path, distribution: str, dtype:
 )
 def test_a_workload_s_distribution_is_checked_too(tmp_path: Path, own: str, said: str) -> None:
     with pytest.raises(ProblemInvalid) as caught:
-        load(tmp_path, dtype="int64", own=own)
+        load(tmp_path, dtype="int64", override=own)
     assert said in str(caught.value)
 
 

@@ -1,6 +1,7 @@
 """How a box gets one GPU: what is found on the host, and what each isolation makes of it."""
 
 import os
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -276,8 +277,6 @@ async def test_a_box_without_its_driver_is_our_fault(host: Path, access: GpuAcce
 
 def test_the_limits_of_a_gpu_run_leave_room_for_the_driver() -> None:
     """It has a thread for each core, and torch's libraries alone are hundreds of files."""
-    import tomllib
-
     text = (Path(__file__).parents[2] / "sandbox" / "profiles" / "limits.toml").read_text()
     limits = Limits(**tomllib.loads(text)["run_cuda"])
     assert limits.process_count >= 512 and limits.open_file_count >= 4096

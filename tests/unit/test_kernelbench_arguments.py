@@ -76,11 +76,11 @@ def test_names_are_different_and_c_takes_them(tmp_path: Path) -> None:
     init = "self.net = nn.Sequential(nn.Linear(5, 5)); self.x = nn.Parameter(torch.ones(2)); self.é = nn.Parameter(torch.ones(1))"
     names = "x, x_0, float, output, stream, register"
     given = "def get_inputs():\n    return [torch.rand(4, 5) for _ in range(6)]\n"
-    found = describe(spec_of(tmp_path, model("return x", init, names), given, NONE), "cpu")
-    assert found is not None
-    tensors = [one.name for one in (*found.inputs, *found.outputs, *found.weights)]
+    description = describe(spec_of(tmp_path, model("return x", init, names), given, NONE), "cpu")
+    assert description is not None
+    tensors = [one.name for one in (*description.inputs, *description.outputs, *description.weights)]
     assert tensors[0] == "x" and "net_0_weight" in tensors
-    everything = [*tensors, *found.axes]
+    everything = [*tensors, *description.axes]
     assert len(set(everything)) == len(everything) and not {"float", "stream", "register"} & set(everything)
     assert all(name.isascii() and name.isidentifier() for name in everything)
 

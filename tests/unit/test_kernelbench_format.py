@@ -185,6 +185,6 @@ def test_a_constant_is_set_where_it_is_assigned(source: str, values: dict[str, s
 
 @pytest.mark.parametrize("text", ["", "M * 2", "relu", "f()", "1; import os", "1\nimport os", "(" * 1000, "f'{x}'", "'\0'", "a=1"])
 def test_what_would_have_to_be_computed_is_no_literal(text: str) -> None:
-    """It would be executed with the file, and is not what somebody means who sets a size."""
+    """An expression would be executed with the file, and is not what somebody means who sets a size."""
     with pytest.raises(NotALiteral, match="is not a literal"):
         literal(text)

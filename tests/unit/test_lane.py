@@ -14,9 +14,10 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -534,11 +535,9 @@ def test_a_kernel_of_a_tight_limit_is_not_blamed_for_do_bench(tmp_path: Path, ba
         limits.setdefault(call.operation, set()).add(limit_s)
         return usual_call(self, call, NEVER_S, meanwhile)
 
-    def take_turn(
-        self: RunnerLink, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float] = ()
-    ) -> TurnTime:
+    def take_turn(self: RunnerLink, operation: Operation, limit_s: float, *pairs: Any) -> TurnTime:
         limits.setdefault(operation, set()).add(limit_s)
-        return usual_turn(self, operation, NEVER_S, publish, snapshot, scalars)
+        return usual_turn(self, operation, NEVER_S, *pairs)
 
     monkeypatch.setattr(RunnerLink, "call", call)
     monkeypatch.setattr(RunnerLink, "take_turn", take_turn)
@@ -645,13 +644,11 @@ def test_outputs_are_poisoned_inside_the_turn_and_last(tmp_path: Path, monkeypat
     turns: list[tuple[list[int], list[int], bool]] = []
     usual = RunnerLink.take_turn
 
-    def watched(
-        self: RunnerLink, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float]
-    ) -> TurnTime:
+    def watched(self: RunnerLink, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, *scalars: Any) -> TurnTime:
         last = publish[-len(snapshot) :]
         poisoned = all(bool(source.isnan().all()) for _, source in last)
         turns.append(([to.data_ptr() for to, _ in last], [source.data_ptr() for _, source in snapshot], poisoned))
-        return usual(self, operation, limit_s, publish, snapshot, scalars)
+        return usual(self, operation, limit_s, publish, snapshot, *scalars)
 
     monkeypatch.setattr(RunnerLink, "take_turn", watched)
     assert outcomes(judged(tmp_path, honest)) == ["passed"] * 6

@@ -1,4 +1,4 @@
-"""Languages are told apart, and an entry point is called missing only where it surely is."""
+"""Languages are detected, and an entry point is called missing only where it surely is."""
 
 import pytest
 

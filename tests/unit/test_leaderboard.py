@@ -113,14 +113,14 @@ def test_the_tie_rule_orders_a_group_and_nothing_else(rule: TieRule, expected: l
 
 
 def test_only_the_best_of_a_user_counts_and_of_equals_the_first() -> None:
-    """A worse one that is handed in later takes nothing away, nor does the same once more."""
+    """A worse one that comes later takes nothing away, nor does the same once more."""
     standings = [standing("x", 2.0, minute=3), standing("x", 2.5, minute=8), standing("x", 2.5, minute=7), standing("x", 1.0, minute=9)]
     (found,) = board(ONE_PROBLEM, standings).entries
     assert found.submission_id == "x-a-7" and found.score.value == 2.5
 
 
 def test_the_order_is_the_same_however_the_rows_come() -> None:
-    """Equal scores and times are told apart by the submission's id: nothing is left to a database's mood."""
+    """Equal scores and times are ordered by the submission's id, and not by the database."""
     rng = random.Random(7)
     standings = many(rng, 30, (1.0, 1.5, 1.503, 2.0), 3)
     for problem_id in ("a", "b", ""):
@@ -131,7 +131,7 @@ def test_the_order_is_the_same_however_the_rows_come() -> None:
 
 
 def test_each_device_has_a_board_and_real_ones_are_listed_first() -> None:
-    """By name; the first is shown where none is asked for; what is not official says so."""
+    """By name; the first is shown where none is asked for; what is not official is marked."""
     emulated = {"device": "emulated on 2 cores", "clock": wire.Clock.HOST}
     standings = [standing("x", 9.0, **emulated), standing("x", 2.0), standing("y", 1.0, device="NVIDIA H100")]  # type: ignore[arg-type]
     found = board(ONE_PROBLEM, standings)

@@ -105,7 +105,7 @@ def damage(path, table):
 
 
 async def test_a_damaged_ledger_takes_nothing_more_and_starts_no_server(tmp_path):
-    """From the first error on it says so; the next server refuses it, with what to do. The control: who only looks opens it."""
+    """Every call names the damage; the next server refuses it, with what to do. The control: a reader opens it."""
     async with Ledger.open(tmp_path / "l", server_name="server") as ledger:
         await submit(ledger)
         damage(tmp_path / "l", "events")

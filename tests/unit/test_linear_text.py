@@ -175,6 +175,6 @@ def test_the_matcher_that_counts_matches_as_re_does(grammar: Grammar) -> None:
     generator = random.Random(1)
     for _ in range(100):
         text = "".join(generator.choices(pieces, k=25))
-        found = list[tuple[int, int]]()
-        pattern_steps(grammar.tokens, text, found)
-        assert found == [match.span() for match in grammar.tokens.finditer(text)], text
+        spans = list[tuple[int, int]]()
+        pattern_steps(grammar.tokens, text, spans)
+        assert spans == [match.span() for match in grammar.tokens.finditer(text)], text

@@ -1,4 +1,4 @@
-"""Which local variables the emulated device's sanitizer is told of, and how a build goes on where g++ takes the marks amiss."""
+"""Which local variables the emulated device's sanitizer knows, and how a build goes on where g++ rejects the marks."""
 
 from pathlib import Path
 

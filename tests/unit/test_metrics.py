@@ -29,8 +29,8 @@ def metrics(clock):
 
 
 def lease():
-    held = pipeline_fleets.lease(user="mallory", mode=wire.Mode.RANKED)
-    return replace(held, submission=replace(held.submission, create_time=CREATED, start_time=CREATED + timedelta(seconds=7)))
+    attempt = pipeline_fleets.lease(user="mallory", mode=wire.Mode.RANKED)
+    return replace(attempt, submission=replace(attempt.submission, create_time=CREATED, start_time=CREATED + timedelta(seconds=7)))
 
 
 def value(metrics, name, **labels):
@@ -137,7 +137,6 @@ def test_reasons_stay_few_whatever_is_sent(metrics):
 
 
 def test_no_user_problem_submission_or_source_is_told(metrics):
-    """Whoever reads metrics reads nobody's names."""
     held = lease()
     metrics.attempt_began(held)
     metrics.fact_found(held, fakes.ENVIRONMENT)

@@ -90,8 +90,10 @@ AMOUNTS = 'moved_bytes = "4 * 2 * n"\nflops = "n // 2"\naxes = ["n"]'
 def test_amounts_are_worked_out_for_every_workload(tmp_path):
     text = fakes.PROBLEM_TOML.format(name="sum").replace('axes = ["n"]', AMOUNTS)
     problem, bare = native.load(fakes.write_problem(tmp_path, text=text)), native.load(fakes.write_problem(tmp_path / "bare"))
-    assert [(one.moved_bytes, one.flops) for one in problem.spec.workloads] == [(512, 32), (264, 16)]
-    assert [(one.moved_bytes, one.flops, one.device_kind, one.tolerance) for one in bare.spec.workloads] == [(None, None, "", None)] * 2
+    assert [(workload.moved_bytes, workload.flops) for workload in problem.spec.workloads] == [(512, 32), (264, 16)]
+    assert [(workload.moved_bytes, workload.flops, workload.device_kind, workload.tolerance) for workload in bare.spec.workloads] == [
+        (None, None, "", None)
+    ] * 2
     assert problem.digest != bare.digest
 
 

@@ -1,4 +1,4 @@
-"""One launch under observation in every thread: kernels, PyTorch's operators and NumPy's functions."""
+"""A launch under observation in every thread: kernels, PyTorch's operators and NumPy's functions."""
 
 import ctypes
 import threading
@@ -127,7 +127,7 @@ def in_new_thread(function: Callable[[], object]) -> None:
 
 
 def by_a_dispatch_mode_alone(launch: Callable[[], object]) -> list[str]:
-    """What the runner saw before: the operators of its own thread."""
+    """Return the operators of the runner's own thread, as it saw them before."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     called: list[str] = []
@@ -165,7 +165,7 @@ extern "C" void solve(float* x, long n) {
 
 @pytest.mark.slow
 def test_operators_of_a_thread_of_cpp_are_seen(tmp_path: Path) -> None:
-    """One that Python knows nothing of. Control: a dispatch mode does not see it."""
+    """A thread that Python knows nothing of. Control: a dispatch mode does not see it."""
     package = Path(torch.__file__).parent
     (tmp_path / "kernel.cpp").write_text(CPP)
     includes = [f"-I{package / 'include'}", f"-I{package / 'include/torch/csrc/api/include'}"]
@@ -182,7 +182,7 @@ def test_operators_of_a_thread_of_cpp_are_seen(tmp_path: Path) -> None:
 
 
 def test_operators_of_memory_and_shape_are_harmless_in_every_thread() -> None:
-    """What the profiler sees more of than a dispatch mode is made of them."""
+    """The profiler sees more of them than a dispatch mode does."""
     x = torch.ones(100, 3)
 
     def move() -> None:
@@ -231,13 +231,13 @@ def test_numpy_is_as_before_after_a_launch() -> None:
             with pytest.raises(ValueError, match=r"aligned|broadcast"):
                 wrong()
 
-    found: dict[str, None] = {}
-    with numpy_calls(found):
+    calls: dict[str, None] = {}
+    with numpy_calls(calls):
         fail()
-    assert set(found) == {"library numpy.add", "library numpy.ndarray.dot"}
-    found.clear()
+    assert set(calls) == {"library numpy.add", "library numpy.ndarray.dot"}
+    calls.clear()
     fail()
-    assert found == {}
+    assert calls == {}
 
 
 def test_numpy_on_shapes_and_single_numbers_is_no_library() -> None:
@@ -251,7 +251,7 @@ def test_numpy_on_shapes_and_single_numbers_is_no_library() -> None:
 
 def test_numpy_inside_an_interpreter_of_kernels_is_no_library() -> None:
     """Triton's and Numba's stand for a GPU. Control: the same function of another module is seen."""
-    for module, told in (("triton.runtime.interpreter", []), ("numba.cuda.simulator.kernel", []), ("submission", ["library numpy.add"])):
+    for module, lines in (("triton.runtime.interpreter", []), ("numba.cuda.simulator.kernel", []), ("submission", ["library numpy.add"])):
         scope: dict[str, object] = {"__name__": module, "np": np}
         exec("def launch():\n    return np.add(np.ones(100), 1)", scope)
-        assert observe(scope["launch"], kernels=False).splitlines() == told  # type: ignore[arg-type]
+        assert observe(scope["launch"], kernels=False).splitlines() == lines  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ RUN = BoxSpec(box_id="b", purpose=Purpose.RUN, argv=("true",), limits=probe.LIMI
 
 
 class Boxes(Observer):
-    """Keeps what it is told of boxes."""
+    """Keep what is reported of boxes."""
 
     def __init__(self):
         self.told = []
@@ -35,9 +35,9 @@ class NoBoxes(fakes.FakeBoxes):
 
 
 def observed(isolation):
-    boxes, made = Boxes(), ObservedIsolation(isolation)
-    made.observe(boxes)
-    return made, boxes
+    boxes, observing = Boxes(), ObservedIsolation(isolation)
+    observing.observe(boxes)
+    return observing, boxes
 
 
 async def test_a_box_is_told_of_once_when_it_is_there():

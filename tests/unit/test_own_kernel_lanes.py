@@ -57,7 +57,7 @@ async def test_a_gpu_on_which_alone_it_fails_is_quarantined_and_the_others_go_on
 
 
 async def test_a_lane_that_is_out_of_service_is_left_alone():
-    """Also one that goes out of service meanwhile: it says so itself."""
+    """Also a lane that goes out of service meanwhile."""
 
     class Going(Host):
         async def grade(self, lease):
