@@ -139,10 +139,10 @@ def test_a_build_box_gets_no_gpu(access: GpuAccess) -> None:
 
 def test_a_container_gets_exactly_one_gpu_to_read_and_write(host: Path, access: GpuAccess) -> None:
     """Never the right to make nodes, and no other node."""
-    config = docker_config(run_spec(access), gpu.plain(access, found(host)))
+    config = docker_config(run_spec(access), gpu.plain(access, found(host, minor=1)))
     assert config["Devices"] == [
         {"PathOnHost": f"{host}/dev/{name}", "PathInContainer": f"/dev/{name}", "CgroupPermissions": "rw"}
-        for name in ("nvidia0", "nvidiactl", "nvidia-uvm")
+        for name in ("nvidia1", "nvidiactl", "nvidia-uvm")
     ]
     assert "DeviceRequests" not in config
 
