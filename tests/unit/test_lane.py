@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import json
 import os
+import platform
 import socket
 import threading
 import time
@@ -38,6 +39,7 @@ if AFTER_COLLECTION:
     import torch
 
     from sandbox.judge import lane
+    from sandbox.judge.__main__ import environment
     from sandbox.judge.baseline import Baseline, HostActivity
     from sandbox.judge.lane import judge, plan_trials
     from sandbox.judge.timing import measure as measuring
@@ -45,7 +47,6 @@ if AFTER_COLLECTION:
     from sandbox.judge.timing.measure import BENCH_NS, VARIABLE, measure
     from sandbox.judge.trial import RunOptions, WorkloadContext, run, run_batch
     from sandbox.judge.verify import judge_run
-
 
 Kernel = Callable[[list["torch.Tensor"], list["torch.Tensor"]], None]
 
@@ -660,3 +661,14 @@ def test_a_hidden_workload_is_never_profiled() -> None:
     hidden = wire.Workload(workload_id="secret", axes={"n": 33}, hidden=True)
     with pytest.raises(RuntimeError, match="never profiled"):
         list(lane._profile(None, None, hidden, None))
+
+
+def test_a_report_has_the_versions_of_what_every_host_has() -> None:
+    versions = environment(EmulatedDevice(), {}).versions
+    assert (versions["kernel"], versions["python"], versions["torch"]) == (
+        platform.release(),
+        platform.python_version(),
+        str(torch.__version__),
+    )
+    assert versions["torch"] == str(torch.__version__)
+    assert versions["os"] and versions["cpu"] and versions["numpy"] and all(versions.values())
