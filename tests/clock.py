@@ -18,6 +18,16 @@ class Clock:
         self.now += timedelta(seconds=seconds)
 
 
+class Seconds:
+    """A monotonic clock that tests move."""
+
+    def __init__(self, now_s=0.0):
+        self.now_s = now_s
+
+    def __call__(self):
+        return self.now_s
+
+
 class SteppedTime:
     """Stands for the module `time`: passes by step_ns at each look, and by what is slept, however busy the machine is."""
 

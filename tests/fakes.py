@@ -63,6 +63,21 @@ def problem(problem_id: str = "sum", digest: str = "d" * 64) -> Problem:
     )
 
 
+def job(**changes: object) -> wire.Job:
+    """A job of the problem, in mode TEST."""
+    plain = wire.Job(
+        job_id="job",
+        problem=problem().spec,
+        language="cuda",
+        entry="solve",
+        mode=wire.Mode.TEST,
+        link_path="",
+        artifact_path="",
+        artifact_digest="",
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
 def trial(workload_id: str = "n64", *, hidden: bool = False, outcome: wire.TrialOutcome = wire.TrialOutcome.PASSED) -> wire.Trial:
     """A trial with every number set."""
     return wire.Trial(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Cli
 from tools import verdicts
 from tools.page import ROOT
 
@@ -50,17 +48,3 @@ verdict = "ACCEPTED"
     code = verdicts.main([str(tmp_path / "manifest.toml"), str(FIXTURES), "--sandbox", "process", "--device", "emulated"])
     out = capsys.readouterr().out
     assert code == 1 and out.count("**no**") == 3 and out.endswith("0 of 3 as expected\n")
-
-
-def test_a_flat_trace_set_takes_its_solution_file(cli: Cli, tmp_path: Path) -> None:
-    """Without an import, by the definition above it; and after one, from elsewhere, with several files in C++."""
-    shutil.copytree(FIXTURES / "flashinfer" / "flat", tmp_path / "trace")
-    ended = cli("submit", "trace/solutions/clipped_sum_python.json", *LOCAL)
-    assert ended.code == 0, ended.stdout + ended.stderr
-    imported = cli("problems", "import", "trace", "--no-check", "--json")
-    assert imported.json["counts"] == {"imported": 1, "refused": 0, "same": 0} and "2 of its 3 sizes" in imported.stdout
-    shutil.move(tmp_path / "trace" / "solutions" / "clipped_sum_cuda.json", tmp_path / "solution.json")
-    ended = cli("submit", "solution.json", *LOCAL)
-    assert ended.code == 0 and ended.json["problem"] == "problems/clipped_sum_w96", ended.stdout + ended.stderr
-    assert [one["path"] for one in ended.json["sources"]] == ["main.cpp", "clip.h", "clip.cu"]
-    assert {one["workload_id"] for one in ended.json["report"]["trials"]} == {"rows-7", "rows-130"}

@@ -65,9 +65,6 @@ async def test_what_goes_to_the_provider_is_what_openid_connect_asks_for(open_si
 
 CHANGES = {
     "an address that is not verified": ({"email_verified": False}, "may not use this server"),
-    "an address of another domain": ({"email": "ann@evil.example"}, "may not use this server"),
-    "another issuer": ({"iss": "https://evil.example"}, "claim &#39;iss&#39; is missing or wrong"),
-    "another audience": ({"aud": "another"}, "claim &#39;aud&#39; is missing or wrong"),
     "another nonce": ({"nonce": "another"}, "claim &#39;nonce&#39; is missing or wrong"),
     "expired": ({"exp": int(START.timestamp()) - 61}, "it has expired"),
 }

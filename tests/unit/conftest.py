@@ -22,10 +22,21 @@ def own_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         yield
 
 
+@pytest.fixture(scope="module")
+def baseline() -> Iterator[object]:
+    """The real trusted runner, kept from job to job as a judge keeps it."""
+    from sandbox.devices.emulated import EmulatedDevice
+    from sandbox.judge.baseline import Baseline
+
+    runner = Baseline(EmulatedDevice())
+    yield runner
+    runner.close()
+
+
 @pytest.fixture
 def judges(tmp_path: Path) -> fakes.Judges:
     """Judges that do as told."""
-    return fakes.Judges(tmp_path)
+    return fakes.Judges(tmp_path, check_s=60.0)
 
 
 @pytest.fixture

@@ -1,7 +1,10 @@
-"""A definition and its workloads are read without being executed, and what is wrong is named by file, line and key."""
+"""A definition and its workloads are read without being executed, wherever they lie; what is wrong is named by file, line and key."""
+
+from __future__ import annotations
 
 import copy
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from grader.errors import ProblemInvalid
 from grader.formats import flashinfer, with_calling_convention
 from grader.model import NewSubmission, SourceFile
+from grader.problems.store import import_all
 from sandbox.protocol import wire
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "flashinfer"
@@ -18,7 +22,6 @@ WORKLOAD = json.loads((FIXTURES / "scaled_rows" / "workload.jsonl").read_text().
 
 
 def write(directory: Path, definition: object = DEFINITION, *workloads: object) -> Path:
-    """A directory of SOL's."""
     directory.mkdir(exist_ok=True)
     (directory / "definition.json").write_text(definition if isinstance(definition, str) else json.dumps(definition, indent=1))
     lines = [one if isinstance(one, str) else json.dumps(one) for one in workloads or (WORKLOAD,)]
@@ -58,7 +61,6 @@ def test_a_problem_of_sols_reads_back():
 
 
 def test_a_trace_set_holds_its_definitions():
-    """With FlashInfer's rule, and the matched ratio of the kind of operation."""
     problems = {one.problem_id: one.spec for one in map(flashinfer.load, flashinfer.members(FIXTURES / "trace"))}
     rules = {name: json.loads(spec.workloads[0].arguments)["rule"] for name, spec in problems.items()}
     assert {name: (rule["kind"], rule["ratio"]) for name, rule in rules.items()} == {
@@ -119,9 +121,13 @@ def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
     ],
 )
 def test_a_wrong_definition_names_file_and_key(tmp_path, definition, said):
-    """And says what to do where it is not plain."""
     message = said_of(write(tmp_path / "p", definition))
     assert "definition.json" in message and said in message and "Value error" not in message
+
+
+def with_axes(tmp_path: Path, expressions: dict[str, str]) -> Path:
+    axes = {name: {"type": "expr", "expression": text} for name, text in expressions.items()}
+    return write(tmp_path / "p", {**DEFINITION, "axes": {**DEFINITION["axes"], **axes}})
 
 
 @pytest.mark.parametrize(
@@ -134,10 +140,8 @@ def test_a_wrong_definition_names_file_and_key(tmp_path, definition, said):
     ],
 )
 def test_expressions_have_whole_values(tmp_path, expressions, sizes):
-    """Each may use others, in any order; at rows = 5 and width = 64."""
-    axes = {**DEFINITION["axes"], **{name: {"type": "expr", "expression": text} for name, text in expressions.items()}}
-    found = flashinfer.load(write(tmp_path / "p", {**DEFINITION, "axes": axes})).spec.workloads[0].axes
-    assert {name: found[name] for name in sizes} == sizes
+    axes = flashinfer.load(with_axes(tmp_path, expressions)).spec.workloads[0].axes
+    assert {name: axes[name] for name in sizes} == sizes
 
 
 @pytest.mark.parametrize(
@@ -157,9 +161,7 @@ def test_expressions_have_whole_values(tmp_path, expressions, sizes):
     ],
 )
 def test_an_axis_without_value_says_why(tmp_path, expressions, said):
-    """Cycles included; nothing is evaluated but arithmetic."""
-    axes = {**DEFINITION["axes"], **{name: {"type": "expr", "expression": text} for name, text in expressions.items()}}
-    assert said in said_of(write(tmp_path / "p", {**DEFINITION, "axes": axes}))
+    assert said in said_of(with_axes(tmp_path, expressions))
 
 
 @pytest.mark.parametrize(
@@ -186,29 +188,22 @@ def test_an_axis_without_value_says_why(tmp_path, expressions, said):
     ],
 )
 def test_a_wrong_workload_names_line_and_key(tmp_path, workload, said):
-    """And says what to do where it is not plain."""
     message = said_of(write(tmp_path / "p", DEFINITION, workload))
     assert "workload.jsonl:1" in message and said in message
 
 
 def test_tensors_that_no_device_holds_are_refused(tmp_path):
-    """10 ** 12 elements, of sizes that are each allowed."""
-    definition = {
-        **DEFINITION,
-        "axes": {"rows": {"type": "var"}, "width": {"type": "var"}, "half": {"type": "var"}, "flat": {"type": "var"}},
-    }
+    definition = {**DEFINITION, "axes": {key: {"type": "var"} for key in ("rows", "width", "half", "flat")}}
     workload = {**WORKLOAD, "axes": {"rows": 10**6, "width": 10**6, "half": 1, "flat": 1}}
     assert "its tensors take 4000004000008 bytes" in said_of(write(tmp_path / "p", definition, workload))
 
 
-def safetensors(path: Path, key: str = "t", dtype: str = "F32", shape: tuple[int, ...] = (5, 64), size: int = 5 * 64 * 4) -> None:
-    """A file with one tensor of zeros."""
-    header = json.dumps({key: {"dtype": dtype, "shape": list(shape), "data_offsets": [0, size]}}).encode()
-    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(size))
+def safetensors(path: Path, key: str = "t", dtype: str = "F32", shape: tuple[int, ...] = (5, 64), content: bytes = bytes(1280)) -> None:
+    header = json.dumps({key: {"dtype": dtype, "shape": list(shape), "data_offsets": [0, len(content)]}}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + content)
 
 
 def stored(directory: Path, **scale: object) -> Path:
-    """A problem whose x is in a file."""
     definition = changed(DEFINITION, "inputs", "scale", "shape", value=["half"])
     inputs = {"x": {"type": "safetensors", "path": "data.safetensors", "tensor_key": "t"}, "scale": scale or {"type": "random"}}
     return write(directory, definition, {**WORKLOAD, "inputs": inputs})
@@ -231,10 +226,7 @@ def test_an_input_in_a_file_is_passed_along(tmp_path):
     ("spoil", "said"),
     [
         (lambda path: None, "is not there; fetch the data"),
-        (
-            lambda path: path.write_text("version https://git-lfs.github.com/spec/v1\n"),
-            "is not a safetensors file; if it is a pointer of git LFS",
-        ),
+        (lambda path: path.write_text("version https://git-lfs\n"), "is not a safetensors file; if it is a pointer of git LFS"),
         (lambda path: safetensors(path, key="u"), "has no tensor 't'"),
         (lambda path: safetensors(path, dtype="I32"), "has int32 [5, 64], and float32 [5, 64] is expected"),
         (lambda path: safetensors(path, shape=(64, 5)), "has float32 [64, 5]"),
@@ -244,7 +236,6 @@ def test_an_input_in_a_file_is_passed_along(tmp_path):
     ],
 )
 def test_a_file_that_can_not_be_used_says_why(tmp_path, spoil, said):
-    """With the input's name and the file's."""
     directory = stored(tmp_path / "p")
     spoil(directory / "data.safetensors")
     message = said_of(directory)
@@ -266,7 +257,6 @@ def test_inputs_that_are_all_fixed_are_refused(tmp_path):
 
 
 def convention(source: str, entry: str = "", language: str = "python") -> wire.Convention:
-    """How a submission to rmsnorm_h128 is called."""
     new = NewSubmission(problem_id="rmsnorm_h128", language=language, sources=(SourceFile(path="k.py", content=source),), entry=entry)
     return with_calling_convention(flashinfer.load(RMSNORM).spec, new).convention
 
@@ -291,3 +281,66 @@ def convention(source: str, entry: str = "", language: str = "python") -> wire.C
 def test_an_entrys_parameters_say_how_it_is_called(source, expected):
     """As many as there are inputs and outputs: it writes into the last; else it returns."""
     assert convention(source) is expected
+
+
+NAME = "clipped_sum_w96"
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(FIXTURES / "flat", tmp_path / "trace"))
+
+
+@pytest.mark.parametrize(
+    ("definition", "workloads"),
+    [
+        (f"{NAME}.json", f"{NAME}.jsonl"),
+        (f"reduction/{NAME}.json", f"reduction/{NAME}.jsonl"),
+        (f"a/b/c/{NAME}.json", f"a/b/c/{NAME}.jsonl"),
+        (f"{NAME}.json", f"reduction/{NAME}.jsonl"),
+        (f"reduction/{NAME}.json", f"{NAME}.jsonl"),
+        ("short.json", f"other/{NAME}.jsonl"),
+    ],
+)
+def test_a_trace_set_is_flat_or_nested(trace: Path, definition: str, workloads: str) -> None:
+    before = flashinfer.load(trace / "definitions" / f"{NAME}.json")
+    for folder, name, old in (("definitions", definition, f"{NAME}.json"), ("workloads", workloads, f"{NAME}.jsonl")):
+        target = trace / folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (trace / folder / old).rename(target)
+    (entry,) = import_all(trace)
+    assert entry.problem == before and flashinfer.members(trace) == (trace / "definitions" / definition,)
+
+
+def test_definitions_of_other_things_are_no_trace_set(tmp_path: Path) -> None:
+    """Such as JSON schemas. Control: with workloads next to them they are, and the wrong file is named."""
+    (tmp_path / "definitions").mkdir()
+    (tmp_path / "definitions" / "schema.json").write_text("{}")
+    assert list(import_all(tmp_path)) == [] and not flashinfer.matches(tmp_path / "definitions" / "schema.json")
+    (tmp_path / "workloads").mkdir()
+    (entry,) = import_all(tmp_path)
+    assert entry.path.name == "schema.json" and "name: Field required" in entry.reason
+
+
+def test_the_emulated_device_runs_what_is_small(trace: Path) -> None:
+    (entry,) = import_all(trace)
+    assert entry.problem is not None
+    kinds = {workload.workload_id: workload.device_kind for workload in entry.problem.spec.workloads}
+    assert kinds == {"rows-7": "", "rows-130": "", "rows-1000000": "cuda"}
+    assert entry.warnings == ("the emulated device runs 2 of its 3 sizes, a GPU all of them",)
+
+
+def test_a_problem_without_a_small_size_says_what_can_grade_it(trace: Path) -> None:
+    path = trace / "workloads" / f"{NAME}.jsonl"
+    row = json.loads(path.read_text().splitlines()[1])
+    (entry,) = written(path, row, rows=1 << 20, trace=trace)
+    assert [workload.device_kind for workload in entry.problem.spec.workloads] == [""] and entry.warnings == ()
+    (entry,) = written(path, row, rows=1 << 23, trace=trace)
+    assert [workload.device_kind for workload in entry.problem.spec.workloads] == ["cuda"]
+    assert entry.warnings == ("all its sizes are too large for the emulated device: only a GPU can grade it",)
+
+
+def written(path: Path, row: dict, *, rows: int, trace: Path) -> list:
+    row["workload"]["axes"]["rows"] = rows
+    path.write_text(json.dumps(row) + "\n")
+    return list(import_all(trace))

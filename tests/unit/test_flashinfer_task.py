@@ -10,7 +10,7 @@ import pytest
 from grader.formats import flashinfer
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
-from tests.unit.test_flashinfer import DEFINITION, FIXTURES, WORKLOAD, changed, stored, write
+from tests.unit.test_flashinfer import DEFINITION, FIXTURES, WORKLOAD, changed, safetensors, stored, write
 
 if AFTER_COLLECTION:
     import torch
@@ -41,7 +41,6 @@ def outcomes(task: Task, change=lambda outputs: outputs, workload: int = 0, key:
 
 @pytest.mark.parametrize("path", PROBLEMS, ids=lambda path: path.stem)
 def test_the_right_answer_passes_and_a_wrong_one_does_not(path):
-    """At every workload."""
     task = task_of(path)
     for index in range(len(task.spec.workloads)):
         assert set(outcomes(task, workload=index)) == {PASSED}
@@ -50,7 +49,6 @@ def test_the_right_answer_passes_and_a_wrong_one_does_not(path):
 
 @pytest.mark.parametrize("path", PROBLEMS, ids=lambda path: path.stem)
 def test_the_same_key_gives_the_same_inputs_and_another_gives_others(path):
-    """Random and custom ones; scalars stay, with the host."""
     task = task_of(path)
     first, again, other = (task.draw(task.spec.workloads[0], key) for key in (KEY, KEY, OTHER_KEY))
     assert all(torch.equal(one, two) for one, two in zip(first, again, strict=True))
@@ -106,7 +104,6 @@ def test_the_matched_ratio_forgives_so_many_and_no_more():
 
 
 def test_a_cap_holds_whatever_the_ratio():
-    """Control: without it the same outlier is forgiven."""
     reference = [1.0] * 100
     assert said(rule("sol", ratio=0.99, cap=0.5), [*reference[:99], 2.0], reference) is MISMATCHED
     assert said(rule("sol", ratio=0.99, cap=1.5), [*reference[:99], 2.0], reference) is PASSED
@@ -135,7 +132,6 @@ def test_zeros_are_wrong_by_sol_even_where_they_are_near():
 
 
 def test_integers_are_compared_and_the_sentinel_may_be_right():
-    """An element that looks unwritten is, only if it is wrong."""
     assert said(rule("flashinfer"), [3, 7], [3, 7], unwritten=(1,), dtype=torch.int32) is PASSED
     assert said(rule("flashinfer"), [3, 8], [3, 7], unwritten=(1,), dtype=torch.int32) is wire.TrialOutcome.UNWRITTEN
 
@@ -150,17 +146,18 @@ def test_a_reference_that_changes_its_input_does_not_change_the_judges():
     assert task.scratch == (0,)
 
 
+def task_of_inputs(place: Path, dtypes: dict[str, str], size: int, answer: str) -> Task:
+    """A task with inputs of one axis."""
+    inputs = {name: {"shape": ["n"], "dtype": dtype} for name, dtype in dtypes.items()}
+    outputs, reference = {"y": {"shape": ["n"], "dtype": "float32"}}, f"def run({', '.join(dtypes)}):\n    return {answer}\n"
+    definition = {"name": "made", "axes": {"n": {"type": "var"}}, "inputs": inputs, "outputs": outputs, "reference": reference}
+    return task_of(write(place / "p", definition, {"uuid": "u", "axes": {"n": size}, "inputs": {}}))
+
+
 def test_random_inputs_are_as_theirs(tmp_path):
     """Normal floats; bytes of every value, longer integers below 1024; booleans of both kinds."""
-    dtypes = ("float32", "float8_e4m3fn", "int8", "int64", "bool")
-    definition = {
-        "name": "kinds",
-        "axes": {"n": {"type": "var"}},
-        "inputs": {f"x{index}": {"shape": ["n"], "dtype": dtype} for index, dtype in enumerate(dtypes)},
-        "outputs": {"y": {"shape": ["n"], "dtype": "float32"}},
-        "reference": "def run(x0, x1, x2, x3, x4):\n    return x0 + x1.float()\n",
-    }
-    task = task_of(write(tmp_path / "p", definition, {"uuid": "u", "axes": {"n": 20_000}, "inputs": {}}))
+    dtypes = {"a": "float32", "b": "float8_e4m3fn", "c": "int8", "d": "int64", "e": "bool"}
+    task = task_of_inputs(tmp_path, dtypes, 20_000, "a + b.float()")
     normal, small, byte, long, boolean = task.draw(task.spec.workloads[0], KEY)
     assert abs(float(normal.mean())) < 0.05 and abs(float(normal.std()) - 1) < 0.05 and float(small.float().abs().max()) == 2
     assert (int(byte.min()), int(byte.max())) == (-128, 127)
@@ -169,25 +166,17 @@ def test_random_inputs_are_as_theirs(tmp_path):
 
 def test_inputs_whose_names_say_what_they_are_keep_the_reference_finite(tmp_path):
     """A variance is positive and a norm's weight near one, but never all ones."""
-    definition = {
-        "name": "named",
-        "axes": {"n": {"type": "var"}},
-        "inputs": {name: {"shape": ["n"], "dtype": "float32"} for name in ("x", "running_var", "norm_weight")},
-        "outputs": {"y": {"shape": ["n"], "dtype": "float32"}},
-        "reference": "def run(x, running_var, norm_weight):\n    return x / running_var.sqrt() * norm_weight\n",
-    }
-    task = task_of(write(tmp_path / "p", definition, {"uuid": "u", "axes": {"n": 500}, "inputs": {}}))
+    dtypes = dict.fromkeys(("x", "running_var", "norm_weight"), "float32")
+    task = task_of_inputs(tmp_path, dtypes, 500, "x / running_var.sqrt() * norm_weight")
     _, variance, weight = task.draw(task.spec.workloads[0], KEY)
     assert float(variance.min()) > 0 and 0.02 < float(weight.std()) < 0.5 and outcomes(task) == [PASSED]
 
 
 def test_an_input_of_a_file_is_what_the_file_has(tmp_path):
-    """Control: a file that changed after the problem was read is refused."""
     directory = stored(tmp_path / "p")
     values = torch.arange(320, dtype=torch.float32).view(5, 64)
-    header = json.dumps({"t": {"dtype": "F32", "shape": [5, 64], "data_offsets": [0, 1280]}}).encode()
     path = directory / "data.safetensors"
-    path.write_bytes(len(header).to_bytes(8, "little") + header + values.numpy().tobytes())
+    safetensors(path, content=values.numpy().tobytes())
     task = task_of(directory)
     assert torch.equal(task.draw(task.spec.workloads[0], KEY)[0], values)
     path.write_bytes(path.read_bytes()[:-1] + b"x")
@@ -214,7 +203,6 @@ CUSTOM_WORKLOAD = json.loads((FIXTURES / "gather_blocks" / "workload.jsonl").rea
     ],
 )
 def test_code_that_does_not_fit_its_definition_is_the_problems_fault(tmp_path, old, new, said_of_it):
-    """Said before any kernel runs."""
     assert old in CUSTOM["reference"]
     directory = write(tmp_path / "p", {**CUSTOM, "reference": CUSTOM["reference"].replace(old, new)}, CUSTOM_WORKLOAD)
     with pytest.raises(ReferenceFailed) as caught:
@@ -223,7 +211,6 @@ def test_code_that_does_not_fit_its_definition_is_the_problems_fault(tmp_path, o
 
 
 def test_a_kernel_is_graded_by_the_rule(tmp_path):
-    """Through the judge's own loop: right, nearly right, wrong."""
     spec = flashinfer.load(
         write(
             tmp_path / "p",

@@ -2,12 +2,9 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from grader.dispatch import lanes
 from grader.dispatch.judge_process import JudgeProcess, judge_environment
@@ -15,46 +12,14 @@ from grader.dispatch.lanes import Lanes
 from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import DeviceQuarantined, JudgeBroken
 from grader.isolation import GpuAccess
-from grader.isolation.settings import BoxSettings
 from sandbox.protocol import wire
 from tests import fakes
 
-JOB = wire.Job(
-    job_id="job",
-    problem=fakes.problem().spec,
-    language="cuda",
-    entry="solve",
-    mode=wire.Mode.TEST,
-    link_path="",
-    artifact_path="",
-    artifact_digest="",
-)
+SMALL, LARGE = (wire.Workload(workload_id=name, axes={}) for name in ("small", "large"))
 FOUR = (fakes.gpu(0), fakes.gpu(1), fakes.gpu(2, "NVIDIA H100"), fakes.gpu(3, "NVIDIA H100"))
 
 
-@pytest.fixture
-def judges(tmp_path: Path) -> fakes.Judges:
-    """Judges that do as told."""
-    return fakes.Judges(tmp_path, check_s=60.0)
-
-
-@pytest_asyncio.fixture
-async def make(tmp_path: Path, judges: fakes.Judges) -> AsyncIterator[Callable[..., LocalFleet]]:
-    """Makes a fleet, which is taken down after the test."""
-    made: list[LocalFleet] = []
-
-    def make_fleet(**settings: object) -> LocalFleet:
-        boxes = BoxSettings(state_id="fleet", runtime_dir=tmp_path)
-        made.append(LocalFleet(isolation=fakes.FakeBoxes(), settings=boxes, make_judge=judges, **settings))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield make_fleet
-    for fleet in made:
-        await fleet.__aexit__()
-
-
 async def settled(fleet: LocalFleet) -> None:
-    """Every lane has been looked after."""
     lanes: Lanes = fleet._lanes
     while lanes._health_checks:
         await asyncio.wait(lanes._health_checks)
@@ -65,7 +30,7 @@ async def judged(fleet: LocalFleet, choice: str = "") -> tuple[int | None, list[
     with fleet.seat(choice) as seat:
         await seat.environment()
         async with seat.lane() as lane:
-            return seat.gpu and seat.gpu.index, [type(fact).__name__ async for fact in lane.judge(JOB)]
+            return seat.gpu and seat.gpu.index, [type(fact).__name__ async for fact in lane.judge(fakes.job())]
 
 
 async def test_as_many_jobs_as_lanes_are_on_the_device(make) -> None:
@@ -100,7 +65,6 @@ async def test_a_judges_variables_are_the_lanes(make, tmp_path) -> None:
 
 
 async def test_every_gpu_has_a_triton_directory_that_boxes_can_read(make) -> None:
-    """One each, open to read, gone with the server."""
     fleet = make(gpus=FOUR[:2])
     with fleet.seat("cuda:0") as first, fleet.seat("cuda:1") as second:
         places = [first.gpu.triton_dir, second.gpu.triton_dir]
@@ -120,7 +84,6 @@ async def test_a_device_is_not_kept_while_a_kernel_is_built(make, gpus) -> None:
 
 
 async def test_a_job_takes_the_lane_that_is_free_first(make) -> None:
-    """Not only the one where it sat down, but one of the same model."""
     fleet = make(gpus=FOUR)
     with fleet.seat("cuda:0") as first, fleet.seat("cuda:1") as second, fleet.seat("cuda:H200") as waiting:
         async with first.lane():
@@ -151,7 +114,6 @@ async def test_who_sits_at_a_lane_has_it_before_others(make, monkeypatch, patien
 
 
 async def test_a_device_is_looked_at_after_every_job(make, judges) -> None:
-    """Before the next is on it; the judge stays."""
     fleet = make(gpus=FOUR[:1])
     assert [await judged(fleet), await judged(fleet)] == [(0, ["Load", "Plan", "Trial", "Trial", "Trial", "Finished"])] * 2
     await settled(fleet)
@@ -161,7 +123,6 @@ async def test_a_device_is_looked_at_after_every_job(make, judges) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("illness", ["unwell", "die", "hush"])
 async def test_one_bad_answer_costs_a_judge_and_no_lane(make, judges, illness) -> None:
-    """The fresh judge finds the device well, and the next job is right."""
     if illness == "hush":
         judges.check_s = 5.0  # long enough for the fresh judge
     fleet = make(gpus=FOUR[:1])
@@ -184,7 +145,6 @@ async def test_a_device_that_is_unwell_twice_is_quarantined(make, judges) -> Non
 
 
 async def test_a_device_that_comes_back_is_used_again(make, judges) -> None:
-    """After a while it is looked at once more, though nobody asks for it."""
     fleet = make(gpus=FOUR[:1], look_again_s=0.0)
     judges.order("0", "well", "unwell", "unwell", "well")
     assert (await judged(fleet))[0] == 0
@@ -203,7 +163,6 @@ async def test_a_judge_that_lost_its_device_is_started_anew(make, judges) -> Non
 
 
 async def test_a_judge_that_dies_with_a_job_is_started_anew(make, judges) -> None:
-    """The job is ours to answer for, the next is right."""
     fleet = make()
     judges.order("emulated", "die")
     with pytest.raises(JudgeBroken, match="ended with 9"):
@@ -223,7 +182,6 @@ async def test_a_line_that_does_not_fit_is_the_judges_fault() -> None:
 
 
 async def test_a_judge_that_does_not_start_takes_its_lane_along(make, judges) -> None:
-    """The first job fails over it, and the next ones have the other GPU."""
     fleet = make(gpus=FOUR[:2])
     judges.sicken("0")
     with pytest.raises(JudgeBroken, match="ended with 7"):
@@ -253,7 +211,6 @@ async def test_who_waits_for_a_quarantined_lane_moves_or_is_told(make, judges) -
 
 
 async def test_what_was_built_for_one_model_does_not_move_to_another(make, judges) -> None:
-    """The next attempt sits down there, and is built for it."""
     fleet = make(gpus=FOUR[1:3])
     judges.order("1", "unwell", "unwell")
     with fleet.seat("cuda:1") as sick, fleet.seat("cuda:2"), fleet.seat("cuda") as waits:
@@ -266,7 +223,6 @@ async def test_what_was_built_for_one_model_does_not_move_to_another(make, judge
 
 
 async def test_who_stops_waiting_leaves_the_lane_to_others(make) -> None:
-    """Even where its turn came in the same moment."""
     fleet = make()
     with fleet.seat("") as first, fleet.seat("") as second:
         async with first.lane():
@@ -305,22 +261,19 @@ async def test_a_host_without_a_usable_lane_takes_nothing(make) -> None:
 
 @pytest.fixture
 def prepared_at_once(monkeypatch) -> None:
-    """A fleet begins to prepare problems when it is asked to."""
     monkeypatch.setattr(lanes, "PREPARE_AFTER_S", 1e-6)
     monkeypatch.setattr(lanes, "PREPARE_LOOK_S", 0.01)
 
 
 def with_workloads(problem_id: str, *workloads: wire.Workload) -> wire.ProblemSpec:
-    """A problem with these workloads."""
     return replace(fakes.problem(problem_id).spec, workloads=workloads)
 
 
 async def test_an_idle_gpu_has_the_baselines_of_known_problems(make, judges, prepared_at_once) -> None:
     """Of every public workload that is meant for it. The emulated device compiles nothing."""
-    kinds = wire.Workload(workload_id="small", axes={}), wire.Workload(workload_id="secret", axes={}, hidden=True)
-    other = wire.Workload(workload_id="tiny", axes={}, device_kind="emulated")
+    skipped = replace(SMALL, workload_id="secret", hidden=True), replace(SMALL, workload_id="tiny", device_kind="emulated")
     fleet = make(gpus=FOUR[:1])
-    fleet.prepare([with_workloads("a", *kinds, other), with_workloads("b", replace(kinds[0], workload_id="large"))])
+    fleet.prepare([with_workloads("a", SMALL, *skipped), with_workloads("b", LARGE)])
     await asyncio.wait_for(fleet._preparing, 300)
     assert judges.log("0") == ["start GPU-0000", "Prepare well", "baselines of small", "Prepare well", "baselines of large"]
     assert judges.log("emulated") == []
@@ -328,10 +281,9 @@ async def test_an_idle_gpu_has_the_baselines_of_known_problems(make, judges, pre
 
 
 async def test_nothing_is_prepared_while_a_lane_is_used(make, judges, prepared_at_once) -> None:
-    """Nor while a submission that will go there is built."""
     fleet = make(gpus=FOUR[:1])
     with fleet.seat("cuda"):
-        fleet.prepare([with_workloads("a", wire.Workload(workload_id="small", axes={}))])
+        fleet.prepare([with_workloads("a", SMALL)])
         await asyncio.sleep(0.3)
         assert judges.log("0") == []
     await asyncio.wait_for(fleet._preparing, 300)
@@ -340,11 +292,9 @@ async def test_nothing_is_prepared_while_a_lane_is_used(make, judges, prepared_a
 
 @pytest.mark.parametrize(("answer", "starts"), [("no such module", 1), ("die", 2)])
 async def test_a_problem_that_cannot_be_prepared_stops_nothing(make, judges, prepared_at_once, answer, starts) -> None:
-    """The lane is looked after, the next problem has its turn, and so do jobs."""
-    small, large = wire.Workload(workload_id="small", axes={}), wire.Workload(workload_id="large", axes={})
     judges.order("0", answer)
     fleet = make(gpus=FOUR[:1])
-    fleet.prepare([with_workloads("a", small, large), with_workloads("b", small)])
+    fleet.prepare([with_workloads("a", SMALL, LARGE), with_workloads("b", SMALL)])
     await asyncio.wait_for(fleet._preparing, 300)
     log = judges.log("0")
     assert log.count("start GPU-0000") == starts and "baselines of large" not in log

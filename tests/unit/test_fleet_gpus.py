@@ -15,61 +15,41 @@ class NoDriver(Exception):
     """What the management library raises."""
 
 
-class Nvml:
+def nvml_of(*gpus: tuple[int, str | bytes, str | bytes, int], driver: bool = True) -> SimpleNamespace:
     """The management library of a host with these GPUs: (bus, uuid, name, minor), in the library's order."""
+    opened: list[None] = []
 
-    NVMLError = NoDriver
-
-    def __init__(self, *gpus: tuple[int, str | bytes, str | bytes, int], driver: bool = True) -> None:
-        self._gpus, self._driver = gpus, driver
-        self.open = 0
-
-    def nvmlInit(self) -> None:
-        if not self._driver:
+    def start() -> None:
+        if not driver:
             raise NoDriver("Driver Not Loaded")
-        self.open += 1
+        opened.append(None)
 
-    def nvmlShutdown(self) -> None:
-        self.open -= 1
-
-    def nvmlSystemGetDriverVersion(self) -> bytes:
-        return b"580.95.05"
-
-    def nvmlDeviceGetCount(self) -> int:
-        return len(self._gpus)
-
-    def nvmlDeviceGetHandleByIndex(self, number: int) -> int:
-        return number
-
-    def nvmlDeviceGetPciInfo(self, handle: int) -> SimpleNamespace:
-        return SimpleNamespace(domain=0, bus=self._gpus[handle][0], device=0)
-
-    def nvmlDeviceGetUUID(self, handle: int) -> str | bytes:
-        return self._gpus[handle][1]
-
-    def nvmlDeviceGetName(self, handle: int) -> str | bytes:
-        return self._gpus[handle][2]
-
-    def nvmlDeviceGetMinorNumber(self, handle: int) -> int:
-        if self._gpus[handle][3] < 0:
-            raise NoDriver("GPU is lost")
-        return self._gpus[handle][3]
-
-    def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:
-        return SimpleNamespace(total=1 << 37)
+    return SimpleNamespace(
+        NVMLError=NoDriver,
+        opened=opened,
+        nvmlInit=start,
+        nvmlShutdown=opened.pop,
+        nvmlSystemGetDriverVersion=lambda: b"580.95.05",
+        nvmlDeviceGetCount=lambda: len(gpus),
+        nvmlDeviceGetHandleByIndex=gpus.__getitem__,
+        nvmlDeviceGetPciInfo=lambda gpu: SimpleNamespace(domain=0, bus=gpu[0], device=0),
+        nvmlDeviceGetUUID=lambda gpu: gpu[1],
+        nvmlDeviceGetName=lambda gpu: gpu[2],
+        nvmlDeviceGetMinorNumber=lambda gpu: gpu[3],
+        nvmlDeviceGetMemoryInfo=lambda gpu: SimpleNamespace(total=1 << 37),
+    )
 
 
 TWO = ((9, b"GPU-bb22", b"NVIDIA H100", 0), (5, "GPU-aa11", "NVIDIA H200", 3))
 
 
-def found(nvml: Nvml, **environment: str) -> list[tuple[int, str, int]]:
+def found(nvml: SimpleNamespace, **environment: str) -> list[tuple[int, str, int]]:
     return [(gpu.index, gpu.uuid, gpu.minor) for gpu in discover(environment, lambda: nvml)]
 
 
 def test_gpus_are_counted_in_pci_order() -> None:
-    """Whatever order the library has, and whether it answers with text or bytes."""
-    nvml = Nvml(*TWO)
-    assert found(nvml) == [(0, "GPU-aa11", 3), (1, "GPU-bb22", 0)] and nvml.open == 0
+    nvml = nvml_of(*TWO)
+    assert found(nvml) == [(0, "GPU-aa11", 3), (1, "GPU-bb22", 0)] and not nvml.opened
     one = discover({}, lambda: nvml)[1]
     assert (one.name, one.driver, one.memory_bytes) == ("NVIDIA H100", "580.95.05", 1 << 37)
 
@@ -80,16 +60,15 @@ def test_gpus_are_counted_in_pci_order() -> None:
 )
 def test_a_gpu_that_is_not_named_is_not_ours(named: str, indices: list[int]) -> None:
     """As CUDA reads its variable: by index or UUID, up to the first name that fits nothing."""
-    assert [index for index, *_ in found(Nvml(*TWO), CUDA_VISIBLE_DEVICES=named)] == indices
+    assert [index for index, *_ in found(nvml_of(*TWO), CUDA_VISIBLE_DEVICES=named)] == indices
 
 
 def test_a_host_without_a_driver_or_a_package_has_no_gpu() -> None:
-    """And nothing is raised."""
 
-    def missing() -> Nvml:
+    def missing() -> SimpleNamespace:
         raise ModuleNotFoundError("No module named 'pynvml'")
 
-    assert discover({}, missing) == () == discover({}, lambda: Nvml(*TWO, driver=False))
+    assert discover({}, missing) == () == discover({}, lambda: nvml_of(*TWO, driver=False))
 
 
 OFFERS = devices.offered([(0, "NVIDIA H200"), (1, "NVIDIA H200"), (2, "NVIDIA H100 NVL")])
@@ -111,7 +90,6 @@ OFFERS = devices.offered([(0, "NVIDIA H200"), (1, "NVIDIA H200"), (2, "NVIDIA H1
     ],
 )
 def test_a_choice_means_gpus_by_place_or_by_a_part_of_the_name(choice: str, indices: list[int]) -> None:
-    """Digits alone are a place; what means no GPU is not offered either."""
     names = ("NVIDIA H200", "NVIDIA H200", "NVIDIA H100 NVL")
     assert [index for index, name in enumerate(names) if devices.fits(choice, index, name)] == indices
     assert devices.is_offered(choice, OFFERS) == bool(indices)

@@ -44,18 +44,15 @@ def test_instructions_are_counted_with_their_lines():
 
 
 def test_the_first_line_and_its_literal_are_remarked():
-    """Not a number in a comment."""
     assert float64_remarks([PTX], {"k.cu": SOURCE}, named) == ("k.cu:4: computes in float64: the literal `0.3` is a double; write `0.3f`",)
 
 
 def test_what_a_header_computes_is_asked_for_where_it_is_called():
-    """As `pow` of a float and an int."""
     only = "\n".join(line for line in PTX.split("\n") if "%fd2, %fd1" not in line and "cvt.f64.f32" not in line)
     assert float64_remarks([only], {"k.cu": SOURCE}, named) == ("k.cu:5: computes in float64: nothing in the source says `double`",)
 
 
 @pytest.mark.parametrize("source", [SOURCE.replace("0.3;", "(double)0.3;"), SOURCE.replace("float*", "double*")])
 def test_a_source_that_says_double_means_it(source):
-    """In that file, or in what the kernel takes."""
     assert float64_remarks([PTX], {"k.cu": source}, named) == ()
     assert float64_remarks([PTX], {"k.cu": SOURCE}, lambda names: ["void work<double>(double const*)" for _ in names]) == ()

@@ -1,4 +1,4 @@
-"""Which of a GPU's memory is filled before a call that is verified; the driver and torch's allocator do as told."""
+"""Which of a GPU's memory is filled before a call that is verified; the driver and torch's allocator are fakes."""
 
 from typing import Any
 
@@ -12,26 +12,17 @@ if AFTER_COLLECTION:
     cuda = pytest.importorskip("sandbox.devices.cuda", reason="cuda-bindings is not installed")
 
 
-def _block(state: str, size: int) -> dict[str, Any]:
-    return {"state": state, "size": size}
+def _segment(address: int, *blocks: tuple[str, int], pool: int = 0, expandable: bool = False) -> dict[str, Any]:
+    shown = [{"state": state, "size": size} for state, size in blocks]
+    return {"address": address, "segment_pool_id": (0, pool), "is_expandable": expandable, "blocks": shown}
 
 
 SEGMENTS = [
-    {
-        "address": 0x1000,
-        "segment_pool_id": (0, 0),
-        "is_expandable": False,
-        "blocks": [_block("active_allocated", 512), _block("inactive", 1536)],
-    },
-    {"address": 0x4000, "segment_pool_id": (0, 0), "is_expandable": False, "blocks": [_block("inactive", 2048)]},
-    {
-        "address": 0x8000,
-        "segment_pool_id": (0, 0),
-        "is_expandable": False,
-        "blocks": [_block("active_pending_free", 1024), _block("inactive", 64)],
-    },
-    {"address": 0xC000, "segment_pool_id": (0, 1), "is_expandable": False, "blocks": [_block("inactive", 4096)]},
-    {"address": 0xF000, "segment_pool_id": (0, 0), "is_expandable": True, "blocks": [_block("inactive", 4096)]},
+    _segment(0x1000, ("active_allocated", 512), ("inactive", 1536)),
+    _segment(0x4000, ("inactive", 2048)),
+    _segment(0x8000, ("active_pending_free", 1024), ("inactive", 64)),
+    _segment(0xC000, ("inactive", 4096), pool=1),
+    _segment(0xF000, ("inactive", 4096), expandable=True),
 ]
 
 

@@ -33,7 +33,6 @@ def never() -> int:
 
 
 def test_a_call_arrives_as_it_was_made(pair: tuple[Gate, Gate, int]) -> None:
-    """The runner reads what the judge wrote."""
     judge, runner, _ = pair
     number = judge.open(CALL)
     assert runner.next(0) == number
@@ -41,7 +40,6 @@ def test_a_call_arrives_as_it_was_made(pair: tuple[Gate, Gate, int]) -> None:
 
 
 def test_an_answer_arrives_as_it_was_given(pair: tuple[Gate, Gate, int]) -> None:
-    """And the judge reads what the runner wrote."""
     judge, runner, _ = pair
     number = judge.open(CALL)
     answer = Answer(status=Status.RAISED, message="ünwell", samples_ns=(1, 2, 3))
@@ -81,7 +79,6 @@ def test_numbers_do_not_repeat(pair: tuple[Gate, Gate, int]) -> None:
 
 @pytest.mark.parametrize(("field", "value"), [("status", 99), ("sample_count", 10_000), ("message_bytes", 1 << 31)])
 def test_an_answer_out_of_its_layout_is_a_violation(pair: tuple[Gate, Gate, int], field: str, value: int) -> None:
-    """Every field that the runner writes is checked before it is used."""
     judge, runner, _ = pair
     setattr(runner._page, field, value)
     with pytest.raises(GateViolated):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -12,10 +11,7 @@ from typing import Any
 
 import pytest
 
-from grader.errors import SandboxBroken
-from grader.model import Report, Verdict
-from tests.gpu.conftest import graded_ahead
-from tests.harness.grading import ROOT, Graded
+from tests.harness.grading import ROOT
 
 TESTS = '''"""Additions, on a device."""
 import pytest
@@ -51,7 +47,6 @@ def run(tmp_path: Path) -> Run:
 
 
 def test_a_report_that_shows_nothing_is_a_failure(run: Run) -> None:
-    """As on a host without a GPU; on the emulated device it is none."""
     code, page, _ = run("-k", "skipped")
     assert code == 1
     assert "| sums | an addition is right | not shown | 0 of 1; 1 skipped: no second GPU |" in page
@@ -64,34 +59,6 @@ def test_slices_are_a_partition(run: Run) -> None:
     assert sorted(name for _, _, data in halves for name in data["sections"][0]["raw"]) == ["right", "skipped", "wrong"]
     assert [data["facts"]["slice"] for _, _, data in halves] == ["1/2", "2/2"]
     assert all("nothing is left | holds" in page for _, page, _ in halves)
-
-
-def graded(verdict: Verdict = Verdict.ACCEPTED) -> Graded:
-    return Graded(report=Report(verdict=verdict, reason="", summary=""), seconds=100.0)
-
-
-async def test_kernels_are_graded_ahead_of_their_tests() -> None:
-    """In order, so many at a time; where the grader fails, only that case does; what is not awaited is cancelled."""
-    begun: list[str] = []
-    doors = {name: asyncio.Event() for name in "abcd"}
-
-    async def grade(kernel: str) -> Graded:
-        begun.append(kernel)
-        await doors[kernel].wait()
-        if kernel == "a":
-            raise SandboxBroken("no engine")
-        return graded(Verdict.COMPILE_ERROR)
-
-    async with graded_ahead({name: {"kernel": name} for name in "abcd"}, grade, at_a_time=2) as ahead:
-        await asyncio.sleep(0)
-        assert begun == ["a", "b"]
-        doors["a"].set()
-        with pytest.raises(SandboxBroken):
-            await ahead["a"]
-        doors["b"].set()
-        assert (await ahead["b"]).seconds == 100.0
-    assert begun == ["a", "b", "c", "d"]
-    assert all(ahead[name].cancelled() for name in "cd")
 
 
 @pytest.mark.slow

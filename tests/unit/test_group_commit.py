@@ -69,7 +69,6 @@ async def test_the_writer_counts_what_it_does(writer, commits):
 
 
 async def test_what_waits_together_is_one_commit(writer, engine, commits):
-    """Twenty inserts behind one slow transaction: two commits in all."""
     release = held(writer)
     futures = [writer.submit(insert(number)) for number in range(20)]
     release()
@@ -78,7 +77,6 @@ async def test_what_waits_together_is_one_commit(writer, engine, commits):
 
 
 async def test_one_that_raises_leaves_the_others(writer, engine):
-    """Its own writes are gone, those before and behind it are there."""
 
     def broken(connection):
         insert(7)(connection)
@@ -96,7 +94,6 @@ async def test_one_that_raises_leaves_the_others(writer, engine):
 
 
 async def test_where_the_commit_fails_all_are_told(writer, engine):
-    """Nobody believes in what is not on disk."""
 
     def full(_):
         raise OSError("the disk is full")
@@ -111,7 +108,6 @@ async def test_where_the_commit_fails_all_are_told(writer, engine):
 
 
 async def test_what_is_cancelled_while_it_waits_is_not_done(writer, engine):
-    """As with every executor."""
     release = held(writer)
     future = writer.submit(insert(1))
     assert future.cancel()
@@ -123,7 +119,6 @@ async def test_what_is_cancelled_while_it_waits_is_not_done(writer, engine):
 
 
 async def test_closing_waits_for_all(engine):
-    """What was submitted is done, what comes later is refused."""
     writer = GroupCommit(engine, "write")
     futures = [writer.submit(insert(number)) for number in range(5)]
     writer.close()

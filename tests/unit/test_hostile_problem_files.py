@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -72,10 +73,8 @@ def test_a_tolerance_that_no_float_holds_is_no_tolerance(tmp_path: Path) -> None
     shutil.copytree(FIXTURES / "reference_kernels", tmp_path / "r")
     with (tmp_path / "r" / "scaled_add" / "reference.py").open("a") as file:
         file.write(f"\ncheck_implementation = make_match_reference(ref_kernel, rtol={HUGE}, atol=1e999)\n")
-    try:
+    with suppress(ProblemInvalid):
         reference_kernels.load(tmp_path / "r" / "scaled_add")
-    except ProblemInvalid as invalid:
-        assert invalid.message
 
 
 def test_a_dropout_that_no_float_holds_is_refused(tmp_path: Path) -> None:

@@ -29,7 +29,6 @@ def signed(key=KEY, header=None, **changes):
 
 
 def test_a_good_token_gives_its_claims():
-    """Of a single audience, of a list, and of several with the one that asked."""
     for changes in ({}, {"aud": ["grader"]}, {"aud": ["grader", "other"], "azp": "grader"}):
         assert verified_claims(signed(**changes), public(KEY), **WANTED)["sub"] == "1"
 
@@ -96,7 +95,6 @@ def test_a_token_for_something_else_is_refused(changes, accepts):
     ],
 )  # fmt: skip
 def test_a_token_with_a_claim_of_another_form_is_refused(changes):
-    """Or without one."""
     with pytest.raises(IdTokenInvalid):
         verified_claims(signed(**changes), public(KEY), **WANTED)
 
@@ -116,7 +114,6 @@ def test_a_token_needs_a_key_that_is_published():
 
 @pytest.mark.parametrize("token", ["", "x", "a.b", "a.b.c", "e30.e30.", "." * 1000, "x" * 500_000, "\ud800", "é.é.é", f"{'[' * 9000}"])
 def test_what_is_no_token_is_refused(token):
-    """By the same error."""
     with pytest.raises(IdTokenInvalid):
         verified_claims(token, public(KEY), **WANTED)
 

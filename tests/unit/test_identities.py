@@ -75,7 +75,6 @@ def test_what_is_no_rule_says_how_one_is_written(text):
     ("https://a b", False), ("https://a.example/" + "x" * 500, False), ("javascript:alert(1)", False),
 ])  # fmt: skip
 def test_a_secret_goes_to_safe_urls_only(url, safe):
-    """Encrypted, or on this host."""
     assert safe_url(url) is safe
 
 
@@ -92,7 +91,6 @@ def test_a_provider_of_another_host_names_no_address_of_this_one(url, issuer, sa
 
 @pytest.fixture
 def good(tmp_path):
-    """Settings that name a provider."""
     secret = tmp_path / "secret"
     secret.write_text("the secret\n")
     secret.chmod(0o600)
@@ -146,7 +144,6 @@ def test_a_secret_that_everybody_can_read_is_refused(good, mode, fine):
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"two\nlines", b"\xff", b"x" * 5000])
 def test_a_file_without_one_line_is_no_secret(good, content):
-    """And its content is not quoted."""
     good["oidc_client_secret_file"].write_bytes(content)
     with pytest.raises(SettingsInvalid, match="one line of ASCII") as found:
         identity_provider(Settings(**good))

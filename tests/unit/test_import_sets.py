@@ -24,14 +24,6 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["problems", "import", *map(str, arguments)])
 
 
-def found_in(path: Path, **options: str) -> dict[str, str]:
-    """By path below the set: the problem's id, or why there is none."""
-    return {
-        str(one.path.relative_to(path)): one.problem.problem_id if one.problem else f"refused: {one.reason}"
-        for one in import_all(path, **options)
-    }
-
-
 @pytest.fixture
 def tasks(tmp_path: Path) -> Path:
     """Two versions of a task under a common root, each named by a competition's yaml too."""
@@ -56,7 +48,6 @@ def test_tasks_of_one_name_get_their_directories_names(tasks: Path) -> None:
 
 
 def test_the_same_problem_twice_is_counted_once(tmp_path: Path) -> None:
-    """A copy is the same as the first, and not kept again."""
     for name in ("a", "b"):
         shutil.copytree(FIXTURES / "flashinfer" / "scaled_rows", tmp_path / "set" / name)
     done = json.loads(run(tmp_path / "set", "--no-check", "--json", "--state-dir", tmp_path / "state").stdout)
@@ -76,7 +67,6 @@ def test_a_prefix_is_part_of_the_problem(tmp_path: Path) -> None:
 
 
 def test_a_collision_that_no_directory_tells_apart_names_the_remedy(tmp_path: Path) -> None:
-    """Two files of one directory whose names differ in case only."""
     text = KERNEL.read_text()
     (tmp_path / "1_a.py").write_text(text)
     (tmp_path / "1_A.py").write_text(f"{text}\n# other\n")
@@ -102,17 +92,17 @@ def test_one_bad_file_is_one_refusal(tmp_path: Path) -> None:
         target = tmp_path / "set" / ("task/task.yml" if name == "task.yml" else name)
         target.parent.mkdir(exist_ok=True)
         target.write_text(text)
-    found = found_in(tmp_path / "set")
-    assert found.pop("sum") == "sum"
-    assert found.keys() == {"bad.yaml", "worse.yaml", "nowhere", "task", "model.py"}
-    assert "name: Field required" in found["bad.yaml"] and "is not YAML" in found["worse.yaml"]
-    assert "does not exist; missing.yaml names it" in found["nowhere"] and "class Model has no method forward" in found["model.py"]
-    (named,) = import_all(tmp_path / "set" / "eval_config.yaml")
-    assert "is not a problem of a known format; looked for native: a directory with problem.toml" in named.reason
+    entries = {str(entry.path.relative_to(tmp_path / "set")): entry for entry in import_all(tmp_path / "set")}
+    results = {path: entry.problem.problem_id if entry.problem else entry.reason for path, entry in entries.items()}
+    assert results.pop("sum") == "sum"
+    assert results.keys() == {"bad.yaml", "worse.yaml", "nowhere", "task", "model.py"}
+    assert "name: Field required" in results["bad.yaml"] and "is not YAML" in results["worse.yaml"]
+    assert "does not exist; missing.yaml names it" in results["nowhere"] and "class Model has no method forward" in results["model.py"]
+    (explained,) = import_all(tmp_path / "set" / "eval_config.yaml")
+    assert "is not a problem of a known format; looked for native: a directory with problem.toml" in explained.reason
 
 
 def test_a_task_that_needs_a_missing_package_is_refused_unless_forced(tmp_path: Path) -> None:
-    """By its name; --force keeps it, for a judge that has the package."""
     shutil.copytree(TASK, tmp_path / "set" / "p")
     shutil.copytree(TASK.parent / "shared", tmp_path / "set" / "shared")
     reference = tmp_path / "set" / "p" / "reference.py"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.protocol import wire
+from tests import fakes
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
@@ -19,7 +22,6 @@ AXES = {"rows": 64, "cols": 256, "classes": 10}
 
 
 def drawn(kind: str = "normal", dtype: str = "float32", shape: tuple[str | int, ...] = ("rows", "cols"), key: str = KEY, **fields: object):
-    """One tensor of a distribution."""
     tensor = wire.TensorSpec(name="x", dtype=dtype, shape=shape, distribution=wire.Distribution(kind=kind, **fields))  # type: ignore[arg-type]
     (one,) = inputs.draw((tensor,), AXES, key, EmulatedDevice())
     assert one.dtype == getattr(torch, dtype) and one.is_contiguous()
@@ -30,7 +32,6 @@ def drawn(kind: str = "normal", dtype: str = "float32", shape: tuple[str | int, 
     "kind", ["normal", "uniform", "integers", "heavy_tail", "index", "sorted", "permutation", "probabilities", "constant", "mixture"]
 )
 def test_a_key_gives_the_same_values_again(kind: str) -> None:
-    """And another key others, but for the constant."""
     parts = (wire.Distribution(), wire.Distribution(kind="uniform"))
     first, again, second = (drawn(kind, high=5.0, parts=parts, key=key) for key in (KEY, KEY, KEY[::-1]))
     assert torch.equal(first, again)
@@ -47,7 +48,6 @@ def test_scale_offset_and_needles_can_be_switched_off(kind: str) -> None:
 
 
 def test_needles_are_as_many_and_as_large_as_is_said() -> None:
-    """Each of them either sign, at the trial's scale."""
     tensor = drawn(scale_spread=0.0, offset=0.0, needles=16, needle_factor=1000.0).abs()
     assert int((tensor == 1000.0).sum()) == 16 and float(tensor[tensor < 1000.0].max()) < 10
     assert int((drawn(scale_spread=0.0, offset=0.0, needles=16, needle_factor=1000.0, shape=(8, 8)).abs() == 1000.0).sum()) == 1
@@ -61,14 +61,12 @@ def test_an_offset_goes_with_the_scale() -> None:
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
 def test_an_index_is_below_its_axis(dtype: str) -> None:
-    """Every one of them is met, the axis' own value never."""
     assert drawn("index", dtype, high_axis="classes").unique().tolist() == list(range(10))
     assert drawn("index", dtype, low=3.0, high=5.0).unique().tolist() == [3, 4]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
 def test_sorted_values_never_fall(dtype: str) -> None:
-    """Along the last axis, and they are not all the same."""
     tensor = drawn("sorted", dtype, high_axis="cols")
     assert bool((tensor[:, 1:] >= tensor[:, :-1]).all()) and bool((tensor[:, 0] < tensor[:, -1]).all())
     assert float(tensor.min()) >= 0 and float(tensor.max()) <= 256
@@ -76,20 +74,17 @@ def test_sorted_values_never_fall(dtype: str) -> None:
 
 
 def test_a_permutation_has_every_number_once_in_each_row() -> None:
-    """And the rows differ."""
     tensor = drawn("permutation", "int64")
     assert torch.equal(tensor.sort(dim=-1).values, torch.arange(256).expand(64, 256)) and not torch.equal(tensor[0], tensor[1])
 
 
 def test_probabilities_add_up_to_one() -> None:
-    """A larger scale makes them more uneven."""
     even, uneven = drawn("probabilities", scale=0.1), drawn("probabilities", scale=8.0)
     assert torch.allclose(uneven.sum(-1), torch.ones(64)) and bool((uneven >= 0).all())
     assert float(uneven.max()) > 10 * float(even.max())
 
 
 def test_a_mixture_takes_its_parts_by_weight() -> None:
-    """A tenth of the elements are of the second part."""
     parts = (wire.Distribution(kind="constant", high=0.0, weight=9.0), wire.Distribution(kind="uniform", low=5.0, high=6.0, weight=1.0))
     tensor = drawn("mixture", parts=parts)
     assert 0.08 < float((tensor >= 5).float().mean()) < 0.12 and bool(((tensor == 0) | (tensor >= 5)).all())
@@ -116,53 +111,39 @@ def test_a_structure_has_values_in_its_places_only(structure: str, dtype: str) -
 
 
 def test_a_symmetric_matrix_is_its_own_transpose() -> None:
-    """And below the diagonal it is what it was."""
     full, tensor = drawn(shape=SQUARE), drawn(shape=SQUARE, structure="symmetric")
     assert torch.equal(tensor, tensor.T) and torch.equal(tensor.tril(), full.tril()) and not torch.equal(full, full.T)
 
 
 def test_a_sparse_tensor_has_about_as_many_values_as_its_density() -> None:
-    """At other places with another key."""
     tensor, second = (drawn(structure="sparse", density=0.1, key=key) for key in (KEY, KEY[::-1]))
     assert 0.08 < float((tensor != 0).float().mean()) < 0.12 and not torch.equal(tensor != 0, second != 0)
 
 
 @pytest.mark.parametrize("kind", ["constant", "normal"])
 def test_a_permutation_matrix_has_one_value_in_each_row_and_column(kind: str) -> None:
-    """Ones, where the kind is the constant 1."""
     tensor = drawn(kind, shape=(2, *SQUARE), structure="permutation")
     assert bool(((tensor != 0).sum(-1) == 1).all()) and bool(((tensor != 0).sum(-2) == 1).all())
     assert bool((tensor[tensor != 0] == 1).all()) == (kind == "constant") and not torch.equal(tensor[0] != 0, tensor[1] != 0)
 
 
 def test_one_hot_rows_have_one_value_each() -> None:
-    """Every column is met."""
     tensor = drawn("constant", shape=("cols", "classes"), structure="one_hot")
     assert bool((tensor.sum(-1) == 1).all()) and bool((tensor.sum(0) > 0).all())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 def test_a_sorted_structure_sorts_each_row_of_its_kind(dtype: str) -> None:
-    """Whatever the kind."""
     tensor = drawn("heavy_tail", dtype, structure="sorted")
     assert torch.equal(tensor, drawn("heavy_tail", dtype).sort(dim=-1).values)
 
 
 def test_a_workload_may_draw_an_input_from_another_distribution() -> None:
-    """Of that input only, and of that workload only."""
     tensor = wire.TensorSpec(name="x", dtype="float32", shape=("rows", "cols"))
     usual = wire.Workload(workload_id="a", axes=AXES)
     special = wire.Workload(workload_id="b", axes=AXES, distributions={"x": wire.Distribution(kind="constant", high=3.0)})
-    problem = wire.ProblemSpec(
-        problem_id="p",
-        format="native",
-        entry="solve",
-        inputs=(tensor, wire.TensorSpec(name="y", dtype="float32", shape=("rows",))),
-        outputs=(tensor,),
-        workloads=(usual, special),
-        tolerance=wire.Tolerance(),
-        reference="",
-    )
+    second = wire.TensorSpec(name="y", dtype="float32", shape=("rows",))
+    problem = replace(fakes.problem().spec, inputs=(tensor, second), workloads=(usual, special))
     assert inputs.of_workload(problem, usual, None, KEY, EmulatedDevice())[0].unique().numel() > 1000
     x, y = inputs.of_workload(problem, special, None, KEY, EmulatedDevice())
     assert bool((x == 3).all()) and y.unique().numel() > 1

@@ -20,13 +20,12 @@ DIGESTS = {  # from before there was more than normal, uniform, integers, heavy_
 INPUT = 'name = "a", shape = ["n"]'
 
 
-def load(tmp_path: Path, distribution: str = "", dtype: str = "float32", own: str = "") -> wire.ProblemSpec:
-    """The fake problem with its input drawn so."""
+def load(tmp_path: Path, distribution: str = "", dtype: str = "float32", override: str = "", shape: str = '["n"]') -> wire.ProblemSpec:
     text = fakes.PROBLEM_TOML.format(name="sum")
     assert INPUT in text and 'id = "n64"' in text
     given = f", distribution = {{ {distribution} }}" if distribution else ""
-    text = text.replace(INPUT, f'{INPUT}, dtype = "{dtype}"{given}')
-    text = text.replace('id = "n64"', f'id = "n64", distributions = {{ {own} }}' if own else 'id = "n64"')
+    text = text.replace(INPUT, f'name = "a", shape = {shape}, dtype = "{dtype}"{given}')
+    text = text.replace('id = "n64"', f'id = "n64", distributions = {{ {override} }}' if override else 'id = "n64"')
     return native.load(fakes.write_problem(tmp_path, text=text)).spec
 
 
@@ -37,13 +36,11 @@ def test_the_examples_stay_the_problems_that_they_were(name: str) -> None:
 
 
 def test_a_problem_that_says_nothing_draws_as_before(tmp_path: Path) -> None:
-    """The defaults are the wire's."""
     spec = load(tmp_path)
     assert spec.inputs[0].distribution == wire.Distribution() and spec.workloads[0].distributions == {}
 
 
 def test_every_key_reaches_the_judge(tmp_path: Path) -> None:
-    """Zero is not the same as nothing."""
     spec = load(tmp_path, "scale = 2.0, scale_spread = 0, offset = 0, needles = 0, needle_factor = 3.0")
     expected = wire.Distribution(scale=2.0, scale_spread=0.0, offset=0.0, needles=0, needle_factor=3.0)
     assert spec.inputs[0].distribution == expected
@@ -81,7 +78,6 @@ def test_every_key_reaches_the_judge(tmp_path: Path) -> None:
     ],
 )
 def test_what_means_nothing_is_refused(tmp_path: Path, distribution: str, dtype: str, said: str) -> None:
-    """With the key, and what to do."""
     with pytest.raises(ProblemInvalid) as caught:
         load(tmp_path, distribution, dtype)
     assert said in str(caught.value) and "problem.toml" in str(caught.value)
@@ -92,20 +88,12 @@ def test_what_means_nothing_is_refused(tmp_path: Path, distribution: str, dtype:
     [("b = {}", "has a distribution for 'b'; the inputs are ['a']"), ('a = { kind = "index", high = -3 }', "input 'a' at workload 'n64'")],
 )
 def test_a_workload_s_distribution_is_checked_too(tmp_path: Path, own: str, said: str) -> None:
-    """It names the workload."""
     with pytest.raises(ProblemInvalid) as caught:
-        load(tmp_path, dtype="int64", own=own)
+        load(tmp_path, dtype="int64", override=own)
     assert said in str(caught.value)
 
 
 TOO_FAR = 'kind = "integers", low = 0, high = 9007199254740994'
-
-
-def load_scalar(tmp_path: Path, distribution: str, dtype: str = "int64") -> wire.ProblemSpec:
-    """The fake problem with an input that has no axes."""
-    text = fakes.PROBLEM_TOML.format(name="sum")
-    text = text.replace(INPUT, f'name = "a", shape = [], dtype = "{dtype}", distribution = {{ {distribution} }}')
-    return native.load(fakes.write_problem(tmp_path, text=text)).spec
 
 
 @pytest.mark.parametrize(
@@ -120,5 +108,5 @@ def load_scalar(tmp_path: Path, distribution: str, dtype: str = "int64") -> wire
 def test_a_whole_number_that_would_not_arrive_is_refused(tmp_path: Path, distribution: str, said: str) -> None:
     """What has no axes travels as a double: past 2 ** 53 an honest kernel would get another number than the reference."""
     with pytest.raises(ProblemInvalid) as caught:
-        load_scalar(tmp_path, distribution)
+        load(tmp_path, distribution, "int64", shape="[]")
     assert f"input 'a' at workload 'n64': {said}" in str(caught.value) and "give the input an axis" in str(caught.value)

@@ -49,7 +49,6 @@ def test_no_text_installs_the_project_by_name() -> None:
     ],
 )
 def test_an_installation_by_name_is_noticed(text: str) -> None:
-    """The control, with the texts that were there."""
     assert len(installed_by_name(text)) == 1
 
 

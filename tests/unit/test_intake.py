@@ -36,7 +36,6 @@ def violations(*sources, **fields):
 
 
 def test_a_right_submission_is_taken_as_it_is():
-    """Language detected, mode defaulted, entry left to the problem."""
     accepted = check(device_kind="emulated", request_id="00000000-0000-4000-8000-000000000000")
     assert accepted.submission.sources == (SourceFile(path="kernel.cu", content=fakes.SOURCE),)
     assert (accepted.submission.language, accepted.submission.entry, accepted.submission.mode) == ("cuda", "", wire.Mode.BENCHMARK)
@@ -65,13 +64,11 @@ def test_a_path_that_is_not_plain_is_refused_with_a_better_one(path, remedy):
 
 
 def test_two_files_of_one_path_are_refused():
-    """Also where one is a directory of the other."""
     assert "sources[0]" in violations(("k.cu", fakes.SOURCE), ("k.cu", "x"))["sources[1].path"]
     assert "lies in 'k.cu'" in violations(("k.cu", fakes.SOURCE), ("k.cu/h.cuh", "x"))["sources[1].path"]
 
 
 def test_sources_over_a_mebibyte_are_refused():
-    """Together, in bytes and not in characters."""
     half = "ä" * (SOURCE_LIMIT_BYTES // 4)
     assert "1 MiB" in violations(("k.cu", fakes.SOURCE), ("a.cuh", half), ("b.cuh", half))["sources"]
     padding = " " * (SOURCE_LIMIT_BYTES - len(fakes.SOURCE))
@@ -79,7 +76,6 @@ def test_sources_over_a_mebibyte_are_refused():
 
 
 def test_nothing_to_build_is_refused():
-    """No files, empty files, files with NUL."""
     empty = api.SubmitRequest(submission=new_submission("sum", []))
     with pytest.raises(InvalidSubmission, match="at least one file"):
         gate.check_submission(empty, find_problem, ())
@@ -88,30 +84,21 @@ def test_nothing_to_build_is_refused():
 
 
 def test_all_that_is_wrong_is_told_at_once():
-    """Nobody has to submit five times to find five mistakes."""
     found = violations(("../k.cu", ""), entry="not a name", request_id="seven", mode=wire.Mode.TEST, language="fortran")
     assert set(found) == {"sources[0].path", "sources[0].content", "entry", "request_id", "language"}
 
 
 def test_an_unknown_problem_names_the_known_ones():
-    """And one that is no name at all is a wrong field."""
     with pytest.raises(ProblemNotFound, match="take one of: sum"):
         check(problem_id="som")
     assert "expected 'problems/<id>'" in violations(problem="sum")["problem"]
 
 
 def test_an_unknown_mode_names_the_known_ones():
-    """An enum value of a later version is no crash."""
     asked = request()
     asked.submission.mode = 99
     with pytest.raises(InvalidSubmission, match="MODE_RANKED"):
         gate.check_submission(asked, find_problem, ())
-
-
-def test_a_device_that_is_not_here_is_named():
-    """With those that are."""
-    with pytest.raises(NoSuchDevice, match="emulated"):
-        check(device_kind="cuda")
 
 
 @pytest.mark.parametrize("choice", ["emulated", "cuda", "cuda:0", "cuda:h200", "cuda:NVIDIA H200"])
@@ -127,7 +114,6 @@ def test_a_device_is_chosen_by_kind_place_or_model(choice):
 
 
 def test_a_file_that_is_no_kernel_needs_a_language():
-    """Nothing is guessed about unknown suffixes."""
     assert "set one of: torch_extension, cuda" in violations(("kernel.txt", "x"))["language"]
 
 
@@ -138,7 +124,6 @@ def test_a_missing_entry_point_says_what_to_write():
 
 
 def test_bytes_that_are_no_utf_8_are_found_before_they_are_sent():
-    """With file, byte and line."""
     with pytest.raises(InvalidSubmission) as caught:
         gate.decode_source("k.cu", b"int a;\n// caf\xe9\n", index=2)
     (violation,) = caught.value.violations

@@ -69,7 +69,6 @@ def test_what_is_mapped_from_the_driver_counts_but_not_what_is_only_reserved(tmp
 
 
 async def test_the_watch_strikes_once_the_host_is_nearly_out(tmp_path: Path) -> None:
-    """And is quiet before."""
     struck: list[str] = []
     (tmp_path / "meminfo").write_text(
         MEMINFO.format(total=128 << 20, available=100 << 20).replace("AnonPages: 300", f"AnonPages: {120 << 20}")

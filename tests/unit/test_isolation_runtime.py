@@ -7,7 +7,6 @@ from grader.isolation.settings import BoxSettings
 
 
 def test_a_server_that_ends_leaves_no_directory(tmp_path: Path) -> None:
-    """Neither its run's, nor what all its boxes see of /etc."""
     settings = BoxSettings(state_id="a", runtime_dir=tmp_path / "runtime")
     with box_output(settings, limit_bytes=1 << 20) as place:
         (place / "artifact").write_bytes(b"1")
@@ -19,7 +18,6 @@ def test_a_server_that_ends_leaves_no_directory(tmp_path: Path) -> None:
 
 
 def test_what_could_not_be_cleared_stays_for_the_next_server(tmp_path: Path) -> None:
-    """Which sweeps it, and leaves nothing then."""
     first, second = (BoxSettings(state_id="a", runtime_dir=tmp_path / "runtime") for _ in range(2))
     stray = run_directory(first) / "link-1"
     stray.mkdir()

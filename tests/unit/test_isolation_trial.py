@@ -34,7 +34,6 @@ class Printing(fakes.FakeBoxes):
     ],
 )
 async def test_an_image_of_another_version_is_named(output: str, exit_code: int, complaint: str | None) -> None:
-    """With what to do; one of our own version is not."""
     found = await outdated(Printing(output.encode(), exit_code))
     if complaint is None:
         assert found is None

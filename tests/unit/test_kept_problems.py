@@ -82,7 +82,6 @@ def test_a_damaged_file_is_logged_once_and_the_others_are_served(tmp_path: Path)
 
 
 def test_a_file_that_is_being_overwritten_keeps_its_problem(tmp_path: Path) -> None:
-    """Until it can be read again; no time of the directory changes then."""
     keep(problem("one", "old"), tmp_path)
     store = Problems.load([], tmp_path)
     whole = (tmp_path / "one.json").read_text()
@@ -97,7 +96,6 @@ def test_a_file_that_is_being_overwritten_keeps_its_problem(tmp_path: Path) -> N
 
 
 def test_an_import_changes_no_problem_of_a_directory(tmp_path: Path) -> None:
-    """What --problems names goes first."""
     fakes.write_problem(tmp_path / "named")
     store = Problems.load([tmp_path / "named"], tmp_path / "imported")
     before = store.get("sum")

@@ -9,6 +9,7 @@ import pytest
 
 from sandbox.protocol import wire
 from tests import fakes
+from tests.clock import Seconds
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
@@ -23,21 +24,11 @@ SMALL, LARGE = (wire.Workload(workload_id=name, axes={"n": size}) for name, size
 QUIET = {"power_limit_w": "700", "throttle_reasons": "", "temperature_c": "40"}
 
 
-class Clock:
-    """Seconds, as a test sets them."""
-
-    now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 def problem(digest: str = "d") -> wire.ProblemSpec:
     return replace(fakes.problem().spec, digest=digest, workloads=(SMALL, LARGE))
 
 
-def kept(clock: Clock, *, conditions: dict[str, str] = QUIET, digest: str = "d") -> KeptTimings:
-    """With the small workload's times."""
+def kept(clock: Seconds, *, conditions: dict[str, str] = QUIET, digest: str = "d") -> KeptTimings:
     timings = KeptTimings(2, clock)
     timings.load(problem(digest))
     timings.keep(problem(digest), {SMALL.workload_id: TIMINGS}, conditions)
@@ -46,7 +37,7 @@ def kept(clock: Clock, *, conditions: dict[str, str] = QUIET, digest: str = "d")
 
 def test_all_workloads_are_found_or_none() -> None:
     """A job whose second workload was never timed needs new times of all."""
-    timings = kept(Clock())
+    timings = kept(Seconds())
     assert timings.find(problem(), [SMALL], QUIET) == {"small": TIMINGS}
     assert timings.find(problem(), [SMALL, LARGE], QUIET) is None
     timings.keep(problem(), {LARGE.workload_id: TIMINGS}, QUIET)
@@ -56,8 +47,7 @@ def test_all_workloads_are_found_or_none() -> None:
 
 
 def test_they_are_used_for_some_minutes() -> None:
-    """A device does not stay as it is."""
-    clock = Clock()
+    clock = Seconds()
     timings = kept(clock)
     clock.now_s += KEPT_S - 1
     assert timings.find(problem(), [SMALL], QUIET) is not None
@@ -79,24 +69,24 @@ def test_they_are_used_for_some_minutes() -> None:
 )
 def test_they_hold_for_the_conditions_that_they_were_taken_in(then: dict[str, str], now: dict[str, str], found: bool) -> None:
     """A baseline of a device that was slowed would let a subject slow it."""
-    assert (kept(Clock(), conditions=then).find(problem(), [SMALL], now) is not None) is found
+    assert (kept(Seconds(), conditions=then).find(problem(), [SMALL], now) is not None) is found
 
 
 def test_they_are_forgotten_with_what_was_compiled_for_the_problem() -> None:
     """The trusted runner forgets the problem that it loaded first, and so do they; a problem without a digest is never kept."""
-    timings = kept(Clock())
+    timings = kept(Seconds())
     timings.load(problem("e"))
     assert timings.find(problem(), [SMALL], QUIET) is not None
     timings.load(problem("f"))
     assert timings.find(problem(), [SMALL], QUIET) is None
     timings.keep(problem(), {SMALL.workload_id: TIMINGS}, QUIET)  # which the runner has not loaded
     assert timings.find(problem(), [SMALL], QUIET) is None
-    assert kept(Clock(), digest="").find(problem(""), [SMALL], QUIET) is None
+    assert kept(Seconds(), digest="").find(problem(""), [SMALL], QUIET) is None
 
 
 def test_a_problem_whose_times_did_not_fit_has_none_for_a_while() -> None:
     """Others keep theirs. New ones would not fit either, and each time a measurement would be made twice."""
-    clock = Clock()
+    clock = Seconds()
     timings = kept(clock)
     timings.load(problem("other"))
     timings.keep(problem("other"), {SMALL.workload_id: TIMINGS}, QUIET)
@@ -125,14 +115,13 @@ def test_kept_times_have_null_runs_of_now(monkeypatch: pytest.MonkeyPatch, clock
 )
 def test_a_machine_is_quiet_while_others_do_next_to_nothing(used_s: float | None, core_count: int, quiet: bool) -> None:
     """Within two seconds; on a machine of many cores others may use those that judge and baseline do not need."""
-    clock, used_ns = Clock(), iter((10**9, None if used_s is None else 10**9 + round(used_s * 1e9)))
+    clock, used_ns = Seconds(), iter((10**9, None if used_s is None else 10**9 + round(used_s * 1e9)))
     activity = HostActivity(lambda: next(used_ns), clock)
     clock.now_s += 2.0
     assert activity.quiet(core_count) is quiet
 
 
 def runner(clock: wire.Clock) -> Any:
-    """One whose device has this clock."""
     return type("Runner", (), {"device": type("Device", (), {"CLOCK": clock})()})()
 
 
@@ -140,16 +129,8 @@ def not_fitting(clock: wire.Clock, beside_ns: int, alone_ns: int = 100_000_000, 
     """Whether a baseline's time next to the subject does not fit 100 us alone, by the host's clock 100 ms."""
     alone = TIMINGS if clock is wire.Clock.DEVICE_EVENTS else replace(TIMINGS, run_ns={"eager": [alone_ns + 1_000]})
     parties = TimingSetup(subject=runner(clock), trusted=runner(clock), copies=False, alone=alone, budget_s=1.0)
-    measurement = wire.Measurement(
-        workload_id="small",
-        clock=clock,
-        certified=wire.Samples(durations_ns=(1,)),
-        bound_ns=1,
-        floor_ns=1,
-        baselines={"eager": wire.Samples(durations_ns=(beside_ns,))},
-        **changed,  # type: ignore[arg-type]
-    )
-    return outdated(parties, measurement)
+    baselines = {"eager": wire.Samples(durations_ns=(beside_ns,))}
+    return outdated(parties, replace(fakes.measurement("small"), clock=clock, baselines=baselines, **changed))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -11,47 +11,22 @@ from sandbox.devices.emulated import EmulatedDevice
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import without_model
 from tests.collection import AFTER_COLLECTION
+from tests.unit.kernelbench_files import FIXTURES, NONE, OTHER_KEY, ROW, drawn, model, spec_of
 
 if AFTER_COLLECTION:
     import torch
 
     from sandbox.judge.admission.check import admit
-    from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, Task, describe, load_task
+    from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, describe, load_task
 
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "kernelbench"
 PRODUCT = FIXTURES / "5_Scaled_product.py"
-HEAD = "import torch\nimport torch.nn as nn\n"
-ROW = "def get_inputs():\n    return [torch.rand(4, 5)]\n"
-NONE = "def get_init_inputs():\n    return []\n"
-KEY, OTHER_KEY = "0123456789abcdef" * 2, "fedcba9876543210" * 2
-
-
-def model(init: str, forward: str = "return x", parameters: str = "x") -> str:
-    made = f"class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n        {init}\n"
-    return made + f"    def forward(self, {parameters}):\n        {forward}\n"
-
-
-def spec_of(directory: Path, *parts: str, precision: str = "fp32") -> wire.ProblemSpec:
-    path = directory / "9_Made.py"
-    path.write_text("\n".join((HEAD, *parts)))
-    return kernelbench.load(path, precision).spec
-
-
-def compiled(spec: wire.ProblemSpec) -> wire.ProblemSpec:
-    """The problem as the entry of a compiled language takes it, before anything is known of its arguments."""
-    return without_model(spec)
-
-
-def drawn(task: Task, key: str = KEY) -> list[torch.Tensor]:
-    assert task.draw is not None
-    return task.draw(task.spec.workloads[0], key)
 
 
 def test_a_compiled_entry_gets_the_weights_as_inputs() -> None:
     """After the others, the same with every key; what the reference answers does not depend on the convention."""
     spec = kernelbench.load(PRODUCT).spec
-    plain, task = load_task(spec, "cpu"), load_task(compiled(spec), "cpu")
+    plain, task = load_task(spec, "cpu"), load_task(without_model(spec), "cpu")
     names = [one.name for one in task.spec.inputs]
     assert names[:2] == ["x", "factor"] == [one.name for one in plain.spec.inputs]
     assert names[2:] == [one.name for one in plain.spec.weights] and {"linear_weight", "norm_running_var", "shift"} < set(names)
@@ -70,8 +45,8 @@ def test_a_compiled_entry_gets_the_weights_as_inputs() -> None:
 
 def test_weights_are_as_the_model_is_made(tmp_path: Path) -> None:
     """Also where a call changes them: a buffer that forward writes to is given as it was."""
-    spec = spec_of(tmp_path, model("self.register_buffer('b', torch.zeros(5))", "self.b.add_(1); return x + self.b"), ROW, NONE)
-    task = load_task(compiled(spec), "cpu")
+    spec = spec_of(tmp_path, model("self.b.add_(1); return x + self.b", "self.register_buffer('b', torch.zeros(5))"), ROW, NONE)
+    task = load_task(without_model(spec), "cpu")
     for _ in range(2):
         x, b = drawn(task)
         assert not b.any() and torch.equal(task.reference([x, b])[0], x + 1)
@@ -88,8 +63,8 @@ def test_everything_that_a_model_keeps_is_a_weight(tmp_path: Path) -> None:
             "self.norm = nn.BatchNorm1d(5)",
         )
     )
-    spec = spec_of(tmp_path, model(init), ROW, NONE, precision="fp16")
-    task = load_task(compiled(spec), "cpu")
+    spec = spec_of(tmp_path, model(init=init), ROW, NONE, precision="fp16")
+    task = load_task(without_model(spec), "cpu")
     found = {one.name: (one.dtype, len(one.shape)) for one in task.spec.inputs[1:]}
     half = dict.fromkeys(("w", "norm_weight", "norm_bias", "norm_running_mean", "norm_running_var"), ("float16", 1))
     assert found == {**half, "mask": ("bool", 1), "table": ("int64", 1), "scale": ("float16", 0)}
@@ -101,11 +76,11 @@ def test_names_are_different_and_c_takes_them(tmp_path: Path) -> None:
     init = "self.net = nn.Sequential(nn.Linear(5, 5)); self.x = nn.Parameter(torch.ones(2)); self.é = nn.Parameter(torch.ones(1))"
     names = "x, x_0, float, output, stream, register"
     given = "def get_inputs():\n    return [torch.rand(4, 5) for _ in range(6)]\n"
-    found = describe(spec_of(tmp_path, model(init, "return x", names), given, NONE), "cpu")
-    assert found is not None
-    tensors = [one.name for one in (*found.inputs, *found.outputs, *found.weights)]
+    description = describe(spec_of(tmp_path, model("return x", init, names), given, NONE), "cpu")
+    assert description is not None
+    tensors = [one.name for one in (*description.inputs, *description.outputs, *description.weights)]
     assert tensors[0] == "x" and "net_0_weight" in tensors
-    everything = [*tensors, *found.axes]
+    everything = [*tensors, *description.axes]
     assert len(set(everything)) == len(everything) and not {"float", "stream", "register"} & set(everything)
     assert all(name.isascii() and name.isidentifier() for name in everything)
 
@@ -122,17 +97,17 @@ def test_names_are_different_and_c_takes_them(tmp_path: Path) -> None:
 )
 def test_a_model_that_no_compiled_entry_can_be_given_takes_python(tmp_path: Path, init: str, said: str) -> None:
     """The reason is part of what is learned; a compiled submission that comes all the same is refused with it."""
-    spec = spec_of(tmp_path, model(init), ROW, NONE)
+    spec = spec_of(tmp_path, model(init=init), ROW, NONE)
     found = describe(spec, "cpu")
     assert found is not None and said in found.obstacle and found.weights == ()
     assert load_task(spec, "cpu").described == found
     with pytest.raises(ReferenceFailed, match=r"its model can't be given to a compiled entry: .*; submit a Python module"):
-        load_task(compiled(spec), "cpu")
+        load_task(without_model(spec), "cpu")
 
 
 def test_arguments_are_learned_where_there_is_no_memory_to_judge(tmp_path: Path) -> None:
     """A trillion elements: a check says that it is too large for this machine, which refuses nothing, and what an entry would be given."""
-    spec = spec_of(tmp_path, model("pass"), "def get_inputs():\n    return [torch.rand(10 ** 6, 10 ** 6)]\n", NONE)
+    spec = spec_of(tmp_path, model(), "def get_inputs():\n    return [torch.rand(10 ** 6, 10 ** 6)]\n", NONE)
     found = describe(spec, "cpu")
     assert found is not None and found.axes["x_0"] == 10**6
     with pytest.raises(ReferenceTooLarge, match="--set NAME=VALUE"):
@@ -145,12 +120,12 @@ def test_arguments_are_learned_where_there_is_no_memory_to_judge(tmp_path: Path)
 @pytest.mark.parametrize(
     "parts",
     [
-        (model("pass"), "def get_inputs():\n    return [torch.rand(4, 5).cuda()]\n"),
-        (model("pass"), "def get_inputs():\n    return [torch.rand(4, 5, device='cuda')]\n"),
-        (model("pass"), "def get_inputs():\n    return [torch.rand(4, 5).to(torch.device('cuda:0'))]\n"),
-        (model("self.w = nn.Parameter(torch.ones(5, device='cuda')); self.cuda()", "return x * self.w"), ROW),
-        (model("pass", "return x.cuda() + torch.ones(5, device='cuda')"), ROW),
-        (model("pass", "assert x.is_cuda; return x"), ROW),
+        (model(), "def get_inputs():\n    return [torch.rand(4, 5).cuda()]\n"),
+        (model(), "def get_inputs():\n    return [torch.rand(4, 5, device='cuda')]\n"),
+        (model(), "def get_inputs():\n    return [torch.rand(4, 5).to(torch.device('cuda:0'))]\n"),
+        (model("return x * self.w", "self.w = nn.Parameter(torch.ones(5, device='cuda')); self.cuda()"), ROW),
+        (model("return x.cuda() + torch.ones(5, device='cuda')"), ROW),
+        (model("assert x.is_cuda; return x"), ROW),
     ],
 )
 def test_cuda_in_a_file_is_the_emulated_device(tmp_path: Path, parts: tuple[str, str]) -> None:

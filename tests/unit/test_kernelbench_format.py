@@ -10,6 +10,7 @@ import pytest
 from grader.errors import ProblemInvalid
 from grader.formats import kernelbench, with_calling_convention, with_description
 from grader.formats.adjustments import UNCHANGED, Adjustments
+from grader.formats.kernelbench import NotALiteral, literal, with_constants
 from grader.model import NewSubmission
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import cuda_signature, entry_in, torch_signature
@@ -38,7 +39,6 @@ def refusal(path: Path, **options: str) -> str:
 
 
 def test_a_precision_is_another_problem_with_another_tolerance(tmp_path: Path) -> None:
-    """The same file in half precision has its own id, digest and tolerance."""
     path = write(tmp_path)
     problems = [kernelbench.load(path, precision) for precision in ("fp32", "fp16", "bf16")]
     assert [one.problem_id for one in problems] == ["kb_7_a_thing", "kb_7_a_thing_fp16", "kb_7_a_thing_bf16"]
@@ -93,7 +93,6 @@ def test_a_compiled_entry_is_a_function_that_gets_the_weights(tmp_path: Path) ->
 
 
 def test_the_digest_is_of_what_decides(tmp_path: Path) -> None:
-    """One number changed is another problem; the same text is the same."""
     first = kernelbench.load(write(tmp_path)).digest
     assert kernelbench.load(write(tmp_path)).digest == first
     assert kernelbench.load(write(tmp_path, more="\nn = 1\n")).digest != first
@@ -116,12 +115,10 @@ def test_the_digest_is_of_what_decides(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_file_says_what_to_do(tmp_path: Path, other: dict[str, str], said: str) -> None:
-    """Each fault has a sentence; none is a crash."""
     assert said in refusal(write(tmp_path, **other))
 
 
 def test_nothing_is_executed(tmp_path: Path) -> None:
-    """A file that writes when it is executed has written nothing."""
     mark = tmp_path / "mark"
     assert kernelbench.load(write(tmp_path, more=f"\nopen({str(mark)!r}, 'w')\nraise SystemExit\n"))
     assert not mark.exists()
@@ -161,3 +158,33 @@ def test_dropout_is_refused_where_it_surely_happens(tmp_path: Path, dropout_: st
         assert "dropout with p = " in refusal(path) and "self.eval()" in refusal(path)
     else:
         assert kernelbench.load(path)
+
+
+@pytest.mark.parametrize(
+    ("source", "values", "wanted"),
+    [
+        ("a = 1\n", {"a": "2"}, "a = 2\n"),
+        ("a = 1  # one\nb = a * 2\n", {"a": "22"}, "a = 22  # one\nb = a * 2\n"),
+        ("b = a * 2\n", {"b": "7"}, "b = 7\n"),
+        ("a: int = 1\n", {"a": "2"}, "a: int = 2\n"),
+        ("D, H = 24, 32\n", {"H": "3"}, "D, H = 24, 3\n"),
+        ("D, H = (24,\n        32)\nx = 1\n", {"D": "1", "H": "2", "x": "3"}, "D, H = (1,\n        2)\nx = 3\n"),
+        ("a = b = 256  # both\n", {"b": "8"}, "a = b = 256; b = 8  # both\n"),
+        ("a, b = size()\n", {"a": "8"}, "a, b = size(); a = 8\n"),
+        ("a, *b = 1, 2, 3\n", {"a": "8"}, "a, *b = 1, 2, 3; a = 8\n"),
+        ("s = 'é'; a = 1; t = 'ü'\n", {"a": "2", "t": "0"}, "s = 'é'; a = 2; t = 0\n"),
+        ("a = '''x\ny'''; b = 1\n", {"a": "2", "b": "3"}, "a = 2; b = 3\n"),
+        ("a = 1\na = 2\n", {"a": "3"}, "a = 3\na = 3\n"),
+        ("shape = (n, 4)\nn = 1\n", {"shape": "(2, 4)"}, "shape = (2, 4)\nn = 1\n"),
+        ("a = 1\n", {"other": "2"}, "a = 1\n"),
+    ],
+)
+def test_a_constant_is_set_where_it_is_assigned(source: str, values: dict[str, str], wanted: str) -> None:
+    assert with_constants(source, values) == wanted
+
+
+@pytest.mark.parametrize("text", ["", "M * 2", "relu", "f()", "1; import os", "1\nimport os", "(" * 1000, "f'{x}'", "'\0'", "a=1"])
+def test_what_would_have_to_be_computed_is_no_literal(text: str) -> None:
+    """An expression would be executed with the file, and is not what somebody means who sets a size."""
+    with pytest.raises(NotALiteral, match="is not a literal"):
+        literal(text)

@@ -6,12 +6,8 @@ Submissions are classes served by a thread; they are made of the state that a ru
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import io
-import socket
 import sys
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,15 +16,11 @@ import pytest
 
 from grader.formats import kernelbench
 from grader.formats.adjustments import UNCHANGED, Adjustments
-from sandbox.devices.emulated import EmulatedDevice
 from sandbox.languages import python
-from sandbox.launch.kernel import Bound, Loaded
-from sandbox.launch.loop import serve
 from sandbox.protocol import wire
-from sandbox.protocol.gate import Answer, Call, Gate, Status, receive_job
 from sandbox.protocol.signatures import without_model
-from sandbox.protocol.version import VERSION
 from tests.collection import AFTER_COLLECTION
+from tests.unit.kernelbench_files import FIXTURES, HEAD, KEY, NONE, OTHER_KEY, ROW, drawn, model, spec_of
 
 if AFTER_COLLECTION:
     import torch
@@ -36,42 +28,20 @@ if AFTER_COLLECTION:
     from torch._subclasses.fake_tensor import FakeTensor
 
     from sandbox.judge import tolerance
-    from sandbox.judge.lane import judge
     from sandbox.judge.references import ReferenceFailed, Task, load_task, sources, trace
     from sandbox.judge.references.kernelbench import _ModelSource
+    from tests.unit import test_lane
 
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "kernelbench"
 RAMP, GATE, LOSS, SOFTMAX, PRODUCT = (next(FIXTURES.glob(f"{number}_*.py")) for number in (1, 2, 3, 4, 5))
-KEY, OTHER_KEY = "0123456789abcdef" * 2, "fedcba9876543210" * 2
-HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
-ROW = "def get_inputs():\n    return [torch.rand(4, 5)]\n"
 MANY = "class Model(nn.Module):\n    def forward(self, *all):\n        return sum(all)\n"
-NONE = "def get_init_inputs():\n    return []\n"
-
-
-def model(forward: str, init: str = "pass") -> str:
-    made = f"class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n        {init}\n"
-    return made + f"    def forward(self, x):\n        {forward}\n"
-
-
-def spec_of(directory: Path, *parts: str, precision: str = "fp32") -> wire.ProblemSpec:
-    path = directory / "9_Made.py"
-    path.write_text("\n".join((HEAD, *parts)))
-    return kernelbench.load(path, precision).spec
 
 
 def task_of(path: Path, precision: str = "fp32") -> Task:
     return load_task(kernelbench.load(path, precision).spec, "cpu")
 
 
-def drawn(task: Task, key: str = KEY) -> list[torch.Tensor]:
-    assert task.draw is not None
-    return task.draw(task.spec.workloads[0], key)
-
-
 def outcomes(task: Task, outputs: list[torch.Tensor], key: str = KEY) -> list[str]:
-    """What the comparison says of outputs for a key's inputs."""
     assert task.compare is not None
     inputs = drawn(task, key)
     masks = [torch.zeros_like(one, dtype=torch.bool) for one in outputs]
@@ -81,60 +51,20 @@ def outcomes(task: Task, outputs: list[torch.Tensor], key: str = KEY) -> list[st
 
 def judged(tmp_path: Path, spec: wire.ProblemSpec, entry: Callable[..., Any]) -> list[wire.Fact]:
     """The facts of a submission that is this class, in mode TEST."""
-    (tmp_path / "artifact").write_bytes(b"none")
-    job = wire.Job(
-        job_id="j",
-        problem=spec,
-        language="python",
-        entry=spec.entry,
-        mode=wire.Mode.TEST,
-        link_path=str(tmp_path / "judge.sock"),
-        artifact_path=str(tmp_path / "artifact"),
-        artifact_digest=hashlib.sha256(b"none").hexdigest(),
-        load_s=3600.0,
-    )
-    thread = threading.Thread(target=_run, args=(job.link_path, entry), daemon=True)
-    thread.start()
-    facts = list(judge(job, EmulatedDevice(), None))  # type: ignore[arg-type]
-    if not isinstance(facts[-1], wire.Broken):
-        thread.join(5)
-    return facts
 
+    def of_state(state: bytes) -> Callable[..., None]:
+        kernel = python.make_model(entry, state, "cpu") if state else entry
 
-def _run(path: str, entry: Callable[..., Any]) -> None:
-    link, deadline = socket.socket(socket.AF_UNIX), time.monotonic() + 120
-    while time.monotonic() < deadline:
-        try:
-            link.connect(path)
-            break
-        except OSError:
-            time.sleep(0.005)
-    else:
-        return  # the judge has refused the problem
-    job, (gate_fd, arena_fd, _, state_fd) = receive_job(link)
-    device, gate = EmulatedDevice(), Gate(gate_fd)
-    arena = device.attach_arena(arena_fd, job.arena_bytes)
-    state = Path(f"/proc/self/fd/{state_fd}").read_bytes()
-    kernel = python.make_model(entry, state, "cpu") if state else entry
-
-    def bind(call: Call) -> Bound:
-        pairs = list(zip(call.inputs, job.inputs, strict=True))
-        arguments = [arena.tensor(slot.offset, one.dtype, slot.shape, slot.strides) if one.shape else slot.scalar for slot, one in pairs]
-        targets = [arena.tensor(slot.offset, one.dtype, slot.shape) for slot, one in zip(call.outputs, job.outputs, strict=True)]
-
-        def launch() -> None:
+        def launch(inputs: list[Any], outputs: list[torch.Tensor]) -> None:
             with torch.no_grad():
-                result = kernel(*arguments)
-            for target, value in zip(targets, result if isinstance(result, tuple) else (result,), strict=True):
+                result = kernel(*inputs)
+            for target, value in zip(outputs, result if isinstance(result, tuple) else (result,), strict=True):
                 assert target.dtype == value.dtype
                 target.copy_(value)
 
-        return Bound(launch=launch)
+        return launch
 
-    first = gate.announce(VERSION)
-    gate.reply(first, Answer(status=Status.OK))
-    serve(gate, first, device, arena, {0: Loaded(bind=bind, uses_torch=False)})
-    link.close()
+    return test_lane.judged(tmp_path, problem=spec, of_state=of_state, language="python", entry=spec.entry)
 
 
 def trials(facts: list[wire.Fact]) -> list[str]:
@@ -190,18 +120,15 @@ def test_a_right_class_passes(tmp_path: Path, path: Path, entry: str, precision:
         (GATE, "WithoutNorm", "mismatched"),
         (RAMP, lambda: lambda x, slope: x * slope, "mismatched"),
         (LOSS, lambda: lambda scores, labels: scores.mean(), "mismatched"),
-        (SOFTMAX, lambda: torch.zeros_like, "mismatched"),
         (SOFTMAX, lambda: lambda x: torch.full_like(x, float("inf")), "non_finite"),
     ],
 )
 def test_a_wrong_class_fails(tmp_path: Path, path: Path, entry: str | Callable[..., Any], outcome: str) -> None:
-    """Zeros for a softmax too, whose every value is below the absolute tolerance."""
     entry = CLASSES[entry] if isinstance(entry, str) else entry
     assert trials(judged(tmp_path, kernelbench.load(path).spec, entry)) == [outcome]
 
 
 def _scaled_product(change: str = "") -> Callable[..., Any]:
-    """The fixture's answer from the weights that a compiled entry is given."""
 
     def solve(x: torch.Tensor, factor: float, shift: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *norm: torch.Tensor) -> Any:
         gamma, beta, mean, variance = norm
@@ -292,7 +219,6 @@ def test_every_bit_of_the_key_counts() -> None:
 
 
 def test_only_floating_tensors_are_cast() -> None:
-    """Labels stay integers in half precision, and the loss is a half."""
     task = task_of(LOSS, "fp16")
     assert [one.dtype for one in task.spec.inputs] == ["float16", "int64"]
     assert [one.dtype for one in drawn(task)] == [torch.float16, torch.int64]
@@ -324,20 +250,17 @@ def test_running_statistics_do_not_drift(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", ["self.count += 1; return x * self.count", "self.seen = getattr(self, 'seen', 0) + 1; return x * self.seen"]
+    "body",
+    [
+        pytest.param("self.count += 1; return x * self.count", id="an attribute"),
+        pytest.param("self.seen = getattr(self, 'seen', 0) + 1; return x * self.seen", id="a new attribute"),
+        pytest.param("self.b.add_(1); return x * self.b", id="a buffer in place"),
+    ],
 )
-def test_attributes_are_as_they_were(tmp_path: Path, body: str) -> None:
-    task = load_task(spec_of(tmp_path, model(body, "self.count = 0"), ROW, NONE), "cpu")
+def test_a_call_changes_nothing_for_the_next(tmp_path: Path, body: str) -> None:
+    task = load_task(spec_of(tmp_path, model(body, "self.count = 0; self.register_buffer('b', torch.zeros(5))"), ROW, NONE), "cpu")
     inputs = drawn(task)
     assert all(torch.equal(task.reference(inputs)[0], inputs[0]) for _ in range(3))
-
-
-def test_a_reference_changes_no_weight(tmp_path: Path) -> None:
-    """Also where forward writes to a buffer in place."""
-    spec = spec_of(tmp_path, model("self.b.add_(1); return x + self.b", "self.register_buffer('b', torch.zeros(5))"), ROW, NONE)
-    task = load_task(spec, "cpu")
-    inputs = drawn(task)
-    assert all(torch.equal(task.reference(inputs)[0], inputs[0] + 1) for _ in range(3))
 
 
 def test_the_module_is_fresh(tmp_path: Path) -> None:
@@ -357,9 +280,7 @@ def test_the_module_is_fresh(tmp_path: Path) -> None:
     [
         ((model("return F.dropout(x, 0.5)"), ROW, NONE), "draws random numbers"),
         ((model("return x + torch.rand(5)"), ROW, NONE), "draws random numbers"),
-        ((model("return self.d(x)", "self.d = nn.Dropout(0.1 * 2)"), ROW, NONE), "draws random numbers"),
         ((model("self.h = self.h + x; return self.h", "self.h = torch.zeros(4, 5)"), ROW, NONE), "changes self.h"),
-        ((model("self.h += x; return self.h * 1", "self.h = torch.zeros(4, 5)"), ROW, NONE), "changes self.h"),
         ((model("return {'a': x}"), ROW, NONE), "returned a dict"),
         ((model("return x @ x"), ROW, NONE), "forward raised RuntimeError"),
         ((model("return x"), "def get_inputs():\n    return torch.rand(3)\n", NONE), "Tensor; return a list"),
@@ -371,7 +292,6 @@ def test_the_module_is_fresh(tmp_path: Path) -> None:
         ((model("return x"), "def get_inputs():\n    return 1 / 0\n", NONE), "get_inputs() raised ZeroDivisionError"),
         ((model("return x"), ROW, "def get_init_inputs():\n    return [object()]\n"), "raised TypeError"),
         (("class Model:\n    def forward(self, x):\n        return x\n", ROW, NONE), "is not a torch.nn.Module"),
-        (("raise KeyError('k')", model("return x"), ROW, NONE), "the file raised KeyError"),
         ((MANY, "def get_inputs():\n    return [torch.rand(2) for _ in range(128)]\n", NONE), "128 inputs and 1 outputs; 128 can be sent"),
         (("import nothing_of_that_name", model("return x"), ROW, NONE), "ModuleNotFoundError"),
     ],
@@ -380,13 +300,6 @@ def test_a_problem_that_can_not_be_judged_says_why(tmp_path: Path, parts: tuple[
     with pytest.raises(ReferenceFailed) as caught:
         load_task(spec_of(tmp_path, *parts), "cpu")
     assert said in str(caught.value) and "kb_9_made" in str(caught.value)
-
-
-def test_an_output_may_have_no_axes(tmp_path: Path) -> None:
-    """The control of inputs that have none: a loss is one, of an input that has one element or a number beside it."""
-    body = "class Model(nn.Module):\n    def forward(self, x, one, f):\n        return (x * one * f).mean()\n"
-    task = load_task(spec_of(tmp_path, body, "def get_inputs():\n    return [torch.rand(4), torch.rand(1), 2.0]\n", NONE), "cpu")
-    assert [one.shape for one in task.spec.outputs] == [()]
 
 
 def test_a_trace_needs_no_memory(tmp_path: Path) -> None:
@@ -401,14 +314,12 @@ def test_a_trace_needs_no_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("body", ["nn.Dropout(0.0)", "nn.Dropout(0.5).eval()", "nn.LSTM(5, 5, dropout=0.0)", "nn.Identity()"])
 def test_dropout_that_drops_nothing_is_admitted(tmp_path: Path, body: str) -> None:
-    """The control of the refusals."""
     more = "" if "Dropout(0.5)" not in body else "\n        self.train(False)"
     spec = spec_of(tmp_path, model("return self.d(x)[0]", f"self.d = {body}{more}"), ROW, NONE)
     assert load_task(spec, "cpu").spec.outputs
 
 
 def test_attention_without_dropout_is_admitted(tmp_path: Path) -> None:
-    """Its operation may draw random numbers, and here does not."""
     assert load_task(spec_of(tmp_path, model("return F.scaled_dot_product_attention(x, x, x)"), ROW, NONE), "cpu")
     layer = "self.l = nn.TransformerEncoderLayer(8, 2, 16, dropout={p}, batch_first=True)"
     row = ROW.replace("4, 5", "2, 4, 8")
@@ -425,7 +336,6 @@ def test_attention_without_dropout_is_admitted(tmp_path: Path) -> None:
         ((model("return x"), "def get_inputs():\n    return [torch.rand(10**6, 10**6)]\n", NONE), "make the file's sizes smaller"),
         ((model("return x @ x.T"), "def get_inputs():\n    return [torch.rand(10**7, 1)]\n", NONE), "make the file's sizes smaller"),
         ((model("return self.l(x)", "self.l = nn.Linear(5, 10**12)"), ROW, NONE), "make the file's sizes smaller"),
-        ((model("return x"), "def get_inputs():\n    return [torch.rand(10**10, 10**10)]\n", NONE), "make the file's sizes smaller"),
         ((model("return x", "[torch.ones(1).item(), torch.empty(10**12)]"), ROW, NONE), "does not fit into memory"),
     ],
 )

@@ -23,37 +23,35 @@ def admin(tmp_path, capsys):
     return run
 
 
-async def keys(tmp_path):
-    async with Ledger.open(tmp_path / "state" / "ledger.sqlite3") as ledger:
-        return await ledger.keys.all()
+def keys(tmp_path):
+    async def stored():
+        async with Ledger.open(tmp_path / "state" / "ledger.sqlite3") as ledger:
+            return await ledger.keys.all()
+
+    return asyncio.run(stored())
 
 
 def rows(text):
     return list(csv.DictReader(io.StringIO(text)))
 
 
-async def made(tmp_path):
-    return {key.user: key for key in await keys(tmp_path)}
-
-
 def test_each_user_gets_one_key_on_stdout(admin, tmp_path):
     """The text of each opens what the ledger has; notes arrive; blank lines and a byte order mark are no users."""
     code, out, err = admin('\ufeffuser,note\nann,"team 1, red"\n\n  ben , \n')
     assert code == 0 and [one["user"] for one in rows(out)] == ["ann", "ben"]
-    there = asyncio.run(made(tmp_path))
+    there = {key.user: key for key in keys(tmp_path)}
     assert there["ann"].note == "team 1, red" and there["ben"].note == ""
     assert all(there[one["user"]].key_id == one["key_id"] in one["key"] for one in rows(out))
     assert "2 keys made" in err and rows(out)[0]["key"] not in err
 
 
 def test_a_file_of_keys_is_for_its_owner_only_and_never_overwritten(admin, tmp_path):
-    """Nothing is on stdout then."""
     code, out, _ = admin("user\nann\n", "--out", str(tmp_path / "keys.csv"))
     assert code == 0 and out == ""
     assert (tmp_path / "keys.csv").stat().st_mode & 0o777 == 0o600 and len(rows((tmp_path / "keys.csv").read_text())) == 1
     code, _, err = admin("user\nben\n", "--out", str(tmp_path / "keys.csv"))
     assert code == 2 and "is there already, and may hold keys; name another file" in err
-    assert len(asyncio.run(keys(tmp_path))) == 1, "no key is made that is nowhere written down"
+    assert len(keys(tmp_path)) == 1, "no key is made that is nowhere written down"
 
 
 def test_users_who_have_a_key_are_an_error_or_skipped(admin, tmp_path):
@@ -67,13 +65,12 @@ def test_users_who_have_a_key_are_an_error_or_skipped(admin, tmp_path):
 
 
 def test_every_mistake_has_its_line_and_no_key_is_made(admin, tmp_path):
-    """A user twice, a name that is none, a field too many."""
     code, out, err = admin("user\nann\nann\nbad name!\nben,x\ncy\n")
     assert code == 2 and out == ""
     lines = [line.removeprefix("grader-server admin keys: ") for line in err.splitlines()]
     assert [line.split("users.csv:")[1].split(":")[0] for line in lines] == ["3", "4", "5"]
     assert "user 'ann' is on line 2 too; leave one of them out, or, for the members of a team" in lines[0] and "has 2 fields" in lines[2]
-    assert asyncio.run(keys(tmp_path)) == []
+    assert keys(tmp_path) == []
     assert "users.csv:2: a note is one line" in admin(f"user,note\nann,{'x' * 201}\n")[2]
 
 
@@ -108,4 +105,4 @@ def test_a_user_on_several_lines_is_a_team_of_members_with_notes(admin, tmp_path
 def test_members_that_can_not_be_told_apart_are_a_mistake(admin, tmp_path, text):
     code, _, err = admin(f"user,note\n{text}")
     assert code == 2 and "users.csv:3: user 'red'" in err and "is on line 2 too" in err
-    assert asyncio.run(keys(tmp_path)) == []
+    assert keys(tmp_path) == []

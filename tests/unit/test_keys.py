@@ -23,7 +23,6 @@ def test_a_key_has_256_bits_of_chance_and_keeps_a_digest_only():
 
 
 def test_a_secret_opens_its_own_key_and_no_other():
-    """Nor does the digest, nor an empty one, nor the right one without a key."""
     (key, text), (other, _) = keys.new("alice", READ, NOW), keys.new("alice", READ, NOW)
     secret = keys.split(text)[1]
     assert keys.opens(secret, key)
@@ -35,13 +34,11 @@ def test_a_secret_opens_its_own_key_and_no_other():
     "text", ["", "grader", "grader_x_y", "grader_{0}_{1}0", "xgrader_{0}_{1}", "grader_{0}_{1}\n", "grader_{0}_", "{1}"]
 )
 def test_what_is_no_key_is_not_taken_apart(text):
-    """Not a bit more and not a bit less."""
     assert keys.split(text.format("ab" * 6, "cd" * 32)) is None
     assert keys.split(f"grader_{'ab' * 6}_{'cd' * 32}") == ("ab" * 6, "cd" * 32)
 
 
 def test_a_key_ends_at_its_end_and_when_it_is_revoked():
-    """At that very time, not after it."""
     key, _ = keys.new("alice", READ, NOW, expire_time=NOW + timedelta(seconds=1))
     assert key.valid(NOW) and not key.valid(NOW + timedelta(seconds=1))
     assert keys.new("alice", READ, NOW)[0].valid(NOW + timedelta(days=36_500))
@@ -49,13 +46,11 @@ def test_a_key_ends_at_its_end_and_when_it_is_revoked():
 
 @pytest.mark.parametrize("user", ["", "A", "a b", "a/b", "x" * 65, "a\n", "é", "a\0", "a:b", "٣"])
 def test_what_nobody_is_called(user):
-    """The message says what may be written; no key is made for it."""
     with pytest.raises(ValueError, match="letters a-z, digits"):
         keys.new(user, READ, NOW)
 
 
 @pytest.mark.parametrize("changes", [{"scopes": frozenset()}, {"note": "x" * 201}, {"note": "a\nb"}])
 def test_a_key_without_a_scope_or_with_a_note_of_more_than_a_line_is_not_made(changes):
-    """Nobody could use the one, nor list the other."""
     with pytest.raises(ValueError, match=r"scope|note"):
         keys.new("alice", changes.get("scopes", READ), NOW, note=changes.get("note", ""))

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import hashlib
 import itertools
 import json
 import os
+import platform
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,12 +32,14 @@ from sandbox.launch.loop import serve
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, Gate, Operation, Status, receive_job
 from sandbox.protocol.version import VERSION
+from tests import fakes
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
     import torch
 
     from sandbox.judge import lane
+    from sandbox.judge.__main__ import environment
     from sandbox.judge.baseline import Baseline, HostActivity
     from sandbox.judge.lane import judge, plan_trials
     from sandbox.judge.timing import measure as measuring
@@ -44,7 +47,6 @@ if AFTER_COLLECTION:
     from sandbox.judge.timing.measure import BENCH_NS, VARIABLE, measure
     from sandbox.judge.trial import RunOptions, WorkloadContext, run, run_batch
     from sandbox.judge.verify import judge_run
-
 
 Kernel = Callable[[list["torch.Tensor"], list["torch.Tensor"]], None]
 
@@ -70,67 +72,61 @@ def honest(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
 
 def judged(
     tmp_path: Path,
-    kernel: Kernel,
+    kernel: Kernel | None = None,
     *,
     problem: wire.ProblemSpec = PROBLEM,
     serve: Callable[..., None] = serve,
     baseline: Baseline | None = None,
-    kept_times: bool = False,
     on_fact: Callable[[wire.Fact], None] = lambda fact: None,
+    of_state: Callable[[bytes], Kernel] | None = None,
+    device: type[EmulatedDevice] = EmulatedDevice,
+    **changes: object,
 ) -> list[wire.Fact]:
-    """The facts of a job whose runner is kernel, served by `serve`; in mode TEST, which needs no baseline, or else in BENCHMARK. on_fact
-    has each of them while the judge goes on."""
+    """The facts of a job whose runner is kernel, or what of_state makes of the state that a runner gets, served by `serve`; in mode TEST,
+    which needs no baseline, or else in BENCHMARK. on_fact has each of them while the judge goes on. changes: of the job."""
     (tmp_path / "artifact").write_bytes(b"no elf")
-    job = replace(_job(tmp_path, problem, wire.Mode.BENCHMARK if baseline else wire.Mode.TEST), kept_times=kept_times)
-    thread = threading.Thread(target=_run, args=(job.link_path, kernel, serve), daemon=True)
+    job = replace(job_of(tmp_path, problem, wire.Mode.BENCHMARK if baseline else wire.Mode.TEST), **changes)  # type: ignore[arg-type]
+    thread = threading.Thread(target=run_runner, args=(job.link_path, kernel, serve, of_state), daemon=True)
     thread.start()
     facts = []
-    for fact in judge(job, EmulatedDevice(), baseline):  # type: ignore[arg-type]
+    for fact in judge(job, device(), baseline):  # type: ignore[arg-type]
         facts.append(fact)
         on_fact(fact)
-    thread.join(5)
+    if not isinstance(facts[-1], wire.Broken):
+        thread.join(5)
     return facts
 
 
-def _job(place: Path, problem: wire.ProblemSpec = PROBLEM, mode: wire.Mode = wire.Mode.TEST) -> wire.Job:
-    return wire.Job(
-        job_id="j",
-        problem=problem,
-        language="cuda",
-        entry="solve",
-        mode=mode,
-        link_path=str(place / "judge.sock"),
-        artifact_path=str(place / "artifact"),
-        artifact_digest=hashlib.sha256(b"no elf").hexdigest(),
-        load_s=NEVER_S,
-    )
+def job_of(place: Path, problem: wire.ProblemSpec = PROBLEM, mode: wire.Mode = wire.Mode.TEST) -> wire.Job:
+    places = {"link_path": str(place / "judge.sock"), "artifact_path": str(place / "artifact")}
+    return fakes.job(problem=problem, mode=mode, artifact_digest=hashlib.sha256(b"no elf").hexdigest(), load_s=NEVER_S, **places)
 
 
-def sweep_job(place: Path, problem: wire.ProblemSpec, sweep_s: float) -> wire.Job:
-    """A job in mode SWEEP, with little time for each size."""
-    return replace(_job(place, problem, wire.Mode.SWEEP), sweep_s=sweep_s, measure_s=0.1)
-
-
-def run_runner(path: str, kernel: Kernel) -> None:
+def run_runner(
+    path: str, kernel: Kernel | None, serve: Callable[..., None] = serve, of_state: Callable[[bytes], Kernel] | None = None
+) -> None:
     """The runner of a kernel, to the end of its job."""
-    _run(path, kernel, serve)
-
-
-def _run(path: str, kernel: Kernel, serve: Callable[..., None]) -> None:
-    link = socket.socket(socket.AF_UNIX)
+    link, deadline = socket.socket(socket.AF_UNIX), time.monotonic() + 300
     while True:
         try:
             link.connect(path)
             break
         except OSError:
+            if time.monotonic() > deadline:
+                return  # the judge has refused the problem
             time.sleep(0.005)
-    job, (gate_fd, arena_fd, *_) = receive_job(link)
+    job, (gate_fd, arena_fd, _, state_fd) = receive_job(link)
     device, gate = EmulatedDevice(), Gate(gate_fd)
     arena = device.attach_arena(arena_fd, job.arena_bytes)
+    kernel = of_state(Path(f"/proc/self/fd/{state_fd}").read_bytes()) if of_state else kernel
 
     def bind(call: Call) -> Bound:
-        tensors = [arena.tensor(slot.offset, "float32", slot.shape) for slot in (*call.inputs, *call.outputs)]
-        return Bound(launch=lambda: kernel(tensors[: len(call.inputs)], tensors[len(call.inputs) :]))
+        inputs = [
+            arena.tensor(slot.offset, spec.dtype, slot.shape, slot.strides) if spec.shape else slot.scalar
+            for slot, spec in zip(call.inputs, job.inputs, strict=True)
+        ]
+        outputs = [arena.tensor(slot.offset, spec.dtype, slot.shape) for slot, spec in zip(call.outputs, job.outputs, strict=True)]
+        return Bound(launch=lambda: kernel(inputs, outputs))
 
     first = gate.announce(VERSION)
     gate.reply(first, Answer(status=Status.OK))
@@ -151,13 +147,11 @@ def test_an_honest_kernel_passes_every_planned_trial(tmp_path: Path) -> None:
 
 
 def test_every_trial_has_its_own_key(tmp_path: Path) -> None:
-    """No two trials share inputs."""
     keys = [fact.key for fact in judged(tmp_path, honest) if isinstance(fact, wire.Trial)]
     assert len(set(keys)) == len(keys)
 
 
 def test_an_answer_kept_from_the_first_call_fails_on_the_second(tmp_path: Path) -> None:
-    """Fresh inputs: what was right once is wrong now."""
     answers: list[torch.Tensor] = []
 
     def replay(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
@@ -177,8 +171,7 @@ def test_an_answer_kept_by_pointer_fails(tmp_path: Path) -> None:
         memo.setdefault(key, inputs[0] * 2 + inputs[1])
         outputs[0].copy_(memo[key])
 
-    many = wire.ProblemSpec(**{**{name: getattr(PROBLEM, name) for name in PROBLEM.__dataclass_fields__}, "trial_count": 40})
-    assert outcomes(judged(tmp_path, by_pointer, problem=many))[-1] == "mismatched"
+    assert outcomes(judged(tmp_path, by_pointer, problem=replace(PROBLEM, trial_count=40)))[-1] == "mismatched"
 
 
 def test_writing_nothing_is_unwritten_even_when_the_answer_lies_there(tmp_path: Path) -> None:
@@ -210,7 +203,6 @@ def test_writing_nothing_is_unwritten_even_when_the_answer_lies_there(tmp_path: 
     ],
 )
 def test_a_wrong_kernel_stops_at_its_first_trial(tmp_path: Path, kernel: Kernel, outcome: str) -> None:
-    """Each mistake has its own outcome, and nothing runs after it."""
     assert outcomes(judged(tmp_path, kernel)) == [outcome]
 
 
@@ -251,13 +243,7 @@ def test_a_runner_that_leaves_is_a_crash(tmp_path: Path) -> None:
 
 
 def test_a_reference_that_raises_is_not_the_kernels_fault(tmp_path: Path) -> None:
-    """The error is the problem's, and the submission is not judged."""
-    broken = wire.ProblemSpec(
-        **{
-            **{name: getattr(PROBLEM, name) for name in PROBLEM.__dataclass_fields__},
-            "reference": "def reference(a, b):\n    return a[:1]\n",
-        }
-    )
+    broken = replace(PROBLEM, reference="def reference(a, b):\n    return a[:1]\n")
     last = judged(tmp_path, honest, problem=broken)[-1]
     assert isinstance(last, wire.Broken) and last.problem_at_fault
 
@@ -271,14 +257,6 @@ def test_of_a_reference_that_fails_on_a_hidden_workload_nothing_is_quoted(tmp_pa
     last = judged(tmp_path, honest, problem=problem)[-1]
     assert isinstance(last, wire.Broken) and last.problem_at_fault
     assert ("33" in last.message) is not hidden and ("hidden workload" in last.message) is hidden
-
-
-@pytest.fixture(scope="module")
-def baseline() -> Iterator[Baseline]:
-    """The real trusted runner, kept from job to job as a judge keeps it."""
-    instance = Baseline(EmulatedDevice())
-    yield instance
-    instance.close()
 
 
 @pytest.mark.slow
@@ -314,7 +292,7 @@ def test_a_kernel_that_stops_computing_when_it_is_timed_is_caught(tmp_path: Path
 def test_hidden_workloads_are_timed_last_while_nobody_else_is_there(tmp_path: Path) -> None:
     """Between public ones, each would be seen to take its time."""
     mixed = replace(PROBLEM, workloads=PROBLEM.workloads[::-1])
-    assert plan_trials(_job(tmp_path, mixed, wire.Mode.RANKED)).measured == ("n100", "n33")
+    assert plan_trials(job_of(tmp_path, mixed, wire.Mode.RANKED)).measured == ("n100", "n33")
 
 
 @pytest.mark.parametrize("hidden", [False, True])
@@ -353,7 +331,6 @@ def test_what_has_met_a_hidden_workload_says_nothing_that_is_shown(tmp_path: Pat
 
 @pytest.mark.slow
 def test_the_next_job_is_measured_after_one_that_was_given_up(tmp_path: Path, baseline: Baseline) -> None:
-    """A judging that ends early leaves the baseline's runner ready."""
     (tmp_path / "1").mkdir()
     (tmp_path / "2").mkdir()
     facts = judged(
@@ -363,17 +340,22 @@ def test_the_next_job_is_measured_after_one_that_was_given_up(tmp_path: Path, ba
     assert any(isinstance(fact, wire.Measurement) for fact in judged(tmp_path / "2", honest, baseline=baseline))
 
 
+@contextlib.contextmanager
+def among_trusted(baseline: Baseline, alone: SoloTimings | None) -> Iterator[tuple[TimingSetup, WorkloadContext]]:
+    """The trusted runner plays both parts."""
+    bench = WorkloadContext(problem=PROBLEM, workload=PROBLEM.workloads[0], reference=lambda inputs: [inputs[0] * 2 + inputs[1]])
+    with baseline.serve(PROBLEM, "cuda") as trusted:
+        yield TimingSetup(subject=trusted, trusted=trusted, copies=True, alone=alone, budget_s=1.0), bench
+
+
 @pytest.mark.slow
 def test_a_subject_that_keeps_the_machine_busy_gains_no_speedup(tmp_path: Path, baseline: Baseline) -> None:
     """What the protocol cost and what the baseline took while they were alone bounds what a busy machine may forgive (cheating F2)."""
     alone = SoloTimings(
         null_ns={False: [100, 110, 120], True: [100, 110, 120]}, floor_ns=[100, 105], run_ns={"eager": [1_000, 1_010, 1_020]}
     )
-    bench = WorkloadContext(problem=PROBLEM, workload=PROBLEM.workloads[0], reference=lambda inputs: [inputs[0] * 2 + inputs[1]])
-    with baseline.serve(PROBLEM, "cuda") as trusted:  # plays both parts; beside these alone times it is a thousand times slowed
-        parties = TimingSetup(subject=trusted, trusted=trusted, copies=True, alone=alone, budget_s=1.0)
-        facts = list(measure(parties, bench, bench, None))
-    measurement = facts[-1]
+    with among_trusted(baseline, alone) as (parties, bench):  # beside these times alone it is a thousand times slowed
+        *_, measurement = measure(parties, bench, bench, None)
     assert isinstance(measurement, wire.Measurement) and measurement.baseline_slowed
     assert measurement.floor_ns == 100
     assert set(measurement.baselines["eager"].durations_ns) == {1_010 - 110}
@@ -384,10 +366,9 @@ def test_a_subject_that_keeps_the_machine_busy_gains_no_speedup(tmp_path: Path, 
 def test_a_baseline_that_seems_to_take_less_than_the_protocol_has_no_time(tmp_path: Path, baseline: Baseline) -> None:
     """No time is below nothing; above, it is shown (the test before)."""
     alone = SoloTimings(null_ns={False: [100] * 3, True: [100] * 3}, floor_ns=[100], run_ns={"eager": [60] * 3})
-    bench = WorkloadContext(problem=PROBLEM, workload=PROBLEM.workloads[0], reference=lambda inputs: [inputs[0] * 2 + inputs[1]])
-    with baseline.serve(PROBLEM, "cuda") as trusted:
-        facts = list(measure(TimingSetup(subject=trusted, trusted=trusted, copies=True, alone=alone, budget_s=1.0), bench, bench, None))
-    assert isinstance(facts[-1], wire.Measurement) and facts[-1].baselines == {} and facts[-1].speedups == ()
+    with among_trusted(baseline, alone) as (parties, bench):
+        *_, measurement = measure(parties, bench, bench, None)
+    assert isinstance(measurement, wire.Measurement) and measurement.baselines == {} and measurement.speedups == ()
 
 
 KEPT = replace(PROBLEM, digest="kept", reference="import time\n\ndef reference(a, b):\n    time.sleep(0.06)\n    return a * 2 + b\n")
@@ -406,14 +387,12 @@ def stages(facts: list[wire.Fact]) -> list[wire.Stage]:
 def benchmarked(
     tmp_path: Path, kernel: Kernel, baseline: Baseline, *, kept_times: bool, problem: wire.ProblemSpec = KEPT
 ) -> list[wire.Fact]:
-    """The facts of a benchmark of its own name."""
     place = tmp_path / str(len(list(tmp_path.iterdir())))
     place.mkdir()
     return judged(place, kernel, problem=problem, baseline=baseline, kept_times=kept_times)
 
 
 def kept_names(baseline: Baseline, problem: wire.ProblemSpec = KEPT) -> set[str]:
-    """The workloads whose times are kept."""
     return {item.workload_id for item in problem.workloads if baseline.kept.find(problem, [item], {}) is not None}
 
 
@@ -424,7 +403,7 @@ def test_a_wrong_kernel_does_not_wait_for_the_baselines(tmp_path: Path, baseline
     wrong = benchmarked(tmp_path, _zeros, baseline, kept_times=True, problem=problem)
     right = benchmarked(tmp_path, honest, baseline, kept_times=True, problem=problem)
     assert outcomes(wrong) == ["mismatched"] and isinstance(wrong[-1], wire.Finished)
-    assert right[-1] == wire.Restart(job_id="j", cause=wire.RestartCause.NOT_TIMED)
+    assert right[-1] == wire.Restart(job_id="job", cause=wire.RestartCause.NOT_TIMED)
     assert {fact.workload_id for fact in right if isinstance(fact, wire.Trial)} == {"n100"} and outcomes(right) == ["passed"] * 3
     assert wire.Stage.BASELINE not in stages(wrong) + stages(right)
     first = benchmarked(tmp_path, honest, baseline, kept_times=False, problem=problem)  # the control: before, everybody waited
@@ -474,7 +453,7 @@ def test_times_that_are_stale_are_not_believed(
             patched.setattr(lane, "outdated", lambda *_: False)
             assert isinstance(benchmarked(tmp_path, honest, baseline, kept_times=True, problem=problem)[-1], wire.Finished)
     facts = benchmarked(tmp_path, honest, baseline, kept_times=True, problem=problem)
-    assert facts[-1] == wire.Restart(job_id="j", cause=wire.RestartCause.OUTDATED)
+    assert facts[-1] == wire.Restart(job_id="job", cause=wire.RestartCause.OUTDATED)
     assert not any(isinstance(fact, wire.Measurement) for fact in facts) and kept_names(baseline, problem) == set()
 
 
@@ -493,10 +472,8 @@ def test_times_of_a_busy_machine_are_not_kept(tmp_path: Path, baseline: Baseline
 def test_a_claim_that_no_run_is_near_gets_more_runs(tmp_path: Path, baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of four runs may have waited for a core of a busy machine; what a sixteenth run is not near, either, is no accident."""
     alone = SoloTimings(null_ns={False: [100], True: [100]}, floor_ns=[100], run_ns={"eager": [1_000]})
-    bench = WorkloadContext(problem=PROBLEM, workload=PROBLEM.workloads[0], reference=lambda inputs: [inputs[0] * 2 + inputs[1]])
     monkeypatch.setattr(measuring, "ADDED_S", NEVER_S)
-    with baseline.serve(PROBLEM, "cuda") as trusted:
-        parties = TimingSetup(subject=trusted, trusted=trusted, copies=True, alone=alone, budget_s=1.0)
+    with among_trusted(baseline, alone) as (parties, bench):
         times = measuring.Times(taken_ns={measuring.SUBJECT: [[90_000_000_000] * 4]})
         claims = (None, wire.Samples(durations_ns=(80_000_000_000,)), wire.Samples(durations_ns=(2_000_000_000,)))
         signs = measuring.Heartbeat(wire.Stage.MEASURING, "n100")
@@ -533,12 +510,7 @@ def test_a_subject_that_dawdles_over_nothing_is_forgiven_no_more(
         device.launch_null = lambda: (time.sleep(dawdle_s), launch())[1]  # type: ignore[method-assign]
         serve(gate, last, device, arena, kernels)
 
-    (tmp_path / "artifact").write_bytes(b"no elf")
-    job = dataclasses.replace(_job(tmp_path, PROBLEM, wire.Mode.BENCHMARK), measure_s=1.0)
-    thread = threading.Thread(target=_run, args=(job.link_path, sleeper, loop), daemon=True)
-    thread.start()
-    facts = list(judge(job, EventDevice(), baseline))
-    thread.join(5)
+    facts = judged(tmp_path, sleeper, serve=loop, baseline=baseline, device=EventDevice, measure_s=1.0)
     (measurement,) = [fact for fact in facts if isinstance(fact, wire.Measurement)]
     assert min(measurement.certified.durations_ns) > 20_000_000  # 10 ms, were the dawdling believed
     (record,) = (json.loads(path.read_text("utf-8")) for path in (tmp_path / "record").iterdir())
@@ -564,11 +536,9 @@ def test_a_kernel_of_a_tight_limit_is_not_blamed_for_do_bench(tmp_path: Path, ba
         limits.setdefault(call.operation, set()).add(limit_s)
         return usual_call(self, call, NEVER_S, meanwhile)
 
-    def take_turn(
-        self: RunnerLink, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float] = ()
-    ) -> TurnTime:
+    def take_turn(self: RunnerLink, operation: Operation, limit_s: float, *pairs: Any) -> TurnTime:
         limits.setdefault(operation, set()).add(limit_s)
-        return usual_turn(self, operation, NEVER_S, publish, snapshot, scalars)
+        return usual_turn(self, operation, NEVER_S, *pairs)
 
     monkeypatch.setattr(RunnerLink, "call", call)
     monkeypatch.setattr(RunnerLink, "take_turn", take_turn)
@@ -613,7 +583,7 @@ def test_a_box_without_a_runner_is_our_fault(tmp_path: Path) -> None:
     """Until a runner has connected nothing of the submission has run: no verdict, the attempt is repeated."""
     (tmp_path / f"judge.sock{CLOSED_SUFFIX}").touch()
     (tmp_path / "artifact").write_bytes(b"no elf")
-    facts = list(judge(_job(tmp_path), EmulatedDevice(), None))  # type: ignore[arg-type]
+    facts = list(judge(job_of(tmp_path), EmulatedDevice(), None))  # type: ignore[arg-type]
     assert isinstance(facts[-1], wire.Broken) and not facts[-1].problem_at_fault
     assert not any(isinstance(fact, (wire.Load, wire.Trial, wire.Finished)) for fact in facts)
 
@@ -624,7 +594,7 @@ def test_a_runner_of_another_uid_is_not_let_in(tmp_path: Path) -> None:
         place = tmp_path / str(uid)
         place.mkdir()
         (place / "artifact").write_bytes(b"no elf")
-        job = dataclasses.replace(_job(place), runner_uid=uid)
+        job = replace(job_of(place), runner_uid=uid)
         threading.Thread(target=_try, args=(job.link_path,), daemon=True).start()
         assert isinstance(list(judge(job, EmulatedDevice(), None))[-1], last)  # type: ignore[arg-type]
 
@@ -632,20 +602,20 @@ def test_a_runner_of_another_uid_is_not_let_in(tmp_path: Path) -> None:
 def _try(path: str) -> None:
     """Run, or be refused: the link is closed before anything is sent. Then the judge hears that no other runner comes."""
     with contextlib.suppress(OSError, EOFError):
-        _run(path, honest, serve)
+        run_runner(path, honest)
     Path(path + CLOSED_SUFFIX).touch()
 
 
 @pytest.mark.slow
 def test_a_batch_gives_every_launch_its_own_inputs_and_one_scalar(tmp_path: Path, baseline: Baseline) -> None:
     """Four placements in one turn, each with tensors of its own; what goes by value goes once, and all of it is verified."""
-    scaled = dataclasses.replace(
+    scaled = replace(
         PROBLEM,
         inputs=(*PROBLEM.inputs[:1], wire.TensorSpec(name="f", dtype="float32", shape=())),
         reference="def reference(a, f):\n    return a * f\n",
         workloads=(wire.Workload(workload_id="roomy", axes={"n": 300_000}),),
     )
-    small = dataclasses.replace(scaled.workloads[0], axes={"n": 100})
+    small = replace(scaled.workloads[0], axes={"n": 100})
     bench = WorkloadContext(problem=scaled, workload=small, reference=lambda one: [one[0] * one[1]])
     with baseline.serve(scaled, "cuda") as trusted:
         runs = run_batch(trusted, bench, RunOptions(count=4))
@@ -660,9 +630,11 @@ def test_a_batch_gives_every_launch_its_own_inputs_and_one_scalar(tmp_path: Path
 @pytest.mark.slow
 def test_only_null_runs_are_made_on_inputs_that_were_there_before(baseline: Baseline) -> None:
     """Nobody reads theirs, and drawing takes longer than they do; every call has fresh ones."""
-    bench = WorkloadContext(problem=PROBLEM, workload=PROBLEM.workloads[0], reference=lambda one: [one[0] * 2 + one[1]])
-    with baseline.serve(PROBLEM, "cuda") as trusted:
-        runs = [run(trusted, bench, RunOptions(operation=one)) for one in (Operation.NULL, Operation.CALL, Operation.NULL, Operation.CALL)]
+    with among_trusted(baseline, None) as (parties, bench):
+        runs = [
+            run(parties.trusted, bench, RunOptions(operation=one))
+            for one in (Operation.NULL, Operation.CALL, Operation.NULL, Operation.CALL)
+        ]
     first, second, third, fourth = (one.inputs for one in runs)
     assert second[0] is third[0] and judge_run(runs[1], bench, wire.TrialPhase.CERTIFY, 0).outcome is wire.TrialOutcome.PASSED
     assert not any(torch.equal(before[0], after[0]) for before, after in ((first, second), (second, fourth)))
@@ -673,13 +645,11 @@ def test_outputs_are_poisoned_inside_the_turn_and_last(tmp_path: Path, monkeypat
     turns: list[tuple[list[int], list[int], bool]] = []
     usual = RunnerLink.take_turn
 
-    def watched(
-        self: RunnerLink, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float]
-    ) -> TurnTime:
+    def watched(self: RunnerLink, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, *scalars: Any) -> TurnTime:
         last = publish[-len(snapshot) :]
         poisoned = all(bool(source.isnan().all()) for _, source in last)
         turns.append(([to.data_ptr() for to, _ in last], [source.data_ptr() for _, source in snapshot], poisoned))
-        return usual(self, operation, limit_s, publish, snapshot, scalars)
+        return usual(self, operation, limit_s, publish, snapshot, *scalars)
 
     monkeypatch.setattr(RunnerLink, "take_turn", watched)
     assert outcomes(judged(tmp_path, honest)) == ["passed"] * 6
@@ -691,3 +661,14 @@ def test_a_hidden_workload_is_never_profiled() -> None:
     hidden = wire.Workload(workload_id="secret", axes={"n": 33}, hidden=True)
     with pytest.raises(RuntimeError, match="never profiled"):
         list(lane._profile(None, None, hidden, None))
+
+
+def test_a_report_has_the_versions_of_what_every_host_has() -> None:
+    versions = environment(EmulatedDevice(), {}).versions
+    assert (versions["kernel"], versions["python"], versions["torch"]) == (
+        platform.release(),
+        platform.python_version(),
+        str(torch.__version__),
+    )
+    assert versions["torch"] == str(torch.__version__)
+    assert versions["os"] and versions["cpu"] and versions["numpy"] and all(versions.values())

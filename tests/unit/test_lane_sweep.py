@@ -1,44 +1,24 @@
 """The judge's part of a sweep, against runners that are Python functions in a thread and the real trusted runner."""
 
 from dataclasses import replace
-from threading import Thread
 
 import pytest
 
-from sandbox.devices.emulated import EmulatedDevice
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
-    from sandbox.judge.baseline import Baseline
-    from sandbox.judge.lane import judge, plan_trials
-    from tests.unit.test_lane import PROBLEM, honest, run_runner, sweep_job
+    from sandbox.judge.lane import plan_trials
+    from tests.unit.test_lane import PROBLEM, honest, job_of, judged
 
 SIZES = tuple(wire.Workload(workload_id=f"n-{size}", axes={"n": size}) for size in (8, 16, 32, 64))
 pytestmark = pytest.mark.slow
 
 
-def swept():
-    """A problem whose workloads are the sizes of a sweep."""
-    return replace(PROBLEM, workloads=SIZES)
-
-
-@pytest.fixture(scope="module")
-def baseline():
-    """The real trusted runner."""
-    made = Baseline(EmulatedDevice())
-    yield made
-    made.close()
-
-
-def judged(place, baseline, kernel, *, sweep_s=600.0, problem=None):
-    (place / "artifact").write_bytes(b"no elf")
-    job = sweep_job(place, problem or swept(), sweep_s)
-    thread = Thread(target=run_runner, args=(job.link_path, kernel), daemon=True)
-    thread.start()
-    facts = list(judge(job, EmulatedDevice(), baseline))
-    thread.join(5)
-    return facts
+def swept(place, baseline, kernel, *, sweep_s=600.0, problem=None):
+    """The facts of a sweep, with little time for each size."""
+    problem = problem or replace(PROBLEM, workloads=SIZES)
+    return judged(place, kernel, problem=problem, baseline=baseline, mode=wire.Mode.SWEEP, sweep_s=sweep_s, measure_s=0.1)
 
 
 def measured(facts):
@@ -47,7 +27,7 @@ def measured(facts):
 
 def test_every_size_is_verified_and_timed_in_its_order(tmp_path, baseline):
     """Each with a plan of its own; the first fact only says which sizes there are."""
-    facts = judged(tmp_path, baseline, honest)
+    facts = swept(tmp_path, baseline, honest)
     names = [one.workload_id for one in SIZES]
     assert measured(facts) == names and isinstance(facts[-1], wire.Finished)
     plans = [fact for fact in facts if isinstance(fact, wire.Plan)]
@@ -63,7 +43,7 @@ def test_a_size_that_is_wrong_is_not_timed_and_the_next_are(tmp_path, baseline):
         if len(outputs[0]) == 32:
             outputs[0][20:] = 0
 
-    facts = judged(tmp_path, baseline, up_to_16)
+    facts = swept(tmp_path, baseline, up_to_16)
     assert measured(facts) == ["n-8", "n-16", "n-64"]
     (wrong,) = [fact for fact in facts if isinstance(fact, wire.Trial) and fact.outcome is not wire.TrialOutcome.PASSED]
     assert wrong.workload_id == "n-32"
@@ -78,24 +58,22 @@ def test_a_kernel_that_is_right_only_until_it_is_timed_has_no_time_at_any_size(t
         if count <= PROBLEM.trial_count:
             honest(inputs, outputs)
 
-    assert measured(judged(tmp_path, baseline, lazy)) == []
+    assert measured(swept(tmp_path, baseline, lazy)) == []
 
 
 def test_no_size_begins_when_the_time_is_over(tmp_path, baseline):
     """The control is above: with time, all of them do."""
-    facts = judged(tmp_path, baseline, honest, sweep_s=0.0)
+    facts = swept(tmp_path, baseline, honest, sweep_s=0.0)
     assert measured(facts) == [] and not any(fact.trials for fact in facts if isinstance(fact, wire.Plan))
     assert isinstance(facts[-1], wire.Finished)
 
 
 def test_a_hidden_workload_is_no_size(tmp_path, baseline):
-    """If one ever came with a sweep's job, it is neither verified nor timed."""
-    problem = replace(swept(), workloads=(*SIZES[:1], replace(SIZES[1], hidden=True)))
-    facts = judged(tmp_path, baseline, honest, problem=problem)
+    problem = replace(PROBLEM, workloads=(*SIZES[:1], replace(SIZES[1], hidden=True)))
+    facts = swept(tmp_path, baseline, honest, problem=problem)
     assert {fact.workload_id for fact in facts if isinstance(fact, wire.Trial)} == {"n-8"}
 
 
 def test_other_modes_plan_all_workloads_at_once(tmp_path):
-    """The control: as before there were sweeps."""
-    job = replace(sweep_job(tmp_path, swept(), 1.0), mode=wire.Mode.BENCHMARK)
-    assert len(plan_trials(job).trials) == len(SIZES) and plan_trials(job).sweep == ()
+    plan = plan_trials(job_of(tmp_path, replace(PROBLEM, workloads=SIZES), wire.Mode.BENCHMARK))
+    assert len(plan.trials) == len(SIZES) and plan.sweep == ()

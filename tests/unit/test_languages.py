@@ -1,4 +1,4 @@
-"""Languages are told apart, and an entry point is called missing only where it surely is."""
+"""Languages are detected, and an entry point is called missing only where it surely is."""
 
 import pytest
 
@@ -28,7 +28,6 @@ def missing(content, language="cuda", entry="solve"):
     ],
 )
 def test_a_language_is_detected_from_the_code_and_not_from_comments(content, language):
-    """What a comment says of the other language does not count."""
     assert languages.detect(source(content)) == language
 
 
@@ -64,12 +63,10 @@ def test_an_entry_that_is_surely_missing_is_reported(content):
     ],
 )
 def test_an_entry_that_may_be_there_is_left_to_the_builder(content):
-    """However odd the source is."""
     assert missing(content) is None
 
 
 def test_a_torch_extension_must_register_a_module():
-    """The name of its function is the builder's business."""
     assert "PYBIND11_MODULE" in missing("torch::Tensor forward(torch::Tensor a);", "torch_extension")
     assert missing("PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}", "torch_extension", "anything") is None
     assert missing("TORCH_LIBRARY_FRAGMENT(a, m) {}", "torch_extension") is None

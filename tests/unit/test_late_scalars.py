@@ -16,6 +16,7 @@ from sandbox.launch.kernel import Bound, Loaded
 from sandbox.launch.loop import serve
 from sandbox.protocol import wire
 from sandbox.protocol.gate import FINE, GATE_BYTES, Call, Gate, Operation, Status, create_sealed
+from tests import fakes
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
@@ -30,17 +31,8 @@ ARENA_BYTES = 1 << 20
 
 
 def problem(scalar: wire.TensorSpec) -> wire.ProblemSpec:
-    return wire.ProblemSpec(
-        problem_id="p",
-        format="native",
-        entry="solve",
-        inputs=(X, scalar),
-        outputs=(replace(X, name="y"),),
-        workloads=(wire.Workload(workload_id="only", axes={"n": 100}),),
-        tolerance=wire.Tolerance(),
-        reference="",
-        axes=("n",),
-    )
+    workload = wire.Workload(workload_id="only", axes={"n": 100})
+    return replace(fakes.problem().spec, inputs=(X, scalar), outputs=(replace(X, name="y"),), workloads=(workload,))
 
 
 @dataclass

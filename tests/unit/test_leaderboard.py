@@ -43,6 +43,16 @@ def standing(user: str, value: float, *, problem: str = "a", minute: int = 0, ha
     return replace(made, **fields)  # type: ignore[arg-type]
 
 
+def many(rng: random.Random, users: int, values: tuple[float, ...], minutes: int, **choices: tuple[str, ...]) -> list[Standing]:
+    """Standings in either problem, each with one of these values."""
+    standings = []
+    for number in range(300):
+        fields = {"problem": rng.choice("ab"), "minute": rng.randrange(minutes), "submission_id": f"s{number}"}
+        fields |= {name: rng.choice(texts) for name, texts in choices.items()}
+        standings.append(standing(f"u{rng.randrange(users)}", rng.choice(values), **fields))  # type: ignore[arg-type]
+    return standings
+
+
 def places(of: Board) -> list[tuple[int, str]]:
     return [(one.rank, one.user) for one in of.entries]
 
@@ -64,7 +74,6 @@ def test_an_entry_has_how_many_submissions_of_its_user_count() -> None:
 
 
 def test_the_best_is_first_and_a_gap_is_a_rank() -> None:
-    """Of speedups the larger, of times the smaller."""
     standings = [standing("slow", 1.0), standing("fast", 3.0), standing("middle", 2.0)]
     assert places(board(COMPETITION, standings, problem_id="a")) == [(1, "fast"), (2, "middle"), (3, "slow")]
     assert places(board(TIMES, standings, problem_id="a")) == [(1, "slow"), (2, "middle"), (3, "fast")]
@@ -89,7 +98,6 @@ SPEEDUP, TIME = ScoreKind.SPEEDUP, ScoreKind.TIME
 def test_who_can_not_be_told_from_the_groups_best_shares_its_rank(
     kind: ScoreKind, intervals: list[tuple[float, ...]], ranks: list[int]
 ) -> None:
-    """And the next rank counts them all."""
     entries = [entry(f"u{number}", *interval) for number, interval in enumerate(intervals)]
     assert [(one.rank, one.user) for one in ranked(entries, kind, TieRule.SHARE)] == [
         (rank, f"u{number}") for number, rank in enumerate(ranks)
@@ -105,25 +113,16 @@ def test_the_tie_rule_orders_a_group_and_nothing_else(rule: TieRule, expected: l
 
 
 def test_only_the_best_of_a_user_counts_and_of_equals_the_first() -> None:
-    """A worse one that is handed in later takes nothing away, nor does the same once more."""
+    """A worse one that comes later takes nothing away, nor does the same once more."""
     standings = [standing("x", 2.0, minute=3), standing("x", 2.5, minute=8), standing("x", 2.5, minute=7), standing("x", 1.0, minute=9)]
     (found,) = board(ONE_PROBLEM, standings).entries
     assert found.submission_id == "x-a-7" and found.score.value == 2.5
 
 
 def test_the_order_is_the_same_however_the_rows_come() -> None:
-    """Equal scores and times are told apart by the submission's id: nothing is left to a database's mood."""
+    """Equal scores and times are ordered by the submission's id, and not by the database."""
     rng = random.Random(7)
-    standings = [
-        standing(
-            f"u{rng.randrange(30)}",
-            rng.choice((1.0, 1.5, 1.503, 2.0)),
-            problem=rng.choice("ab"),
-            minute=rng.randrange(3),
-            submission_id=f"s{number}",
-        )
-        for number in range(300)
-    ]
+    standings = many(rng, 30, (1.0, 1.5, 1.503, 2.0), 3)
     for problem_id in ("a", "b", ""):
         first = board(COMPETITION, standings, problem_id=problem_id)
         for _ in range(5):
@@ -132,7 +131,7 @@ def test_the_order_is_the_same_however_the_rows_come() -> None:
 
 
 def test_each_device_has_a_board_and_real_ones_are_listed_first() -> None:
-    """By name; the first is shown where none is asked for; what is not official says so."""
+    """By name; the first is shown where none is asked for; what is not official is marked."""
     emulated = {"device": "emulated on 2 cores", "clock": wire.Clock.HOST}
     standings = [standing("x", 9.0, **emulated), standing("x", 2.0), standing("y", 1.0, device="NVIDIA H100")]  # type: ignore[arg-type]
     found = board(ONE_PROBLEM, standings)
@@ -143,7 +142,6 @@ def test_each_device_has_a_board_and_real_ones_are_listed_first() -> None:
 
 
 def test_a_board_of_nothing_is_empty() -> None:
-    """Before the first entry, and on a device that nobody used."""
     assert board(COMPETITION, []).entries == () and board(COMPETITION, []).devices == ()
     found = board(ONE_PROBLEM, [standing("x", 2.0)], device="other")
     assert found.entries == () and not found.official and found.devices == ("NVIDIA H200",)
@@ -160,13 +158,8 @@ def test_overall_is_the_geometric_mean_over_all_problems() -> None:
 
 def test_a_problem_without_an_entry_counts_as_the_baseline() -> None:
     """Who hands nothing in has what PyTorch has: once. Who is slower than that is not worse off for having tried."""
-    standings = [
-        standing("one", 4.0),
-        standing("both", 4.0),
-        standing("both", 0.5, problem="b"),
-        standing("good", 4.0),
-        standing("good", 1.5, problem="b"),
-    ]
+    standings = [standing(user, 4.0) for user in ("one", "both", "good")]
+    standings += [standing("both", 0.5, problem="b"), standing("good", 1.5, problem="b")]
     found = {one.user: one for one in board(COMPETITION, standings).entries}
     assert found["one"].score.value == pytest.approx(2.0) and found["one"].problem_count == 1
     assert found["both"].score == found["one"].score and found["both"].rank == found["one"].rank == 2
@@ -182,13 +175,11 @@ def test_of_times_only_who_has_one_in_every_problem_is_on_the_overall_board() ->
 
 
 def test_a_competition_of_one_problem_has_one_board() -> None:
-    """Below the baseline is below, and the submission is named."""
     found = board(ONE_PROBLEM, [standing("x", 0.5)])
     assert found.problem_id == "a" and found.entries[0].score.value == 0.5 and found.entries[0].submission_id == "x-a-0"
 
 
 def test_another_competitions_problem_does_not_count() -> None:
-    """Should a row of one be among them."""
     assert board(ONE_PROBLEM, [standing("x", 2.0, problem="other")]).entries == ()
 
 
@@ -213,7 +204,6 @@ def test_a_board_is_frozen_from_the_freeze_to_the_end(since_freeze: timedelta, a
 
 
 def test_a_frozen_board_leaves_out_what_was_made_since_even_ones_own() -> None:
-    """The best before the freeze counts, not nothing."""
     day6 = 6 * 24 * 60
     standings = [standing("x", 2.0, minute=day6 - 1), standing("x", 9.0, minute=day6), standing("y", 1.0)]
     found = board(ONE_PROBLEM, standings, before=ONE_PROBLEM.freeze_time)
@@ -226,18 +216,8 @@ def test_progress_ends_with_the_entries_of_its_board(kind: ScoreKind) -> None:
     """Each step is better than the one before; what the board leaves out is no step: another problem, device or rule, and the freeze."""
     rng = random.Random(11)
     competition = replace(COMPETITION, ranking=Ranking(score_kind=kind), rules={"a": "the rule"})
-    standings = [
-        standing(
-            f"u{rng.randrange(6)}",
-            rng.choice((1.0, 1.5, 2.0, 2.5)),
-            problem=rng.choice("ab"),
-            minute=rng.randrange(12),
-            submission_id=f"s{number}",
-            device=rng.choice(("NVIDIA H100", "NVIDIA H200")),
-            rule=rng.choice(("the rule", "the rule", "an earlier one")),
-        )
-        for number in range(300)
-    ]
+    devices, rules = ("NVIDIA H100", "NVIDIA H200"), ("the rule", "the rule", "an earlier one")
+    standings = many(rng, 6, (1.0, 1.5, 2.0, 2.5), 12, device=devices, rule=rules)
     found = board(competition, standings, problem_id="a", device="NVIDIA H200", before=START + timedelta(minutes=9))
     steps = progress(competition, found, standings, [one.user for one in found.entries])
     assert {one.user: (one.create_time, one.score.value) for one in found.entries} == {user: mine[-1] for user, mine in steps.items()}
@@ -248,6 +228,5 @@ def test_progress_ends_with_the_entries_of_its_board(kind: ScoreKind) -> None:
 
 
 def test_progress_is_of_the_users_asked_for() -> None:
-    """Nobody else's steps are returned; a user without an entry has none."""
     found = board(ONE_PROBLEM, [standing("x", 2.0)])
     assert progress(ONE_PROBLEM, found, [standing("x", 2.0), standing("y", 3.0)], ["x", "z"]) == {"x": ((START, 2.0),), "z": ()}

@@ -16,7 +16,6 @@ PRAGMAS = ("journal_mode", "synchronous", "busy_timeout", "foreign_keys")
 
 
 async def test_the_file_is_opened_so_that_it_survives_a_power_cut(tmp_path):
-    """WAL, synchronous FULL, a busy timeout and foreign keys, on both engines."""
     async with Ledger.open(tmp_path / "l") as ledger:
         for run in (ledger._database.read, ledger._database.write):
             pragmas = await run(lambda connection: [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in PRAGMAS])
@@ -36,7 +35,6 @@ async def test_a_locked_ledger_is_busy_and_no_mystery(tmp_path, monkeypatch):
 
 
 async def test_a_full_disk_is_busy_until_there_is_room(tmp_path):
-    """What does not fit is an error, and a server that polls goes on."""
     async with Ledger.open(tmp_path / "l") as ledger:
         await ledger._database.write(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count = 1"))  # no more than now
         with pytest.raises(LedgerBusy, match="full; make room"):
@@ -49,7 +47,6 @@ async def test_a_full_disk_is_busy_until_there_is_room(tmp_path):
 
 
 def test_a_time_without_zone_is_refused():
-    """Times are UTC by construction, not by hope."""
     from datetime import datetime
 
     with pytest.raises(ValueError, match="no time zone"):
@@ -97,7 +94,6 @@ async def test_without_the_look_at_its_file_a_removed_ledger_takes_on(tmp_path):
 
 
 def damage(path, table):
-    """Overwrite the first page of a table."""
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
@@ -109,8 +105,7 @@ def damage(path, table):
 
 
 async def test_a_damaged_ledger_takes_nothing_more_and_starts_no_server(tmp_path):
-    """From the first error on it says so; the next server refuses it, with what to do. The control:
-    who only looks opens it."""
+    """Every call names the damage; the next server refuses it, with what to do. The control: a reader opens it."""
     async with Ledger.open(tmp_path / "l", server_name="server") as ledger:
         await submit(ledger)
         damage(tmp_path / "l", "events")
@@ -126,8 +121,7 @@ async def test_a_damaged_ledger_takes_nothing_more_and_starts_no_server(tmp_path
 
 @pytest.mark.parametrize(("limit", "table", "refused"), [(1 << 30, INDEX, True), (0, INDEX, False), (0, "events", True)])
 async def test_a_large_ledger_is_looked_at_in_part_when_a_server_starts(tmp_path, monkeypatch, limit, table, refused):
-    """Of one over the limit the first and the last rows are read, whatever its size; every page of
-    a smaller one, indexes too."""
+    """Of one over the limit the first and the last rows are read, whatever its size; every page of a smaller one, indexes too."""
     async with Ledger.open(tmp_path / "l") as ledger:
         await submit(ledger)
     damage(tmp_path / "l", table)

@@ -88,7 +88,6 @@ def memo() -> Callable[[list[torch.Tensor], list[torch.Tensor], Use], None]:
 
 
 def verdict(facts: list[wire.Fact]) -> Verdict:
-    """What the facts come to, behind a build."""
     return fold([wire.Build(outcome=wire.BuildOutcome.BUILT, artifact_digest="d"), *facts]).verdict
 
 

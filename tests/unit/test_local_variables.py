@@ -1,4 +1,4 @@
-"""Which local variables the emulated device's sanitizer is told of, and how a build goes on where g++ takes the marks amiss."""
+"""Which local variables the emulated device's sanitizer knows, and how a build goes on where g++ rejects the marks."""
 
 from pathlib import Path
 
@@ -41,7 +41,6 @@ def translated(body: str, head: str = "__device__ void k()") -> str:
 
 @pytest.mark.parametrize(("body", "marked"), MARKED)
 def test_a_variable_without_an_initialiser_is_marked(body: str, marked: str) -> None:
-    """Where it begins and where it ends."""
     assert marked in translated(body)
 
 
@@ -59,7 +58,6 @@ def test_only_device_code_is_marked(head: str, marked: bool) -> None:
 
 
 def test_a_source_that_does_not_compile_with_the_marks_is_compiled_without(tmp_path: Path) -> None:
-    """The second time they mean nothing."""
     with_marks = Emulated(files=tmp_path, translated=tmp_path, sources={"k.cu": ""}, ready=tmp_path, sanitize=True, has_additions=True)
     without = with_marks.fallback()
     assert without is not None and without.fallback() is None

@@ -23,6 +23,7 @@ from sandbox.judge.timing.stopping import (
     undisturbed_rounds,
 )
 from sandbox.protocol import wire
+from tests import fakes
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
@@ -31,7 +32,6 @@ if AFTER_COLLECTION:
         EAGER,
         NULL,
         OWN_NULL,
-        PASSED,
         REPEAT_LIMIT,
         SLOW_TURN_COUNT,
         SUBJECT,
@@ -47,7 +47,6 @@ if AFTER_COLLECTION:
 
 
 def test_a_steady_ratio_has_a_narrow_interval() -> None:
-    """Twice as fast in every turn is 2.0 with nothing around it."""
     (figure,) = speedup("eager", [100] * 4, [200] * 4)
     assert (figure.ratio, figure.ratio_low, figure.ratio_high) == pytest.approx((2.0, 2.0, 2.0))
 
@@ -74,7 +73,6 @@ def test_a_drift_that_hits_both_cancels() -> None:
 
 @pytest.mark.parametrize(("subject", "baseline"), [([100, -100], [200] * 2), ([100] * 2, [200, -300]), ([100], [200])])
 def test_a_time_below_the_floor_fails_closed(subject: list[int], baseline: list[int]) -> None:
-    """No speedup is made of a negative time, nor of a single turn."""
     assert speedup("eager", subject, baseline) == ()
 
 
@@ -98,16 +96,7 @@ def test_a_long_kernel_is_not_run_more_often_than_its_interval_needs() -> None:
 
 
 def test_one_fact_for_many_runs_keeps_the_worst_of_them() -> None:
-    """What is said of a turn's runs must not be better than any of them was."""
-    fact = wire.Trial(
-        workload_id="w",
-        phase=wire.TrialPhase.CERTIFY,
-        index=4,
-        outcome=wire.TrialOutcome.PASSED,
-        max_absolute_error=0.1,
-        budget_ratio=0.2,
-        duration_ns=10,
-    )
+    fact = dataclasses.replace(fakes.trial(), index=4, max_absolute_error=0.1, budget_ratio=0.2, duration_ns=10)
     figure = merge_trials([fact, dataclasses.replace(fact, index=5, max_absolute_error=0.3, budget_ratio=0.1, duration_ns=30), fact])
     assert (figure.index, figure.run_count, figure.max_absolute_error, figure.budget_ratio, figure.duration_ns) == (4, 3, 0.3, 0.2, 10)
 
@@ -243,16 +232,13 @@ def _turns_taken(
     turn_s: float = 0.0,
 ) -> tuple[list[wire.Fact], Times]:
     """What `take_turns` emits of turns that do nothing but let time pass; looks: by the number of turns."""
-    trial = wire.Trial(workload_id="n", hidden=False, phase=wire.TrialPhase.CERTIFY, index=0, key="", duration_ns=1, outcome=PASSED)
     now_s, times = [0.0], Times()
 
-    def turn(
-        among: object, bench: object, repeats: int, times: Times, index: int, signs: Heartbeat
-    ) -> Generator[wire.Progress, None, wire.Trial]:
+    def turn(_among: object, _bench: object, _repeats: int, times: Times, _index: int, signs: Heartbeat) -> Generator:  # type: ignore[type-arg]
         yield from signs.emit_if_due()
         now_s[0] += turn_s
         times.taken_ns.setdefault(SUBJECT, []).append([1])
-        return trial
+        return fakes.trial()
 
     monkeypatch.setattr(interleaved, "contestants", lambda *_: {})
     monkeypatch.setattr(interleaved, "_turn", turn)
@@ -290,7 +276,6 @@ def test_turns_are_taken_until_enough_of_them_are_quiet(quiet_from: int, taken: 
 
 
 def test_by_the_hosts_clock_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eight turns, whatever they say."""
     _, times = _turns_taken(monkeypatch, wire.Clock.HOST, lambda turn: InterimEstimate(quiet_count=turn, widths=()))
     assert len(times.taken_ns[SUBJECT]) == TURN_LIMIT and times.allowance is LookAllowance.NONE
 
@@ -317,14 +302,11 @@ def test_the_budget_is_not_longer_for_a_subject_that_gets_slow(
 
 def test_a_process_that_is_slow_in_most_turns_is_said() -> None:
     """Its time holds what its own null runs took more, which is no kernel's fault; where a few turns are so, the others count."""
-    parties = SimpleNamespace(
-        clock=wire.Clock.DEVICE_EVENTS, copies=True, launch_ns=0.0, alone=SoloTimings(null_ns={True: [300_000]}, floor_ns=[], run_ns={})
-    )
     still, slow = [300_000] * 8, [309_000] * 8
 
     def unrest(own_nulls: list[list[int]]) -> NoiseKind:
-        times = Times(taken_ns={SUBJECT: [[400_000] * 8] * 4, NULL[True]: [still] * 4, OWN_NULL: own_nulls})
-        return subtract_overhead(parties, times, {True: []}, 0).unrest  # type: ignore[arg-type]
+        times = Times(taken_ns={SUBJECT: [[400_000] * 8] * 4, EAGER: [[400_000] * 8] * 4, NULL[True]: [still] * 4, OWN_NULL: own_nulls})
+        return subtract_overhead(TimingSetup(alone_ns=100_000), times, {True: []}, 0).unrest  # type: ignore[arg-type]
 
     assert unrest([slow, slow, still, still]) is NoiseKind.OWN
     assert unrest([slow, still, still, still]) is NoiseKind.NONE
@@ -337,13 +319,7 @@ def test_as_many_quiet_turns_count_as_let_a_look_end_them(slow_count: int, count
     own_nulls, theirs = [slow] * slow_count + [still] * (7 - slow_count), [still] * 7
     assert _counting(own_nulls, theirs, 300_000.0) == counting
     times = Times(taken_ns={SUBJECT: [[400_000] * 8] * 7, EAGER: [[400_000] * 8] * 7, OWN_NULL: own_nulls, NULL[True]: theirs})
-    parties = SimpleNamespace(
-        clock=wire.Clock.DEVICE_EVENTS,
-        copies=True,
-        launch_ns=0.0,
-        alone=SoloTimings(null_ns={True: [300_000]}, floor_ns=[], run_ns={EAGER: [400_000]}),
-    )
-    net = subtract_overhead(parties, times, {True: [300_000]}, 0)  # type: ignore[arg-type]
+    net = subtract_overhead(TimingSetup(alone_ns=100_000), times, {True: [300_000]}, 0)  # type: ignore[arg-type]
     assert net.look.quiet_count == len(counting)
     assert len(net.certified.durations_ns) == 8 * (len(counting) or 7)
 
@@ -351,12 +327,6 @@ def test_as_many_quiet_turns_count_as_let_a_look_end_them(slow_count: int, count
 @pytest.mark.parametrize(("apart_ns", "wider"), [(0, False), (1_000, False), (4_000, True), (-4_000, True)])
 def test_an_interval_is_wider_where_one_process_is_slower_than_the_other(apart_ns: int, wider: bool) -> None:
     """It is slower by more than its null runs tell: in a busy hour a kernel was 2 % faster than itself (record 0014)."""
-    parties = SimpleNamespace(
-        clock=wire.Clock.DEVICE_EVENTS,
-        copies=True,
-        launch_ns=0.0,
-        alone=SoloTimings(null_ns={True: [300_000]}, floor_ns=[], run_ns={EAGER: [400_000]}),
-    )
     # A subject whose null runs are slower is forgiven 2 us of them, and its turns count where they are most of all.
     own_nulls = [[300_000 - apart_ns] * 8] * 12
     times = Times(
@@ -367,7 +337,7 @@ def test_an_interval_is_wider_where_one_process_is_slower_than_the_other(apart_n
             OWN_NULL: own_nulls,
         }
     )
-    (figure,) = subtract_overhead(parties, times, {True: [300_000]}, 0).speedups  # type: ignore[arg-type]
+    (figure,) = subtract_overhead(TimingSetup(alone_ns=100_000), times, {True: [300_000]}, 0).speedups  # type: ignore[arg-type]
     half = math.log(figure.ratio_high / figure.ratio_low) / 2
     assert half == pytest.approx(math.hypot(*([2_500 / 100_000] if wider else []), 400 / 100_000, 0.002), rel=0.03)
 

@@ -58,7 +58,6 @@ def test_a_toolchain_names_no_copy_that_is_not_whole(tmp_path: Path) -> None:
 
 
 def test_a_dead_servers_copy_is_removed_and_a_live_ones_is_not(tmp_path: Path) -> None:
-    """A live one holds the lock of its directory."""
     dead, live = tmp_path / f"{PREFIX}a-1", tmp_path / f"{PREFIX}a-2"
     for directory in (dead, live):
         (directory / "usr").mkdir(parents=True)
@@ -82,5 +81,4 @@ async def test_a_copy_that_can_not_be_is_an_error_where_it_is_asked_for_and_none
 
 
 def test_more_than_there_is_room_for_is_refused() -> None:
-    """With what to do."""
     assert why_not(1 << 60) is not None

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from grader.model import DeviceDemand, Failure, Lease, QueueDepth, Submission, SubmissionState
+from grader.model import DeviceDemand, Failure, QueueDepth
 from grader.observability.metrics import DEVICE_LIMIT, OTHER, REASON_LIMIT, Metrics
 from grader.observability.observer import StopReason
 from sandbox.protocol import wire
 from tests import fakes
+from tests.clock import Seconds
+from tests.unit import pipeline_fleets
 
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Clock:
-    """A monotonic clock that tests move."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Seconds()
 
 
 @pytest.fixture
@@ -36,16 +28,9 @@ def metrics(clock):
     return Metrics(version="1.2.3", clock=clock)
 
 
-def lease(attempt=1, waited_s=7.0):
-    submission = Submission(
-        submission_id="s1",
-        new=fakes.new_submission(user="mallory", mode=wire.Mode.RANKED),
-        problem_digest="d",
-        state=SubmissionState.RUNNING,
-        create_time=CREATED,
-        start_time=CREATED + timedelta(seconds=waited_s),
-    )
-    return Lease(submission=submission, problem=fakes.problem(), attempt=attempt, worker_id="w")
+def lease():
+    attempt = pipeline_fleets.lease(user="mallory", mode=wire.Mode.RANKED)
+    return replace(attempt, submission=replace(attempt.submission, create_time=CREATED, start_time=CREATED + timedelta(seconds=7)))
 
 
 def value(metrics, name, **labels):
@@ -64,7 +49,7 @@ def test_an_attempts_time_is_told_apart_by_stage(metrics, clock):
     stages = [wire.Progress(stage=stage) for stage in (*wire.Stage, wire.Stage.VERIFYING)]
     for fact, after_s in zip([stages[0], built, *stages[1:]], (1, 2, 128, 4, 256, 8, 16, 64, 32), strict=True):
         metrics.fact_found(held, fact)
-        clock.now += after_s
+        clock.now_s += after_s
     metrics.attempt_ended(held, fakes.report())
     found = {stage: stage_s(metrics, stage) for stage in wire.Stage}
     waited = {"waiting": 2 + 128}  # from the end of the build, or from when it is said
@@ -92,7 +77,6 @@ def test_an_attempts_end_is_counted_by_its_kind(metrics, ended, end, counter, la
 
 
 def test_a_built_artifact_and_a_found_one_are_told_apart(metrics):
-    """The cache's hit rate is the share of `cache`."""
     metrics.attempt_began(lease())
     for cached in (True, True, False):
         fact = wire.Build(outcome=wire.BuildOutcome.BUILT, duration_ns=1, artifact_digest="e" * 64, cached=cached)
@@ -116,7 +100,6 @@ def test_boxes_and_calls_and_expired_leases_are_counted(metrics):
 
 
 def test_a_queue_that_empties_is_told_as_empty(metrics):
-    """Modes of which nothing waits are 0, and not what they were."""
     now = CREATED + timedelta(seconds=30)
     metrics.set_queue([QueueDepth(mode=wire.Mode.TEST, count=3, oldest_time=CREATED)], now)
     assert value(metrics, "grader_queue_depth", mode="test") == 3
@@ -127,7 +110,6 @@ def test_a_queue_that_empties_is_told_as_empty(metrics):
 
 
 def test_devices_stay_few_whatever_workers_say(metrics):
-    """There is an end to their names, and what is more is `other`."""
     kinds = [f"cuda:model {index:04}" for index in range(1000)]
     metrics.set_device_demand([DeviceDemand(device_kind=kind, queued_count=1, running_count=0) for kind in kinds], kinds)
     shown = shown_demand(metrics)
@@ -147,7 +129,7 @@ def test_reasons_stay_few_whatever_is_sent(metrics):
     made_up = [*(f"R{index}" for index in range(1000)), "a sentence", "Ä", "X" * 60]
     for reason in ["UNWRITTEN_OUTPUT", *made_up]:
         metrics.attempt_began(lease())
-        metrics.attempt_ended(lease(), dataclasses.replace(fakes.report(), reason=reason))
+        metrics.attempt_ended(lease(), replace(fakes.report(), reason=reason))
     samples = (sample for one in metrics.registry.collect() for sample in one.samples)
     seen = {sample.labels["reason"] for sample in samples if sample.name == "grader_verdicts_total"}
     assert len(seen) <= REASON_LIMIT and {"UNWRITTEN_OUTPUT", OTHER} <= seen
@@ -155,7 +137,6 @@ def test_reasons_stay_few_whatever_is_sent(metrics):
 
 
 def test_no_user_problem_submission_or_source_is_told(metrics):
-    """Whoever reads metrics reads nobody's names."""
     held = lease()
     metrics.attempt_began(held)
     metrics.fact_found(held, fakes.ENVIRONMENT)

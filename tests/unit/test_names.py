@@ -1,6 +1,7 @@
-"""Class names are unique in the product, and pronouns are recognised as names (STYLE.md)."""
+"""Class names are unique in the product, pronouns are recognised as names (STYLE.md), and README names every folder."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,11 @@ def test_a_pronoun_is_a_name_where_it_is_assigned(source, count):
 def test_a_docstring_begins_with_a_noun_or_a_verb():
     tree = ast.parse("def f():\n    'What is left.'\ndef g():\n    'Return the whole.'")
     assert [text for _, text in names.pronoun_docstrings(tree)] == ["What is left."]
+
+
+PATHS = [path for half in ("grader", "sandbox") for path in (ROOT / half).iterdir() if path.is_dir() and not path.name.startswith("_")]
+
+
+def test_readme_names_every_folder_once():
+    table = re.findall(r"^\| (`(?:grader|sandbox)/.+?) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert sorted(name for row in table for name in re.findall(r"`([\w/]+)`", row)) == sorted(str(path.relative_to(ROOT)) for path in PATHS)

@@ -35,7 +35,6 @@ def is_duration(node: ast.AST, durations: set[str]) -> bool:
 
 
 def names_of_durations(function: ast.AST) -> set[str]:
-    """The names that such differences are given."""
     assigned = [one for one in ast.walk(function) if isinstance(one, ast.Assign) and is_duration(one.value, set())]
     return {name.id for one in assigned for target in one.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
 
@@ -52,21 +51,15 @@ def bounded(compare: ast.Compare, durations: set[str]) -> bool:
     return False
 
 
-def is_timing(nodes: list[ast.expr]) -> bool:
-    """Whether one of these marks is `pytest.mark.timing`."""
-    return any(isinstance(one, ast.Attribute) and one.attr == "timing" for node in nodes for one in ast.walk(node))
-
-
 def found(text: str) -> Iterator[int]:
     """The lines of asserts on wall time, in functions without the mark."""
     if not any(f"{clock}()" in text for clock in CLOCKS):
         return  # most files have none, and a tree takes a while
     module = ast.parse(text)
-    marks = [node.value for node in module.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"]
-    if is_timing(marks):
+    if any("mark.timing" in ast.unparse(node) for node in module.body if isinstance(node, ast.Assign)):
         return
     for function in (one for one in ast.walk(module) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)):
-        if is_timing(function.decorator_list):
+        if any("mark.timing" in ast.unparse(decorator) for decorator in function.decorator_list):
             continue
         durations = names_of_durations(function)
         asserts = (one for one in ast.walk(function) if isinstance(one, ast.Assert))
@@ -109,5 +102,4 @@ def test_wall_time_is_found(first: str, second: str) -> None:
     ],
 )
 def test_what_a_busy_machine_keeps_is_not(first: str, second: str) -> None:
-    """Processor time, a bound on a hang, a time that has to pass, and a ratio."""
     assert list(found(TAKEN.format(first=first, second=second))) == []

@@ -78,34 +78,27 @@ def test_memchecks_errors_are_counted_and_the_first_is_named(left) -> None:
 
 
 def test_a_sanitizer_that_can_not_attach_has_failed(left) -> None:
-    """With its own words."""
     log = "========= COMPUTE-SANITIZER\n========= Error: process didn't terminate successfully\n"
     tool, files, *_ = left("compute-sanitizer", sanitizer(log))
-    assert (
-        tool.outcome is ToolOutcome.FAILED and "didn't terminate successfully" in tool.detail and list(files) == ["compute_sanitizer.txt"]
-    )
+    assert tool.outcome is ToolOutcome.FAILED and "didn't terminate successfully" in tool.detail
+    assert list(files) == ["compute_sanitizer.txt"]
 
 
 def test_ncu_leaves_its_report_a_text_and_a_csv(left) -> None:
-    """The sentence has what people read first."""
     tool, files, out, _ = left("ncu", NCU)
     assert tool.outcome is ToolOutcome.RAN
     assert tool.detail == "square(float *): 46.20 % achieved occupancy, 31.00 % compute, 88.10 % memory"
-    assert (
-        list(files) == ["ncu.ncu-rep", "ncu_details.txt", "ncu_details.csv"]
-        and (out / "ncu_details.txt").read_text() == "square (256, 1, 1)\n"
-    )
+    assert list(files) == ["ncu.ncu-rep", "ncu_details.txt", "ncu_details.csv"]
+    assert (out / "ncu_details.txt").read_text() == "square (256, 1, 1)\n"
 
 
 def test_counters_that_are_closed_are_not_available(left) -> None:
-    """With what opens them."""
     tool, files, *_ = left("ncu", "print('==ERROR== ERR_NVGPUCTRPERM - The user does not have permission')")
     assert tool.outcome is ToolOutcome.UNAVAILABLE and "NVreg_RestrictProfilingToAdminUsers=0" in tool.detail and files == {}
 
 
 @pytest.mark.parametrize("name", nvidia_tools.TOOLS)
 def test_a_tool_that_is_not_there_is_not_available(left, name) -> None:
-    """The runner is not started without it."""
     tool, files, _, printed = left(name, None)
     assert tool.outcome is ToolOutcome.UNAVAILABLE and "CUDA toolkit" in tool.detail and files == {} and printed == ""
 

@@ -53,7 +53,6 @@ def gpu(monkeypatch):
 
 
 def test_a_gpu_says_what_it_is(gpu):
-    """Older packages answer in bytes."""
     assert nvml.GpuWatch("GPU-1").identity() == {
         "name": "NVIDIA H200",
         "uuid": "GPU-1",
@@ -74,7 +73,6 @@ def test_a_gpu_says_how_it_is(gpu):
 
 
 def test_a_gpu_without_any_answer_is_no_error(gpu):
-    """It has no conditions then, and no processes."""
     watch = nvml.GpuWatch("GPU-1")
     gpu.update(dict.fromkeys(ANSWERS, NOT_SUPPORTED))
     assert (watch.identity(), watch.conditions(), watch.compute_pids()) == ({}, {}, ())

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
-from grader.dispatch.gpus import Gpu
-from grader.isolation import BoxSpec, GpuAccess, IsolationBroken, Limits, Purpose
+from grader.isolation import BoxSpec, IsolationBroken, Purpose, probe
 from grader.isolation.select import ObservedIsolation
 from grader.observability.observer import Observer
 from tests import fakes
 
-LIMITS = Limits(wall_s=1, cpu_s=1, memory_bytes=1, process_count=1, output_bytes=1, file_bytes=1, tmp_bytes=1, open_file_count=1)
-RUN = BoxSpec(box_id="b", purpose=Purpose.RUN, argv=("true",), limits=LIMITS, slot=0)
+RUN = BoxSpec(box_id="b", purpose=Purpose.RUN, argv=("true",), limits=probe.LIMITS, slot=0)
 
 
 class Boxes(Observer):
-    """Keeps what it is told of boxes."""
+    """Keep what is reported of boxes."""
 
     def __init__(self):
         self.told = []
@@ -37,20 +34,15 @@ class NoBoxes(fakes.FakeBoxes):
         yield
 
 
-@pytest.fixture
-def boxes():
-    return Boxes()
+def observed(isolation):
+    boxes, observing = Boxes(), ObservedIsolation(isolation)
+    observing.observe(boxes)
+    return observing, boxes
 
 
-def observed(isolation, boxes):
-    made = ObservedIsolation(isolation)
-    made.observe(boxes)
-    return made
-
-
-async def test_a_box_is_told_of_once_when_it_is_there(boxes):
+async def test_a_box_is_told_of_once_when_it_is_there():
     """While it is still open, and not again when it ends; before anybody observes, nothing breaks."""
-    isolation = observed(fakes.FakeBoxes(), boxes)
+    isolation, boxes = observed(fakes.FakeBoxes())
     async with isolation.start(RUN):
         assert boxes.told == [("run", False)]
     assert boxes.told == [("run", False)] and (isolation.NAME, isolation.SAFE) == ("fake", True)
@@ -58,21 +50,17 @@ async def test_a_box_is_told_of_once_when_it_is_there(boxes):
         pass
 
 
-async def test_a_box_that_could_not_be_had_is_told_of_as_failed(boxes):
-    """The exception is what it was."""
+async def test_a_box_that_could_not_be_had_is_told_of_as_failed():
+    isolation, boxes = observed(NoBoxes())
     with pytest.raises(IsolationBroken, match="no engine"):
-        async with observed(NoBoxes(), boxes).start(RUN):
+        async with isolation.start(RUN):
             pass
     assert boxes.told == [("run", True)]
 
 
-async def test_what_goes_wrong_in_a_box_is_no_failed_start(boxes):
-    """It was there."""
+async def test_what_goes_wrong_in_a_box_is_no_failed_start():
+    isolation, boxes = observed(fakes.FakeBoxes())
     with pytest.raises(ZeroDivisionError):
-        async with observed(fakes.FakeBoxes(), boxes).start(RUN):
+        async with isolation.start(RUN):
             raise ZeroDivisionError
     assert boxes.told == [("run", False)]
-
-
-def access(gpu: Gpu) -> GpuAccess:
-    return GpuAccess(index=gpu.index, uuid=gpu.uuid, name=gpu.name, minor=gpu.minor, triton_dir=Path("/none"))

@@ -12,8 +12,7 @@ MISSING = "the builder failed: ModuleNotFoundError: No module named 'tree_sitter
 
 
 class Host:
-    """Lanes by name; broken: those on which the builder lacks a package, wrong: those whose answers
-    are."""
+    """Lanes by name; broken: those on which the builder lacks a package, wrong: those whose answers are."""
 
     def __init__(self, *names, broken=(), wrong=(), states=None):
         self.names, self.broken, self.wrong, self.states = names, broken, wrong, states or {}
@@ -46,21 +45,19 @@ async def test_it_is_graded_on_every_lane():
 
 @pytest.mark.parametrize("given", [{"broken": ("emulated",)}, {"wrong": ("emulated",)}])
 async def test_where_it_fails_on_every_lane_the_host_says_why(given):
-    """A package that boxes lack, or a wrong answer, which is no less our fault."""
     fault = await grade_own(Host("emulated:0", "emulated:1", **given))
     assert fault.startswith("a kernel of the grader's own can't be graded on emulated:0: ")
     assert MISSING in fault if "broken" in given else "WRONG_ANSWER" in fault
 
 
 async def test_a_gpu_on_which_alone_it_fails_is_quarantined_and_the_others_go_on():
-    """Its submissions would be spoiled; those to the others would not."""
     host = Host("cuda:0", "cuda:1", broken=("cuda:1",))
     assert await grade_own(host) == ""
     assert [name for name, _ in host.quarantined] == ["cuda:1"] and MISSING in host.quarantined[0][1]
 
 
 async def test_a_lane_that_is_out_of_service_is_left_alone():
-    """Also one that goes out of service meanwhile: it says so itself."""
+    """Also a lane that goes out of service meanwhile."""
 
     class Going(Host):
         async def grade(self, lease):

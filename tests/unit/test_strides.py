@@ -20,7 +20,8 @@ if AFTER_COLLECTION:
     import torch
 
     from sandbox.judge.references import ReferenceFailed, describe, load_task, nests
-    from tests.unit.test_kernelbench_judge import NONE, judged, model, spec_of, trials
+    from tests.unit.kernelbench_files import NONE, model, spec_of
+    from tests.unit.test_kernelbench_judge import judged, trials
 
 KEY = "0123456789abcdef" * 2
 PASSED = ["passed"] * kernelbench.TRIAL_COUNT
