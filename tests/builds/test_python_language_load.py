@@ -329,12 +329,18 @@ def solve(a, b):
     for _ in range(2):
         add_kernel[(3,)](a, b, c, 1)
     assert len(calls) <= 40, f"{len(calls)} modules"  # Triton's own interpreter: 77
+    try:
+        add_kernel[(3,)](a, None, c, 1)
+    except Exception:
+        patched = len(calls)
+    add_kernel[(3,)](a, b, c.zero_(), 1)
+    assert len(calls) > patched
     return c
 """
 
 
 def test_the_interpreter_prepares_the_language_once_a_launch(made, loaded):
-    """Not in each program: two launches of three programs look through the same modules twice."""
+    """Not in each program: two launches of three programs look through the same modules twice. So does one after a launch that failed."""
     assert loaded(made(PATCHES).artifact) == [11.0, 22.0, 33.0]
 
 
