@@ -340,7 +340,7 @@ def solve(a, b):
 
 
 def test_the_interpreter_prepares_the_language_once_a_launch(made, loaded):
-    """Not in each program: two launches of three programs look through the same modules twice. So does one after a launch that failed."""
+    """Not in each program: two launches of three programs look through the same modules twice."""
     assert loaded(made(PATCHES).artifact) == [11.0, 22.0, 33.0]
 
 
