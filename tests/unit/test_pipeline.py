@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from grader.dispatch.local_fleet import LocalFleet
-from grader.errors import DeviceQuarantined, JudgeBroken, ProblemBroken
+from grader.errors import DeviceQuarantined, ProblemBroken
 from grader.isolation import BoxExit, Purpose
 from grader.model import Lease, Ranking
 from grader.verdict.fold import fold
@@ -188,16 +188,6 @@ async def test_a_device_that_falls_ill_after_a_job_leaves_its_verdict(make, judg
     assert fold(await graded(fleet)).verdict == well
     with pytest.raises(DeviceQuarantined, match="the canary is unwell"):
         await graded(fleet, lease("s2"))
-
-
-async def test_a_lost_device_is_our_fault_and_the_next_job_is_right(make, judges, boxes) -> None:
-    """The attempt is made again, on a judge with a context of its own."""
-    fleet = make(gpus=(H200,))
-    judges.order("0", "lost")
-    with pytest.raises(JudgeBroken, match="the context is lost"):
-        await graded(fleet)
-    assert isinstance((await graded(fleet, lease("s2")))[-1], wire.RunEnd)
-    assert judges.log("0")[:5] == ["start GPU-0000", "Job lost", "start GPU-0000", "Check well", "Job well"] and boxes.open == []
 
 
 async def test_a_kernel_that_is_not_built_leaves_its_gpu_to_the_next(make, boxes, judges) -> None:

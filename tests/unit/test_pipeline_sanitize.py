@@ -37,9 +37,8 @@ RACE = wire.SanitizerFinding(
     other_path="kernel.cu",
     other_line=27,
 )
-IDLE = replace(RACE, severity=SanitizerSeverity.WARNING, message="a warning")
-
-
+UNWRITTEN = replace(RACE, kind=SanitizerKind.UNINITIALISED_READ)
+BARRIER = replace(RACE, kind=SanitizerKind.DIVERGENT_BARRIER, severity=SanitizerSeverity.WARNING, message="threads 0..15 wait", line=25)
 STRIDED = wire.LineCounts(
     path="kernel.cu",
     line=12,
@@ -110,16 +109,25 @@ def sanitized(boxes: Boxes) -> list[BoxSpec]:
     return [spec for spec in boxes.runs if spec.out_dir is not None]
 
 
-@pytest.mark.parametrize(("order", "verdict", "workload_id"), [("well", Verdict.ACCEPTED, "n8"), ("wrong", Verdict.WRONG_ANSWER, "n64")])
-async def test_a_sanitizer_looks_whatever_the_verdict_is(make, boxes, judges, order, verdict, workload_id) -> None:
-    """At the public workload that failed, or the smallest. The verdict stays; of a wrong kernel its sentence names the likeliest cause."""
+@pytest.mark.parametrize(
+    ("mode", "order", "verdict", "workload_id"),
+    [
+        (wire.Mode.SANITIZE, "well", Verdict.ACCEPTED, "n8"),
+        (wire.Mode.SANITIZE, "wrong", Verdict.WRONG_ANSWER, "n64"),
+        (wire.Mode.TEST, "wrong", Verdict.WRONG_ANSWER, "n64"),
+    ],
+)
+async def test_a_sanitizer_looks_whatever_the_verdict_is(make, boxes, judges, mode, order, verdict, workload_id) -> None:
+    """At the public workload that failed, or the smallest; after a failed test, too. The verdict stays; of a wrong kernel its sentence has
+    the likeliest cause."""
     judges.order("emulated", order)
-    report = fold(await graded(make()))
+    report = fold(await graded(make(), lease(mode)))
     assert report.verdict is verdict and report.profile is not None
     assert report.profile.findings == (RACE,) and report.profile.workload_id == workload_id
     named = f"The sanitizer reports: kernel.cu:31: {RACE.message}" in report.summary
     assert named is (verdict is Verdict.WRONG_ANSWER)
     assert report.profile.kernels == ()  # another tool's to say
+    assert report.profile.access_counts == (COUNTS if mode is wire.Mode.SANITIZE else None)
 
 
 async def test_it_is_built_once_more_for_the_sanitizer(make, boxes) -> None:
@@ -136,15 +144,6 @@ async def test_it_is_built_once_more_for_the_sanitizer(make, boxes) -> None:
     assert [job.sanitize for job in jobs] == [False, True]
     (run,) = sanitized(boxes)
     assert "sandbox.runner.emulated_sanitizer" in " ".join(run.argv) and "--sanitize" in run.argv
-
-
-async def test_a_failed_test_is_followed_by_the_sanitizer(make, boxes, judges) -> None:
-    """At the workload that failed."""
-    judges.order("emulated", "wrong")
-    report = fold(await graded(make(), lease(wire.Mode.TEST)))
-    assert report.verdict is Verdict.WRONG_ANSWER and "The sanitizer reports: kernel.cu:31" in report.summary
-    assert report.profile is not None and report.profile.workload_id == report.trials[0].workload_id == "n64"
-    assert report.profile.access_counts is None  # mode sanitize has them
 
 
 @pytest.mark.parametrize(
@@ -230,17 +229,27 @@ async def test_a_sanitizer_is_bounded(make, boxes, judges, mode, limit_s) -> Non
     assert 0 < run.limits.wall_s <= limit_s < boxes.runs[0].limits.wall_s
 
 
-async def test_its_build_is_bounded(make, boxes, judges) -> None:
-    """The loop's clock passes the limit while it is built, and the report says so."""
-    judges.order("emulated", "wrong")
+@pytest.fixture
+async def pass_the_limit(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Awaitable[object]]:
+    """Move the loop's clock by the limit, and wait for ever."""
     loop = asyncio.get_running_loop()
     clock, passed_s = loop.time, [0.0]
-    loop.time = lambda: clock() + passed_s[0]  # type: ignore[method-assign]
+    monkeypatch.setattr(loop, "time", lambda: clock() + passed_s[0])
+
+    async def wait() -> None:
+        passed_s[0] = 10.0
+        await asyncio.Event().wait()
+
+    return wait
+
+
+async def test_its_build_is_bounded(make, boxes, judges, pass_the_limit) -> None:
+    """The loop's clock passes the limit while it is built, and the report says so."""
+    judges.order("emulated", "wrong")
 
     async def look(spec: BoxSpec) -> None:
         if spec.purpose is Purpose.BUILD and boxes.runs:
-            passed_s[0] = 10.0
-            await asyncio.Event().wait()
+            await pass_the_limit()
 
     look_at_starts(boxes, look)
     (tool,) = profile_of(await graded(make(), lease(wire.Mode.TEST))).tools
@@ -252,19 +261,17 @@ async def test_its_build_is_bounded(make, boxes, judges) -> None:
 
 
 @pytest.mark.parametrize("late", [True, False])
-async def test_a_failed_test_does_not_wait_for_work_on_secrets(make, boxes, judges, monkeypatch, late) -> None:
+async def test_a_failed_test_does_not_wait_for_work_on_secrets(make, boxes, judges, monkeypatch, pass_the_limit, late) -> None:
     """With the lane in its hands. The control is the work that ends in time."""
     judges.order("emulated", "wrong")
-    fleet, loop = make(), asyncio.get_running_loop()
-    clock, passed_s, take = loop.time, [0.0], fleet.turn
-    monkeypatch.setattr(loop, "time", lambda: clock() + passed_s[0])
+    fleet = make()
+    take = fleet.turn
 
     @asynccontextmanager
     async def turn(*, secret: bool) -> AsyncIterator[None]:
         builds = sum(spec.purpose is Purpose.BUILD for spec in boxes.specs)
         if builds == 2 and late:
-            passed_s[0] = 10.0
-            await asyncio.Event().wait()
+            await pass_the_limit()
         async with take(secret=secret):
             yield
 
@@ -274,29 +281,34 @@ async def test_a_failed_test_does_not_wait_for_work_on_secrets(make, boxes, judg
     assert (tool.outcome is ToolOutcome.UNAVAILABLE and "other work" in tool.detail) is late
 
 
-async def test_a_kernel_without_an_end_is_not_run_again(make, boxes, judges) -> None:
-    """In its own mode neither: it takes longer under a sanitizer, and what it saw by then is lost."""
-    judges.order("emulated", "late")
-    facts = await graded(make())
-    (tool,) = profile_of(facts).tools
-    assert fold(facts).verdict is Verdict.TIME_LIMIT_EXCEEDED and sanitized(boxes) == []
-    assert tool.outcome is ToolOutcome.UNAVAILABLE and "did not end in time" in tool.detail
-
-
-async def test_a_barrier_that_threads_skip_explains_what_others_miss(make, boxes, judges) -> None:
-    """What it leaves unwritten is read by the others."""
-    unwritten = replace(RACE, kind=SanitizerKind.UNINITIALISED_READ)
-    barrier = replace(RACE, kind=SanitizerKind.DIVERGENT_BARRIER, severity=SanitizerSeverity.WARNING, message="threads 0..15 wait", line=25)
-    boxes.findings = (unwritten, barrier)
-    judges.order("emulated", "wrong")
-    assert "The sanitizer reports: kernel.cu:25: threads 0..15 wait" in fold(await graded(make())).summary
-
-
-async def test_a_kernel_in_python_has_no_sanitizer(make, boxes) -> None:
-    """The report states why."""
-    (tool,) = profile_of(await graded(make(), lease(language="python"))).tools
-    assert (tool.outcome, tool.name) == (ToolOutcome.UNAVAILABLE, EMULATED_SANITIZER) and "CUDA C++ only" in tool.detail
+@pytest.mark.parametrize(
+    ("order", "language", "detail"),
+    [
+        pytest.param("late", "cuda", "did not end in time", id="without an end"),  # it takes longer, and what it saw by then is lost
+        pytest.param("well", "python", "CUDA C++ only", id="in Python"),
+    ],
+)
+async def test_a_kernel_that_no_sanitizer_can_look_at_is_not_run_again(make, boxes, judges, order, language, detail) -> None:
+    """In its own mode neither; the report states why."""
+    judges.order("emulated", order)
+    (tool,) = profile_of(await graded(make(), lease(language=language))).tools
+    assert (tool.outcome, tool.name) == (ToolOutcome.UNAVAILABLE, EMULATED_SANITIZER) and detail in tool.detail
     assert sanitized(boxes) == []
+
+
+@pytest.mark.parametrize(
+    ("findings", "cause"),
+    [
+        pytest.param((UNWRITTEN, BARRIER), "The sanitizer reports: kernel.cu:25: threads 0..15 wait", id="a barrier that threads skip"),
+        pytest.param((replace(RACE, severity=SanitizerSeverity.WARNING),), "", id="a warning"),
+    ],
+)
+async def test_a_verdict_is_explained_by_the_likeliest_cause(make, boxes, judges, findings, cause) -> None:
+    """What a barrier leaves unwritten is read by the others. A warning makes no kernel wrong."""
+    boxes.findings = findings
+    judges.order("emulated", "wrong")
+    summary = fold(await graded(make())).summary
+    assert cause in summary and bool(cause) is ("sanitizer" in summary)
 
 
 async def test_a_gpu_has_compute_sanitizer(make, boxes) -> None:
@@ -349,10 +361,3 @@ async def test_counts_are_bounded(make, boxes) -> None:
     assert all(one.line > 0 and one.requests > 0 and one.transactions < 2**53 and one.path == "p" * 200 for one in found.lines)
     boxes.access_counts = replace(COUNTS, counted_blocks=17)
     assert profile_of(await graded(make())).access_counts is None
-
-
-async def test_a_warning_explains_no_verdict(make, boxes, judges) -> None:
-    """Only what makes a kernel wrong does."""
-    boxes.findings = (IDLE,)
-    judges.order("emulated", "wrong")
-    assert "sanitizer" not in fold(await graded(make())).summary

@@ -19,6 +19,7 @@ from grader.grading.run_box import JobPipes, started
 from grader.isolation import Box, BoxSpec, GpuAccess, IsolationBroken, Limits, Purpose
 from sandbox.protocol.box_files import GO, READY
 from tests import fakes
+from tests.unit.pipeline_fleets import until
 
 LIMITS = Limits(
     wall_s=900.0, cpu_s=1.0, memory_bytes=1, process_count=1, output_bytes=1, file_bytes=1, tmp_bytes=1, open_file_count=1
@@ -99,17 +100,17 @@ def make(tmp_path: Path, boxes: Boxes) -> Callable[..., WarmBoxes]:
     return made
 
 
+def on_gpu(tmp_path: Path, index: int = 0, number: int = 0) -> BoxSpec:
+    """The box of a job on a GPU."""
+    gpu = GpuAccess(index=index, uuid=f"GPU-{index}", name="NVIDIA H200", minor=index, triton_dir=tmp_path)
+    return replace(of(tmp_path, number=number), gpu=gpu)
+
+
 def of(tmp_path: Path, language: str = "cuda", number: int = 0, wall_s: float = 900.0) -> BoxSpec:
-    """What a job asks for."""
+    """The box of a job."""
     link_dir = tmp_path / f"job{language}{number}"
     link_dir.mkdir(exist_ok=True)
     return replace(SPEC, argv=("{python}", "--language", language), link_dir=link_dir, limits=replace(LIMITS, wall_s=wall_s))
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(300):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 async def used(pool: WarmBoxes, spec: BoxSpec) -> Path:
@@ -148,10 +149,7 @@ async def test_the_second_job_gets_a_box_that_waits(make, boxes, tmp_path) -> No
 
 async def test_a_box_waits_for_one_gpu(make, boxes, tmp_path) -> None:
     """A job on another GPU gets a box of its own."""
-    first, second = (
-        replace(of(tmp_path), gpu=GpuAccess(index=index, uuid=f"GPU-{index}", name="NVIDIA H200", minor=index, triton_dir=tmp_path))
-        for index in range(2)
-    )
+    first, second = (on_gpu(tmp_path, index) for index in range(2))
     async with make() as pool:
         for _ in range(2):
             await used(pool, first)
@@ -165,11 +163,10 @@ async def test_a_box_waits_for_one_gpu(make, boxes, tmp_path) -> None:
 @pytest.mark.parametrize(("cores", "by_host_clock", "filled"), [(16, False, True), (2, False, False), (16, True, False)])
 async def test_a_box_for_a_gpu_is_started_next_to_a_gpu_where_cores_are_free(make, tmp_path, cores, by_host_clock, filled) -> None:
     """It does not disturb what a GPU's clock times; it does where a judge has two cores, or where the host's clock times another kernel."""
-    gpu = GpuAccess(index=0, uuid="GPU-0", name="NVIDIA H200", minor=0, triton_dir=tmp_path)
     async with make(cores=cores) as pool:
         pool.times("a", busy=True, by_host_clock=by_host_clock)
         for _ in range(2):
-            await used(pool, replace(of(tmp_path), gpu=gpu))
+            await used(pool, on_gpu(tmp_path))
         await asyncio.sleep(0.05)
         assert bool(pool._waiting) is filled
         pool.times("a", busy=False)
@@ -180,12 +177,11 @@ async def test_a_box_for_a_gpu_is_started_next_to_a_gpu_where_cores_are_free(mak
 async def test_boxes_for_a_gpu_are_started_while_a_job_runs_as_cores_allow(make, boxes, tmp_path, cores, at_once) -> None:
     """Somebody whose jobs come every few seconds has a box each time; with few cores they are started in the pauses. One that is being
     started is ended with the pool."""
-    gpu = GpuAccess(index=0, uuid="GPU-0", name="NVIDIA H200", minor=0, triton_dir=tmp_path)
     now = [0.0]
     async with make(3, cores=cores, clock=lambda: now[0], idle_s=1.0) as pool:
         now[0] += 2.0
         boxes.imports.clear()
-        async with pool.run_box(replace(of(tmp_path), gpu=gpu)):
+        async with pool.run_box(on_gpu(tmp_path)):
             await until(waiting(boxes, 1 + at_once))
             await asyncio.sleep(0.05)
             assert (len(boxes.open), pool.now.waiting_count) == (1 + at_once, 0)
@@ -194,7 +190,7 @@ async def test_boxes_for_a_gpu_are_started_while_a_job_runs_as_cores_allow(make,
             await asyncio.sleep(0.05)
             assert len(boxes.open) == 1 + (3 if at_once else 0)
         boxes.imports.clear()
-        async with pool.run_box(replace(of(tmp_path, number=1), gpu=gpu)):
+        async with pool.run_box(on_gpu(tmp_path, number=1)):
             await until(lambda: len(pool._starting) == min(1, at_once))
     assert boxes.open == []
 
