@@ -43,7 +43,6 @@ def test_only_time_with_a_core_counts(runner: FakeRunner, ends: bool) -> None:
 
 
 def test_a_runner_that_makes_its_own_threads_wait_is_ended_all_the_same() -> None:
-    """It always waits for a core, and never ends."""
     runner = FakeRunner(1e9, share=1e-6)
     assert not wait_patiently(10.0, runner.wait, runner.waits)
     assert runner.now_s == pytest.approx(10.0 * WAIT_FACTOR)

@@ -83,7 +83,6 @@ async def test_a_box_lives_as_long_as_many_workloads_may_take(make, boxes, devic
 
 
 async def test_a_device_gets_the_workloads_that_are_meant_for_it(make) -> None:
-    """Those of every kind, and its own."""
     workloads = (workload("both", ""), workload("large", "cuda"), workload("small", "emulated"))
     fleet = make(gpus=(H200,))
     for kind, expected in (("cuda", ["both", "large"]), ("emulated", ["both", "small"])):
@@ -167,7 +166,6 @@ async def test_a_box_that_waited_for_another_gpu_is_replaced(make, boxes) -> Non
 
 
 async def test_the_device_is_looked_at_when_the_box_is_gone(make, boxes, judges) -> None:
-    """And not while what the box held is still there."""
     fleet = make(gpus=(H200,))
     boxes.before_close.clear()
     job = asyncio.ensure_future(graded(fleet))
@@ -180,7 +178,6 @@ async def test_the_device_is_looked_at_when_the_box_is_gone(make, boxes, judges)
 
 
 async def test_a_device_that_falls_ill_after_a_job_leaves_its_verdict(make, judges) -> None:
-    """What was graded was graded; the next one is refused with what is wrong with the device."""
     fleet = make(gpus=(H200,))
     well = fold(await graded(fleet, lease("s0"))).verdict
     await until(lambda: judges.log("0")[-1] == "Check well")  # what is ordered now is for the next one

@@ -155,7 +155,6 @@ async def test_profilers_get_no_more_rights_than_the_kernel(make, boxes, nsight)
 
 
 async def test_a_kernel_that_is_wrong_is_not_profiled(make, boxes, judges) -> None:
-    """The control is a right one."""
     judges.order("emulated", "wrong")
     facts = await graded(make())
     assert fold(facts).verdict is Verdict.WRONG_ANSWER and fold(facts).profile is None
@@ -165,13 +164,11 @@ async def test_a_kernel_that_is_wrong_is_not_profiled(make, boxes, judges) -> No
 
 @pytest.mark.parametrize("mode", [mode for mode in wire.Mode if mode not in (wire.Mode.PROFILE, wire.Mode.SANITIZE)])
 async def test_other_modes_are_not_profiled(make, boxes, mode) -> None:
-    """Not even ranked ones."""
     facts = await graded(make(), lease(mode))
     assert of(facts, wire.KernelProfile) == of(facts, wire.ArtifactFile) == [] and all(spec.out_dir is None for spec in boxes.runs)
 
 
 async def test_boxes_that_leave_nothing_are_failed_tools_and_no_other_verdict(make, boxes) -> None:
-    """The kernel was right."""
     boxes.leaves = False
     report = fold(await graded(make()))
     assert report.verdict is Verdict.ACCEPTED
@@ -181,7 +178,6 @@ async def test_boxes_that_leave_nothing_are_failed_tools_and_no_other_verdict(ma
 
 
 async def test_a_kernel_that_fails_when_it_is_profiled_stays_accepted(make, boxes, judges) -> None:
-    """It was judged before; the profile says what happened."""
     boxes.leaves = False
     judges.order("emulated", "well", "wrong")
     report = fold(await graded(make()))
@@ -199,7 +195,6 @@ async def test_no_hidden_workload_is_profiled(make, boxes) -> None:
 
 @pytest.mark.parametrize(("largest", "chosen"), [(True, "n64"), (False, "n8")])
 def test_the_profiled_problem_has_one_public_workload(largest, chosen) -> None:
-    """Whatever lies in front of it."""
     found = profile.profiled_workload(lease().problem.spec, largest=largest)
     assert found is not None and [one.workload_id for one in found.workloads] == [chosen] and found.trial_count == 1
 

@@ -74,7 +74,6 @@ def kinds(facts: list[wire.Fact]) -> str:
 
 
 async def test_each_process_has_a_box_of_its_own_and_is_judged_as_the_first(fleet: LocalFleet, boxes: Boxes, judges: fakes.Judges) -> None:
-    """One build; then load, all workloads and the end of its box, three times; never two boxes at once, and one look at the device."""
     facts = await graded(fleet, lease())
     assert kinds(facts) == "B" + "RLtttFE" * 3
     assert [(one.index, one.count) for one in facts if isinstance(one, wire.Round)] == [(0, 3), (1, 3), (2, 3)]
@@ -85,7 +84,6 @@ async def test_each_process_has_a_box_of_its_own_and_is_judged_as_the_first(flee
 
 
 async def test_other_modes_have_one_process_and_say_nothing_of_it(fleet: LocalFleet, boxes: Boxes) -> None:
-    """The control: as before there were several."""
     for mode in (wire.Mode.TEST, wire.Mode.BENCHMARK):
         assert kinds(await graded(fleet, lease(mode.value, mode=mode))) == "BLtttFE"
     assert len(boxes.runs) == 2
@@ -121,7 +119,6 @@ async def test_of_two_processes_of_a_benchmark_each_has_to_be_right(fleet: Local
 
 
 async def test_the_first_failure_ends_it(fleet: LocalFleet, boxes: Boxes, judges: fakes.Judges) -> None:
-    """Right in the first process and wrong in the second is wrong; there is no third."""
     judges.order("emulated", "well", "wrong")
     facts = await graded(fleet, lease())
     assert kinds(facts) == "B" + "RLtttFE" + "RLtFE" and len(boxes.runs) == 2

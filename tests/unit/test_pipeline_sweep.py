@@ -29,7 +29,6 @@ def tried(facts):
 
 
 async def test_all_sizes_are_run_in_one_process(make, judges, boxes):
-    """One build, one box, one job, and a point for each size."""
     facts = await graded(make())
     report = fold(facts)
     assert report.verdict is Verdict.ACCEPTED and len(report.measurements) == len(SIZES) == len(tried(facts))
@@ -37,7 +36,6 @@ async def test_all_sizes_are_run_in_one_process(make, judges, boxes):
 
 
 async def test_a_size_that_ends_the_process_is_followed_by_the_others_in_a_fresh_one(make, judges, boxes):
-    """It is not run again, and the others keep their points."""
     judges.order("emulated", "fault", "well")
     facts = await graded(make())
     assert tried(facts) == [one.workload_id for one in SIZES] and len(boxes.runs) == 2
@@ -71,13 +69,11 @@ async def test_no_hidden_workload_reaches_a_sweep(make, judges):
 
 
 async def test_a_submission_may_ask_for_another_time_at_each_size(make, judges):
-    """The grader's own is in limits.toml."""
     await graded(make(), lease(measure_s=0.5))
     assert judges.log("emulated")[2].endswith("for 0.5 s each")
 
 
 async def test_a_box_of_a_sweep_lives_as_long_whatever_the_number_of_sizes(make, boxes):
-    """Its time is the sweep's, not so much more for each size."""
     for count in (1, 6):
         await graded(make(), lease(workloads=SIZES[:count]))
     limits = [spec.limits for spec in boxes.runs]

@@ -48,7 +48,6 @@ def test_nothing_overlaps_and_bands_touch_their_tensors(workload: wire.Workload)
 
 
 def test_offsets_are_not_predictable() -> None:
-    """Twenty placements do not share one output offset."""
     assert len({place(SPEC, SPEC.workloads[0]).outputs[0].offset for _ in range(20)}) > 10
 
 

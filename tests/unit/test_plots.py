@@ -61,7 +61,6 @@ def test_text_of_others_is_text_in_every_picture(kind):
 
 
 def test_a_line_has_a_band_and_a_mark_for_each_value():
-    """The mark is between the ends of its interval."""
     root = parsed(chart())
     marks = [one for one in of_class(root, "point") if one.find(f"{SVG}title") is not None and "mark-0" in one.get("class")]
     assert marks[0].find(f"{SVG}title").text == "kernel: 1 (0.9 to 1.1) GB/s at 256 N"

@@ -56,7 +56,6 @@ def built(place: Path, names: list[str]) -> bytes:
 
 
 def test_an_artifact_that_is_no_object_has_no_symbols() -> None:
-    """An archive of Python sources, or nothing."""
     assert from_symbols(b"") == ((), ()) == from_symbols(b"import torch")
 
 

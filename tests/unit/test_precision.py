@@ -47,7 +47,6 @@ def checked(mode: str, precision: float | None = None, measure_s: float | None =
     ("mode", "precision", "measure_s"), [("BENCHMARK", 0.005, 3.5), ("BENCHMARK", None, 30.0), ("SWEEP", 0.2, None), ("RANKED", None, None)]
 )
 def test_what_may_be_asked_for(mode: str, precision: float | None, measure_s: float | None) -> None:
-    """It is kept with the submission."""
     new = checked(mode, precision, measure_s).submission
     assert (new.precision, new.measure_s) == (precision, measure_s)
 

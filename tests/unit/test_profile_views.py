@@ -46,7 +46,6 @@ def shown() -> str:
 
 
 def test_the_terminal_shows_tools_resources_and_launches() -> None:
-    """Also the tools that are not available, and why."""
     text = shown()
     parts = ("nvcc", "ran", "not available", "not here", "sm_90a", "30", "11", "31 x 1 x 1", "256 x 1 x 1", "64 B", "4 x 5 x 6")
     for part in (*parts, formatting.time(2_500)):
@@ -55,7 +54,6 @@ def test_the_terminal_shows_tools_resources_and_launches() -> None:
 
 
 def test_no_text_of_a_profile_moves_the_cursor_or_is_markup() -> None:
-    """Escapes are written out; brackets stay brackets."""
     text = shown()
     assert "\x1b[2J" not in text and "\u202e" not in text and "[bold]" in text and "\\x1b" in text
 

@@ -82,7 +82,6 @@ def test_names_are_as_they_were_written():
 
 
 def test_names_are_cut_and_steer_no_terminal():
-    """They are a stranger's."""
     long, control = ptxas.demangled(["x" * 10_000, "a\x1b[2Jb\u202e"])
     assert long == "x" * ptxas.NAME_LIMIT_CHARS and control == "a[2Jb"
 
@@ -150,7 +149,6 @@ ptxas info    : Compile time = 2.388 ms
 
 
 def test_a_name_that_steers_a_terminal_shifts_no_other():
-    """Each keeps its own figures."""
     hostile = TWO_SOURCES.replace("_Z5tiledPKfPf", "a\x1b[2Jb\u202ec\x00")
     assert [(one.name, one.registers) for one in ptxas.kernels(hostile)][1] == ("a[2Jbc", 14)
     assert [one.registers for one in ptxas.kernels(hostile)] == [8, 14, 32]

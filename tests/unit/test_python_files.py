@@ -99,6 +99,5 @@ def test_a_submitted_file_comes_before_the_problems_and_both_before_an_installed
 
 
 def test_own_modules_are_named_as_they_are_imported(tmp_path: Path) -> None:
-    """Dotted below directories, a package by its directory."""
     imported(tmp_path, {"a.py": "", "pkg/__init__.py": "", "pkg/b.py": "", "k.cu": ""}, {"task.py": ""}, "a.py")
     assert own_modules(tmp_path / "sources", tmp_path / "modules") == ["a", "pkg", "pkg.b", "task"]

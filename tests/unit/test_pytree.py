@@ -42,7 +42,6 @@ def test_a_nest_is_the_same_when_it_is_built() -> None:
 
 
 def test_its_tensors_can_be_listed_and_numbered_anew() -> None:
-    """With their dimensions, also inside of objects."""
     node = json.loads(pytree.flatten(NEST, is_leaf, dimensions=lambda one: one.order, parts=parts)[1])
     assert list(pytree.leaves(node)) == [(0, None), (1, [1, 0]), (2, None)]
     assert list(pytree.leaves(pytree.renumbered(node, [5, 3, 4]))) == [(5, None), (3, [1, 0]), (4, None)]

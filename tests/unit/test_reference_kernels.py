@@ -134,7 +134,6 @@ def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
     ],
 )
 def test_a_wrong_task_names_file_and_key(tmp_path, changes, said):
-    """And says what to do where it is not plain."""
     message = said_of(copied(tmp_path), **changes)
     assert "task.yml" in message and said in message and "Value error" not in message
 
@@ -152,7 +151,6 @@ def test_a_wrong_task_names_file_and_key(tmp_path, changes, said):
     ],
 )
 def test_what_is_no_task_says_so(tmp_path, text, said):
-    """Whatever it holds."""
     directory = copied(tmp_path)
     (directory / "task.yml").write_text(text)
     with pytest.raises(ProblemInvalid, match=said):
@@ -169,7 +167,6 @@ def test_what_is_no_task_says_so(tmp_path, text, said):
     ],
 )
 def test_a_wrong_reference_names_file_and_function(tmp_path, old, new, said):
-    """By parsing, not by executing."""
     directory = copied(tmp_path)
     reference = directory / "reference.py"
     reference.write_text(reference.read_text().replace(old, new, 1))

@@ -83,7 +83,6 @@ def trial_outcomes(place: Path, kernel: Callable[..., object], spec: wire.Proble
 
 @pytest.mark.parametrize("name", ["scaled_add", "masked_sums", "row_topk", "product_out", "scaled_fp8", "packed_fp4", "decode_step"])
 def test_the_right_answer_passes_and_a_wrong_one_does_not(name):
-    """In every case."""
     assert tells_right_from_wrong(task_of(FIXTURES / name))
 
 
@@ -128,7 +127,6 @@ def test_the_problems_own_check_decides():
 
 
 def test_an_order_that_the_check_allows_passes():
-    """Indices of the largest, in any order."""
     task = task_of(FIXTURES / "row_topk")
     assert outcomes(task, lambda outputs: [outputs[0].flip(1).contiguous()]) == [PASSED]
     assert outcomes(task, lambda outputs: [(outputs[0] + 1) % 32]) == [MISMATCHED]
@@ -161,7 +159,6 @@ def test_a_check_that_raises_has_not_accepted(tmp_path):
 
 
 def test_a_check_that_refuses_its_own_reference_is_the_problems_fault(tmp_path):
-    """No kernel is blamed for it."""
     for check, message in (("(False, 'never')", "does not accept what ref_kernel returns"), ("1", "returned a int")):
         with pytest.raises(ReferenceFailed, match=message):
             outcomes(written(tmp_path, source("torch.ones(n)", "data * 2", check)))
@@ -367,7 +364,6 @@ def test_a_buffer_that_the_reference_leaves_alone_may_be_written(tmp_path, buffe
 
 
 def test_an_input_that_one_case_reads_may_be_written_in_none(tmp_path):
-    """Although another case does not read it."""
     for answer, scratch in (("a @ b + (c if len(a) > 2 else 0)", ()), ("a @ b", (2,))):
         text = BUFFERS.format(buffer="torch.randn(n, n)", answer=answer)
         assert written(tmp_path, text, cases='{"n": 2, "seed": 1}, {"n": 3, "seed": 1}').scratch == scratch
@@ -411,7 +407,6 @@ def test_objects_of_data_are_made_of_the_problems_classes_for_each_call():
     ],
 )
 def test_an_object_that_can_not_be_made_again_is_refused(tmp_path, value, message):
-    """With what it is."""
     classes = (
         "import dataclasses\nclass Loop:\n    def __init__(self): self.me = self\n"
         "def made():\n    @dataclasses.dataclass\n    class Inner:\n        x: int = 1\n    return Inner()\n"

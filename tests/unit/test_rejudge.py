@@ -137,7 +137,6 @@ def test_a_failure_is_run_again_by_a_tighter_tolerance_too(outcome, atol):
 
 
 def test_a_tolerance_of_one_workload_counts_for_that_one():
-    """Every trial is held to the tolerance of its own workload."""
     first, *rest = OLD.spec.workloads
     tight = replace(OLD.spec.tolerance, atol=1e-12, rtol=0.0)
     assert judged(passed(), spec(workloads=(replace(first, tolerance=tight), *rest))).report is None

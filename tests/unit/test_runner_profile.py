@@ -29,7 +29,6 @@ def test_launches_of_a_gpu_come_from_its_trace():
 
 
 def test_a_trace_of_very_many_kernels_is_cut():
-    """A note has a size."""
     found = list(_launches_in({"traceEvents": [event(f"k{number}") for number in range(KIND_LIMIT + 9)]}))
     assert len(found) == KIND_LIMIT and list(_launches_in({})) == []
 

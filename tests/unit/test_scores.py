@@ -108,7 +108,6 @@ def test_a_workload_without_a_figure_leaves_no_score(spoiled: wire.Measurement) 
 
 
 def test_no_measurements_are_no_score() -> None:
-    """Nothing was timed, or one process did not."""
     assert score([], RANKING) is None and score([()], RANKING) is None and score([[measured("a", ratio(2.0))], ()], RANKING) is None
 
 

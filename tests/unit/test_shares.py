@@ -16,13 +16,11 @@ def seconds(weight, now):
 
 
 def test_seconds_of_one_time_are_added():
-    """Three and four are seven, in either order."""
     for first, second in ((3.0, 4.0), (4.0, 3.0)):
         assert seconds(added(added(None, first, NOW), second, NOW), NOW) == pytest.approx(7.0, rel=1e-6)
 
 
 def test_seconds_count_half_after_the_half_life():
-    """Eight, and two of an hour later: six then."""
     later = NOW + timedelta(seconds=HALF_LIFE_S)
     assert seconds(added(added(None, 8.0, NOW), 2.0, later), later) == pytest.approx(6.0, rel=1e-6)
 

@@ -46,7 +46,6 @@ def test_steps_follow_each_other_without_gaps() -> None:
 
 
 def test_a_sweep_without_end_has_a_bounded_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last step then takes all that is left."""
     monkeypatch.setattr(attempt, "SPAN_LIMIT", 3)
     ticks = itertools.count()
     clock = StepClock(lambda: next(ticks))

@@ -63,7 +63,6 @@ TABLE = collate([("right", submission()), ("wide", WRONG)])
 
 
 def test_a_wrong_size_has_its_outcome_and_no_figure():
-    """In every metric."""
     points = TABLE.of("wide")
     assert [points[size].outcome for size in SIZES] == ["right", "right", "unwritten", "unwritten", "unwritten"]
     for metric in SweepMetric:
@@ -91,7 +90,6 @@ def test_a_baseline_is_a_provider_and_is_timed_next_to_the_kernels():
 
 
 def test_a_disqualified_or_unbuilt_kernel_is_named_so():
-    """A trial that passed is no point."""
     for verdict, said in ((Verdict.DISQUALIFIED, "disqualified"), (Verdict.COMPILE_ERROR, "compile error")):
         made = submission(verdict=verdict)
         del made.report.measurements[:]
@@ -99,13 +97,11 @@ def test_a_disqualified_or_unbuilt_kernel_is_named_so():
 
 
 def test_a_time_below_the_clock_is_not_resolved():
-    """And no point."""
     table = collate([("quick", submission(factor=0))])
     assert {one.outcome for one in table.of("quick").values()} == {"not resolved"}
 
 
 def test_csv_has_every_column_in_full():
-    """A wrong size has empty cells, and figures have all digits."""
     read = list(csv.DictReader(io.StringIO(to_csv(TABLE))))
     assert len(read) == 3 * len(SIZES) and list(read[0]) == list(rows(TABLE)[0])
     for column in (
@@ -137,7 +133,6 @@ def marks(made, index):
 
 
 def test_the_plot_has_a_mark_for_each_right_size_only():
-    """And says in the legend at how many a kernel is wrong."""
     made = drawn(TABLE)
     assert [len(marks(made, index)) for index in range(3)] == [5, 2, 5]
     assert "wide (wrong at 3 of 5)" in "".join(made.itertext())
@@ -164,7 +159,6 @@ def test_a_name_cannot_bring_markup_into_the_plot():
 
 
 def test_the_table_has_a_cell_for_each_provider_and_what_is_wrong():
-    """A wrong size is a word."""
     ended = [("right", submission()), ("wide", WRONG)]
     printed = Console(file=io.StringIO(), width=200)
     for part in command.render(TABLE, SweepMetric.BANDWIDTH, ended):
@@ -176,7 +170,6 @@ def test_the_table_has_a_cell_for_each_provider_and_what_is_wrong():
 
 
 def test_a_problem_says_its_sweeps_in_words():
-    """As `problems show` prints them."""
     shown = messages.problem_to_proto(native.load(EXAMPLES / "elementwise_square")).sweeps
     assert [sweep_range(one) for one in shown] == [
         "cols = 256 to 12672, in steps of 512, with rows = 4096, on cuda",
@@ -186,6 +179,5 @@ def test_a_problem_says_its_sweeps_in_words():
 
 @pytest.mark.parametrize("text", ["rows", "rows=", "rows=x", "rows=-1", "rows=" + "9" * 40])
 def test_the_size_of_another_axis_is_a_number(text):
-    """Or misuse that shows how to write it."""
     with pytest.raises(UsageError, match="rows=4096"):
         command.sweep_message(axis="", start=None, stop=None, factor=None, step=None, axis_sizes=[text], seconds=None)

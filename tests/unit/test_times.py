@@ -45,7 +45,6 @@ def reason(*measurements: wire.Measurement) -> str:
 
 
 def test_a_claim_below_the_physical_floor_is_disqualified() -> None:
-    """The sentence has both times, and what the floor is made of."""
     decision = impossible([measured(50_000, 60_000)])
     assert decision is not None and decision[:2] == (Verdict.DISQUALIFIED, "BELOW_PHYSICAL_FLOOR")
     for told in ("50 us", "100 us", "400 MB", "40 Gflop", "'n4096'"):
@@ -76,7 +75,6 @@ BELOW = "BELOW_PHYSICAL_FLOOR"
     ],
 )
 def test_a_time_is_held_to_the_physical_floor(claim_ns, certified_ns, fields, expected) -> None:
-    """A claim and a certified bound alike, and an honest time is not."""
     assert reason(measured(claim_ns, certified_ns, **fields)) == expected
 
 
@@ -169,7 +167,6 @@ def test_one_impossible_workload_among_honest_ones_decides() -> None:
     ],
 )
 def test_one_measurement_raises_a_flag_for_all(fields: dict[str, object], flag: str) -> None:
-    """And that one only."""
     honest = measured(110_000, 120_000, speedups=(wire.Speedup(baseline="eager", ratio=1.1, ratio_low=1.0, ratio_high=1.2),))
     assert flags([honest]) == ()
     assert flags([honest, replace(honest, **fields)]) == (flag,)  # type: ignore[arg-type]
@@ -190,5 +187,4 @@ def test_workloads_are_summed_up_by_the_geometric_mean() -> None:
 
 
 def test_the_median_of_an_even_count_lies_between() -> None:
-    """In whatever order they were taken."""
     assert (median(samples(40, 10, 20, 30)), median(samples(7))) == (25.0, 7.0)

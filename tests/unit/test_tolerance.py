@@ -100,7 +100,6 @@ def test_a_sentinel_that_is_the_right_answer_is_written(dtype: torch.dtype) -> N
 
 @pytest.mark.parametrize("dtype", [name for name in NARROW if name != "float4_e2m1fn_x2"], indirect=True)
 def test_float8_is_compared_by_its_numbers(dtype: torch.dtype) -> None:
-    """Within the tolerance, and beyond."""
     reference = torch.tensor([1.0, 2.0, 4.0, 8.0]).to(dtype)
     near, far = (torch.tensor([1.0, 2.0, 4.0, last]).to(dtype) for last in (16.0, 64.0))
     allowed = wire.Tolerance(atol=8.0, rtol=0.0, budget_factor=None)
@@ -201,7 +200,6 @@ def test_non_finite_where_the_reference_is_finite_is_wrong(value: float) -> None
 
 
 def test_finite_where_the_reference_is_infinite_is_wrong() -> None:
-    """And the other way round."""
     reference = torch.tensor([1.0, math.inf])
     assert compared(torch.tensor([1.0, 3e38]), reference, LOOSE).outcome is wire.TrialOutcome.MISMATCHED
     assert compared(torch.tensor([1.0, -math.inf]), reference, LOOSE).outcome is not wire.TrialOutcome.PASSED
@@ -229,7 +227,6 @@ def test_an_infinity_that_is_right_changes_nothing_for_its_neighbours(kind: str)
 
 
 def test_an_fp64_result_that_is_no_number_excuses_nothing() -> None:
-    """Not even within an infinite tolerance."""
     wide = torch.tensor([1.0, math.nan], dtype=torch.float64)
     comparison = compared(torch.ones(2), torch.ones(2), LOOSE, wide)
     assert (comparison.outcome, comparison.mismatched_count) == (wire.TrialOutcome.MISMATCHED, 1)
@@ -278,7 +275,6 @@ def test_the_whole_is_what_its_elements_are_by_hand(dtype: torch.dtype, finite: 
 
 
 def test_one_wrong_element_in_a_million_is_wrong() -> None:
-    """No share of elements may be wrong."""
     output = torch.ones(1_000_000)
     output[777_777] += 1e-3
     comparison = compared(output, torch.ones(1_000_000))
@@ -325,7 +321,6 @@ def test_a_reference_that_rounds_by_itself_refuses_nobody_who_rounds(
 
 
 def test_a_kernel_is_not_blamed_for_the_references_own_rounding() -> None:
-    """Right by fp64 and different from PyTorch's fp32 is right."""
     wide = torch.full((4,), 1.0, dtype=torch.float64)
     assert compared(torch.ones(4), torch.full((4,), 1.1), TIGHT, wide).outcome is wire.TrialOutcome.PASSED
 
@@ -336,7 +331,6 @@ def test_integers_have_to_be_exact() -> None:
 
 
 def test_an_empty_output_is_right() -> None:
-    """A workload of size 0 has nothing to get wrong."""
     assert compared(torch.empty(0), torch.empty(0), TIGHT, torch.empty(0, dtype=torch.float64)).outcome is wire.TrialOutcome.PASSED
 
 

@@ -92,7 +92,6 @@ async def test_a_failure_of_ours_is_an_error_and_each_attempt_a_trace_of_its_own
 
 
 async def test_traces_hold_no_source_and_no_workload(traced, spans, graded):
-    """The collector gets neither sources nor secrets."""
     await graded(traced, "wrong")
     told = "".join(span.to_json() for span in spans.get_finished_spans())
     assert "grader.problem" in told and "solve" not in told and "secret33" not in told
@@ -100,7 +99,6 @@ async def test_traces_hold_no_source_and_no_workload(traced, spans, graded):
 
 @pytest.mark.parametrize("watched", [True, False])
 async def test_every_log_line_of_an_attempt_says_whose_it_is(traced, graded, watched):
-    """Submission and attempt, and the trace where there is one."""
     with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
         made = await graded(traced if watched else Observer(), "accept", "fault")
     assert {"attempt_began", "attempt_settled", "attempt_failed", "attempt_released"} <= {line["event"] for line in lines}
@@ -112,7 +110,6 @@ async def test_every_log_line_of_an_attempt_says_whose_it_is(traced, graded, wat
 
 @pytest.mark.slow
 def test_a_server_without_tracing_and_web_port_imports_neither():
-    """What is not asked for costs nothing."""
     heavy = ("opentelemetry", "prometheus_client", "aiohttp")
     code = f"import sys, grader.server.serve; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT, timeout=300)

@@ -31,19 +31,16 @@ GOOD = (BUILT, PLAN, LOADED, trial("a"), trial("a"), trial("b"), trial("b"), FIN
 
 
 def test_all_planned_trials_passed_is_accepted() -> None:
-    """The control: everything that was planned passed."""
     assert fold(GOOD).verdict is Verdict.ACCEPTED
 
 
 @pytest.mark.parametrize("missing", range(2, 7))
 def test_one_missing_fact_is_not_accepted(missing: int) -> None:
-    """Take away any fact that acceptance needs, and it is not accepted."""
     report = fold(fact for index, fact in enumerate(GOOD) if index != missing)
     assert (report.verdict, report.reason) == (Verdict.RUNTIME_ERROR, "INCOMPLETE")
 
 
 def test_no_plan_is_not_accepted() -> None:
-    """Without a plan nothing was promised, so nothing is accepted."""
     assert fold((BUILT, LOADED, trial("a"), FINISHED)).verdict is not Verdict.ACCEPTED
 
 
@@ -56,12 +53,10 @@ def test_facts_that_end_before_the_judge_are_our_fault(facts: tuple[wire.Fact, .
 
 @pytest.mark.parametrize("outcome", [outcome for outcome in TrialOutcome if outcome is not TrialOutcome.PASSED])
 def test_one_failed_trial_among_good_ones_is_not_accepted(outcome: TrialOutcome) -> None:
-    """Whatever is wrong with a trial, it decides, also when more good ones follow."""
     assert fold((*GOOD[:-1], trial("b", outcome), FINISHED)).verdict is not Verdict.ACCEPTED
 
 
 def test_a_failed_certified_run_is_not_accepted() -> None:
-    """Runs inside the clock are verified like all others."""
     later = wire.Plan(trials=(("a", TrialPhase.CERTIFY, 1),))
     bad = trial("a", TrialOutcome.MISMATCHED, phase=TrialPhase.CERTIFY, mismatched_count=1, element_count=4)
     report = fold((*GOOD[:-1], later, bad, FINISHED))
@@ -73,7 +68,6 @@ def test_a_failed_certified_run_is_not_accepted() -> None:
 
 
 def test_unwritten_output_is_named_with_its_share() -> None:
-    """The thief is caught with a sentence that says what it did not write."""
     report = fold((*GOOD[:3], trial("a", TrialOutcome.UNWRITTEN, element_count=4096, unwritten_count=4032), FINISHED))
     assert (report.verdict, report.reason) == (Verdict.WRONG_ANSWER, "UNWRITTEN_OUTPUT")
     assert "4032 of 4096" in report.summary and "98.4 %" in report.summary
@@ -135,7 +129,6 @@ def test_a_fault_of_the_device_is_called_by_what_it_was(outcome: TrialOutcome, m
 
 @pytest.mark.parametrize(("fact_count", "accepted"), [(12, True), (11, False)])
 def test_runs_are_counted_not_facts(fact_count: int, accepted: bool) -> None:
-    """A plan of 24 certified runs is kept by 12 facts for two runs each, and not by 11."""
     plan = wire.Plan(trials=(("a", TrialPhase.CERTIFY, 24),))
     runs = [trial("a", phase=TrialPhase.CERTIFY, run_count=2)] * fact_count
     report = fold((*GOOD[:-1], plan, *runs, FINISHED))
@@ -144,7 +137,6 @@ def test_runs_are_counted_not_facts(fact_count: int, accepted: bool) -> None:
 
 
 def test_a_failed_trial_never_stands_for_runs_that_passed() -> None:
-    """Whatever count it carries."""
     plan = wire.Plan(trials=(("a", TrialPhase.CERTIFY, 24),))
     failed = trial("a", TrialOutcome.MISMATCHED, phase=TrialPhase.CERTIFY, run_count=24, mismatched_count=1, element_count=4)
     assert fold((*GOOD[:-1], plan, failed, FINISHED)).verdict is Verdict.WRONG_ANSWER
@@ -152,13 +144,11 @@ def test_a_failed_trial_never_stands_for_runs_that_passed() -> None:
 
 @pytest.mark.parametrize("outcome", [outcome for outcome in BuildOutcome if outcome is not BuildOutcome.BUILT])
 def test_a_build_that_failed_decides(outcome: BuildOutcome) -> None:
-    """Without an artifact nothing is run, and the judge is never asked."""
     report = fold((wire.Build(outcome=outcome, log="x"),))
     assert report.verdict is not Verdict.ACCEPTED and report.build is not None
 
 
 def test_a_claim_far_below_the_clock_is_disqualified() -> None:
-    """A kernel whose process claims a nanosecond where the clock saw 100 ms has tampered."""
     seen, claimed = wire.Samples(durations_ns=(100_000_000, 110_000_000)), wire.Samples(durations_ns=(1,))
     measurement = timed(clock=wire.Clock.HOST, certified=seen, bound_ns=100_000_000, reported=claimed)
     report = fold((*GOOD[:-1], measurement, FINISHED))
@@ -186,7 +176,6 @@ def test_a_wrong_kernel_is_wrong_before_it_is_too_fast() -> None:
 
 
 def test_a_rejected_kernel_has_no_speedup() -> None:
-    """Times of a kernel that is wrong are not reported."""
     speedup = wire.Speedup(baseline="eager", ratio=150.0, ratio_low=149.0, ratio_high=151.0)
     measurement = timed(clock=wire.Clock.HOST, certified=wire.Samples(durations_ns=(1000,)), bound_ns=1000, speedups=(speedup,))
     report = fold((*GOOD[:-1], measurement, trial("b", TrialOutcome.MISMATCHED), FINISHED))
@@ -195,7 +184,6 @@ def test_a_rejected_kernel_has_no_speedup() -> None:
 
 
 def test_a_violation_is_disqualified() -> None:
-    """What no honest kernel does is not a wrong answer."""
     violation = wire.Violation(kind=wire.ViolationKind.PROTOCOL, detail="the runner answered a call that was never made")
     assert fold((BUILT, PLAN, LOADED, violation, FINISHED)).verdict is Verdict.DISQUALIFIED
 

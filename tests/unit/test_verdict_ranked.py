@@ -69,7 +69,6 @@ def test_three_good_processes_are_accepted_with_a_score() -> None:
 @pytest.mark.parametrize("spoiled", range(3))
 @pytest.mark.parametrize("missing", [2, 3, 4, 6, 7])
 def test_what_one_process_lacks_no_other_makes_up_for(spoiled: int, missing: int) -> None:
-    """Take one fact of one process away, and give another process it twice: it is not accepted."""
     processes = three()
     taken = processes[spoiled].pop(missing)
     processes[(spoiled + 1) % 3].insert(missing, taken)
@@ -91,7 +90,6 @@ def test_a_process_without_its_plan_or_its_end_is_our_fault(spoiled: int, kind: 
 @pytest.mark.parametrize("wrong", range(3))
 @pytest.mark.parametrize("phase", [VERIFY, CERTIFY])
 def test_a_kernel_that_is_wrong_in_any_process_is_wrong(wrong: int, phase: TrialPhase) -> None:
-    """Also where the two before were right, and the judge went no further."""
     processes = three()[: wrong + 1]
     processes[wrong] = [
         *processes[wrong][:3],
@@ -104,7 +102,6 @@ def test_a_kernel_that_is_wrong_in_any_process_is_wrong(wrong: int, phase: Trial
 
 
 def test_a_process_that_dies_is_explained_by_the_end_of_its_own_box() -> None:
-    """Not by how the boxes before it ended."""
     crashed = [*process(1)[:3], trial(VERIFY, TrialOutcome.CRASHED), wire.Finished(job_id="j"), wire.RunEnd(cause="memory_limit", signal=9)]
     assert folded([process(0), crashed]).verdict is Verdict.MEMORY_LIMIT_EXCEEDED
 

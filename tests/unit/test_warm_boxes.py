@@ -148,7 +148,6 @@ async def test_the_second_job_gets_a_box_that_waits(make, boxes, tmp_path) -> No
 
 
 async def test_a_box_waits_for_one_gpu(make, boxes, tmp_path) -> None:
-    """A job on another GPU gets a box of its own."""
     first, second = (on_gpu(tmp_path, index) for index in range(2))
     async with make() as pool:
         for _ in range(2):
@@ -251,7 +250,6 @@ async def test_nothing_is_started_while_something_is_timed(make, boxes, tmp_path
 
 
 async def test_a_box_that_ended_while_it_waited_is_not_given_out(make, boxes, tmp_path) -> None:
-    """Somebody killed it, or the engine was started again."""
     async with make(1) as pool:
         await filled(pool, tmp_path)
         boxes.boxes[-1].end()
@@ -260,7 +258,6 @@ async def test_a_box_that_ended_while_it_waited_is_not_given_out(make, boxes, tm
 
 
 async def test_a_box_does_not_wait_for_ever(make, boxes, tmp_path, monkeypatch) -> None:
-    """It is replaced after ten minutes."""
     monkeypatch.setattr(warm_boxes, "LOOK_S", 0.01)
     now = [0.0]
     async with make(1, clock=lambda: now[0]) as pool:
@@ -321,7 +318,6 @@ async def test_one_that_never_says_that_it_waits_is_ended(make, boxes, tmp_path,
 
 
 async def test_nothing_is_left_when_the_server_ends(make, boxes, tmp_path) -> None:
-    """Boxes that wait, and one that still imports."""
     async with make(2) as pool:
         await used(pool, of(tmp_path, "cuda"))
         await until(lambda: pool._waiting)

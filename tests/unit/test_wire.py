@@ -23,12 +23,10 @@ TRIAL = wire.Trial(workload_id="n64", phase=wire.TrialPhase.VERIFY, index=0, out
     ],
 )
 def test_a_message_survives_the_wire(message: object) -> None:
-    """Decoding what was encoded gives an equal message."""
     assert wire.decode(wire.encode(message)) == message
 
 
 def test_a_missing_key_is_refused() -> None:
-    """A key without default has to be there."""
     with pytest.raises(wire.WireError):
         wire.decode(b'{"type":"Round","index":0}')
 
@@ -42,7 +40,6 @@ def test_a_missing_key_is_refused() -> None:
     ],
 )
 def test_a_fact_that_was_stored_before_there_were_rounds_is_still_read(line: str) -> None:
-    """Byte for byte what an older ledger holds."""
     fact = wire.decode(line.encode())
     assert wire.decode(wire.encode(fact)) == fact
 
@@ -71,13 +68,11 @@ def test_what_facts_no_longer_have_is_left_out_of_stored_ones() -> None:
     ],
 )
 def test_a_line_with_one_wrong_value_is_refused(change: dict[str, object]) -> None:
-    """Unknown types, keys and values are errors, never defaults."""
     with pytest.raises(wire.WireError):
         wire.decode(json.dumps({**wire.as_json(TRIAL), **change}).encode())
 
 
 @pytest.mark.parametrize("line", [b"", b"null", b"[]", b"{", b"\xff\xfe", b"[" * 100_000, b"{}"])
 def test_what_is_no_message_is_refused(line: bytes) -> None:
-    """Garbage of any shape is a WireError."""
     with pytest.raises(wire.WireError):
         wire.decode(line)

@@ -211,7 +211,6 @@ PHRASES: list[tuple[tuple[int, ...], Damage, str, str]] = [
 
 @pytest.mark.parametrize(("shape", "damage", "phrase", "cause"), PHRASES)
 def test_a_pattern_is_said_in_words(shape: tuple[int, ...], damage: Damage, phrase: str, cause: str) -> None:
-    """And what it points to, where it points to one thing."""
     trial = trial_of(right(*shape), damage)
     assert phrase in describe(trial)
     assert cause in likely_cause(trial) if cause else likely_cause(trial) == ""
