@@ -1,4 +1,4 @@
-"""Which of several Python files is the main file, and how they find each other."""
+"""Submissions of Python files: what the server refuses at once, which file is the main file, and how they find each other."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from grader.errors import InvalidSubmission
+from grader.formats import native
+from grader.intake import gate, languages
+from grader.model import SourceFile
+from grader.v1 import grader_service_pb2, submission_pb2
 from sandbox.languages.python_module import ModuleDirectory, NoMainFile, choose_main, defined_names, own_modules
 from sandbox.protocol import python_archive
+from tests.python_builds import PLAIN
 
 ROOT = Path(__file__).parents[2]
 ENTRIES = ("solve", "ModelNew", "custom_kernel", "run", "solution")
@@ -101,3 +107,26 @@ def test_a_submitted_file_comes_before_the_problems_and_both_before_an_installed
 def test_own_modules_are_named_as_they_are_imported(tmp_path: Path) -> None:
     imported(tmp_path, {"a.py": "", "pkg/__init__.py": "", "pkg/b.py": "", "k.cu": ""}, {"task.py": ""}, "a.py")
     assert own_modules(tmp_path / "sources", tmp_path / "modules") == ["a", "pkg", "pkg.b", "task"]
+
+
+@pytest.mark.parametrize(("text", "sure"), [("# nothing\n", True), ("'a text'\n", True), (PLAIN, False), ("run = 3", False), ("(", True)])
+def test_a_module_that_can_have_no_entry_is_refused_at_once(text, sure):
+    """Without running it, and only where it is sure."""
+    message = languages.missing_entry("python", (SourceFile(path="k.py", content=text),), "solve")
+    assert (message is not None) is sure and (message is None or "define a function `solve`" in message)
+
+
+def test_a_submission_in_python_may_have_several_files():
+    """Python, data, and an empty __init__.py; their order is kept. Control: another empty file is refused."""
+
+    def checked(*files):
+        request = grader_service_pb2.SubmitRequest(submission=submission_pb2.Submission(problem="problems/vector_add"))
+        for path, content in files:
+            request.submission.sources.add(path=path, content=content)
+        return gate.check_submission(request, lambda name: native.load(ROOT / "kernels_examples" / name), ["emulated"]).submission
+
+    files = [("z.py", PLAIN), ("kernels/__init__.py", ""), ("kernels/add.py", PLAIN), ("kernel.cu", "int x;")]
+    new = checked(*files)
+    assert (new.language, [one.path for one in new.sources]) == ("python", [path for path, _ in files])
+    with pytest.raises(InvalidSubmission, match="is empty"):
+        checked(*files, ("other.py", ""))

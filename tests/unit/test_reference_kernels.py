@@ -209,13 +209,6 @@ def test_a_submission_is_given_task_and_utils_and_what_they_import(tmp_path):
     assert set(json.loads(spec.reference)) == {*spec.modules, "reference.py", "secret.py", "spare.py"}
 
 
-def test_a_change_in_what_is_given_makes_it_another_problem(tmp_path):
-    """Its digest is of all files."""
-    first = listed(tmp_path / "a" / "p", reference=FUNCTIONS, task="x = 1\n")
-    second = listed(tmp_path / "b" / "p", reference=FUNCTIONS, task="x = 2\n")
-    assert reference_kernels.load(first).digest != reference_kernels.load(second).digest
-
-
 @pytest.mark.parametrize("text", ["import nowhere.deep\n", "from nowhere import y\n"])
 def test_a_package_that_is_not_installed_is_named(tmp_path, text):
     """Also of a file that the reference imports. Control: what is imported on a condition may be missing."""

@@ -110,23 +110,6 @@ def test_how_the_box_ended_can_not_spoil_a_kernel_that_did_its_work(cause: str) 
     assert fold((*GOOD, wire.RunEnd(cause=cause))).verdict is Verdict.ACCEPTED
 
 
-@pytest.mark.parametrize(
-    ("outcome", "message", "verdict", "reason"),
-    [
-        (TrialOutcome.DEVICE_FAULT, "CUDA_ERROR_ILLEGAL_ADDRESS: while it ran", Verdict.RUNTIME_ERROR, "ILLEGAL_ADDRESS"),
-        (TrialOutcome.DEVICE_FAULT, "CUDA_ERROR_ASSERT", Verdict.RUNTIME_ERROR, "DEVICE_ASSERT"),
-        (TrialOutcome.DEVICE_FAULT, "CUDA_ERROR_HARDWARE_STACK_ERROR", Verdict.RUNTIME_ERROR, "STACK_OVERFLOW"),
-        (TrialOutcome.DEVICE_FAULT, "ACCEPTED", Verdict.RUNTIME_ERROR, "DEVICE_FAULT"),
-        (TrialOutcome.OUT_OF_MEMORY, "", Verdict.MEMORY_LIMIT_EXCEEDED, "DEVICE_MEMORY"),
-    ],
-)
-def test_a_fault_of_the_device_is_called_by_what_it_was(outcome: TrialOutcome, message: str, verdict: Verdict, reason: str) -> None:
-    """However the box ended afterwards; every code and its sentence are in test_failures.py."""
-    end = wire.RunEnd(cause="killed")
-    report = fold((*GOOD[:3], trial("a", outcome, message=message), FINISHED, end))
-    assert (report.verdict, report.reason) == (verdict, reason)
-
-
 @pytest.mark.parametrize(("fact_count", "accepted"), [(12, True), (11, False)])
 def test_runs_are_counted_not_facts(fact_count: int, accepted: bool) -> None:
     plan = wire.Plan(trials=(("a", TrialPhase.CERTIFY, 24),))

@@ -2,12 +2,17 @@
 
 import json
 import math
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from sandbox.protocol import wire
+from sandbox.protocol import version, wire
 
+SANDBOX = Path(version.__file__).parents[1]
 TRIAL = wire.Trial(workload_id="n64", phase=wire.TrialPhase.VERIFY, index=0, outcome=wire.TrialOutcome.PASSED, max_absolute_error=0.5)
 
 
@@ -76,3 +81,30 @@ def test_a_line_with_one_wrong_value_is_refused(change: dict[str, object]) -> No
 def test_what_is_no_message_is_refused(line: bytes) -> None:
     with pytest.raises(wire.WireError):
         wire.decode(line)
+
+
+# -- the version that judge and runner have to share ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """Another copy of the package."""
+    for part in version.PARTS:
+        (tmp_path / part).parent.mkdir(exist_ok=True)
+        shutil.copy(SANDBOX / part, tmp_path / part)
+    return tmp_path
+
+
+def test_the_same_files_speak_the_same_version(copy: Path) -> None:
+    assert version.version_of(copy) == version.VERSION
+    printed = subprocess.run(
+        [sys.executable, "-m", "sandbox.protocol.version"], capture_output=True, text=True, check=True, cwd=SANDBOX.parent
+    )
+    assert printed.stdout == version.VERSION + "\n"
+
+
+@pytest.mark.parametrize("part", version.PARTS)
+def test_a_change_of_any_part_is_another_version(copy: Path, part: str) -> None:
+    """A message, a field of the gate or of the arena, or what the runner does first."""
+    (copy / part).write_text((copy / part).read_text() + "\n")
+    assert version.version_of(copy) != version.VERSION
