@@ -10,6 +10,7 @@ import pytest
 
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Status
+from tests import fakes
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
@@ -137,16 +138,7 @@ def verified(output: torch.Tensor, bits: int, reference: torch.Tensor) -> wire.T
     """The fact of a trial in which that was left and this is right."""
     tensor = wire.TensorSpec(name="c", dtype=str(output.dtype).removeprefix("torch."), shape=tuple(output.shape))
     workload = wire.Workload(workload_id="w", axes={})
-    problem = wire.ProblemSpec(
-        problem_id="p",
-        format="native",
-        entry="solve",
-        inputs=(),
-        outputs=(tensor,),
-        workloads=(workload,),
-        tolerance=LOOSE,
-        reference="",
-    )
+    problem = replace(fakes.problem().spec, inputs=(), outputs=(tensor,), workloads=(workload,), tolerance=LOOSE)
     result = Run(
         key="",
         reply=Answer(status=Status.OK),
