@@ -12,7 +12,6 @@ from rich.console import Console
 
 from grader.api.conversion import to_message
 from grader.cli.report import render_profile
-from grader.dispatch.local_fleet import LocalFleet
 from grader.grading.attempt import RunResult
 from grader.grading.sanitize import sanitizer_follows
 from grader.html_report.content import profile_view as html_profile
@@ -26,7 +25,7 @@ from sandbox.protocol.box_files import EMULATED_SANITIZER
 from sandbox.protocol.wire import BoxCause, SanitizerKind, SanitizerSeverity, ToolOutcome
 from tests import fakes
 from tests.unit import pipeline_fleets
-from tests.unit.pipeline_fleets import workloads_of
+from tests.unit.pipeline_fleets import graded, workloads_of
 
 RACE = wire.SanitizerFinding(
     kind=SanitizerKind.RACE,
@@ -95,10 +94,6 @@ def lease(mode: wire.Mode = wire.Mode.SANITIZE, *, language: str = "cuda", devic
     return pipeline_fleets.lease(mode=mode, language=language, device_kind=device_kind, workloads=sizes)
 
 
-async def graded(fleet: LocalFleet, wanted: Lease | None = None) -> list[wire.Fact]:
-    return await pipeline_fleets.graded(fleet, wanted or lease())
-
-
 def profile_of(facts: list[wire.Fact]) -> wire.KernelProfile:
     (found,) = (fact for fact in facts if isinstance(fact, wire.KernelProfile))
     return found
@@ -140,7 +135,7 @@ async def test_it_is_built_once_more_for_the_sanitizer(make, boxes) -> None:
             jobs.append(wire.decode((spec.src_dir / "job.json").read_bytes()))
 
     look_at_starts(boxes, look)
-    await graded(make())
+    await graded(make(), lease())
     assert [job.sanitize for job in jobs] == [False, True]
     (run,) = sanitized(boxes)
     assert "sandbox.runner.emulated_sanitizer" in " ".join(run.argv) and "--sanitize" in run.argv
@@ -307,7 +302,7 @@ async def test_a_verdict_is_explained_by_the_likeliest_cause(make, boxes, judges
     """What a barrier leaves unwritten is read by the others. A warning makes no kernel wrong."""
     boxes.findings = findings
     judges.order("emulated", "wrong")
-    summary = fold(await graded(make())).summary
+    summary = fold(await graded(make(), lease())).summary
     assert cause in summary and bool(cause) is ("sanitizer" in summary)
 
 
@@ -325,7 +320,7 @@ async def test_findings_are_bounded(make, boxes) -> None:
     long = replace(RACE, message="m" * 800 + "\x1b[2J", path="p" * 300, memory="\x00" * 9)
     impossible = replace(RACE, block=(1, 2)), replace(RACE, count=2**40)
     boxes.findings = (*impossible, *(replace(long, line=line) for line in range(100)))
-    findings = profile_of(await graded(make())).findings
+    findings = profile_of(await graded(make(), lease())).findings
     assert 0 < len(findings) <= 50 and all(one.line >= 0 for one in findings)
     assert all(len(one.message) <= 400 and len(one.path) <= 200 and one.memory == "" for one in findings)
 
@@ -333,7 +328,7 @@ async def test_findings_are_bounded(make, boxes) -> None:
 async def test_counts_reach_the_report(make, boxes) -> None:
     """Of the workload that was run; the API has them too, and the command line and the report show what each request needs."""
     boxes.findings = ()
-    profile = fold(await graded(make())).profile
+    profile = fold(await graded(make(), lease())).profile
     assert profile is not None and profile.access_counts == COUNTS and profile.workload_id == "n8"
     message = to_message(report_pb2.Profile, profile)
     counts, flops = access_counts.tables(message.access_counts, row_limit=1)
@@ -355,9 +350,9 @@ async def test_counts_are_bounded(make, boxes) -> None:
     no_flops = (replace(PRODUCT, line=0), replace(PRODUCT, flops=0))
     many_flops = tuple(replace(PRODUCT, path="p" * 300 + "\x1b", line=line + 1) for line in range(100))
     boxes.access_counts = replace(COUNTS, lines=(*impossible, *many), flops=(*no_flops, *many_flops))
-    found = profile_of(await graded(make())).access_counts
+    found = profile_of(await graded(make(), lease())).access_counts
     assert found is not None and 0 < len(found.lines) <= 40 and 0 < len(found.flops) <= 40
     assert all(one.line > 0 and one.flops == 512 and one.path == "p" * 200 for one in found.flops)
     assert all(one.line > 0 and one.requests > 0 and one.transactions < 2**53 and one.path == "p" * 200 for one in found.lines)
     boxes.access_counts = replace(COUNTS, counted_blocks=17)
-    assert profile_of(await graded(make())).access_counts is None
+    assert profile_of(await graded(make(), lease())).access_counts is None

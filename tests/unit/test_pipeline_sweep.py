@@ -9,6 +9,7 @@ from grader.model import Verdict
 from grader.verdict.fold import fold
 from sandbox.protocol import wire
 from tests.unit import pipeline_fleets
+from tests.unit.pipeline_fleets import graded
 
 PROFILE = read_profile(PROFILES / "limits.toml")
 SIZES = tuple(wire.Workload(workload_id=f"n-{size}", axes={"n": size}) for size in (1, 2, 3, 4, 5, 6))
@@ -20,16 +21,12 @@ def lease(*, mode=wire.Mode.SWEEP, workloads=SIZES, measure_s=None):
     return replace(first, problem=replace(first.problem, swept_axis="n", sweep_measure_s=measure_s))
 
 
-async def graded(fleet, wanted=None):
-    return await pipeline_fleets.graded(fleet, wanted or lease())
-
-
 def tried(facts):
     return [fact.workload_id for fact in facts if isinstance(fact, wire.Trial)]
 
 
 async def test_all_sizes_are_run_in_one_process(make, judges, boxes):
-    facts = await graded(make())
+    facts = await graded(make(), lease())
     report = fold(facts)
     assert report.verdict is Verdict.ACCEPTED and len(report.measurements) == len(SIZES) == len(tried(facts))
     assert len(boxes.runs) == 1 and judges.log("emulated")[1:3] == ["Job well", "sweep of n-1,n-2,n-3,n-4,n-5,n-6 for 2 s each"]
@@ -37,7 +34,7 @@ async def test_all_sizes_are_run_in_one_process(make, judges, boxes):
 
 async def test_a_size_that_ends_the_process_is_followed_by_the_others_in_a_fresh_one(make, judges, boxes):
     judges.order("emulated", "fault", "well")
-    facts = await graded(make())
+    facts = await graded(make(), lease())
     assert tried(facts) == [one.workload_id for one in SIZES] and len(boxes.runs) == 2
     report = fold(facts)
     assert report.verdict is Verdict.RUNTIME_ERROR and [one.workload_id for one in report.measurements] == [
@@ -56,7 +53,7 @@ async def test_a_size_that_ends_the_process_is_followed_by_the_others_in_a_fresh
 async def test_a_kernel_that_always_crashes_gets_no_more_processes_than_the_limit(make, judges, boxes, profile, count):
     """Nor another one when the time is over. The rest is counted as not run."""
     judges.order("emulated", *["fault"] * 10)
-    facts = await graded(make(profile=replace(PROFILE, **profile)))
+    facts = await graded(make(profile=replace(PROFILE, **profile)), lease())
     assert len(boxes.runs) == count == len(tried(facts))
     assert ("; 2 were not run, because the time or the processes of a sweep were used up." in fold(facts).summary) is (count == 4)
 
