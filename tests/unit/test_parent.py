@@ -112,7 +112,6 @@ def test_a_parent_that_died_before_is_noticed(alive: bool) -> None:
 
 @pytest.mark.slow
 def test_a_judge_and_its_trusted_runner_end_with_the_server(tmp_path: Path) -> None:
-    """In the middle of a reference that loops; before, they are there."""
     (marks := tmp_path / "marks").mkdir()
     (tmp_path / "artifact").write_bytes(b"")
     job = wire.Job(

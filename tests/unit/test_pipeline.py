@@ -131,7 +131,6 @@ async def test_nothing_is_built_while_a_kernel_meets_secret_sizes(make, boxes) -
 
 
 async def test_a_problem_without_a_workload_for_the_device_is_its_authors_to_mend(make, boxes) -> None:
-    """Nothing is built for it, and no other attempt is made."""
     with pytest.raises(ProblemBroken, match="'sum' has no workload for the device 'emulated'; add one") as broken:
         await graded(make(), lease(workloads=(workload("large", "cuda"),)))
     assert broken.value.final and boxes.specs == []
@@ -199,7 +198,6 @@ async def test_a_kernel_that_is_not_built_leaves_its_gpu_to_the_next(make, boxes
 
 
 async def test_a_job_that_moves_says_where_it_was_judged(make, boxes, judges) -> None:
-    """The report has the device that took the times, and the box has that device's GPU."""
     fleet = make(gpus=(H200, fakes.gpu(1)))
     with fleet.seat("cuda:0") as held, fleet.seat("cuda:1") as other:
         await fleet.environment("cuda:0"), await fleet.environment("cuda:1")
@@ -214,7 +212,6 @@ async def test_a_job_that_moves_says_where_it_was_judged(make, boxes, judges) ->
 
 
 async def test_a_cancelled_job_leaves_a_device_that_was_looked_at(make, boxes, judges) -> None:
-    """Its box goes, its judge is started anew, and the next job is right."""
     fleet = make(gpus=(H200,))
     judges.order("0", "hush")
     job = asyncio.ensure_future(graded(fleet))

@@ -70,7 +70,6 @@ def of(facts: list[wire.Fact], kind: type) -> list:
 
 
 async def test_it_is_verified_then_profiled_and_its_files_are_kept(make) -> None:
-    """The verdict is that of test mode; files come with their digests; tools that are never run are named."""
     fleet = make()
     facts = await graded(fleet, lease())
     assert [fact.workload_id for fact in of(facts, wire.Trial)] == ["n64", "n8", "secret"]  # those of the profiled run are not passed on
@@ -181,7 +180,6 @@ async def test_a_kernel_that_fails_when_it_is_profiled_stays_accepted(make, boxe
 
 
 async def test_no_hidden_workload_is_profiled(make, boxes) -> None:
-    """Of a problem without a public one there is no run at all."""
     report = fold(await graded(make(), lease(hidden_only=True)))
     assert report.verdict is Verdict.ACCEPTED and report.profile.launches == () and report.profile.workload_id == ""
     assert {one.name: one.outcome for one in report.profile.tools}["torch profiler"] is ToolOutcome.UNAVAILABLE

@@ -90,7 +90,6 @@ async def test_other_modes_have_one_process_and_say_nothing_of_it(fleet: LocalFl
 
 
 async def test_a_benchmark_whose_judge_asks_for_new_times_is_judged_again(fleet: LocalFleet, boxes: Boxes, judges: fakes.Judges) -> None:
-    """In a box of its own, from the first trial on, and once; the report is of that process alone."""
     judges.order("emulated", "restart", "restart")
     facts = await graded(fleet, lease(mode=wire.Mode.BENCHMARK))
     assert kinds(facts) == "BLtttE" + "RLtttFE" and len(boxes.runs) == 2 and boxes.most_at_once == 1
@@ -173,7 +172,6 @@ async def test_others_wait_until_the_last_process_is_done(fleet: LocalFleet) -> 
 
 
 async def test_a_cancelled_attempt_leaves_no_box(fleet: LocalFleet, boxes: Boxes, judges: fakes.Judges) -> None:
-    """In the middle of the second process; the next one is graded."""
     judges.order("emulated", "well", "hush")
     job = asyncio.ensure_future(graded(fleet, lease()))
     await until(lambda: "Job hush" in judges.log("emulated"))

@@ -201,7 +201,6 @@ async def test_nobody_waits_for_a_sanitizer_who_did_not_ask_for_one(make, boxes,
 
 
 async def test_who_comes_while_it_is_compiled_for_it_gets_the_lane(make, boxes, judges) -> None:
-    """The lane is free meanwhile, and not taken again."""
     judges.order("emulated", "wrong")
     fleet, others = make(), ExitStack()
 
@@ -239,7 +238,6 @@ async def pass_the_limit(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Awaita
 
 
 async def test_its_build_is_bounded(make, boxes, judges, pass_the_limit) -> None:
-    """The loop's clock passes the limit while it is built, and the report says so."""
     judges.order("emulated", "wrong")
 
     async def look(spec: BoxSpec) -> None:
@@ -344,7 +342,6 @@ async def test_counts_reach_the_report(make, boxes) -> None:
 
 
 async def test_counts_are_bounded(make, boxes) -> None:
-    """They come from the kernel's own process."""
     impossible = (replace(STRIDED, line=0), replace(STRIDED, requests=0), replace(STRIDED, transactions=2**53))
     many = tuple(replace(STRIDED, path="p" * 300 + "\x1b", line=line + 1) for line in range(100))
     no_flops = (replace(PRODUCT, line=0), replace(PRODUCT, flops=0))

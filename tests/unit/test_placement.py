@@ -34,7 +34,6 @@ SPEC = wire.ProblemSpec(
 
 @pytest.mark.parametrize("workload", SPEC.workloads)
 def test_nothing_overlaps_and_bands_touch_their_tensors(workload: wire.Workload) -> None:
-    """Every tensor has a full guard band directly before and behind it, inside the arena."""
     for _ in range(50):
         placement = place(SPEC, workload)
         tensors = [(placement.inputs[0], SPEC.inputs[0]), (placement.inputs[2], SPEC.inputs[2]), (placement.outputs[0], SPEC.outputs[0])]

@@ -70,7 +70,6 @@ def test_an_object_whose_symbols_can_not_be_read_is_not_acquitted(artifact: byte
 
 
 def test_names_of_megabytes_fit_into_a_fact(tmp_path: Path) -> None:
-    """Each is cut, and what differs before the cut stays apart."""
     names = [f"cublas{letter}{letter * (4 << 20)}" for letter in "abc"]
     artifact = built(tmp_path, names)
     imported, _ = from_symbols(artifact)

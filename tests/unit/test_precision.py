@@ -103,7 +103,6 @@ def test_a_box_lives_as_long_as_it_is_measured() -> None:
 
 
 def test_the_command_line_asks_in_percent_and_seconds() -> None:
-    """--precision 0.5 --measure-s 3; nothing is sent where neither is given."""
     handed = SubmittedFiles(problem_id="p", language="cuda", sources=())
     order = submit.SubmitOptions(files=(Path("k.cu"),), problem=None, language="", entry="", device_kind="", mode="benchmark")
     asked = submit.build_submission(handed, replace(order, precision_percent=0.5, measure_s=3.0))

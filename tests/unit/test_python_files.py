@@ -41,7 +41,6 @@ def test_the_main_file_is_the_first_or_the_only_other_one_with_an_entry(files: d
 
 
 def test_the_names_that_a_module_defines_are_those_of_its_top_level() -> None:
-    """Also under a condition; not those inside a function, and none of what is no Python."""
     text = "import a.b as c\nfrom d import e\nif True:\n    f = g[h] = 1\nelse:\n    class I:\n        j = 1\ndef k():\n    l = 1\n"
     assert defined_names(text) == {"c", "e", "f", "I", "k"}
     assert defined_names("def (") == set()
@@ -79,7 +78,6 @@ def imported(tmp_path: Path, files: dict[str, str], modules: dict[str, str], mai
 
 
 def test_files_import_each_other_in_each_way(tmp_path: Path) -> None:
-    """Absolute and relative, packages with and without __init__.py, from a main file in a directory too."""
     files = {
         "main.py": "from one import x\nfrom .two import y\nfrom pkg import z\nfrom pkg.inner import w\n"
         "from bare.deep import v\nprint(x, y, z, w, v)",
@@ -111,7 +109,6 @@ def test_own_modules_are_named_as_they_are_imported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "sure"), [("# nothing\n", True), ("'a text'\n", True), (PLAIN, False), ("run = 3", False), ("(", True)])
 def test_a_module_that_can_have_no_entry_is_refused_at_once(text, sure):
-    """Without running it, and only where it is sure."""
     message = languages.missing_entry("python", (SourceFile(path="k.py", content=text),), "solve")
     assert (message is not None) is sure and (message is None or "define a function `solve`" in message)
 

@@ -85,7 +85,6 @@ def test_more_files_than_may_be_are_refused(tmp_path, monkeypatch):
 
 
 def test_what_is_packed_is_unpacked(tmp_path):
-    """The same files, and the same bytes of the same files whatever their times and modes."""
     made, place = tmp_path / "made", tmp_path / "place"
     (made / "extensions/x-1").mkdir(parents=True)
     (made / "extensions/x-1/x.so").write_bytes(b"library")

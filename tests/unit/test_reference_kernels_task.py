@@ -87,7 +87,6 @@ def test_the_right_answer_passes_and_a_wrong_one_does_not(name):
 
 
 def test_the_same_key_gives_the_same_inputs_and_another_gives_others():
-    """With a seed of its own, and without one."""
     for name in ("scaled_add", "masked_sums"):
         task = task_of(FIXTURES / name)
         first, again, other = (task.draw(task.spec.workloads[0], key)[0] for key in (KEY, KEY, OTHER_KEY))
@@ -241,7 +240,6 @@ def test_what_a_problem_imports_is_gone_for_the_next(tmp_path):
     ],
 )
 def test_what_can_not_be_judged_is_the_problems_fault(tmp_path, reference, message):
-    """Said in a sentence, before any kernel runs."""
     with pytest.raises(ReferenceFailed, match="problem") as caught:
         written(tmp_path, reference)
     assert message in str(caught.value)

@@ -126,7 +126,6 @@ def test_macros_and_directories_are_for_every_compiler():
 
 
 def test_libraries_are_named_without_a_path():
-    """On the emulated device there are none of a GPU's."""
     assert read(linker=["-lcublas", "-l", "cudnn"]).libraries == ["-lcublas", "-lcudnn"]
     emulated = read(linker=["-lcublas"], emulated=True)
     assert emulated.libraries == [] and "-lcublas: no effect on the emulated device" in emulated.remarks("x")[0]

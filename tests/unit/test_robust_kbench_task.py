@@ -158,7 +158,6 @@ def changed(place: Path, name: str, old: str, new: str) -> Path:
     ],
 )
 def test_code_that_does_not_fit_is_the_tasks_fault(tmp_path, name, old, new, expected):
-    """Said before any kernel runs."""
     path = changed(tmp_path, name, old, new)
     with pytest.raises(ReferenceFailed) as caught:
         task_of(path)

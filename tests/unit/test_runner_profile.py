@@ -34,7 +34,6 @@ def test_a_trace_of_very_many_kernels_is_cut():
 
 
 def test_launches_are_counted_by_configuration():
-    """In the order of the first of each; kinds have a limit, launches have none."""
     log = LaunchLog()
     for number in range(KIND_LIMIT + 5):
         for _ in range(2):

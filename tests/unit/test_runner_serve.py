@@ -93,7 +93,6 @@ def start() -> Iterator[Start]:
 @pytest.mark.parametrize("verifying", [False, True])
 @pytest.mark.parametrize("operation", [Operation.CALL, Operation.NULL])
 def test_a_call_is_done_when_its_kernel_has_run(start: Start, operation: Operation, verifying: bool) -> None:
-    """Once for a call, whether it is verified or timed, and not at all for nothing."""
     ran: list[int] = []
     judge = start(EmulatedDevice(), lambda: ran.append(1))
     assert judge.call(Operation.PLACE, poison=verifying)[0] is Status.OK
@@ -136,7 +135,6 @@ def test_nothing_is_done_where_nothing_was_placed(start: Start) -> None:
 @pytest.mark.parametrize("poison", [False, True])
 @pytest.mark.parametrize(("operation", "launched"), [(Operation.CALL, "kernel"), (Operation.NULL, "null")])
 def test_the_device_says_when_a_run_has_ended(start: Start, operation: Operation, launched: str, poison: bool) -> None:
-    """After the launch, with the number of the call, timed and verified."""
     device = NotingDevice()
     judge = start(device, lambda: device.steps.append("kernel"))
     judge.call(Operation.PLACE, poison=poison)

@@ -172,7 +172,6 @@ def test_counts_of_another_shape_are_dropped(changes: dict[str, Any], tmp_path: 
 
 @pytest.mark.parametrize("changes", [{"counted": -1}, {"blocks": 1 << 53}, {"blocks": None}, {"partial": 0}, {"counted": "4"}], ids=str)
 def test_a_number_of_blocks_of_another_shape_is_dropped(changes: dict[str, Any], tmp_path: Path) -> None:
-    """Without one there are no counts."""
     assert read_counted(tmp_path, BLOCKS | changes, counts()) is None
 
 
@@ -207,7 +206,6 @@ def test_counts_without_a_line_are_dropped(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("known_lines")
 def test_counted_lines_are_few(tmp_path: Path) -> None:
-    """Those with the most transactions, however many the log names."""
     found = read_counted(tmp_path, BLOCKS, *(counts(id=number, place=number, transactions=number) for number in range(4000)))
     assert found is not None
     most = [one.transactions for one in found.lines]
@@ -217,7 +215,6 @@ def test_counted_lines_are_few(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("runs", [None, 4, [[64]], [[64, -1]], [["64", 1]], [[64, 1 << 53]], [[64, True]], {"64": 1}, [64]], ids=str)
 def test_basic_blocks_of_another_shape_are_dropped(runs: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others stay, and a later number replaces an earlier one."""
     seen = list[dict[int, int]]()
     monkeypatch.setattr(sanitizer_log, "flops_per_line", lambda _, found: seen.append(dict(found)) or {("k.cu", 3): 5, ("k.cu", 4): 9})
     blocks = {"kind": "basic_blocks"}

@@ -41,7 +41,6 @@ def test_names_of_one_declaration_are_of_one_kind() -> None:
 
 
 def test_what_is_the_same_for_all_threads_is_done_once() -> None:
-    """A moved parameter, and the variable of a loop around a barrier."""
     found = in_kernel("    a += blockIdx.x;\n    for (int i = 0; i < n; i += 2) {\n        tile[0] = i;\n        __syncthreads();\n    }")
     loop = found.index("for (int i = 0; i < n; i += 2)")
     assert found.index("a += blockIdx.x;") < loop < found.index("EMU_EACH_THREAD") and "per_thread" not in found

@@ -64,7 +64,6 @@ def collected(tmp_path: Path):
 
 
 def test_slow_tests_take_turns(collected) -> None:
-    """Eight turns run each of sixteen once; a test without a mark runs in each."""
     turns = [collected("tests", turn=turn) for turn in range(8)]
     assert [len(names) for names in turns] == [3] * 8 and all("test_quick" in names for names in turns)
     assert len({name for names in turns for name in names}) == 17

@@ -41,7 +41,6 @@ def test_only_a_digest_is_looked_up(tmp_path, digest):
 
 
 def test_a_link_or_damaged_bytes_are_not_read(tmp_path):
-    """What lies under a digest and is not what it says is as if it were not there."""
     store, secret = kept(tmp_path), tmp_path / "secret"
     secret.write_bytes(b"secret")
     damaged, linked = store.keep(b"right"), hashlib.sha256(b"secret").hexdigest()

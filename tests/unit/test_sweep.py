@@ -92,7 +92,6 @@ def test_a_hidden_size_is_answered_as_any_other():
 
 
 def test_each_kind_of_device_has_the_sweep_that_is_for_it():
-    """A server with a GPU may run it on either."""
     swept = sweep_problem(SQUARE, SweepRequest(), BOTH)
     rows = {(one.device_kind, one.axes["rows"]) for one in swept.spec.workloads}
     assert rows == {("cuda", 4096), ("emulated", 256)}
@@ -221,7 +220,6 @@ def points(report):
 
 
 def test_a_kernel_that_is_right_everywhere_has_all_points_and_no_score():
-    """The control, and a sweep has no speedup as a whole."""
     report = fold(swept(size("a"), size("b"), size("c")))
     assert (report.verdict, points(report)) == (Verdict.ACCEPTED, ["a", "b", "c"])
     assert report.speedups == () and report.score is None and report.summary == "Right at 3 of 3 sizes."
@@ -291,7 +289,6 @@ def test_how_a_process_ended_is_told_of_the_size_that_ended_it():
 
 
 def test_only_a_problem_without_hidden_workloads_tells_its_sizes_as_a_sweep():
-    """What a submission shows of its sweep comes from the problem that was made for it."""
     made = sweep_problem(SQUARE, SweepRequest(), ("emulated",))
     assert Redactor.for_problem(made).swept == made and Redactor.for_problem(SQUARE).swept is None
     mixed = dataclasses.replace(made, spec=SQUARE.spec)

@@ -136,7 +136,6 @@ def test_heat_and_power_brake_are_flagged_and_a_power_cap_is_not(reasons: str, r
 
 
 def test_shares_are_of_the_certified_time() -> None:
-    """400 MB and 40 Gflop in 200 us, at 4 TB/s and 400 Tflop/s."""
     one = measured(None, 200_000)
     assert bandwidth_share(one, CEILINGS) == pytest.approx(0.5)
     assert peak_share(one, CEILINGS, "float32") == pytest.approx(0.5)

@@ -70,7 +70,6 @@ async def ended(ledger, submission_id):
 
 
 async def test_an_attempt_is_one_trace_with_a_span_a_stage(traced, spans, graded):
-    """From its creation on, with its verdict; every stage lies inside it."""
     (submission_id,) = await graded(traced, "accept")
     by_name = {span.name: span for span in spans.get_finished_spans()}
     assert list(by_name) == ["queued", "building", "waiting", "verifying", "attempt"]

@@ -74,7 +74,6 @@ async def test_neither_kind_is_kept_from_its_turn(work):
 
 
 async def test_one_that_gives_up_holds_nobody_off(work):
-    """While it waits, and while it has its turn."""
     await work.come("build 1", "secret 1", "build 2")
     await work.cancel("secret 1")
     assert work.under_way == ["build 1", "build 2"]

@@ -222,7 +222,6 @@ def folded(processes: list[list[wire.Fact]], ranking: Ranking | None = RANKING) 
 
 
 def test_three_good_processes_are_accepted_with_a_score() -> None:
-    """The control: what each has measured is in the score, in one row, and in the sentence."""
     report = folded([process(0, ratio=1.9), process(1, ratio=2.0), process(2, ratio=2.1)])
     assert (report.verdict, report.process_count) == (Verdict.ACCEPTED, 3)
     assert report.score is not None and report.score.value == pytest.approx((1.9 * 2.0 * 2.1) ** (1 / 3))
@@ -297,7 +296,6 @@ def test_a_time_that_no_device_has_in_one_process_disqualifies() -> None:
 
 
 def test_what_could_not_be_timed_is_accepted_without_a_score_and_says_so() -> None:
-    """It is right; it is on no board."""
     processes = three()
     processes[2][7] = replace(measurement(), speedups=())
     report = folded(processes)
@@ -343,7 +341,6 @@ def test_no_other_score_is_for_practice(row: wire.Measurement) -> None:
 
 
 def test_other_modes_have_no_score() -> None:
-    """One process, no ranking: the report is what it was before there were scores."""
     facts = [BUILT, *process(0)[1:]]
     report = fold(facts)
     assert report.verdict is Verdict.ACCEPTED and report.score is None and report.process_count == 1 and report.flags == ()

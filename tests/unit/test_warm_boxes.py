@@ -195,7 +195,6 @@ async def test_boxes_for_a_gpu_are_started_while_a_job_runs_as_cores_allow(make,
 
 
 async def test_a_box_is_used_once(make, boxes, tmp_path) -> None:
-    """Two jobs at the same time get two; one that was taken is ended, also where it was never given its job."""
     async with make(1) as pool:
         await filled(pool, tmp_path)
         async with pool.run_box(of(tmp_path)) as first, pool.run_box(of(tmp_path, number=1)) as second:
@@ -269,7 +268,6 @@ async def test_a_box_does_not_wait_for_ever(make, boxes, tmp_path, monkeypatch) 
 
 
 async def test_the_pool_shrinks_with_the_hosts_memory(make, boxes, tmp_path, monkeypatch) -> None:
-    """One box less than fits is not started; none stays where the host has too little."""
     monkeypatch.setattr(warm_boxes, "LOOK_S", 0.01)
     free = [SPARE_BYTES + BOX_BYTES - 1]
     async with make(2, memory=lambda: free[0]) as pool:
@@ -284,7 +282,7 @@ async def test_the_pool_shrinks_with_the_hosts_memory(make, boxes, tmp_path, mon
 
 
 async def test_where_no_box_starts_jobs_say_so_and_the_server_goes_on(make, boxes, tmp_path, monkeypatch) -> None:
-    """It is not tried again and again, until a job asks for one."""
+    """Tried again only when a job asks for one."""
     monkeypatch.setattr(warm_boxes, "PAUSE_S", 0.0)
     async with make(1) as pool:
         await filled(pool, tmp_path)
