@@ -14,7 +14,7 @@ from tests.local_grading import graded, local_fleet
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-MASKED_SUMS = "reference_kernels/masked_sums"
+SCALED_ADD, MASKED_SUMS = "reference_kernels/scaled_add", "reference_kernels/masked_sums"
 RMSNORM, ROWS = "flashinfer/trace/definitions/rmsnorm/rmsnorm_h128.json", "flashinfer/scaled_rows"
 NORMALISED = "x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * weight.float()"
 ROWS_CUDA = """#include <cuda_runtime.h>
@@ -81,6 +81,21 @@ std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> backward(
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("backward", &backward); }
 """
 SUBMISSIONS = {
+    "data, into its buffer": (
+        SCALED_ADD,
+        "def custom_kernel(data):\n    a, b, output, factor = data\n    return output.copy_(a + factor * b)\n",
+        "ACCEPTED",
+    ),
+    "data, half of its buffer": (
+        SCALED_ADD,
+        "def custom_kernel(data):\n    a, b, output, factor = data\n    output[:16] = (a + factor * b)[:16]\n    return output\n",
+        "WRONG_ANSWER UNWRITTEN_OUTPUT",
+    ),
+    "data, into another input": (
+        SCALED_ADD,
+        "def custom_kernel(data):\n    a, b, output, factor = data\n    result = a + factor * b\n    a.zero_()\n    return result\n",
+        "WRONG_ANSWER INPUT_MODIFIED",
+    ),
     "data, a nest": (
         MASKED_SUMS,
         "def custom_kernel(data):\n    x, parts, config = data\n    rows = (x * parts['mask']).sum(1) * parts['weights']['scale']\n"
@@ -126,6 +141,11 @@ SUBMISSIONS = {
         "ACCEPTED",
     ),
     "arguments": (ROW_SCALE.format("forward"), "def forward(x, scale, shift, gain):\n    return gain * x * scale + shift\n", "ACCEPTED"),
+    "arguments, wrong": (
+        ROW_SCALE.format("forward"),
+        "def forward(x, scale, shift, gain):\n    return x * scale + shift\n",
+        "WRONG_ANSWER MISMATCH",
+    ),
     "arguments, some of them None, and an output without axes": (
         POWER_LOSS.format("forward"),
         "def forward(x, targets, weight, power):\n    loss = (x - targets).abs() ** power\n"

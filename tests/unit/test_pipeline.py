@@ -1,4 +1,4 @@
-"""One attempt from its seat to the end of its box; judges and boxes do as told."""
+"""An attempt from its seat to the end of its box; judges and boxes follow a script."""
 
 import asyncio
 from dataclasses import replace

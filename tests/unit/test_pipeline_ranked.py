@@ -59,7 +59,6 @@ def boxes() -> Boxes:
 
 @pytest.fixture
 def fleet(make: Callable[..., LocalFleet]) -> LocalFleet:
-    """One lane."""
     return make()
 
 

@@ -297,7 +297,7 @@ async def test_a_kernel_that_no_sanitizer_can_look_at_is_not_run_again(make, box
     ],
 )
 async def test_a_verdict_is_explained_by_the_likeliest_cause(make, boxes, judges, findings, cause) -> None:
-    """What a barrier leaves unwritten is read by the others. A warning makes no kernel wrong."""
+    """The others read what a barrier leaves unwritten. A warning makes no kernel wrong."""
     boxes.findings = findings
     judges.order("emulated", "wrong")
     summary = fold(await graded(make(), lease())).summary

@@ -103,7 +103,7 @@ def test_an_arena_does_not_tell_how_large_the_largest_workload_is(batch_bytes: i
 
 
 def test_a_trusted_runner_has_the_arena_that_it_needs() -> None:
-    """Who may know the sizes does not take memory that the kernel could use."""
+    """A runner that knows the sizes takes no memory that the kernel could use."""
     large = wire.Workload(workload_id="n", axes=dict.fromkeys(SPEC.workloads[0].axes, 30_000))
     spec, device = replace(SPEC, workloads=(large,)), EmulatedDevice()
     trusted_bytes, subject_bytes = (runner_job(spec, "cuda", "solve", device, trusted=trusted).arena_bytes for trusted in (True, False))

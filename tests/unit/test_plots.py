@@ -32,7 +32,7 @@ def chart(name="kernel", *, title="Rates", **changes):
 
 
 def every_kind(name):
-    """One of each picture, with name wherever a text of others can be."""
+    """Return a picture of each kind, with name wherever a text of others can be."""
     return {
         "lines": chart(name, title=name),
         "samples": samples_chart({name: [1.0, 2.0], "eager": [3.0]}, title=name, label=name, value_text=lambda value: f"{value} {name}"),

@@ -1,4 +1,4 @@
-"""What is taken for the use of a library, and what is not."""
+"""Uses of a library, and what is none."""
 
 import time
 from dataclasses import replace
@@ -49,7 +49,7 @@ def test_symbols_tell_what_an_artifact_calls(tmp_path: Path, cheats: bool) -> No
 
 
 def built(place: Path, names: list[str]) -> bytes:
-    """What the linker makes of an object that wants these, if they are there."""
+    """Return what the linker makes of an object that wants these, if they are there."""
     (place / "kernel.s").write_text("".join(f".weak {name}\n.quad {name}\n" for name in names))
     run(["gcc", "-shared", "-nostdlib", "kernel.s", "-o", "kernel.so"], cwd=place, check=True)
     return (place / "kernel.so").read_bytes()
@@ -87,7 +87,7 @@ def test_a_name_of_digits_takes_no_time(tmp_path: Path) -> None:
 
 
 def test_a_run_tells_operators_that_compute_and_kernels_of_others() -> None:
-    """What moves values as they are computes nothing, and a kernel that its device code defines is the artifact's own."""
+    """Operators that move values compute nothing, and a kernel that its device code defines is the artifact's own."""
     observed = "operator empty\noperator mm\noperator copy_\nkernel vectorized_elementwise_kernel\nkernel my_matmul\nkernel tiled\nnonsense"
     artifact = fat_object("_Z9my_matmulPKfPf", "_Z5tiledILi32EfEvPT0_")
     assert from_run(observed, artifact) == ("torch.mm", "the kernel vectorized_elementwise_kernel")

@@ -29,7 +29,7 @@ NOW = datetime(2026, 11, 25, tzinfo=UTC)
 
 
 def checked(mode: str, precision: float | None = None, measure_s: float | None = None) -> gate.Accepted:
-    """What becomes of a request that asks for this."""
+    """Return the accepted request that asks for this."""
     source = submission_pb2.SourceFile(path="kernel.cu", content=fakes.new_submission(PROBLEM.problem_id).sources[0].content)
     asked = submission_pb2.Submission(
         problem=f"problems/{PROBLEM.problem_id}", language="cuda", sources=[source], mode=f"MODE_{mode}", precision=precision

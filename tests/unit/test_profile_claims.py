@@ -1,4 +1,4 @@
-"""What a box of profile mode leaves is taken as a claim: every attack next to a control that is taken."""
+"""Files that a box of profile mode leaves are claims: every attack next to a control that is taken."""
 
 import os
 

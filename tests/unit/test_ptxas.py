@@ -1,4 +1,4 @@
-"""What ptxas says becomes figures for the report, and errors in the user's names and lines."""
+"""The output of ptxas becomes figures for the report, and errors in the user's names and lines."""
 
 import os
 

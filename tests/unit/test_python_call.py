@@ -43,7 +43,7 @@ def test_a_number_is_given_as_what_it_is(dtype: str, scalar: float, given: objec
 
 
 def test_a_result_that_is_negated_when_it_is_copied_is_refused() -> None:
-    """It is contiguous, and leaves its work to the copy, which everybody is forgiven; the control has done that work."""
+    """Although contiguous, it leaves its work to the copy, which everybody is forgiven; the control has done that work."""
     value, target = torch.tensor([1.0, 2.0, 3.0]), torch.zeros(3)
     lazy = torch._neg_view(value)
     assert lazy.is_contiguous()

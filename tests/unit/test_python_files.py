@@ -62,7 +62,7 @@ def test_a_main_file_outside_of_the_sources_is_not_taken(tmp_path: Path, named: 
 
 
 def imported(tmp_path: Path, files: dict[str, str], modules: dict[str, str], main: str) -> str:
-    """What the files print when the main file is imported in a process of its own."""
+    """Return what the files print when the main file is imported in a process of its own."""
     for part, texts in (("sources", files), ("modules", modules)):
         for name, text in texts.items():
             (tmp_path / part / name).parent.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ def remarks():
 
 
 def imported(text: str) -> dict[str, object]:
-    """What a submission has after its import; LIBRARY stands for one that is not installed."""
+    """Return what a submission has after its import; LIBRARY stands for one that is not installed."""
     names: dict[str, object] = {}
     exec(compile(text.replace("LIBRARY", MISSING[0]), "/tmp/submission/kernel.py", "exec"), names)
     return names

@@ -1,4 +1,4 @@
-"""Whether Ray's head answers, before Ray itself is asked, which would try for minutes."""
+"""Answers of Ray's head, before Ray itself is asked, which would try for minutes."""
 
 from __future__ import annotations
 

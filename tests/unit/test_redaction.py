@@ -1,4 +1,4 @@
-"""What a later process of ranked mode may say, once an earlier one has met a hidden workload."""
+"""Output and failures of a later process of ranked mode, once an earlier one has met a hidden workload."""
 
 from __future__ import annotations
 

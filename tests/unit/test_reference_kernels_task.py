@@ -57,7 +57,7 @@ def written(tmp_path: Path, reference: str, cases: str = '{"n": 5, "seed": 1}') 
 
 
 def outcomes(task: Task, change=lambda outputs: outputs, masks=None, workload=0, key=KEY) -> list[wire.TrialOutcome]:
-    """What is said of the reference's outputs, changed."""
+    """Return what is said of the reference's outputs, changed."""
     one = task.spec.workloads[workload]
     inputs = task.draw(one, key)
     expected = task.reference([value.clone() for value in inputs])
@@ -67,7 +67,7 @@ def outcomes(task: Task, change=lambda outputs: outputs, masks=None, workload=0,
 
 
 def tells_right_from_wrong(task: Task) -> bool:
-    """Whether the reference's outputs pass in every case, and others do not."""
+    """Return whether the reference's outputs pass in every case, and others do not."""
     return all(
         set(outcomes(task, workload=index)) == {PASSED}
         and MISMATCHED in outcomes(task, lambda outputs: [one + 1 for one in outputs], workload=index)
@@ -147,7 +147,7 @@ def test_nan_is_wrong_where_the_reference_has_none(tmp_path):
 
 
 def test_a_check_that_raises_has_not_accepted(tmp_path):
-    """It is the kernel's fault if it does not raise of the reference's output, and the problem's if it does."""
+    """A check that raises is the problem's fault if it also raises of the reference's output, and else the kernel's."""
     task = written(tmp_path, source("torch.ones(n)", "data * 2", "'' if bool((output == 2).all()) else 1 / 0"))
     assert outcomes(task) == [PASSED]
     assert outcomes(task, lambda outputs: [outputs[0] + 1]) == [MISMATCHED]
@@ -415,7 +415,7 @@ def test_an_object_that_can_not_be_made_again_is_refused(tmp_path, value, messag
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"])
 def test_float8_outputs_are_compared_by_the_problems_check(tmp_path, dtype):
-    """What holds the sentinel and is right is written; where it is wrong, and every byte of a half-written answer, it is not."""
+    """A sentinel that is right is written; where it is wrong, and in every byte of a half-written answer, it is not."""
     check = "(torch.equal(output.float(), ref_kernel(data).float()), '')"
     task = written(tmp_path, source("torch.arange(1, n + 1).float()", f"data.to(torch.{dtype})", check), cases='{"n": 64, "seed": 1}')
     everywhere = lambda outputs: [torch.ones_like(one, dtype=torch.bool) for one in outputs]  # noqa: E731

@@ -29,7 +29,7 @@ def task_of(path: Path) -> Task:
 
 
 def outcomes(task: Task, change=lambda outputs: outputs, workload: int = 0) -> list[wire.TrialOutcome]:
-    """What is said of the reference's outputs, changed."""
+    """Return what is said of the reference's outputs, changed."""
     one = task.spec.workloads[workload]
     inputs = task.draw(one, KEY)
     expected = task.reference([value.clone() for value in inputs])
@@ -39,7 +39,7 @@ def outcomes(task: Task, change=lambda outputs: outputs, workload: int = 0) -> l
 
 
 def arguments(task: Task, workload: int = 0, key: str = KEY) -> tuple[object, ...]:
-    """What a kernel is called with, as a runner makes it."""
+    """Return what a kernel is called with, as a runner makes it."""
     return pytree.build(task.templates[workload], task.draw(task.spec.workloads[workload], key))
 
 

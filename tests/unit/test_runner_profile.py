@@ -1,4 +1,4 @@
-"""What the runner reads out of a trace, and how launches are counted."""
+"""Launches that the runner reads out of a trace, and how they are counted."""
 
 import contextlib
 

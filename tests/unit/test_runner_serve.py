@@ -1,4 +1,4 @@
-"""What a runner does between `go` and `done`. A run ends on the device, behind all that it launched and before the host says `done`."""
+"""Calls of a runner, from `go` to `done`. A run ends on the device, behind all that it launched and before the host says `done`."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -147,7 +147,7 @@ def test_the_device_says_when_a_run_has_ended(start: Start, operation: Operation
 
 
 def test_the_floor_ends_before_its_kernel(start: Start) -> None:
-    """It is the least that the protocol can cost: the inputs have come, and nothing has run."""
+    """The least that the protocol can cost: the inputs have come, and nothing has run."""
     device = NotingDevice()
     judge = start(device, lambda: device.steps.append("kernel"))
     judge.call(Operation.FLOOR)

@@ -8,7 +8,7 @@ KERNEL = "__global__ void k(float* a, int n) {{\n    __shared__ float tile[64];\
 
 
 def second_body(text: str) -> str:
-    """What follows the first body; "" where the kernel has one only."""
+    """Return what follows the first body; "" where the kernel has one only."""
     translated = emulation.translate(text, "k.cu")
     return translated.partition("#ifdef EMU_BLOCK_LOOPS")[2].partition("#else")[0]
 
@@ -110,7 +110,7 @@ LOAD, USE, WAIT = "tile[threadIdx.x] = a[i];", "a[n + threadIdx.x] = tile[n - i]
     ],
 )
 def test_a_missing_barrier_is_not_hidden(inside: str, found: bool) -> None:
-    """One loop ends before the next begins, as if there were a barrier. So where one is missing, threads stay fibers."""
+    """A loop ends before the next begins, as if there were a barrier. So where one is missing, threads stay fibers."""
     body = f"    __shared__ float other[64];\n    for (int i = 0; i < 4; ++i) {{ {inside} }}"
     assert (second_body(FUNCTIONS + KERNEL.format(body)) != "") is found
 

@@ -11,7 +11,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def seconds(weight, now):
-    """What a weight stands for at a time."""
+    """Return what a weight stands for at a time."""
     return 2 ** (weight - now.timestamp() / HALF_LIFE_S)
 
 

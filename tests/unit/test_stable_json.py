@@ -16,7 +16,7 @@ TIME = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 
 
 def submission():
-    """One with everything in it that a submission may have, each field with a value of its own."""
+    """Return a submission with everything that one may have, each field with a value of its own."""
     score = Score(value=2.0, low=1.9, high=2.1)
     versions = {name: str(number) for number, name in enumerate(("torch", "driver", "nvcc", "cuda"))}
     ceilings = {"flops_per_s:float32": 6e13, "bytes_per_s": 4.8e12}

@@ -1,4 +1,4 @@
-"""What is made of the reports of a sweep: points, a table, CSV and SVG. A wrong size is a gap and never a number."""
+"""Views of the reports of a sweep: points, a table, CSV and SVG. A wrong size is a gap and never a number."""
 
 import csv
 import io
@@ -28,7 +28,7 @@ SIZES = [one.axes["cols"] for one in PROBLEM.spec.workloads]
 
 
 def submission(right=lambda size: True, *, factor=1, clock=wire.Clock.HOST, verdict=Verdict.ACCEPTED):
-    """What the API shows of a kernel that takes factor nanoseconds for each column, and eager twice that; wrong where right is false."""
+    """Return what the API shows of a kernel that takes factor ns for each column, and eager twice that; wrong where right is false."""
     trials, measurements = [], []
     for one in PROBLEM.spec.workloads:
         size = one.axes["cols"]

@@ -1,4 +1,4 @@
-"""What the trusted runner takes while nobody else is there, by device clock."""
+"""Times of the trusted runner while nobody else is there, by device clock."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def slow_from(number: int) -> Callable[[Any], tuple[Answer, int]]:
 
 @pytest.mark.parametrize("number", [0, 6, 30, 54, 78, 10_000])
 def test_a_host_that_gets_slow_meanwhile_is_in_no_difference(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """One after the other, eager would be timed in one second and what is subtracted from it in the next. All run as often."""
+    """Else eager would be timed in one second and what is subtracted from it in the next. All run as often."""
     _, times = alone(monkeypatch, slow_from(number), baselines=("eager", "compile"))
     net_ns = steady(times.run_ns["eager"]) - steady(times.null_ns[True])
     assert abs(net_ns - EAGER_NS) < 0.1 * SPELL_NS

@@ -1,4 +1,4 @@
-"""What counts as right, element by element and as a whole."""
+"""Rules of a right answer, element by element and as a whole; and the bytes of tensors."""
 
 from __future__ import annotations
 
@@ -351,7 +351,7 @@ def test_one_bit_makes_a_difference(count: int, dtype: torch.dtype, begin: int) 
 
 
 def test_nan_is_what_its_bits_are() -> None:
-    """One payload is itself and no other; the two zeros are two."""
+    """A payload is itself and no other; the two zeros are two."""
     first = torch.full((8,), 0x7FC01234, dtype=torch.int32).view(torch.float32)
     assert same_bytes(first, first.clone())
     assert not same_bytes(first, torch.full((8,), 0x7FC01235, dtype=torch.int32).view(torch.float32))

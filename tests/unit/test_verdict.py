@@ -154,7 +154,7 @@ def test_a_time_that_the_device_can_not_reach_is_disqualified() -> None:
 
 
 def test_a_wrong_kernel_is_wrong_before_it_is_too_fast() -> None:
-    """What is not computed can be fast; a wrong answer says more than an impossible time."""
+    """A kernel that computes nothing can be fast; a wrong answer says more than an impossible time."""
     fast = timed(physical_floor_ns=1_000_000)
     bad = trial("b", TrialOutcome.MISMATCHED, mismatched_count=1, element_count=4)
     assert fold((*GOOD[:-1], fast, bad, FINISHED)).verdict is Verdict.WRONG_ANSWER
@@ -348,7 +348,7 @@ def test_other_modes_have_no_score() -> None:
 
 
 def test_stored_facts_of_one_process_are_still_folded() -> None:
-    """What was graded in ranked mode before there were several processes says nothing of how many there were: one."""
+    """Facts of ranked mode from before there were several processes do not say that there was one."""
     facts = [BUILT, *process(0)[1:]]
     assert fold(facts, Ranking(process_count=1)).score is not None
     with pytest.raises(IncompleteFacts):

@@ -38,14 +38,11 @@ class WaitingBox(fakes.FakeBox):
         self._killed.set()
 
 
-class Boxes:
+class Boxes(fakes.FakeBoxes):
     """An isolation whose run boxes say that they have imported everything. broken: none starts. stuck: none can be removed."""
 
-    NAME, SAFE = "fake", True
-
     def __init__(self) -> None:
-        self.specs: list[BoxSpec] = []
-        self.open: list[BoxSpec] = []
+        super().__init__()
         self.boxes: list[WaitingBox] = []
         self.imports = asyncio.Event()
         self.imports.set()
@@ -161,7 +158,7 @@ async def test_a_box_waits_for_one_gpu(make, boxes, tmp_path) -> None:
 
 @pytest.mark.parametrize(("cores", "by_host_clock", "filled"), [(16, False, True), (2, False, False), (16, True, False)])
 async def test_a_box_for_a_gpu_is_started_next_to_a_gpu_where_cores_are_free(make, tmp_path, cores, by_host_clock, filled) -> None:
-    """It does not disturb what a GPU's clock times; it does where a judge has two cores, or where the host's clock times another kernel."""
+    """Started boxes do not disturb what a GPU's clock times; with two cores for a judge, or a kernel timed by the host's clock, they do."""
     async with make(cores=cores) as pool:
         pool.times("a", busy=True, by_host_clock=by_host_clock)
         for _ in range(2):
@@ -224,7 +221,7 @@ async def test_a_box_that_differs_in_any_part_is_not_used(make, boxes, tmp_path,
 
 
 async def test_nothing_is_started_while_something_is_timed(make, boxes, tmp_path) -> None:
-    """One that still imports is ended, and started again afterwards; one that waits already stays."""
+    """A box that still imports is ended, and started again afterwards; one that waits already stays."""
     async with make(2) as pool:
         pool.times("a", busy=True)
         await used(pool, of(tmp_path))
