@@ -7,6 +7,7 @@ import pytest
 
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.protocol import wire
+from tests import fakes
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
@@ -15,10 +16,8 @@ if AFTER_COLLECTION:
     from sandbox.judge.trial import ALIGN_BYTES, BAND_BYTES, WorkloadContext, arena_bytes, byte_count, place, placement_bytes, rounded
 
 
-SPEC = wire.ProblemSpec(
-    problem_id="p",
-    format="native",
-    entry="solve",
+SPEC = replace(
+    fakes.problem().spec,
     inputs=(
         wire.TensorSpec(name="a", dtype="float32", shape=("n", "m")),
         wire.TensorSpec(name="s", dtype="float32", shape=()),
@@ -26,8 +25,6 @@ SPEC = wire.ProblemSpec(
     ),
     outputs=(wire.TensorSpec(name="c", dtype="float16", shape=("m", 3)),),
     workloads=(wire.Workload(workload_id="w", axes={"n": 33, "m": 7}), wire.Workload(workload_id="x", axes={"n": 1, "m": 1})),
-    tolerance=wire.Tolerance(),
-    reference="",
     axes=("n", "m"),
 )
 
