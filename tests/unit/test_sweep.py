@@ -14,6 +14,7 @@ from grader.rules.sweep import BYTES_LIMIT, SIZE_LIMIT, SweepInvalid, check_byte
 from grader.verdict.fold import IncompleteFacts, fold
 from sandbox.protocol import wire
 from tests import fakes
+from tests.unit.test_verdict import BUILT, FINISHED, LOADED
 
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
 SQUARE = native.load(EXAMPLES / "elementwise_square")
@@ -193,10 +194,7 @@ def test_a_wrong_sweep_is_refused_where_the_problem_is_read(tmp_path, before, af
 
 # -- what is concluded -----------------------------------------------------------------------------------------------------
 
-BUILT = wire.Build(outcome=wire.BuildOutcome.BUILT, artifact_digest="d")
-LOADED = wire.Load(outcome=wire.LoadOutcome.LOADED)
 BEGIN = wire.Plan(trials=(), sweep=("a", "b", "c"))
-FINISHED = wire.Finished(job_id="j")
 
 
 def size(name, *, failed=None, phase=wire.TrialPhase.VERIFY, measured=True):

@@ -21,6 +21,7 @@ from grader.views.sweeps import NOT_RUN, SweepMetric, collate, rows, to_csv
 from sandbox.protocol import wire
 from tests import fakes
 from tests.unit.test_disclosure import NOW
+from tests.unit.test_plots import marks
 from tests.unit.test_sweep import EXAMPLES
 
 PROBLEM = sweep_problem(native.load(EXAMPLES / "elementwise_square"), SweepRequest(), ("emulated",))
@@ -132,18 +133,10 @@ def printed(table, ended):
     return console.file.getvalue()
 
 
-def marks(made, index):
-    return [
-        one
-        for one in made.iter()
-        if (one.get("class") or "") == f"point mark-{index}" and one.find("{http://www.w3.org/2000/svg}title") is not None
-    ]
-
-
 def test_the_plot_has_a_mark_for_each_right_size_only():
-    made = drawn(TABLE)
-    assert [len(marks(made, index)) for index in range(3)] == [5, 2, 5]
-    assert "wide (wrong at 3 of 5)" in "".join(made.itertext())
+    plot = drawn(TABLE)
+    assert [len(marks(plot, index)) for index in range(3)] == [5, 2, 5]
+    assert "wide (wrong at 3 of 5)" in "".join(plot.itertext())
 
 
 def test_practice_times_are_marked_on_plot_and_table():

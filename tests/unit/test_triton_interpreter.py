@@ -12,13 +12,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-PROGRAM = """
-import sys
+HEADER = """import sys
 import torch
 import triton
 import triton.language as tl
 from sandbox.languages import emulated_triton
-
+"""
+PROGRAM = """
 @triton.jit
 def kernel(numbers, halves, out, N: tl.constexpr):
     at = tl.arange(0, N)
@@ -40,12 +40,6 @@ print(out.tolist(), len(checks))
 """
 
 FLOATS = """
-import sys
-import torch
-import triton
-import triton.language as tl
-from sandbox.languages import emulated_triton
-
 @triton.jit
 def kernel(halves, out, scale, fixed: tl.constexpr, N: tl.constexpr):
     at = tl.arange(0, N)
@@ -63,7 +57,7 @@ print(out.tolist()[0])
 def ran(place: Path, program: str, how: str) -> subprocess.CompletedProcess[str]:
     """A program that defines kernels; Triton reads its source."""
     pytest.importorskip("triton")
-    place.write_text(program)
+    place.write_text(HEADER + program)
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
     return subprocess.run([sys.executable, place, how], capture_output=True, text=True, check=False, env=environment)
 
