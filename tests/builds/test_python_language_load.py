@@ -198,6 +198,12 @@ def solve(a, b):
     for _ in range(2):
         add_kernel[(3,)](a, b, c, 1)
     assert len(calls) <= 40, f"{len(calls)} modules"  # Triton's own interpreter: 77
+    try:
+        add_kernel[(3,)](a, None, c, 1)
+    except Exception:
+        patched = len(calls)
+    add_kernel[(3,)](a, b, c.zero_(), 1)
+    assert len(calls) > patched
     return c
 """
 # By events and by torch's profiler; that there is no GPU to profile is not said of every operator, with a stack trace.

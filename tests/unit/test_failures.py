@@ -26,11 +26,13 @@ def failed(outcome: wire.TrialOutcome, message: str = "", **fields: object) -> w
         ("CUDA_ERROR_LAUNCH_FAILED", "DEVICE_FAULT", "compute-sanitizer"),
         ("CUDA_ERROR_LAUNCH_TIMEOUT", "DEVICE_FAULT", "loop"),
         ("CUDA_ERROR_ECC_UNCORRECTABLE", "DEVICE_FAULT", "CUDA_ERROR_ECC_UNCORRECTABLE"),
+        ("ACCEPTED", "DEVICE_FAULT", "device"),
     ],
 )
 def test_the_drivers_name_decides_the_reason(code: str, reason: str, told: str) -> None:
-    """And the sentence says what to do."""
-    verdict, found, sentence = trial_failed(failed(wire.TrialOutcome.DEVICE_FAULT, f"{code}: while it ran"), None)
+    """However the box ended afterwards. The sentence says what to do."""
+    trial, end = failed(wire.TrialOutcome.DEVICE_FAULT, f"{code}: while it ran"), wire.RunEnd(cause=wire.BoxCause.KILLED)
+    verdict, found, sentence = trial_failed(trial, end)
     assert (verdict, found) == (Verdict.RUNTIME_ERROR, reason)
     assert told in sentence and "'n64'" in sentence
 

@@ -51,7 +51,7 @@ def reference(a, b, n):
 
 @contextmanager
 def started(message: Path, *command: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """What starts the command, and the command's pid once it has said a line; both end with the test."""
+    """Yield what starts the command, and the command's pid once it has said a line; both end with the test."""
     parent = subprocess.Popen([sys.executable, "-c", STARTER, str(message), *command], cwd=ROOT, stdout=subprocess.PIPE)
     assert parent.stdout is not None
     pid = 0
@@ -68,7 +68,7 @@ def started(message: Path, *command: str) -> Iterator[tuple[subprocess.Popen[byt
 
 
 def ends(descriptor: int, patience_s: float) -> bool:
-    """Whether the process ends in that time."""
+    """Return whether the process ends in that time."""
     waited = select.poll()
     waited.register(descriptor, select.POLLIN)
     return bool(waited.poll(patience_s * 1000))
@@ -112,7 +112,6 @@ def test_a_parent_that_died_before_is_noticed(alive: bool) -> None:
 
 @pytest.mark.slow
 def test_a_judge_and_its_trusted_runner_end_with_the_server(tmp_path: Path) -> None:
-    """In the middle of a reference that loops; before, they are there."""
     (marks := tmp_path / "marks").mkdir()
     (tmp_path / "artifact").write_bytes(b"")
     job = wire.Job(

@@ -38,12 +38,10 @@ class FakeRunner:
     ],
 )
 def test_only_time_with_a_core_counts(runner: FakeRunner, ends: bool) -> None:
-    """Of ten seconds."""
     assert wait_patiently(10.0, runner.wait, runner.waits) is ends
 
 
 def test_a_runner_that_makes_its_own_threads_wait_is_ended_all_the_same() -> None:
-    """It always waits for a core, and never ends."""
     runner = FakeRunner(1e9, share=1e-6)
     assert not wait_patiently(10.0, runner.wait, runner.waits)
     assert runner.now_s == pytest.approx(10.0 * WAIT_FACTOR)
@@ -65,7 +63,6 @@ def test_threads_of_a_process_are_found_with_its_children(tmp_path: Path) -> Non
 
 
 def test_the_kernel_accounts_for_this_process() -> None:
-    """Where it accounts at all."""
     if not Path("/proc/self/schedstat").is_file():
         pytest.skip("this kernel has no schedstat")
     theirs, ours = socket.socketpair(socket.AF_UNIX)

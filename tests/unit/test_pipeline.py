@@ -1,4 +1,4 @@
-"""One attempt from its seat to the end of its box; judges and boxes do as told."""
+"""An attempt from its seat to the end of its box; judges and boxes follow a script."""
 
 import asyncio
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from grader.dispatch.local_fleet import LocalFleet
-from grader.errors import DeviceQuarantined, JudgeBroken, ProblemBroken
+from grader.errors import DeviceQuarantined, ProblemBroken
 from grader.isolation import BoxExit, Purpose
 from grader.model import Lease, Ranking
 from grader.verdict.fold import fold
@@ -83,7 +83,6 @@ async def test_a_box_lives_as_long_as_many_workloads_may_take(make, boxes, devic
 
 
 async def test_a_device_gets_the_workloads_that_are_meant_for_it(make) -> None:
-    """Those of every kind, and its own."""
     workloads = (workload("both", ""), workload("large", "cuda"), workload("small", "emulated"))
     fleet = make(gpus=(H200,))
     for kind, expected in (("cuda", ["both", "large"]), ("emulated", ["both", "small"])):
@@ -132,7 +131,6 @@ async def test_nothing_is_built_while_a_kernel_meets_secret_sizes(make, boxes) -
 
 
 async def test_a_problem_without_a_workload_for_the_device_is_its_authors_to_mend(make, boxes) -> None:
-    """Nothing is built for it, and no other attempt is made."""
     with pytest.raises(ProblemBroken, match="'sum' has no workload for the device 'emulated'; add one") as broken:
         await graded(make(), lease(workloads=(workload("large", "cuda"),)))
     assert broken.value.final and boxes.specs == []
@@ -167,7 +165,6 @@ async def test_a_box_that_waited_for_another_gpu_is_replaced(make, boxes) -> Non
 
 
 async def test_the_device_is_looked_at_when_the_box_is_gone(make, boxes, judges) -> None:
-    """And not while what the box held is still there."""
     fleet = make(gpus=(H200,))
     boxes.before_close.clear()
     job = asyncio.ensure_future(graded(fleet))
@@ -180,7 +177,6 @@ async def test_the_device_is_looked_at_when_the_box_is_gone(make, boxes, judges)
 
 
 async def test_a_device_that_falls_ill_after_a_job_leaves_its_verdict(make, judges) -> None:
-    """What was graded was graded; the next one is refused with what is wrong with the device."""
     fleet = make(gpus=(H200,))
     well = fold(await graded(fleet, lease("s0"))).verdict
     await until(lambda: judges.log("0")[-1] == "Check well")  # what is ordered now is for the next one
@@ -188,16 +184,6 @@ async def test_a_device_that_falls_ill_after_a_job_leaves_its_verdict(make, judg
     assert fold(await graded(fleet)).verdict == well
     with pytest.raises(DeviceQuarantined, match="the canary is unwell"):
         await graded(fleet, lease("s2"))
-
-
-async def test_a_lost_device_is_our_fault_and_the_next_job_is_right(make, judges, boxes) -> None:
-    """The attempt is made again, on a judge with a context of its own."""
-    fleet = make(gpus=(H200,))
-    judges.order("0", "lost")
-    with pytest.raises(JudgeBroken, match="the context is lost"):
-        await graded(fleet)
-    assert isinstance((await graded(fleet, lease("s2")))[-1], wire.RunEnd)
-    assert judges.log("0")[:5] == ["start GPU-0000", "Job lost", "start GPU-0000", "Check well", "Job well"] and boxes.open == []
 
 
 async def test_a_kernel_that_is_not_built_leaves_its_gpu_to_the_next(make, boxes, judges) -> None:
@@ -212,7 +198,6 @@ async def test_a_kernel_that_is_not_built_leaves_its_gpu_to_the_next(make, boxes
 
 
 async def test_a_job_that_moves_says_where_it_was_judged(make, boxes, judges) -> None:
-    """The report has the device that took the times, and the box has that device's GPU."""
     fleet = make(gpus=(H200, fakes.gpu(1)))
     with fleet.seat("cuda:0") as held, fleet.seat("cuda:1") as other:
         await fleet.environment("cuda:0"), await fleet.environment("cuda:1")
@@ -227,7 +212,6 @@ async def test_a_job_that_moves_says_where_it_was_judged(make, boxes, judges) ->
 
 
 async def test_a_cancelled_job_leaves_a_device_that_was_looked_at(make, boxes, judges) -> None:
-    """Its box goes, its judge is started anew, and the next job is right."""
     fleet = make(gpus=(H200,))
     judges.order("0", "hush")
     job = asyncio.ensure_future(graded(fleet))

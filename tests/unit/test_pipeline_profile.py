@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import JudgeBroken
 from grader.grading import profile
 from grader.isolation import Box, BoxSpec, Purpose
@@ -17,7 +16,7 @@ from sandbox.protocol import wire
 from sandbox.protocol.wire import ToolOutcome
 from tests import fakes
 from tests.unit import pipeline_fleets
-from tests.unit.pipeline_fleets import workloads_of
+from tests.unit.pipeline_fleets import graded, workloads_of
 
 USE = wire.KernelUse(name="square", registers=30)
 LAUNCH = wire.KernelLaunch(kernel="square", grid=(4, 1, 1), block=(256, 1, 1), count=3)
@@ -66,18 +65,13 @@ def lease(mode: wire.Mode = wire.Mode.PROFILE, *, hidden_only: bool = False, dev
     return pipeline_fleets.lease(mode=mode, device_kind=device_kind, workloads=sizes)
 
 
-async def graded(fleet: LocalFleet, wanted: Lease | None = None) -> list[wire.Fact]:
-    return await pipeline_fleets.graded(fleet, wanted or lease())
-
-
 def of(facts: list[wire.Fact], kind: type) -> list:
     return [fact for fact in facts if isinstance(fact, kind)]
 
 
 async def test_it_is_verified_then_profiled_and_its_files_are_kept(make) -> None:
-    """The verdict is that of test mode; files come with their digests; tools that are never run are named."""
     fleet = make()
-    facts = await graded(fleet)
+    facts = await graded(fleet, lease())
     assert [fact.workload_id for fact in of(facts, wire.Trial)] == ["n64", "n8", "secret"]  # those of the profiled run are not passed on
     report = fold(facts)
     assert report.verdict is Verdict.ACCEPTED and report.measurements == () and report.score is None and report.speedups == ()
@@ -97,7 +91,7 @@ def fact_stages(facts: list[wire.Fact]) -> list[tuple[wire.Stage, str | None]]:
 
 async def test_each_box_claims_only_what_it_can_know(make) -> None:
     """The static box no launches, the run box no resources, neither of them another tool; the workload is named by the server."""
-    found = fold(await graded(make())).profile
+    found = fold(await graded(make(), lease())).profile
     assert found.workload_id == "n8" and found.launches == (LAUNCH,) and found.kernels == (USE,) and found.architecture == "sm_90a"
     assert [one.name for one in found.tools].count("ncu") == 1
 
@@ -155,9 +149,8 @@ async def test_profilers_get_no_more_rights_than_the_kernel(make, boxes, nsight)
 
 
 async def test_a_kernel_that_is_wrong_is_not_profiled(make, boxes, judges) -> None:
-    """The control is a right one."""
     judges.order("emulated", "wrong")
-    facts = await graded(make())
+    facts = await graded(make(), lease())
     assert fold(facts).verdict is Verdict.WRONG_ANSWER and fold(facts).profile is None
     assert of(facts, wire.ArtifactFile) == [] and len(boxes.runs) == 1
     assert len([spec for spec in boxes.specs if spec.purpose is Purpose.BUILD]) == 1
@@ -165,15 +158,13 @@ async def test_a_kernel_that_is_wrong_is_not_profiled(make, boxes, judges) -> No
 
 @pytest.mark.parametrize("mode", [mode for mode in wire.Mode if mode not in (wire.Mode.PROFILE, wire.Mode.SANITIZE)])
 async def test_other_modes_are_not_profiled(make, boxes, mode) -> None:
-    """Not even ranked ones."""
     facts = await graded(make(), lease(mode))
     assert of(facts, wire.KernelProfile) == of(facts, wire.ArtifactFile) == [] and all(spec.out_dir is None for spec in boxes.runs)
 
 
 async def test_boxes_that_leave_nothing_are_failed_tools_and_no_other_verdict(make, boxes) -> None:
-    """The kernel was right."""
     boxes.leaves = False
-    report = fold(await graded(make()))
+    report = fold(await graded(make(), lease()))
     assert report.verdict is Verdict.ACCEPTED
     assert [(one.name, one.outcome) for one in report.profile.tools][:2] == [
         ("compilers", ToolOutcome.FAILED), ("torch profiler", ToolOutcome.FAILED)
@@ -181,16 +172,14 @@ async def test_boxes_that_leave_nothing_are_failed_tools_and_no_other_verdict(ma
 
 
 async def test_a_kernel_that_fails_when_it_is_profiled_stays_accepted(make, boxes, judges) -> None:
-    """It was judged before; the profile says what happened."""
     boxes.leaves = False
     judges.order("emulated", "well", "wrong")
-    report = fold(await graded(make()))
+    report = fold(await graded(make(), lease()))
     assert report.verdict is Verdict.ACCEPTED
     assert {one.name: one.detail for one in report.profile.tools}["torch profiler"] == "the kernel was not right again: mismatched"
 
 
 async def test_no_hidden_workload_is_profiled(make, boxes) -> None:
-    """Of a problem without a public one there is no run at all."""
     report = fold(await graded(make(), lease(hidden_only=True)))
     assert report.verdict is Verdict.ACCEPTED and report.profile.launches == () and report.profile.workload_id == ""
     assert {one.name: one.outcome for one in report.profile.tools}["torch profiler"] is ToolOutcome.UNAVAILABLE
@@ -199,14 +188,13 @@ async def test_no_hidden_workload_is_profiled(make, boxes) -> None:
 
 @pytest.mark.parametrize(("largest", "chosen"), [(True, "n64"), (False, "n8")])
 def test_the_profiled_problem_has_one_public_workload(largest, chosen) -> None:
-    """Whatever lies in front of it."""
     found = profile.profiled_workload(lease().problem.spec, largest=largest)
     assert found is not None and [one.workload_id for one in found.workloads] == [chosen] and found.trial_count == 1
 
 
 async def test_what_has_no_verdict_of_its_own_is_never_scored(make) -> None:
     """A ranking folds no score out of the facts of a profile, and a report that is not accepted shows none of it."""
-    facts = await graded(make())
+    facts = await graded(make(), lease())
     assert fold(facts, Ranking(process_count=1)).score is None
     violated = [*facts, wire.Violation(kind=wire.ViolationKind.PROTOCOL, detail="x")]
     assert fold(violated).verdict is Verdict.DISQUALIFIED and fold(violated).profile is None

@@ -59,7 +59,6 @@ def boxes() -> Boxes:
 
 @pytest.fixture
 def fleet(make: Callable[..., LocalFleet]) -> LocalFleet:
-    """One lane."""
     return make()
 
 
@@ -74,7 +73,6 @@ def kinds(facts: list[wire.Fact]) -> str:
 
 
 async def test_each_process_has_a_box_of_its_own_and_is_judged_as_the_first(fleet: LocalFleet, boxes: Boxes, judges: fakes.Judges) -> None:
-    """One build; then load, all workloads and the end of its box, three times; never two boxes at once, and one look at the device."""
     facts = await graded(fleet, lease())
     assert kinds(facts) == "B" + "RLtttFE" * 3
     assert [(one.index, one.count) for one in facts if isinstance(one, wire.Round)] == [(0, 3), (1, 3), (2, 3)]
@@ -85,14 +83,12 @@ async def test_each_process_has_a_box_of_its_own_and_is_judged_as_the_first(flee
 
 
 async def test_other_modes_have_one_process_and_say_nothing_of_it(fleet: LocalFleet, boxes: Boxes) -> None:
-    """The control: as before there were several."""
     for mode in (wire.Mode.TEST, wire.Mode.BENCHMARK):
         assert kinds(await graded(fleet, lease(mode.value, mode=mode))) == "BLtttFE"
     assert len(boxes.runs) == 2
 
 
 async def test_a_benchmark_whose_judge_asks_for_new_times_is_judged_again(fleet: LocalFleet, boxes: Boxes, judges: fakes.Judges) -> None:
-    """In a box of its own, from the first trial on, and once; the report is of that process alone."""
     judges.order("emulated", "restart", "restart")
     facts = await graded(fleet, lease(mode=wire.Mode.BENCHMARK))
     assert kinds(facts) == "BLtttE" + "RLtttFE" and len(boxes.runs) == 2 and boxes.most_at_once == 1
@@ -121,7 +117,6 @@ async def test_of_two_processes_of_a_benchmark_each_has_to_be_right(fleet: Local
 
 
 async def test_the_first_failure_ends_it(fleet: LocalFleet, boxes: Boxes, judges: fakes.Judges) -> None:
-    """Right in the first process and wrong in the second is wrong; there is no third."""
     judges.order("emulated", "well", "wrong")
     facts = await graded(fleet, lease())
     assert kinds(facts) == "B" + "RLtttFE" + "RLtFE" and len(boxes.runs) == 2
@@ -176,7 +171,6 @@ async def test_others_wait_until_the_last_process_is_done(fleet: LocalFleet) -> 
 
 
 async def test_a_cancelled_attempt_leaves_no_box(fleet: LocalFleet, boxes: Boxes, judges: fakes.Judges) -> None:
-    """In the middle of the second process; the next one is graded."""
     judges.order("emulated", "well", "hush")
     job = asyncio.ensure_future(graded(fleet, lease()))
     await until(lambda: "Job hush" in judges.log("emulated"))

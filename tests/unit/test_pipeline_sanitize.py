@@ -12,7 +12,6 @@ from rich.console import Console
 
 from grader.api.conversion import to_message
 from grader.cli.report import render_profile
-from grader.dispatch.local_fleet import LocalFleet
 from grader.grading.attempt import RunResult
 from grader.grading.sanitize import sanitizer_follows
 from grader.html_report.content import profile_view as html_profile
@@ -26,7 +25,7 @@ from sandbox.protocol.box_files import EMULATED_SANITIZER
 from sandbox.protocol.wire import BoxCause, SanitizerKind, SanitizerSeverity, ToolOutcome
 from tests import fakes
 from tests.unit import pipeline_fleets
-from tests.unit.pipeline_fleets import workloads_of
+from tests.unit.pipeline_fleets import graded, workloads_of
 
 RACE = wire.SanitizerFinding(
     kind=SanitizerKind.RACE,
@@ -37,9 +36,8 @@ RACE = wire.SanitizerFinding(
     other_path="kernel.cu",
     other_line=27,
 )
-IDLE = replace(RACE, severity=SanitizerSeverity.WARNING, message="a warning")
-
-
+UNWRITTEN = replace(RACE, kind=SanitizerKind.UNINITIALISED_READ)
+BARRIER = replace(RACE, kind=SanitizerKind.DIVERGENT_BARRIER, severity=SanitizerSeverity.WARNING, message="threads 0..15 wait", line=25)
 STRIDED = wire.LineCounts(
     path="kernel.cu",
     line=12,
@@ -96,10 +94,6 @@ def lease(mode: wire.Mode = wire.Mode.SANITIZE, *, language: str = "cuda", devic
     return pipeline_fleets.lease(mode=mode, language=language, device_kind=device_kind, workloads=sizes)
 
 
-async def graded(fleet: LocalFleet, wanted: Lease | None = None) -> list[wire.Fact]:
-    return await pipeline_fleets.graded(fleet, wanted or lease())
-
-
 def profile_of(facts: list[wire.Fact]) -> wire.KernelProfile:
     (found,) = (fact for fact in facts if isinstance(fact, wire.KernelProfile))
     return found
@@ -110,16 +104,25 @@ def sanitized(boxes: Boxes) -> list[BoxSpec]:
     return [spec for spec in boxes.runs if spec.out_dir is not None]
 
 
-@pytest.mark.parametrize(("order", "verdict", "workload_id"), [("well", Verdict.ACCEPTED, "n8"), ("wrong", Verdict.WRONG_ANSWER, "n64")])
-async def test_a_sanitizer_looks_whatever_the_verdict_is(make, boxes, judges, order, verdict, workload_id) -> None:
-    """At the public workload that failed, or the smallest. The verdict stays; of a wrong kernel its sentence names the likeliest cause."""
+@pytest.mark.parametrize(
+    ("mode", "order", "verdict", "workload_id"),
+    [
+        (wire.Mode.SANITIZE, "well", Verdict.ACCEPTED, "n8"),
+        (wire.Mode.SANITIZE, "wrong", Verdict.WRONG_ANSWER, "n64"),
+        (wire.Mode.TEST, "wrong", Verdict.WRONG_ANSWER, "n64"),
+    ],
+)
+async def test_a_sanitizer_looks_whatever_the_verdict_is(make, boxes, judges, mode, order, verdict, workload_id) -> None:
+    """At the public workload that failed, or the smallest; after a failed test, too. The verdict stays; of a wrong kernel its sentence has
+    the likeliest cause."""
     judges.order("emulated", order)
-    report = fold(await graded(make()))
+    report = fold(await graded(make(), lease(mode)))
     assert report.verdict is verdict and report.profile is not None
     assert report.profile.findings == (RACE,) and report.profile.workload_id == workload_id
     named = f"The sanitizer reports: kernel.cu:31: {RACE.message}" in report.summary
     assert named is (verdict is Verdict.WRONG_ANSWER)
     assert report.profile.kernels == ()  # another tool's to say
+    assert report.profile.access_counts == (COUNTS if mode is wire.Mode.SANITIZE else None)
 
 
 async def test_it_is_built_once_more_for_the_sanitizer(make, boxes) -> None:
@@ -132,19 +135,10 @@ async def test_it_is_built_once_more_for_the_sanitizer(make, boxes) -> None:
             jobs.append(wire.decode((spec.src_dir / "job.json").read_bytes()))
 
     look_at_starts(boxes, look)
-    await graded(make())
+    await graded(make(), lease())
     assert [job.sanitize for job in jobs] == [False, True]
     (run,) = sanitized(boxes)
     assert "sandbox.runner.emulated_sanitizer" in " ".join(run.argv) and "--sanitize" in run.argv
-
-
-async def test_a_failed_test_is_followed_by_the_sanitizer(make, boxes, judges) -> None:
-    """At the workload that failed."""
-    judges.order("emulated", "wrong")
-    report = fold(await graded(make(), lease(wire.Mode.TEST)))
-    assert report.verdict is Verdict.WRONG_ANSWER and "The sanitizer reports: kernel.cu:31" in report.summary
-    assert report.profile is not None and report.profile.workload_id == report.trials[0].workload_id == "n64"
-    assert report.profile.access_counts is None  # mode sanitize has them
 
 
 @pytest.mark.parametrize(
@@ -207,7 +201,6 @@ async def test_nobody_waits_for_a_sanitizer_who_did_not_ask_for_one(make, boxes,
 
 
 async def test_who_comes_while_it_is_compiled_for_it_gets_the_lane(make, boxes, judges) -> None:
-    """The lane is free meanwhile, and not taken again."""
     judges.order("emulated", "wrong")
     fleet, others = make(), ExitStack()
 
@@ -230,17 +223,26 @@ async def test_a_sanitizer_is_bounded(make, boxes, judges, mode, limit_s) -> Non
     assert 0 < run.limits.wall_s <= limit_s < boxes.runs[0].limits.wall_s
 
 
-async def test_its_build_is_bounded(make, boxes, judges) -> None:
-    """The loop's clock passes the limit while it is built, and the report says so."""
-    judges.order("emulated", "wrong")
+@pytest.fixture
+async def pass_the_limit(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Awaitable[object]]:
+    """Move the loop's clock by the limit, and wait for ever."""
     loop = asyncio.get_running_loop()
     clock, passed_s = loop.time, [0.0]
-    loop.time = lambda: clock() + passed_s[0]  # type: ignore[method-assign]
+    monkeypatch.setattr(loop, "time", lambda: clock() + passed_s[0])
+
+    async def wait() -> None:
+        passed_s[0] = 10.0
+        await asyncio.Event().wait()
+
+    return wait
+
+
+async def test_its_build_is_bounded(make, boxes, judges, pass_the_limit) -> None:
+    judges.order("emulated", "wrong")
 
     async def look(spec: BoxSpec) -> None:
         if spec.purpose is Purpose.BUILD and boxes.runs:
-            passed_s[0] = 10.0
-            await asyncio.Event().wait()
+            await pass_the_limit()
 
     look_at_starts(boxes, look)
     (tool,) = profile_of(await graded(make(), lease(wire.Mode.TEST))).tools
@@ -252,19 +254,17 @@ async def test_its_build_is_bounded(make, boxes, judges) -> None:
 
 
 @pytest.mark.parametrize("late", [True, False])
-async def test_a_failed_test_does_not_wait_for_work_on_secrets(make, boxes, judges, monkeypatch, late) -> None:
+async def test_a_failed_test_does_not_wait_for_work_on_secrets(make, boxes, judges, monkeypatch, pass_the_limit, late) -> None:
     """With the lane in its hands. The control is the work that ends in time."""
     judges.order("emulated", "wrong")
-    fleet, loop = make(), asyncio.get_running_loop()
-    clock, passed_s, take = loop.time, [0.0], fleet.turn
-    monkeypatch.setattr(loop, "time", lambda: clock() + passed_s[0])
+    fleet = make()
+    take = fleet.turn
 
     @asynccontextmanager
     async def turn(*, secret: bool) -> AsyncIterator[None]:
         builds = sum(spec.purpose is Purpose.BUILD for spec in boxes.specs)
         if builds == 2 and late:
-            passed_s[0] = 10.0
-            await asyncio.Event().wait()
+            await pass_the_limit()
         async with take(secret=secret):
             yield
 
@@ -274,29 +274,34 @@ async def test_a_failed_test_does_not_wait_for_work_on_secrets(make, boxes, judg
     assert (tool.outcome is ToolOutcome.UNAVAILABLE and "other work" in tool.detail) is late
 
 
-async def test_a_kernel_without_an_end_is_not_run_again(make, boxes, judges) -> None:
-    """In its own mode neither: it takes longer under a sanitizer, and what it saw by then is lost."""
-    judges.order("emulated", "late")
-    facts = await graded(make())
-    (tool,) = profile_of(facts).tools
-    assert fold(facts).verdict is Verdict.TIME_LIMIT_EXCEEDED and sanitized(boxes) == []
-    assert tool.outcome is ToolOutcome.UNAVAILABLE and "did not end in time" in tool.detail
-
-
-async def test_a_barrier_that_threads_skip_explains_what_others_miss(make, boxes, judges) -> None:
-    """What it leaves unwritten is read by the others."""
-    unwritten = replace(RACE, kind=SanitizerKind.UNINITIALISED_READ)
-    barrier = replace(RACE, kind=SanitizerKind.DIVERGENT_BARRIER, severity=SanitizerSeverity.WARNING, message="threads 0..15 wait", line=25)
-    boxes.findings = (unwritten, barrier)
-    judges.order("emulated", "wrong")
-    assert "The sanitizer reports: kernel.cu:25: threads 0..15 wait" in fold(await graded(make())).summary
-
-
-async def test_a_kernel_in_python_has_no_sanitizer(make, boxes) -> None:
-    """The report states why."""
-    (tool,) = profile_of(await graded(make(), lease(language="python"))).tools
-    assert (tool.outcome, tool.name) == (ToolOutcome.UNAVAILABLE, EMULATED_SANITIZER) and "CUDA C++ only" in tool.detail
+@pytest.mark.parametrize(
+    ("order", "language", "detail"),
+    [
+        pytest.param("late", "cuda", "did not end in time", id="without an end"),  # it takes longer, and what it saw by then is lost
+        pytest.param("well", "python", "CUDA C++ only", id="in Python"),
+    ],
+)
+async def test_a_kernel_that_no_sanitizer_can_look_at_is_not_run_again(make, boxes, judges, order, language, detail) -> None:
+    """In its own mode neither; the report states why."""
+    judges.order("emulated", order)
+    (tool,) = profile_of(await graded(make(), lease(language=language))).tools
+    assert (tool.outcome, tool.name) == (ToolOutcome.UNAVAILABLE, EMULATED_SANITIZER) and detail in tool.detail
     assert sanitized(boxes) == []
+
+
+@pytest.mark.parametrize(
+    ("findings", "cause"),
+    [
+        pytest.param((UNWRITTEN, BARRIER), "The sanitizer reports: kernel.cu:25: threads 0..15 wait", id="a barrier that threads skip"),
+        pytest.param((replace(RACE, severity=SanitizerSeverity.WARNING),), "", id="a warning"),
+    ],
+)
+async def test_a_verdict_is_explained_by_the_likeliest_cause(make, boxes, judges, findings, cause) -> None:
+    """The others read what a barrier leaves unwritten. A warning makes no kernel wrong."""
+    boxes.findings = findings
+    judges.order("emulated", "wrong")
+    summary = fold(await graded(make(), lease())).summary
+    assert cause in summary and bool(cause) is ("sanitizer" in summary)
 
 
 async def test_a_gpu_has_compute_sanitizer(make, boxes) -> None:
@@ -313,7 +318,7 @@ async def test_findings_are_bounded(make, boxes) -> None:
     long = replace(RACE, message="m" * 800 + "\x1b[2J", path="p" * 300, memory="\x00" * 9)
     impossible = replace(RACE, block=(1, 2)), replace(RACE, count=2**40)
     boxes.findings = (*impossible, *(replace(long, line=line) for line in range(100)))
-    findings = profile_of(await graded(make())).findings
+    findings = profile_of(await graded(make(), lease())).findings
     assert 0 < len(findings) <= 50 and all(one.line >= 0 for one in findings)
     assert all(len(one.message) <= 400 and len(one.path) <= 200 and one.memory == "" for one in findings)
 
@@ -321,7 +326,7 @@ async def test_findings_are_bounded(make, boxes) -> None:
 async def test_counts_reach_the_report(make, boxes) -> None:
     """Of the workload that was run; the API has them too, and the command line and the report show what each request needs."""
     boxes.findings = ()
-    profile = fold(await graded(make())).profile
+    profile = fold(await graded(make(), lease())).profile
     assert profile is not None and profile.access_counts == COUNTS and profile.workload_id == "n8"
     message = to_message(report_pb2.Profile, profile)
     counts, flops = access_counts.tables(message.access_counts, row_limit=1)
@@ -337,22 +342,14 @@ async def test_counts_reach_the_report(make, boxes) -> None:
 
 
 async def test_counts_are_bounded(make, boxes) -> None:
-    """They come from the kernel's own process."""
     impossible = (replace(STRIDED, line=0), replace(STRIDED, requests=0), replace(STRIDED, transactions=2**53))
     many = tuple(replace(STRIDED, path="p" * 300 + "\x1b", line=line + 1) for line in range(100))
     no_flops = (replace(PRODUCT, line=0), replace(PRODUCT, flops=0))
     many_flops = tuple(replace(PRODUCT, path="p" * 300 + "\x1b", line=line + 1) for line in range(100))
     boxes.access_counts = replace(COUNTS, lines=(*impossible, *many), flops=(*no_flops, *many_flops))
-    found = profile_of(await graded(make())).access_counts
+    found = profile_of(await graded(make(), lease())).access_counts
     assert found is not None and 0 < len(found.lines) <= 40 and 0 < len(found.flops) <= 40
     assert all(one.line > 0 and one.flops == 512 and one.path == "p" * 200 for one in found.flops)
     assert all(one.line > 0 and one.requests > 0 and one.transactions < 2**53 and one.path == "p" * 200 for one in found.lines)
     boxes.access_counts = replace(COUNTS, counted_blocks=17)
-    assert profile_of(await graded(make())).access_counts is None
-
-
-async def test_a_warning_explains_no_verdict(make, boxes, judges) -> None:
-    """Only what makes a kernel wrong does."""
-    boxes.findings = (IDLE,)
-    judges.order("emulated", "wrong")
-    assert "sanitizer" not in fold(await graded(make())).summary
+    assert profile_of(await graded(make(), lease())).access_counts is None

@@ -7,6 +7,7 @@ import pytest
 
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.protocol import wire
+from tests import fakes
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
@@ -15,10 +16,8 @@ if AFTER_COLLECTION:
     from sandbox.judge.trial import ALIGN_BYTES, BAND_BYTES, WorkloadContext, arena_bytes, byte_count, place, placement_bytes, rounded
 
 
-SPEC = wire.ProblemSpec(
-    problem_id="p",
-    format="native",
-    entry="solve",
+SPEC = replace(
+    fakes.problem().spec,
     inputs=(
         wire.TensorSpec(name="a", dtype="float32", shape=("n", "m")),
         wire.TensorSpec(name="s", dtype="float32", shape=()),
@@ -26,15 +25,12 @@ SPEC = wire.ProblemSpec(
     ),
     outputs=(wire.TensorSpec(name="c", dtype="float16", shape=("m", 3)),),
     workloads=(wire.Workload(workload_id="w", axes={"n": 33, "m": 7}), wire.Workload(workload_id="x", axes={"n": 1, "m": 1})),
-    tolerance=wire.Tolerance(),
-    reference="",
     axes=("n", "m"),
 )
 
 
 @pytest.mark.parametrize("workload", SPEC.workloads)
 def test_nothing_overlaps_and_bands_touch_their_tensors(workload: wire.Workload) -> None:
-    """Every tensor has a full guard band directly before and behind it, inside the arena."""
     for _ in range(50):
         placement = place(SPEC, workload)
         tensors = [(placement.inputs[0], SPEC.inputs[0]), (placement.inputs[2], SPEC.inputs[2]), (placement.outputs[0], SPEC.outputs[0])]
@@ -48,7 +44,6 @@ def test_nothing_overlaps_and_bands_touch_their_tensors(workload: wire.Workload)
 
 
 def test_offsets_are_not_predictable() -> None:
-    """Twenty placements do not share one output offset."""
     assert len({place(SPEC, SPEC.workloads[0]).outputs[0].offset for _ in range(20)}) > 10
 
 
@@ -105,7 +100,7 @@ def test_an_arena_does_not_tell_how_large_the_largest_workload_is(batch_bytes: i
 
 
 def test_a_trusted_runner_has_the_arena_that_it_needs() -> None:
-    """Who may know the sizes does not take memory that the kernel could use."""
+    """A runner that knows the sizes takes no memory that the kernel could use."""
     large = wire.Workload(workload_id="n", axes=dict.fromkeys(SPEC.workloads[0].axes, 30_000))
     spec, device = replace(SPEC, workloads=(large,)), EmulatedDevice()
     trusted_bytes, subject_bytes = (runner_job(spec, "cuda", "solve", device, trusted=trusted).arena_bytes for trusted in (True, False))

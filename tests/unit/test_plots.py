@@ -22,6 +22,11 @@ def of_class(root, name):
     return [one for one in root.iter() if name in one.get("class", "").split()]
 
 
+def marks(root, index):
+    """Return the marks of a series, without the one of the legend."""
+    return [mark for mark in of_class(root, f"mark-{index}") if "point" in mark.get("class") and mark.find(f"{SVG}title") is not None]
+
+
 def chart(name="kernel", *, title="Rates", **changes):
     series = [
         ChartSeries(name=name, xs=SIZES, ys=[1.0, 2.0, 3.0, 4.0], lows=[0.9, 1.9, 2.9, 3.9], highs=[1.1, 2.1, 3.1, 4.1]),
@@ -32,7 +37,7 @@ def chart(name="kernel", *, title="Rates", **changes):
 
 
 def every_kind(name):
-    """One of each picture, with name wherever a text of others can be."""
+    """Return a picture of each kind, with name wherever a text of others can be."""
     return {
         "lines": chart(name, title=name),
         "samples": samples_chart({name: [1.0, 2.0], "eager": [3.0]}, title=name, label=name, value_text=lambda value: f"{value} {name}"),
@@ -61,13 +66,12 @@ def test_text_of_others_is_text_in_every_picture(kind):
 
 
 def test_a_line_has_a_band_and_a_mark_for_each_value():
-    """The mark is between the ends of its interval."""
     root = parsed(chart())
-    marks = [one for one in of_class(root, "point") if one.find(f"{SVG}title") is not None and "mark-0" in one.get("class")]
-    assert marks[0].find(f"{SVG}title").text == "kernel: 1 (0.9 to 1.1) GB/s at 256 N"
+    points = marks(root, 0)
+    assert points[0].find(f"{SVG}title").text == "kernel: 1 (0.9 to 1.1) GB/s at 256 N"
     [band] = of_class(root, "band")
     ends = [tuple(map(float, one)) for one in re.findall(r"[ML]([\d.]+) ([\d.]+)", band.get("d"))]
-    places = [tuple(map(float, re.match(r"M([\d.]+) ([\d.]+)", one.get("d")).groups())) for one in marks]
+    places = [tuple(map(float, re.match(r"M([\d.]+) ([\d.]+)", one.get("d")).groups())) for one in points]
     for (x, y), low, high in zip(places, ends[:4], reversed(ends[4:]), strict=True):
         assert x == low[0] == high[0] and high[1] < y < low[1] and LEFT <= x <= WIDTH
 

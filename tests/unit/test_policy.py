@@ -1,4 +1,4 @@
-"""What is taken for the use of a library, and what is not."""
+"""Uses of a library, and what is none."""
 
 import time
 from dataclasses import replace
@@ -49,14 +49,13 @@ def test_symbols_tell_what_an_artifact_calls(tmp_path: Path, cheats: bool) -> No
 
 
 def built(place: Path, names: list[str]) -> bytes:
-    """What the linker makes of an object that wants these, if they are there."""
+    """Return what the linker makes of an object that wants these, if they are there."""
     (place / "kernel.s").write_text("".join(f".weak {name}\n.quad {name}\n" for name in names))
     run(["gcc", "-shared", "-nostdlib", "kernel.s", "-o", "kernel.so"], cwd=place, check=True)
     return (place / "kernel.so").read_bytes()
 
 
 def test_an_artifact_that_is_no_object_has_no_symbols() -> None:
-    """An archive of Python sources, or nothing."""
     assert from_symbols(b"") == ((), ()) == from_symbols(b"import torch")
 
 
@@ -71,7 +70,6 @@ def test_an_object_whose_symbols_can_not_be_read_is_not_acquitted(artifact: byte
 
 
 def test_names_of_megabytes_fit_into_a_fact(tmp_path: Path) -> None:
-    """Each is cut, and what differs before the cut stays apart."""
     names = [f"cublas{letter}{letter * (4 << 20)}" for letter in "abc"]
     artifact = built(tmp_path, names)
     imported, _ = from_symbols(artifact)
@@ -89,7 +87,7 @@ def test_a_name_of_digits_takes_no_time(tmp_path: Path) -> None:
 
 
 def test_a_run_tells_operators_that_compute_and_kernels_of_others() -> None:
-    """What moves values as they are computes nothing, and a kernel that its device code defines is the artifact's own."""
+    """Operators that move values compute nothing, and a kernel that its device code defines is the artifact's own."""
     observed = "operator empty\noperator mm\noperator copy_\nkernel vectorized_elementwise_kernel\nkernel my_matmul\nkernel tiled\nnonsense"
     artifact = fat_object("_Z9my_matmulPKfPf", "_Z5tiledILi32EfEvPT0_")
     assert from_run(observed, artifact) == ("torch.mm", "the kernel vectorized_elementwise_kernel")

@@ -47,7 +47,6 @@ async def test_who_is_patient_is_told_of_what_just_came():
 
 
 def test_a_small_change_of_an_estimate_is_no_news():
-    """A place is, and so is a quarter of the time, or that there is an estimate at all."""
     here = Position(ahead_count=2, estimated_s=100.0)
     assert not differs(Position(ahead_count=2, estimated_s=120.0), here)
     news = [

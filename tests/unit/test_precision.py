@@ -29,7 +29,7 @@ NOW = datetime(2026, 11, 25, tzinfo=UTC)
 
 
 def checked(mode: str, precision: float | None = None, measure_s: float | None = None) -> gate.Accepted:
-    """What becomes of a request that asks for this."""
+    """Return the accepted request that asks for this."""
     source = submission_pb2.SourceFile(path="kernel.cu", content=fakes.new_submission(PROBLEM.problem_id).sources[0].content)
     asked = submission_pb2.Submission(
         problem=f"problems/{PROBLEM.problem_id}", language="cuda", sources=[source], mode=f"MODE_{mode}", precision=precision
@@ -47,7 +47,6 @@ def checked(mode: str, precision: float | None = None, measure_s: float | None =
     ("mode", "precision", "measure_s"), [("BENCHMARK", 0.005, 3.5), ("BENCHMARK", None, 30.0), ("SWEEP", 0.2, None), ("RANKED", None, None)]
 )
 def test_what_may_be_asked_for(mode: str, precision: float | None, measure_s: float | None) -> None:
-    """It is kept with the submission."""
     new = checked(mode, precision, measure_s).submission
     assert (new.precision, new.measure_s) == (precision, measure_s)
 
@@ -104,7 +103,6 @@ def test_a_box_lives_as_long_as_it_is_measured() -> None:
 
 
 def test_the_command_line_asks_in_percent_and_seconds() -> None:
-    """--precision 0.5 --measure-s 3; nothing is sent where neither is given."""
     handed = SubmittedFiles(problem_id="p", language="cuda", sources=())
     order = submit.SubmitOptions(files=(Path("k.cu"),), problem=None, language="", entry="", device_kind="", mode="benchmark")
     asked = submit.build_submission(handed, replace(order, precision_percent=0.5, measure_s=3.0))

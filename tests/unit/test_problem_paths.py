@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grader.errors import ProblemInvalid
-from grader.formats import flashinfer, kernelbench, native, reference_kernels
+from grader.formats import flashinfer, kernelbench, native, reference_kernels, robust_kbench
 from grader.problems.store import Problems, import_all
 from tests import fakes
 
@@ -71,27 +71,27 @@ def test_a_competition_names_no_directory_outside(tmp_path, listed):
     assert reference_kernels.members(yaml) == (tmp_path / "set" / "inside",)
 
 
-@pytest.mark.parametrize("name", ["problem.toml", "reference.py"])
-def test_a_native_problem_links_to_nothing_outside(tmp_path, name):
+@pytest.mark.parametrize(
+    ("format_module", "problem", "file"),
+    [
+        (native, "sum", "sum/problem.toml"),
+        (native, "sum", "sum/reference.py"),
+        (kernelbench, "1_Scaled_hinge.py", "1_Scaled_hinge.py"),
+        (robust_kbench, "row_scale/func_forward.py", "row_scale/config_forward.json"),
+    ],
+    ids=["native table", "native reference", "kernelbench", "robust_kbench"],
+)
+def test_no_file_of_a_problem_is_a_link_to_the_outside(tmp_path, format_module, problem, file):
     """Control: with the directory above as the set, it is read."""
-    directory = fakes.write_problem(tmp_path / "set")
-    (directory / name).rename(tmp_path / name)
-    (directory / name).symlink_to(tmp_path / name)
+    directory = tmp_path / "set"
+    fakes.write_problem(directory)
+    shutil.copy(FIXTURES / "kernelbench" / "1_Scaled_hinge.py", directory)
+    shutil.copytree(FIXTURES / "robust_kbench" / "row_scale", directory / "row_scale")
+    (directory / file).rename(tmp_path / "outside")
+    (directory / file).symlink_to(tmp_path / "outside")
     with pytest.raises(ProblemInvalid, match=OUTSIDE):
-        native.load(directory)
-    assert native.load(directory, root=tmp_path).problem_id
-
-
-def test_a_kernelbench_file_is_no_link_to_the_outside(tmp_path):
-    """Control: a copy of it is read."""
-    (tmp_path / "set").mkdir()
-    path = tmp_path / "set" / "1_a.py"
-    path.symlink_to(FIXTURES / "kernelbench" / "1_Scaled_hinge.py")
-    with pytest.raises(ProblemInvalid, match=OUTSIDE):
-        kernelbench.load(path)
-    path.unlink()
-    shutil.copy(FIXTURES / "kernelbench" / "1_Scaled_hinge.py", path)
-    assert kernelbench.load(path).problem_id == "kb_1_a"
+        format_module.load(directory / problem)
+    assert format_module.load(directory / problem, root=tmp_path).problem_id
 
 
 def write_tensor(path, shape=(4,), count=None):

@@ -1,4 +1,4 @@
-"""What a box of profile mode leaves is taken as a claim: every attack next to a control that is taken."""
+"""Files that a box of profile mode leaves are claims: every attack next to a control that is taken."""
 
 import os
 
@@ -55,7 +55,6 @@ def test_a_name_that_is_no_plain_name_is_never_opened(out, name):
 
 
 def test_links_and_special_files_are_left_there(out):
-    """A symbolic link, a hard link, a directory, a pipe that nobody writes to."""
     (out / "link").symlink_to(out.parent / "secret")
     os.link(out.parent / "secret", out / "hard")
     (out / "directory").mkdir()
@@ -69,7 +68,6 @@ def test_links_and_special_files_are_left_there(out):
 
 @pytest.mark.parametrize("kind", ["link", "directory", "pipe"])
 def test_the_note_itself_may_be_no_link(out, kind):
-    """Nor a pipe."""
     leave(out, tools=(wire.ProfileTool(name="nvcc", outcome=ToolOutcome.RAN),))
     assert profile.take(out, TOOLS).profile.tools  # the control
     text = (out / PROFILE_NOTE).read_bytes()
@@ -84,7 +82,6 @@ def test_the_note_itself_may_be_no_link(out, kind):
 
 
 def test_a_file_over_the_limit_is_left_there(out):
-    """One at the limit is taken."""
     with (out / "large").open("wb") as file:
         file.truncate(FILE_LIMIT_BYTES + 1)
     with (out / "fits").open("wb") as file:
@@ -95,7 +92,6 @@ def test_a_file_over_the_limit_is_left_there(out):
 
 
 def test_all_files_together_have_a_limit_and_a_count(out):
-    """However many boxes left them; the first ones stay."""
     many = [ClaimedFile(name=f"f{number}", tool="t", content=b"x") for number in range(FILE_COUNT_LIMIT + 3)]
     kept, left_out = profile.bounded(many)
     assert len(kept) == FILE_COUNT_LIMIT and left_out == [one.name for one in many[-3:]]
@@ -111,7 +107,6 @@ def test_two_boxes_can_not_leave_one_name_twice(out):
 
 
 def test_a_note_with_more_names_than_files_may_be_is_cut(out):
-    """Its first names count."""
     for number in range(FILE_COUNT_LIMIT + 5):
         (out / f"f{number}").write_bytes(b"x")
     leave(out, [f"f{number}" for number in range(FILE_COUNT_LIMIT + 5)])

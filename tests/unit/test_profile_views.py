@@ -46,7 +46,6 @@ def shown() -> str:
 
 
 def test_the_terminal_shows_tools_resources_and_launches() -> None:
-    """Also the tools that are not available, and why."""
     text = shown()
     parts = ("nvcc", "ran", "not available", "not here", "sm_90a", "30", "11", "31 x 1 x 1", "256 x 1 x 1", "64 B", "4 x 5 x 6")
     for part in (*parts, formatting.time(2_500)):
@@ -55,7 +54,6 @@ def test_the_terminal_shows_tools_resources_and_launches() -> None:
 
 
 def test_no_text_of_a_profile_moves_the_cursor_or_is_markup() -> None:
-    """Escapes are written out; brackets stay brackets."""
     text = shown()
     assert "\x1b[2J" not in text and "\u202e" not in text and "[bold]" in text and "\\x1b" in text
 
@@ -76,18 +74,16 @@ def test_the_page_escapes_every_text_of_a_profile(escaped) -> None:
     assert "31 x 1 x 1" in text and "not available" in text
 
 
-async def test_an_out_that_is_no_directory_is_named_before_anything_is_submitted(tmp_path) -> None:
-    """Else it would be found when all the work is done."""
+@pytest.mark.parametrize(
+    ("mode", "wait", "message"),
+    [
+        ("profile", True, "not a directory"),  # else it would be found when all the work is done
+        ("benchmark", True, "only a profile leaves files"),
+        ("profile", False, "only a profile leaves files"),
+    ],
+)
+async def test_a_directory_that_would_stay_empty_is_named_before_anything_is_submitted(tmp_path, mode, wait, message) -> None:
     (tmp_path / "out").write_text("a file")
-    order = submit.SubmitOptions(files=(), problem=None, language="", entry="", device_kind="", mode="profile", out=tmp_path / "out")
-    with pytest.raises(UsageError, match="not a directory"):
-        await submit.submit(Target(server="nowhere:1"), order, json=False, wait=True)
-
-
-@pytest.mark.parametrize(("mode", "wait"), [("benchmark", True), ("profile", False)])
-async def test_only_a_profile_that_is_waited_for_is_saved(tmp_path, mode, wait) -> None:
-    """Nothing is submitted for a directory that would stay empty."""
     order = submit.SubmitOptions(files=(), problem=None, language="", entry="", device_kind="", mode=mode, out=tmp_path / "out")
-    with pytest.raises(UsageError, match="only a profile leaves files"):
+    with pytest.raises(UsageError, match=message):
         await submit.submit(Target(server="nowhere:1"), order, json=False, wait=wait)
-    assert not (tmp_path / "out").exists()

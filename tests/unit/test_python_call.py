@@ -1,7 +1,9 @@
-"""What a kernel that knows torch is given, and what of its results is taken."""
+"""Calls of kernels that know torch: their arguments, their results, and the memory that they allocate."""
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from sandbox.devices import Arena
 from sandbox.languages import torch_extension
 from sandbox.launch.kernel import LaunchRefused
+from sandbox.launch.loop import _poison_allocations
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Slot, Status
 from tests.collection import AFTER_COLLECTION
@@ -40,7 +43,7 @@ def test_a_number_is_given_as_what_it_is(dtype: str, scalar: float, given: objec
 
 
 def test_a_result_that_is_negated_when_it_is_copied_is_refused() -> None:
-    """It is contiguous, and leaves its work to the copy, which everybody is forgiven; the control has done that work."""
+    """Although contiguous, it leaves its work to the copy, which everybody is forgiven; the control has done that work."""
     value, target = torch.tensor([1.0, 2.0, 3.0]), torch.zeros(3)
     lazy = torch._neg_view(value)
     assert lazy.is_contiguous()
@@ -60,3 +63,54 @@ def test_a_result_that_lies_where_it_is_copied_to_is_refused() -> None:
             torch_extension.copy_out(memory[begin : begin + 4], [target], JOB)
     for begin in (0, 8):
         torch_extension.copy_out(memory[begin : begin + 4], [target], JOB)
+
+
+def test_fresh_memory_is_filled_and_no_compiler_is_imported():
+    """Torch's own switch imports its compiler first, which takes seconds of the time that the judge is patient for."""
+    before = set(sys.modules)
+    try:
+        _poison_allocations(True)
+        assert torch.empty(64).isnan().all()
+        assert torch.empty(64, dtype=torch.int32).eq(torch.iinfo(torch.int32).max).all()
+    finally:
+        _poison_allocations(False)
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert not [name for name in set(sys.modules) - before if name.startswith("torch._inductor")]
+
+
+# -- functions of a torch extension that write their outputs behind their inputs ---------------------------------------
+
+OVERLOADED = "f(*args, **kwargs)\nOverloaded function.\n\n1. f(arg0: torch.Tensor, arg1: torch.Tensor) -> None\n"
+
+
+def documented(text: str | None) -> SimpleNamespace:
+    return SimpleNamespace(__doc__=text)
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "expected"),
+    [
+        ("f(arg0: torch.Tensor, arg1: torch.Tensor) -> None\n", 2, True),
+        ("f(x: torch.Tensor, y: torch.Tensor) -> None\n\nReLU of x, into y", 2, True),
+        ("f(x: torch.Tensor, sizes: tuple[int, list[int]], y: torch.Tensor, eps: float = 1e-05) -> None\n", 4, True),
+        ("f() -> None\n", 0, True),
+        ("f(x: torch.Tensor, y: torch.Tensor) -> None\n", 3, False),  # it takes something else
+        ("f(x: torch.Tensor) -> None\n", 2, False),
+        ("f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor\n", 2, False),  # it returns its output
+        ("f(x: torch.Tensor, y: torch.Tensor) -> tuple[None, None]\n", 2, False),
+        (OVERLOADED, 2, False),  # which one is called would depend on the arguments
+        ("says nothing of its arguments", 2, False),
+        ("", 0, False),
+        (None, 0, False),
+    ],
+)
+def test_a_signature_of_pybind11(text: str | None, count: int, expected: bool) -> None:
+    assert torch_extension.takes_outputs(documented(text), count) is expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "returns", "count", "expected"), [("xy", "", 2, True), ("xy", "", 3, False), ("xy", "y", 2, False), ("", "", 2, False)]
+)
+def test_a_schema_of_an_operator(arguments: str, returns: str, count: int, expected: bool) -> None:
+    operator = SimpleNamespace(default=SimpleNamespace(_schema=SimpleNamespace(arguments=list(arguments), returns=list(returns))))
+    assert torch_extension.takes_outputs(operator, count) is expected

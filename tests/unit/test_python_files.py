@@ -1,4 +1,4 @@
-"""Which of several Python files is the main file, and how they find each other."""
+"""Submissions of Python files: what the server refuses at once, which file is the main file, and how they find each other."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from grader.errors import InvalidSubmission
+from grader.formats import native
+from grader.intake import gate, languages
+from grader.model import SourceFile
+from grader.v1 import grader_service_pb2, submission_pb2
 from sandbox.languages.python_module import ModuleDirectory, NoMainFile, choose_main, defined_names, own_modules
 from sandbox.protocol import python_archive
+from tests.python_builds import PLAIN
 
 ROOT = Path(__file__).parents[2]
 ENTRIES = ("solve", "ModelNew", "custom_kernel", "run", "solution")
@@ -35,7 +41,6 @@ def test_the_main_file_is_the_first_or_the_only_other_one_with_an_entry(files: d
 
 
 def test_the_names_that_a_module_defines_are_those_of_its_top_level() -> None:
-    """Also under a condition; not those inside a function, and none of what is no Python."""
     text = "import a.b as c\nfrom d import e\nif True:\n    f = g[h] = 1\nelse:\n    class I:\n        j = 1\ndef k():\n    l = 1\n"
     assert defined_names(text) == {"c", "e", "f", "I", "k"}
     assert defined_names("def (") == set()
@@ -57,7 +62,7 @@ def test_a_main_file_outside_of_the_sources_is_not_taken(tmp_path: Path, named: 
 
 
 def imported(tmp_path: Path, files: dict[str, str], modules: dict[str, str], main: str) -> str:
-    """What the files print when the main file is imported in a process of its own."""
+    """Return what the files print when the main file is imported in a process of its own."""
     for part, texts in (("sources", files), ("modules", modules)):
         for name, text in texts.items():
             (tmp_path / part / name).parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +78,6 @@ def imported(tmp_path: Path, files: dict[str, str], modules: dict[str, str], mai
 
 
 def test_files_import_each_other_in_each_way(tmp_path: Path) -> None:
-    """Absolute and relative, packages with and without __init__.py, from a main file in a directory too."""
     files = {
         "main.py": "from one import x\nfrom .two import y\nfrom pkg import z\nfrom pkg.inner import w\n"
         "from bare.deep import v\nprint(x, y, z, w, v)",
@@ -99,6 +103,27 @@ def test_a_submitted_file_comes_before_the_problems_and_both_before_an_installed
 
 
 def test_own_modules_are_named_as_they_are_imported(tmp_path: Path) -> None:
-    """Dotted below directories, a package by its directory."""
     imported(tmp_path, {"a.py": "", "pkg/__init__.py": "", "pkg/b.py": "", "k.cu": ""}, {"task.py": ""}, "a.py")
     assert own_modules(tmp_path / "sources", tmp_path / "modules") == ["a", "pkg", "pkg.b", "task"]
+
+
+@pytest.mark.parametrize(("text", "sure"), [("# nothing\n", True), ("'a text'\n", True), (PLAIN, False), ("run = 3", False), ("(", True)])
+def test_a_module_that_can_have_no_entry_is_refused_at_once(text, sure):
+    message = languages.missing_entry("python", (SourceFile(path="k.py", content=text),), "solve")
+    assert (message is not None) is sure and (message is None or "define a function `solve`" in message)
+
+
+def test_a_submission_in_python_may_have_several_files():
+    """Python, data, and an empty __init__.py; their order is kept. Control: another empty file is refused."""
+
+    def checked(*files):
+        request = grader_service_pb2.SubmitRequest(submission=submission_pb2.Submission(problem="problems/vector_add"))
+        for path, content in files:
+            request.submission.sources.add(path=path, content=content)
+        return gate.check_submission(request, lambda name: native.load(ROOT / "kernels_examples" / name), ["emulated"]).submission
+
+    files = [("z.py", PLAIN), ("kernels/__init__.py", ""), ("kernels/add.py", PLAIN), ("kernel.cu", "int x;")]
+    new = checked(*files)
+    assert (new.language, [one.path for one in new.sources]) == ("python", [path for path, _ in files])
+    with pytest.raises(InvalidSubmission, match="is empty"):
+        checked(*files, ("other.py", ""))

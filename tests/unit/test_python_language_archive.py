@@ -45,7 +45,6 @@ HOSTILE = {
 
 @pytest.mark.parametrize("entries", HOSTILE.values(), ids=HOSTILE)
 def test_a_path_or_kind_that_is_no_plain_file_of_ours_is_refused(tmp_path, entries):
-    """And nothing is written outside of the directory."""
     place = tmp_path / "a" / "b"
     place.mkdir(parents=True)
     with pytest.raises(ArchiveRefused):
@@ -78,7 +77,6 @@ def test_what_is_no_archive_is_refused(tmp_path, content):
 
 
 def test_more_files_than_may_be_are_refused(tmp_path, monkeypatch):
-    """When it is packed and when it is unpacked."""
     files = [(f"sources/{number}", {}) for number in range(python_archive.FILE_COUNT_LIMIT + 1)]
     with pytest.raises(ArchiveRefused, match="holds more"):
         unpack(archive(*files), tmp_path)
@@ -87,7 +85,6 @@ def test_more_files_than_may_be_are_refused(tmp_path, monkeypatch):
 
 
 def test_what_is_packed_is_unpacked(tmp_path):
-    """The same files, and the same bytes of the same files whatever their times and modes."""
     made, place = tmp_path / "made", tmp_path / "place"
     (made / "extensions/x-1").mkdir(parents=True)
     (made / "extensions/x-1/x.so").write_bytes(b"library")

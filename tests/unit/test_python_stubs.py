@@ -1,16 +1,18 @@
-"""A plotting library that is not installed does nothing when a submission is imported; to everybody else it is not there."""
+"""Stand-ins for what is not installed: plotting libraries when a submission is imported, and the CUDA runtime of Numba's simulator."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from sandbox.languages import python_stubs
+from sandbox.languages.emulated_numba import answer_runtime_version
 
 MISSING = [name for name in sorted(python_stubs.PLOTTING) if importlib.util.find_spec(name) is None]
-pytestmark = pytest.mark.skipif(not MISSING, reason="all plotting libraries are installed")
+needs_missing = pytest.mark.skipif(not MISSING, reason="all plotting libraries are installed")
 
 
 @pytest.fixture
@@ -25,18 +27,20 @@ def remarks():
 
 
 def imported(text: str) -> dict[str, object]:
-    """What a submission has after its import; LIBRARY stands for one that is not installed."""
+    """Return what a submission has after its import; LIBRARY stands for one that is not installed."""
     names: dict[str, object] = {}
     exec(compile(text.replace("LIBRARY", MISSING[0]), "/tmp/submission/kernel.py", "exec"), names)
     return names
 
 
+@needs_missing
 def test_without_stubs_the_library_is_missing():
     """The control."""
     with pytest.raises(ModuleNotFoundError):
         imported("import LIBRARY")
 
 
+@needs_missing
 def test_a_submission_may_plot(remarks):
     """In the ways that plots begin with, and one remark says that nothing is drawn."""
     imported(
@@ -57,6 +61,7 @@ def report(rows: LIBRARY.DataFrame) -> None: ...
     assert remarks == [f"{MISSING[0]} is not installed here: what it is asked for is not done"]
 
 
+@needs_missing
 def test_an_installed_package_that_can_do_without_is_not_deceived(remarks):
     """Packages ask whether a library is there; only the submission's own imports are answered."""
     text = f"try:\n    import {MISSING[0]}\nexcept ImportError:\n    found = False\nelse:\n    found = True\n"
@@ -64,3 +69,22 @@ def test_an_installed_package_that_can_do_without_is_not_deceived(remarks):
         names: dict[str, object] = {}
         exec(compile(text, path, "exec"), names)
         assert names["found"] is found
+
+
+def missing():
+    raise RuntimeError("Failure finding libcudart.so.13")
+
+
+def test_a_missing_runtime_has_version_zero():
+    """The control: numba-cuda's call fails as it is."""
+    runtime = SimpleNamespace(getLocalRuntimeVersion=missing)
+    with pytest.raises(RuntimeError):
+        runtime.getLocalRuntimeVersion()
+    answer_runtime_version(runtime)
+    assert runtime.getLocalRuntimeVersion() == (0, 0)
+
+
+def test_a_runtime_that_is_there_answers_itself():
+    runtime = SimpleNamespace(getLocalRuntimeVersion=lambda: (0, 13020))
+    answer_runtime_version(runtime)
+    assert runtime.getLocalRuntimeVersion() == (0, 13020)

@@ -34,7 +34,6 @@ NEST = [A, {"x": (1, None, "s", 2.5, True), 3: B}, SimpleNamespace(inner=(A,), n
 
 
 def test_a_nest_is_the_same_when_it_is_built() -> None:
-    """In the order in which tensors are met; each object anew."""
     found, text = pytree.flatten(NEST, is_leaf, dimensions=lambda one: one.order, parts=parts)
     assert found == [A, B, A]
     made = pytree.build(text, ["p", Leaf("q"), "r"], lambda kind, name, fields: (kind, name, fields))
@@ -42,7 +41,6 @@ def test_a_nest_is_the_same_when_it_is_built() -> None:
 
 
 def test_its_tensors_can_be_listed_and_numbered_anew() -> None:
-    """With their dimensions, also inside of objects."""
     node = json.loads(pytree.flatten(NEST, is_leaf, dimensions=lambda one: one.order, parts=parts)[1])
     assert list(pytree.leaves(node)) == [(0, None), (1, [1, 0]), (2, None)]
     assert list(pytree.leaves(pytree.renumbered(node, [5, 3, 4]))) == [(5, None), (3, [1, 0]), (4, None)]
@@ -50,7 +48,6 @@ def test_its_tensors_can_be_listed_and_numbered_anew() -> None:
 
 
 def test_what_is_no_nest_is_refused() -> None:
-    """With what it is; and a nest without a tensor's order is as before."""
     with pytest.raises(pytree.NestInvalid, match="it holds a SimpleNamespace; tensors, numbers"):
         pytree.flatten(NEST, is_leaf)
     with pytest.raises(pytree.NestInvalid, match="neither a string nor an integer"):

@@ -1,4 +1,4 @@
-"""Whether Ray's head answers, before Ray itself is asked, which would try for minutes."""
+"""Answers of Ray's head, before Ray itself is asked, which would try for minutes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ def address(kind: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("kind", ["closed", "silent"])
 def test_an_address_where_nothing_answers_is_given_up(kind: str) -> None:
-    """Both where the connection is refused and where it is taken by something that hangs."""
     with address(kind) as target, pytest.raises(ConnectionError, match=r"nothing answered at 127\."):
         wait_for_answer(target, 0.3)
     assert ANSWER_S < 20

@@ -26,7 +26,6 @@ class Disk:
 
 
 async def test_what_comes_meanwhile_goes_together():
-    """The first alone, all others in the second transaction; in order."""
     disk = Disk()
     async with recording(disk) as recorder:
         await recorder.add(FACTS[0])
@@ -60,7 +59,6 @@ async def test_a_slow_disk_holds_the_facts_up():
 
 @pytest.mark.parametrize("count", [1, 3, 300])
 async def test_a_lost_lease_is_told(count):
-    """To the next add, or at the end."""
     disk = Disk(breaks_at=0)
     disk.go.set()
     with pytest.raises(LeaseLost):
@@ -71,7 +69,6 @@ async def test_a_lost_lease_is_told(count):
 
 
 async def test_after_a_fault_what_came_before_is_there():
-    """The fault comes out as it was, the facts are on disk."""
     disk = Disk()
     disk.go.set()
     with pytest.raises(KeyError):
@@ -83,7 +80,6 @@ async def test_after_a_fault_what_came_before_is_there():
 
 
 async def test_a_cancelled_attempt_leaves_no_writing_behind():
-    """When the context is left, nothing of it is under way."""
     disk = Disk()
 
     async def attempt():

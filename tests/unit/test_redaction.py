@@ -1,4 +1,4 @@
-"""What a later process of ranked mode may say, once an earlier one has met a hidden workload."""
+"""Output and failures of a later process of ranked mode, once an earlier one has met a hidden workload."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ ENDED = BoxExit(cause=BoxCause.EXITED, exit_code=int(SIZE), output=f"n is {SIZE}
 
 @pytest.mark.parametrize("outcome", [one for one in TrialOutcome if one is not TrialOutcome.PASSED])
 def test_a_failed_trial_of_a_later_process_does_not_say_the_size(outcome: TrialOutcome) -> None:
-    """However it fails."""
     end = run_end(ENDED, None, met_before=True)
     assert SIZE not in " ".join(trial_failed(after_hidden(failed(outcome)), end))  # type: ignore[arg-type]
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ if AFTER_COLLECTION:
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "reference_kernels"
 PASSED, MISMATCHED, UNWRITTEN = wire.TrialOutcome.PASSED, wire.TrialOutcome.MISMATCHED, wire.TrialOutcome.UNWRITTEN
 KEY, OTHER_KEY = "0123456789abcdef" * 2, "f" * 32
+EQUAL = "(torch.equal(output, ref_kernel(data)), '')"
 
 
 def task_of(directory: Path) -> Task:
@@ -43,13 +45,19 @@ def spec_of(tmp_path: Path, reference: str, cases: str) -> wire.ProblemSpec:
     return reference_kernels.load(tmp_path, root=tmp_path.parent).spec
 
 
+def source(inputs: str, answer: str, check: str = "''") -> str:
+    """The text of a reference that draws these inputs from n and seed, answers data with this, and checks by that."""
+    functions = {"generate_input(n, seed)": inputs, "ref_kernel(data)": answer, "check_implementation(data, output)": check}
+    return "".join(f"def {name}: return {value}\n" for name, value in functions.items())
+
+
 def written(tmp_path: Path, reference: str, cases: str = '{"n": 5, "seed": 1}') -> Task:
     """The task of a problem that is one file."""
     return load_task(spec_of(tmp_path, reference, cases), "cpu")
 
 
 def outcomes(task: Task, change=lambda outputs: outputs, masks=None, workload=0, key=KEY) -> list[wire.TrialOutcome]:
-    """What is said of the reference's outputs, changed."""
+    """Return what is said of the reference's outputs, changed."""
     one = task.spec.workloads[workload]
     inputs = task.draw(one, key)
     expected = task.reference([value.clone() for value in inputs])
@@ -58,17 +66,27 @@ def outcomes(task: Task, change=lambda outputs: outputs, masks=None, workload=0,
     return [found.outcome for found in task.compare(one, inputs, outputs, expected, unwritten)]
 
 
-@pytest.mark.parametrize("name", ["scaled_add", "masked_sums", "row_topk"])
+def tells_right_from_wrong(task: Task) -> bool:
+    """Return whether the reference's outputs pass in every case, and others do not."""
+    return all(
+        set(outcomes(task, workload=index)) == {PASSED}
+        and MISMATCHED in outcomes(task, lambda outputs: [one + 1 for one in outputs], workload=index)
+        for index in range(len(task.spec.workloads))
+    )
+
+
+def trial_outcomes(place: Path, kernel: Callable[..., object], spec: wire.ProblemSpec) -> list[wire.TrialOutcome]:
+    """The outcomes of a kernel's trials, judged by the whole lane."""
+    place.mkdir()
+    return [fact.outcome for fact in judged(place, kernel, problem=spec) if isinstance(fact, wire.Trial)]
+
+
+@pytest.mark.parametrize("name", ["scaled_add", "masked_sums", "row_topk", "product_out", "scaled_fp8", "packed_fp4", "decode_step"])
 def test_the_right_answer_passes_and_a_wrong_one_does_not(name):
-    """In every case."""
-    task = task_of(FIXTURES / name)
-    for index in range(len(task.spec.workloads)):
-        assert set(outcomes(task, workload=index)) == {PASSED}
-        assert MISMATCHED in outcomes(task, lambda outputs: [one + 1 for one in outputs], workload=index)
+    assert tells_right_from_wrong(task_of(FIXTURES / name))
 
 
 def test_the_same_key_gives_the_same_inputs_and_another_gives_others():
-    """With a seed of its own, and without one."""
     for name in ("scaled_add", "masked_sums"):
         task = task_of(FIXTURES / name)
         first, again, other = (task.draw(task.spec.workloads[0], key)[0] for key in (KEY, KEY, OTHER_KEY))
@@ -108,7 +126,6 @@ def test_the_problems_own_check_decides():
 
 
 def test_an_order_that_the_check_allows_passes():
-    """Indices of the largest, in any order."""
     task = task_of(FIXTURES / "row_topk")
     assert outcomes(task, lambda outputs: [outputs[0].flip(1).contiguous()]) == [PASSED]
     assert outcomes(task, lambda outputs: [(outputs[0] + 1) % 32]) == [MISMATCHED]
@@ -116,54 +133,34 @@ def test_an_order_that_the_check_allows_passes():
 
 def test_an_unwritten_element_is_wrong_whatever_the_check_says(tmp_path):
     """Control: the same check accepts the same values where they were written."""
-    reference = """
-def generate_input(n, seed):
-    return torch.arange(n, dtype=torch.{dtype}),
-def ref_kernel(data):
-    return data[0] + 1
-def check_implementation(data, output):
-    return True, "anything goes"
-"""
     for dtype in ("float32", "float16", "int64"):
-        task = written(tmp_path, reference.format(dtype=dtype))
+        task = written(tmp_path, source(f"torch.arange(n, dtype=torch.{dtype})", "data + 1", "(True, 'anything goes')"))
         assert outcomes(task, lambda outputs: [outputs[0] + 2]) == [PASSED]
         assert outcomes(task, lambda outputs: [outputs[0] + 2], lambda outputs: [outputs[0] == 4]) == [UNWRITTEN]
 
 
 def test_nan_is_wrong_where_the_reference_has_none(tmp_path):
     """Even if the check compares in a way that NaN passes."""
-    task = written(
-        tmp_path,
-        "def generate_input(n, seed): return (torch.ones(n),)\ndef ref_kernel(data): return data[0] * 2\n"
-        "def check_implementation(data, output): return (not bool(((output - 2).abs() > 1).any()), '')\n",
-    )
+    task = written(tmp_path, source("torch.ones(n)", "data * 2", "(not bool(((output - 2).abs() > 1).any()), '')"))
     assert outcomes(task) == [PASSED]
     assert outcomes(task, lambda outputs: [outputs[0] * torch.nan]) == [wire.TrialOutcome.NON_FINITE]
 
 
 def test_a_check_that_raises_has_not_accepted(tmp_path):
-    """It is the kernel's fault if it does not raise of the reference's output, and the problem's if it does."""
-    reference = """
-def generate_input(n, seed): return (torch.ones(n),)
-def ref_kernel(data): return data[0] * 2
-def check_implementation(data, output):
-    if {condition}: raise ValueError("stumbled")
-    return ""
-"""
-    task = written(tmp_path, reference.format(condition="bool((output > 2).any())"))
+    """A check that raises is the problem's fault if it also raises of the reference's output, and else the kernel's."""
+    task = written(tmp_path, source("torch.ones(n)", "data * 2", "'' if bool((output == 2).all()) else 1 / 0"))
     assert outcomes(task) == [PASSED]
     assert outcomes(task, lambda outputs: [outputs[0] + 1]) == [MISMATCHED]
-    with pytest.raises(ReferenceFailed, match="check_implementation raised ValueError: stumbled, given the output of ref_kernel"):
-        outcomes(written(tmp_path, reference.format(condition="True")))
+    with pytest.raises(
+        ReferenceFailed, match="check_implementation raised ZeroDivisionError: division by zero, given the output of ref_kernel"
+    ):
+        outcomes(written(tmp_path, source("torch.ones(n)", "data * 2", "1 / 0")))
 
 
 def test_a_check_that_refuses_its_own_reference_is_the_problems_fault(tmp_path):
-    """No kernel is blamed for it."""
-    body = "def generate_input(n, seed): return (torch.ones(n),)\ndef ref_kernel(data): return data[0] * 2\n"
-    with pytest.raises(ReferenceFailed, match="does not accept what ref_kernel returns"):
-        outcomes(written(tmp_path, body + "def check_implementation(data, output): return False, 'never'\n"))
-    with pytest.raises(ReferenceFailed, match="returned a int"):
-        outcomes(written(tmp_path, body + "def check_implementation(data, output): return 1\n"))
+    for check, message in (("(False, 'never')", "does not accept what ref_kernel returns"), ("1", "returned a int")):
+        with pytest.raises(ReferenceFailed, match=message):
+            outcomes(written(tmp_path, source("torch.ones(n)", "data * 2", check)))
 
 
 def test_a_reference_that_changes_its_input_does_not_change_the_judges():
@@ -183,21 +180,12 @@ def test_a_reference_that_changes_its_input_does_not_change_the_judges():
         assert all(torch.equal(one, again) for one, again in zip(expected, task.reference(inputs), strict=True))
 
 
-def test_memory_that_the_generator_leaves_unwritten_shows_as_unwritten():
-    """NaN in the buffer for the output, so that a kernel that returns it half filled is found out."""
-    task = task_of(FIXTURES / "scaled_add")
-    assert bool(task.draw(task.spec.workloads[0], KEY)[2].isnan().all())
-
-
 def test_a_problem_that_fills_no_memory_changes_nothing_for_others(tmp_path, monkeypatch):
-    """Its switch is as before when its code has run, and where it was off before, unwritten memory shows all the same."""
-    lax = "torch.utils.deterministic.fill_uninitialized_memory = False"
-    careless = (
-        f"import torch\n{lax}\ndef generate_input(n, seed):\n    {lax}\n    return torch.randn(n)\n"
-        "def ref_kernel(data): return data\ndef check_implementation(data, output): return ''\n"
-    )
+    """Its switch is as before when its code has run, and where it was off before, memory that the generator leaves unwritten is NaN all the
+    same: a kernel that returns a buffer half filled is found out."""
+    lax = "torch.utils.deterministic.fill_uninitialized_memory = False\n"
     monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
-    task = written(tmp_path, careless)
+    task = written(tmp_path, lax + source(f"exec({lax!r}) or torch.randn(n)", "data"))
     task.draw(task.spec.workloads[0], KEY)
     assert torch.utils.deterministic.fill_uninitialized_memory
     torch.utils.deterministic.fill_uninitialized_memory = False
@@ -207,10 +195,7 @@ def test_a_problem_that_fills_no_memory_changes_nothing_for_others(tmp_path, mon
 
 def test_a_kernel_may_write_where_the_reference_does_and_nowhere_else(tmp_path):
     """Into the buffer that is part of data; control: writing into another part is found out."""
-    reference = (
-        "def generate_input(n, seed): return torch.randn(n), torch.empty(n)\ndef ref_kernel(data): return data[1].copy_(data[0] * 2)\n"
-    )
-    spec = written(tmp_path, reference + "def check_implementation(data, output): return torch.equal(output, ref_kernel(data)), ''\n").spec
+    spec = written(tmp_path, source("(torch.randn(n), torch.empty(n))", "data[1].copy_(data[0] * 2)", EQUAL)).spec
 
     def allowed(inputs, outputs):
         inputs[1].copy_(inputs[0] * 2)
@@ -220,11 +205,8 @@ def test_a_kernel_may_write_where_the_reference_does_and_nowhere_else(tmp_path):
         allowed(inputs, outputs)
         inputs[0].add_(1)
 
-    for kernel, outcome in ((allowed, PASSED), (forbidden, wire.TrialOutcome.INPUT_MODIFIED)):
-        place = tmp_path / outcome
-        place.mkdir()
-        trials = [fact for fact in judged(place, kernel, problem=spec) if isinstance(fact, wire.Trial)]
-        assert trials[-1].outcome is outcome and len(trials) == (3 if outcome is PASSED else 1)
+    assert trial_outcomes(tmp_path / "a", allowed, spec) == [PASSED] * 3
+    assert trial_outcomes(tmp_path / "b", forbidden, spec) == [wire.TrialOutcome.INPUT_MODIFIED]
 
 
 def test_what_a_problem_imports_is_gone_for_the_next(tmp_path):
@@ -241,45 +223,31 @@ def test_what_a_problem_imports_is_gone_for_the_next(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("reference", "said"),
+    ("reference", "message"),
     [
-        (
-            "def generate_input(n, seed): return torch.randn(10**12)\ndef ref_kernel(data): return data\n",
-            "generate_input raised RuntimeError",
-        ),
-        ("def generate_input(n, seed): return torch.ones(n), object()\ndef ref_kernel(data): return data[0]\n", "holds a object"),
-        ("def generate_input(n, seed): return torch.ones(n, n).T[1:]\ndef ref_kernel(data): return data\n", "add .contiguous()"),
-        ("def generate_input(n, seed): return torch.tensor(1.0)\ndef ref_kernel(data): return data\n", "0 dimensions"),
-        ("def generate_input(n, seed): return torch.ones(n).cfloat()\ndef ref_kernel(data): return data\n", "torch.complex64"),
-        ("def generate_input(n, seed): return [torch.ones(n)] * 128\ndef ref_kernel(data): return data[0]\n", "128 can be sent"),
-        ("def generate_input(n, seed): return torch.ones(n)\ndef ref_kernel(data): return 7\n", "returns no tensor"),
-        ("def generate_input(n, seed): return torch.ones(n)\ndef ref_kernel(data): return data.cfloat()\n", "torch.complex64"),
-        (
-            "def generate_input(n, seed): return torch.ones(n)\ndef ref_kernel(data): return 1 / 0\n",
-            "ref_kernel at 'test-0' raised ZeroDivisionError",
-        ),
-        ("def generate_input(m, seed): return torch.ones(m)\ndef ref_kernel(data): return data\n", "unexpected keyword argument 'n'"),
-        (
-            "raise RuntimeError('no')\ndef generate_input(n): pass\ndef ref_kernel(data): return data\n",
-            "reference.py raised RuntimeError: no",
-        ),
-        ("__import__('nowhere')\ndef generate_input(n): pass\ndef ref_kernel(data): return data\n", "No module named 'nowhere'"),
+        (source("torch.randn(10**12)", "data"), "generate_input raised RuntimeError"),
+        (source("(torch.ones(n), object())", "data[0]"), "holds a object"),
+        (source("torch.randn(n, 3)[:, :2]", "data"), "gaps or overlaps in its memory, which can't be sent: add .contiguous()"),
+        (source("torch.tensor(1.0)", "data"), "0 dimensions"),
+        (source("torch.ones(n).cfloat()", "data"), "torch.complex64"),
+        (source("[torch.ones(n)] * 128", "data[0]"), "128 can be sent"),
+        (source("torch.ones(n)", "7"), "returns no tensor"),
+        (source("torch.ones(n)", "data.cfloat()"), "torch.complex64"),
+        (source("torch.ones(n)", "1 / 0"), "ref_kernel at 'test-0' raised ZeroDivisionError"),
+        (source("torch.ones(m)", "data").replace("input(n,", "input(m,"), "unexpected keyword argument 'n'"),
+        (f"raise RuntimeError('no')\n{source('n', 'data')}", "reference.py raised RuntimeError: no"),
+        (f"__import__('nowhere')\n{source('n', 'data')}", "No module named 'nowhere'"),
     ],
 )
-def test_what_can_not_be_judged_is_the_problems_fault(tmp_path, reference, said):
-    """Said in a sentence, before any kernel runs."""
+def test_what_can_not_be_judged_is_the_problems_fault(tmp_path, reference, message):
     with pytest.raises(ReferenceFailed, match="problem") as caught:
-        written(tmp_path, reference + "def check_implementation(data, output): return ''\n")
-    assert said in str(caught.value)
+        written(tmp_path, reference)
+    assert message in str(caught.value)
 
 
 def test_data_that_differs_from_seed_to_seed_in_shape_is_the_problems_fault(tmp_path):
     """For the runner is told the shapes before it runs."""
-    task = written(
-        tmp_path,
-        "def generate_input(n, seed): return (torch.ones(n + seed % 1000),)\ndef ref_kernel(data): return data[0]\n"
-        "def check_implementation(data, output): return ''\n",
-    )
+    task = written(tmp_path, source("torch.ones(n + seed % 1000)", "data"))
     with pytest.raises(ReferenceFailed, match="let them depend on the case alone"):
         task.draw(task.spec.workloads[0], KEY)
 
@@ -305,9 +273,7 @@ def test_cases_may_have_other_numbers_of_tensors(tmp_path):
     assert [one.dtype for one in task.spec.outputs] == ["float32", "float32"]
     shapes = [[tuple(one.shape) for one in task.draw(workload, KEY)] for workload in task.spec.workloads]
     assert shapes[0] == [(2, 2), (2,), (2,), (0, 0), (0,), (0,)]
-    for index in range(3):
-        assert set(outcomes(task, workload=index)) == {PASSED}
-        assert MISMATCHED in outcomes(task, lambda outputs: [one + 1 for one in outputs], workload=index)
+    assert tells_right_from_wrong(task)
 
 
 def test_what_a_runner_is_told_does_not_depend_on_hidden_workloads(tmp_path):
@@ -323,13 +289,11 @@ def test_what_a_runner_is_told_does_not_depend_on_hidden_workloads(tmp_path):
 
 def test_a_buffer_that_the_reference_adds_to_keeps_its_content(tmp_path):
     """Control: one that it overwrites comes without, and both come to the same again."""
-    check = "def check_implementation(data, output): return torch.equal(output, ref_kernel(data)), ''\n"
-    make = "def generate_input(n, seed): return torch.randn(n), torch.full((n,), 5.0)\n"
-    ones = "def generate_input(n, seed): return torch.ones(n, dtype=torch.int64), torch.zeros(n, dtype=torch.int64)\n"
-    counts = written(tmp_path, ones + "def ref_kernel(data): return data[1].add_(data[0])\n" + check)
+    integers = "(torch.ones(n, dtype=torch.int64), torch.zeros(n, dtype=torch.int64))"
+    counts = written(tmp_path, source(integers, "data[1].add_(data[0])", EQUAL))
     assert json.loads(counts.spec.workloads[0].arguments)["scratch"] == {"1": "kept"}
     for change, before in (("add_", 5.0), ("copy_", 0.0)):
-        task = written(tmp_path, make + f"def ref_kernel(data): return data[1].{change}(data[0])\n" + check)
+        task = written(tmp_path, source("(torch.randn(n), torch.full((n,), 5.0))", f"data[1].{change}(data[0])", EQUAL))
         inputs = task.draw(task.spec.workloads[0], KEY)
         assert all(torch.equal(task.reference(inputs)[0], inputs[0] + before) for _ in range(2)) and task.scratch == (1,)
         kinds = [json.loads(one.arguments)["scratch"] for one in task.spec.workloads]
@@ -363,21 +327,9 @@ def test_narrow_floats_and_permuted_tensors_reach_a_kernel_as_they_were_made(nam
     assert output.stride() == returned.stride() and torch.equal(output, returned)
 
 
-@pytest.mark.parametrize("name", ["product_out", "scaled_fp8", "packed_fp4", "decode_step"])
-def test_the_right_answer_passes_in_every_case(name):
-    """Control: a wrong one does not."""
-    task = task_of(FIXTURES / name)
-    for index in range(len(task.spec.workloads)):
-        assert set(outcomes(task, workload=index)) == {PASSED}
-        assert MISMATCHED in outcomes(task, lambda outputs: [one + 1 for one in outputs], workload=index)
-
-
-def test_a_tensor_with_gaps_is_refused(tmp_path):
-    """Control: one that is only permuted is sent."""
-    rest = "def ref_kernel(data): return data * 2\ndef check_implementation(data, output): return torch.equal(output, data * 2), ''\n"
-    assert outcomes(written(tmp_path, "def generate_input(n, seed): return torch.randn(n, 3, 2).permute(2, 0, 1)\n" + rest)) == [PASSED]
-    with pytest.raises(ReferenceFailed, match=r"gaps or overlaps in its memory, which can't be sent: add .contiguous"):
-        written(tmp_path, "def generate_input(n, seed): return torch.randn(n, 3)[:, :2]\n" + rest)
+def test_a_tensor_that_is_only_permuted_is_sent(tmp_path):
+    """The control of one with gaps, which is refused."""
+    assert outcomes(written(tmp_path, source("torch.randn(n, 3, 2).permute(2, 0, 1)", "data * 2", EQUAL))) == [PASSED]
 
 
 BUFFERS = """
@@ -410,12 +362,9 @@ def test_a_buffer_that_the_reference_leaves_alone_may_be_written(tmp_path, buffe
 
 
 def test_an_input_that_one_case_reads_may_be_written_in_none(tmp_path):
-    """Although another case does not read it."""
-    answer = "a @ b + (c if len(a) > 2 else 0)"
-    task = written(tmp_path, BUFFERS.format(buffer="torch.randn(n, n)", answer=answer), cases='{"n": 2, "seed": 1}, {"n": 3, "seed": 1}')
-    assert task.scratch == ()
-    again = written(tmp_path, BUFFERS.format(buffer="torch.randn(n, n)", answer="a @ b"), cases='{"n": 2, "seed": 1}, {"n": 3, "seed": 1}')
-    assert again.scratch == (2,)
+    for answer, scratch in (("a @ b + (c if len(a) > 2 else 0)", ()), ("a @ b", (2,))):
+        text = BUFFERS.format(buffer="torch.randn(n, n)", answer=answer)
+        assert written(tmp_path, text, cases='{"n": 2, "seed": 1}, {"n": 3, "seed": 1}').scratch == scratch
 
 
 def test_what_a_kernel_writes_to_a_buffer_does_not_reach_what_is_expected(tmp_path):
@@ -430,9 +379,7 @@ def test_what_a_kernel_writes_to_a_buffer_does_not_reach_what_is_expected(tmp_pa
         return run
 
     for factor, outcome in ((1, PASSED), (2, MISMATCHED)):
-        place = tmp_path / outcome
-        place.mkdir()
-        assert [fact for fact in judged(place, kernel(factor), problem=spec) if isinstance(fact, wire.Trial)][-1].outcome is outcome
+        assert trial_outcomes(tmp_path / outcome, kernel(factor), spec)[-1] is outcome
 
 
 def test_objects_of_data_are_made_of_the_problems_classes_for_each_call():
@@ -449,7 +396,7 @@ def test_objects_of_data_are_made_of_the_problems_classes_for_each_call():
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         ("torch.float16", "holds a dtype"),
         ("made()", "whose class is not at the top level of a file of the problem"),
@@ -457,26 +404,20 @@ def test_objects_of_data_are_made_of_the_problems_classes_for_each_call():
         ("Loop()", "nested more than"),
     ],
 )
-def test_an_object_that_can_not_be_made_again_is_refused(tmp_path, value, said):
-    """With what it is."""
-    text = (
+def test_an_object_that_can_not_be_made_again_is_refused(tmp_path, value, message):
+    classes = (
         "import dataclasses\nclass Loop:\n    def __init__(self): self.me = self\n"
         "def made():\n    @dataclasses.dataclass\n    class Inner:\n        x: int = 1\n    return Inner()\n"
-        f"def generate_input(n, seed): return torch.ones(n), {value}\ndef ref_kernel(data): return data[0]\n"
-        "def check_implementation(data, output): return ''\n"
     )
-    with pytest.raises(ReferenceFailed, match=said):
-        written(tmp_path, text)
+    with pytest.raises(ReferenceFailed, match=message):
+        written(tmp_path, classes + source(f"(torch.ones(n), {value})", "data[0]"))
 
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"])
 def test_float8_outputs_are_compared_by_the_problems_check(tmp_path, dtype):
-    """What holds the sentinel and is right is written; where it is wrong, and every byte of a half-written answer, it is not."""
-    text = (
-        f"def generate_input(n, seed): return torch.arange(1, n + 1).float()\ndef ref_kernel(data): return data.to(torch.{dtype})\n"
-        "def check_implementation(data, output): return torch.equal(output.float(), ref_kernel(data).float()), ''\n"
-    )
-    task = written(tmp_path, text, cases='{"n": 64, "seed": 1}')
+    """A sentinel that is right is written; where it is wrong, and in every byte of a half-written answer, it is not."""
+    check = "(torch.equal(output.float(), ref_kernel(data).float()), '')"
+    task = written(tmp_path, source("torch.arange(1, n + 1).float()", f"data.to(torch.{dtype})", check), cases='{"n": 64, "seed": 1}')
     everywhere = lambda outputs: [torch.ones_like(one, dtype=torch.bool) for one in outputs]  # noqa: E731
     assert outcomes(task, masks=everywhere) == [PASSED]
 

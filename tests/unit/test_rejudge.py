@@ -22,13 +22,13 @@ PLAN = wire.Plan(trials=tuple((one, wire.TrialPhase.VERIFY, 1) for one in WORKLO
 
 
 def passed(error=1e-7):
-    """What a kernel that is right leaves behind, with this largest error."""
+    """Return what a kernel that is right leaves behind, with this largest error."""
     trials = [replace(fakes.trial(one), max_absolute_error=error, mismatched_count=0) for one in WORKLOADS]
     return [ENVIRONMENT, BUILT, LOADED, PLAN, *trials, wire.Finished(job_id="j")]
 
 
 def failed(outcome=wire.TrialOutcome.MISMATCHED, **fields):
-    """What a kernel leaves behind that fails at the second workload."""
+    """Return what a kernel leaves behind that fails at the second workload."""
     first, second = (
         replace(fakes.trial(WORKLOADS[0]), max_absolute_error=1e-7),
         replace(fakes.trial(WORKLOADS[1], outcome=outcome), **fields),
@@ -109,7 +109,7 @@ def test_a_build_that_failed_fails_by_any_problem_with_the_same_entry(fields):
 
 
 def test_an_entry_of_the_submissions_own_is_not_the_problems():
-    """Who named the function is not concerned by the problem's default."""
+    """The problem's default does not concern a submission that names its function."""
     assert judged(passed(), spec(entry="other"), entry="mine").report is not None
 
 
@@ -137,7 +137,6 @@ def test_a_failure_is_run_again_by_a_tighter_tolerance_too(outcome, atol):
 
 
 def test_a_tolerance_of_one_workload_counts_for_that_one():
-    """Every trial is held to the tolerance of its own workload."""
     first, *rest = OLD.spec.workloads
     tight = replace(OLD.spec.tolerance, atol=1e-12, rtol=0.0)
     assert judged(passed(), spec(workloads=(replace(first, tolerance=tight), *rest))).report is None
@@ -145,7 +144,7 @@ def test_a_tolerance_of_one_workload_counts_for_that_one():
 
 
 def test_fewer_trials_and_more_time_keep_what_passed():
-    """Who passed more, in less time, passes; who ran out of time is run."""
+    """A kernel that passed more trials, in less time, passes; one that ran out of time is run."""
     assert judged(passed(), spec(trial_count=1, trial_s=100.0)).report.verdict is Verdict.ACCEPTED
     assert judged(failed(wire.TrialOutcome.TIMED_OUT), spec(trial_s=100.0)).report is None
     assert judged(failed(), spec(trial_count=1)).report is None
@@ -163,7 +162,7 @@ def test_fewer_trials_and_more_time_keep_what_passed():
     ],
 )
 def test_a_rule_on_libraries_is_applied_to_the_evidence(found, old, new, verdict):
-    """What was seen is judged by the rule of now; what was not looked for is run."""
+    """Libraries that were seen are judged by the rule of now; a kernel in which nobody looked for them is run."""
     facts = [*passed()[:-1], evidence(*found, policy=old), wire.Finished(job_id="j")]
     report = judged(facts, spec(libraries=new), old=spec(libraries=old)).report
     assert (report and report.verdict) is verdict
@@ -196,7 +195,7 @@ def test_more_processes_have_to_be_run():
 
 
 def test_another_baseline_to_be_timed_against_needs_a_run_where_times_are_taken():
-    """One that is left out does not; nor where nothing is timed."""
+    """A baseline that is left out needs none; nor does a mode that times nothing."""
     more = spec(baselines=("max-autotune",))
     assert judged(ranked(), more, mode=wire.Mode.RANKED).report is None
     assert judged(ranked(), OLD, old=more, mode=wire.Mode.RANKED).report is not None

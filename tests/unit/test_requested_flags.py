@@ -47,7 +47,6 @@ def test_flags_that_optimise_device_code_reach_nvcc(given, words):
     ],
 )
 def test_what_is_always_done_needs_no_words(given):
-    """Nor a remark."""
     assert read(device=given) == RequestedFlags()
 
 
@@ -68,7 +67,6 @@ def test_what_is_always_done_needs_no_words(given):
     ],
 )
 def test_a_flag_that_is_not_used_is_reported_with_the_reason(given, reason):
-    """As it was written."""
     flags = read(device=given)
     assert flags.device == [] and flags.macros == {} and flags.include_dirs == []
     assert flags.remarks("mine")[0].startswith(f"mine: {' '.join(given)}: not used") and reason in flags.remarks("mine")[0]
@@ -128,7 +126,6 @@ def test_macros_and_directories_are_for_every_compiler():
 
 
 def test_libraries_are_named_without_a_path():
-    """On the emulated device there are none of a GPU's."""
     assert read(linker=["-lcublas", "-l", "cudnn"]).libraries == ["-lcublas", "-lcudnn"]
     emulated = read(linker=["-lcublas"], emulated=True)
     assert emulated.libraries == [] and "-lcublas: no effect on the emulated device" in emulated.remarks("x")[0]

@@ -124,11 +124,3 @@ def test_a_wrong_file_says_what_is_missing(task: Path, old: str, new: str, expec
     path = task / "func_forward.py"
     path.write_text(path.read_text().replace(old, new, 1))
     assert expected in refusal(path)
-
-
-def test_no_file_is_read_from_outside_the_set(task: Path, tmp_path: Path) -> None:
-    """Control: with the directory above as the set."""
-    (task / "config_forward.json").rename(tmp_path / "config.json")
-    (task / "config_forward.json").symlink_to(tmp_path / "config.json")
-    assert "is outside the problem set" in refusal(task / "func_forward.py")
-    assert robust_kbench.load(task / "func_forward.py", root=tmp_path).problem_id == "row_scale"

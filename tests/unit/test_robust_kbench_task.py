@@ -19,6 +19,7 @@ if AFTER_COLLECTION:
 
 
 PASSED, MISMATCHED = wire.TrialOutcome.PASSED, wire.TrialOutcome.MISMATCHED
+FORWARD, BACKWARD = "func_forward.py", "func_backward.py"
 KEY, OTHER_KEY = "0123456789abcdef" * 2, "f" * 32
 PROBLEMS = tuple(one for name in ("row_scale", "power_loss") for one in robust_kbench.members(FIXTURES / name))
 
@@ -28,7 +29,7 @@ def task_of(path: Path) -> Task:
 
 
 def outcomes(task: Task, change=lambda outputs: outputs, workload: int = 0) -> list[wire.TrialOutcome]:
-    """What is said of the reference's outputs, changed."""
+    """Return what is said of the reference's outputs, changed."""
     one = task.spec.workloads[workload]
     inputs = task.draw(one, KEY)
     expected = task.reference([value.clone() for value in inputs])
@@ -38,7 +39,7 @@ def outcomes(task: Task, change=lambda outputs: outputs, workload: int = 0) -> l
 
 
 def arguments(task: Task, workload: int = 0, key: str = KEY) -> tuple[object, ...]:
-    """What a kernel is called with, as a runner makes it."""
+    """Return what a kernel is called with, as a runner makes it."""
     return pytree.build(task.templates[workload], task.draw(task.spec.workloads[workload], key))
 
 
@@ -69,7 +70,7 @@ def test_the_same_key_gives_the_same_inputs_and_another_gives_others(path):
 
 def test_weights_are_inputs():
     """So that each trial has others; numbers lie around them."""
-    task = task_of(FIXTURES / "row_scale" / "func_forward.py")
+    task = task_of(FIXTURES / "row_scale" / FORWARD)
     assert [one.name for one in task.spec.inputs] == ["x", "scale", "shift"] and [one.name for one in task.spec.outputs] == ["output"]
     x, scale, shift, gain = arguments(task)
     assert gain == 1.5 and (x.shape, scale.shape, shift.shape) == ((5, 64), (64,), (64,))
@@ -79,7 +80,7 @@ def test_weights_are_inputs():
 
 def test_a_backward_kernel_returns_the_gradients_in_its_own_order():
     """They are autograd's; of the shift too, which the kernel is not given."""
-    task = task_of(FIXTURES / "row_scale" / "func_backward.py")
+    task = task_of(FIXTURES / "row_scale" / BACKWARD)
     assert [one.name for one in task.spec.inputs] == ["grad_output", "x", "scale"]
     assert [one.name for one in task.spec.outputs] == ["grad_x", "grad_scale", "grad_shift"]
     gradient, x, scale, gain, shape = arguments(task)
@@ -91,7 +92,7 @@ def test_a_backward_kernel_returns_the_gradients_in_its_own_order():
 
 def test_settings_with_other_tensors_and_numbers_are_told_apart():
     """A tensor that a setting does not have has no elements; equal shapes with another number have a mark that no kernel is given."""
-    task = task_of(FIXTURES / "power_loss" / "func_forward.py")
+    task = task_of(FIXTURES / "power_loss" / FORWARD)
     calls = [arguments(task, index) for index in range(3)]
     assert [call[2] is None for call in calls] == [True, True, False] and [call[3] for call in calls] == [1, 2, 2]
     draws = [task.draw(one, KEY) for one in task.spec.workloads]
@@ -115,7 +116,7 @@ def test_double_precision_is_the_same_answer():
 
 def test_an_answer_that_is_small_next_to_the_tolerance_has_to_be_right(tmp_path):
     """Zeros keep the rule there; control: with double precision it is not kept by them, and by the right answer it is."""
-    path = changed(tmp_path, "func_forward.py", "return gain * x * scale + shift", "return 1e-5 * (gain * x * scale + shift)")
+    path = changed(tmp_path, FORWARD, "return gain * x * scale + shift", "return 1e-5 * (gain * x * scale + shift)")
     task = task_of(path)
     assert set(outcomes(task)) == {PASSED} and set(outcomes(task, lambda outputs: [one * 1.0001 for one in outputs])) == {PASSED}
     assert outcomes(task, lambda outputs: [torch.zeros_like(one) for one in outputs]) != [PASSED]
@@ -123,7 +124,7 @@ def test_an_answer_that_is_small_next_to_the_tolerance_has_to_be_right(tmp_path)
 
 def test_forward_may_change_its_arguments(tmp_path):
     """Then a kernel may, too; the next call sees none of it."""
-    path = changed(tmp_path, "func_forward.py", "return gain * x * scale + shift", "return x.mul_(gain).mul_(scale).add_(shift)")
+    path = changed(tmp_path, FORWARD, "return gain * x * scale + shift", "return x.mul_(gain).mul_(scale).add_(shift)")
     task = task_of(path)
     assert task.scratch == (0,)
     inputs = task.draw(task.spec.workloads[0], KEY)
@@ -143,36 +144,20 @@ def changed(place: Path, name: str, old: str, new: str) -> Path:
 @pytest.mark.parametrize(
     ("name", "old", "new", "expected"),
     [
-        ("func_forward.py", "return fn(x, self.scale, self.shift, self.gain)", "return x", "Model.forward never calls fn"),
-        ("func_forward.py", "self.gain = gain", "self.gain = object()", "can't be sent to a kernel: it holds a object"),
-        ("func_forward.py", "torch.randn(columns)", "torch.randn(columns + 1)", "forward_fn in setting 'setting-0' raised RuntimeError"),
-        ("func_forward.py", "return gain * x", "return 'no'\n    return gain * x", "forward_fn returned a str; return a tensor"),
-        ("func_forward.py", "import torch\n", "import torch, no_such_package\n", "No module named 'no_such_package'"),
-        ("func_forward.py", "torch.randn(rows, columns)", "torch.randn(10**12, columns)", "raised RuntimeError"),
-        (
-            "func_forward.py",
-            "torch.randn(rows, columns)",
-            "torch.randn(rows, columns, dtype=torch.complex64)",
-            "'x' is complex64 with 2 axes",
-        ),
-        ("func_backward.py", "AutogradFunction.backward_fn(grad_output, x", "AutogradFunction.backward_fn(x, x", "not given the gradient"),
-        (
-            "func_backward.py",
-            "return grad_x, grad_scale, grad_shift, None",
-            "return grad_x * 2, grad_scale, grad_shift, None",
-            "return them as",
-        ),
-        (
-            "func_backward.py",
-            "x, scale = ctx.saved_tensors",
-            "x, scale = ctx.saved_tensors\n        scale = scale * 1",
-            "not as forward_fn gets it",
-        ),
-        ("func_backward.py", "return gain * x * scale + shift\n\n    @", "return (x, scale)\n\n    @", "forward returned a tuple"),
+        (FORWARD, "return fn(x, self.scale, self.shift, self.gain)", "return x", "Model.forward never calls fn"),
+        (FORWARD, "self.gain = gain", "self.gain = object()", "can't be sent to a kernel: it holds a object"),
+        (FORWARD, "torch.randn(columns)", "torch.randn(columns + 1)", "forward_fn in setting 'setting-0' raised RuntimeError"),
+        (FORWARD, "return gain * x", "return 'no'\n    return gain * x", "forward_fn returned a str; return a tensor"),
+        (FORWARD, "import torch\n", "import torch, no_such_package\n", "No module named 'no_such_package'"),
+        (FORWARD, "torch.randn(rows, columns)", "torch.randn(10**12, columns)", "raised RuntimeError"),
+        (FORWARD, "torch.randn(rows, columns)", "torch.randn(rows, columns, dtype=torch.complex64)", "'x' is complex64 with 2 axes"),
+        (BACKWARD, "AutogradFunction.backward_fn(grad_output, x", "AutogradFunction.backward_fn(x, x", "not given the gradient"),
+        (BACKWARD, "return grad_x, grad_scale, grad_shift, None", "return grad_x * 2, grad_scale, grad_shift, None", "return them as"),
+        (BACKWARD, "x, scale = ctx.saved_tensors", "x, scale = ctx.saved_tensors\n        scale = scale * 1", "not as forward_fn gets it"),
+        (BACKWARD, "return gain * x * scale + shift\n\n    @", "return (x, scale)\n\n    @", "forward returned a tuple"),
     ],
 )
 def test_code_that_does_not_fit_is_the_tasks_fault(tmp_path, name, old, new, expected):
-    """Said before any kernel runs."""
     path = changed(tmp_path, name, old, new)
     with pytest.raises(ReferenceFailed) as caught:
         task_of(path)

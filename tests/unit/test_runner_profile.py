@@ -1,4 +1,4 @@
-"""What the runner reads out of a trace, and how launches are counted."""
+"""Launches that the runner reads out of a trace, and how they are counted."""
 
 import contextlib
 
@@ -29,13 +29,11 @@ def test_launches_of_a_gpu_come_from_its_trace():
 
 
 def test_a_trace_of_very_many_kernels_is_cut():
-    """A note has a size."""
     found = list(_launches_in({"traceEvents": [event(f"k{number}") for number in range(KIND_LIMIT + 9)]}))
     assert len(found) == KIND_LIMIT and list(_launches_in({})) == []
 
 
 def test_launches_are_counted_by_configuration():
-    """In the order of the first of each; kinds have a limit, launches have none."""
     log = LaunchLog()
     for number in range(KIND_LIMIT + 5):
         for _ in range(2):

@@ -1,7 +1,7 @@
-"""What a runner does between `go` and `done`."""
+"""Calls of a runner, from `go` to `done`. A run ends on the device, behind all that it launched and before the host says `done`."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -9,9 +9,10 @@ from sandbox.devices import DeviceFault
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.launch.kernel import Bound, Loaded
 from sandbox.launch.loop import Observe, serve
-from sandbox.protocol.gate import GATE_BYTES, Call, Gate, Operation, Status, create_sealed
+from sandbox.protocol.gate import FINE, GATE_BYTES, Call, Gate, Operation, Status, create_sealed
 
 ILLEGAL = 700
+WAITS = ("wait", "synchronize")
 
 
 class StoppedDevice(EmulatedDevice):
@@ -38,14 +39,21 @@ class NotingDevice(EmulatedDevice):
         super().__init__()
         self.steps: list[str] = []
 
-    def hold(self, _arena: object, _number: int) -> None:
-        self.steps.append("hold")
+    def hold(self, _arena: object, number: int) -> None:
+        self.steps.append(f"hold {number}")
 
     def synchronize(self) -> None:
         self.steps.append("synchronize")
 
-    def finish(self, _arena: object, _number: int) -> None:
-        self.steps.append("finish")
+    def finish(self, _arena: object, number: int) -> None:
+        self.steps.append(f"finish {number}")
+
+    def launch_null(self) -> None:
+        self.steps.append("null")
+
+    def wait(self) -> int:
+        self.steps.append("wait")
+        return 0
 
 
 class Judge:
@@ -65,29 +73,43 @@ class Judge:
         return self.gate.answer().status, self.gate.answer().message
 
 
+Start = Callable[..., Judge]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start runners that serve a judge, and end them after the test."""
+    judges: list[Judge] = []
+
+    def start_runner(device: EmulatedDevice, kernel: Callable[[], object], observe: Observe | None = None) -> Judge:
+        judges.append(Judge(device, kernel, observe))
+        return judges[-1]
+
+    yield start_runner
+    for judge in judges:
+        judge.call(Operation.EXIT)
+
+
 @pytest.mark.parametrize("verifying", [False, True])
 @pytest.mark.parametrize("operation", [Operation.CALL, Operation.NULL])
-def test_a_call_is_done_when_its_kernel_has_run(operation: Operation, verifying: bool) -> None:
-    """Once for a call, whether it is verified or timed, and not at all for nothing."""
+def test_a_call_is_done_when_its_kernel_has_run(start: Start, operation: Operation, verifying: bool) -> None:
     ran: list[int] = []
-    judge = Judge(EmulatedDevice(), lambda: ran.append(1))
+    judge = start(EmulatedDevice(), lambda: ran.append(1))
     assert judge.call(Operation.PLACE, poison=verifying)[0] is Status.OK
     assert judge.call(operation)[0] is Status.OK and len(ran) == (operation is Operation.CALL)
-    judge.call(Operation.EXIT)
 
 
-@pytest.mark.parametrize(("name", "said"), [("CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_ILLEGAL_ADDRESS"), (None, str(ILLEGAL))])
-def test_a_fault_that_waiting_tells_of_is_the_answer(name: str | None, said: str) -> None:
+@pytest.mark.parametrize(("name", "expected"), [("CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_ILLEGAL_ADDRESS"), (None, str(ILLEGAL))])
+def test_a_fault_that_waiting_tells_of_is_the_answer(start: Start, name: str | None, expected: str) -> None:
     """`done` never comes for free: the driver's own name for it where it still has one, else its code."""
-    judge = Judge(StoppedDevice(name), lambda: None)
+    judge = start(StoppedDevice(name), lambda: None)
     judge.call(Operation.PLACE)
     status, message = judge.call(Operation.CALL)
-    assert status is Status.DEVICE_FAULT and message.startswith(f"{said}: ")
-    judge.call(Operation.EXIT)
+    assert status is Status.DEVICE_FAULT and message.startswith(f"{expected}: ")
 
 
 @pytest.mark.parametrize("operation", [Operation.OBSERVE, Operation.OBSERVE_KERNELS])
-def test_an_observed_call_is_on_the_inputs_of_that_call(operation: Operation) -> None:
+def test_an_observed_call_is_on_the_inputs_of_that_call(start: Start, operation: Operation) -> None:
     """On a GPU the launch waits for inputs that the judge publishes after `go`, and its end is told on the device, as of a call. The wait
     is over when the observation begins: it is no work of the kernel's."""
     device = NotingDevice()
@@ -96,29 +118,54 @@ def test_an_observed_call_is_on_the_inputs_of_that_call(operation: Operation) ->
         launch()
         return f"kernels {kernels}"
 
-    judge = Judge(device, lambda: device.steps.append("kernel"), observe)
+    judge = start(device, lambda: device.steps.append("kernel"), observe)
     judge.call(Operation.PLACE, poison=True)
     device.steps.clear()
     assert judge.call(operation) == (Status.OK, f"kernels {operation is Operation.OBSERVE_KERNELS}")
-    assert device.steps[:3] == ["hold", "synchronize", "kernel"] and device.steps[-2:] == ["synchronize", "finish"]
-    judge.call(Operation.EXIT)
+    number = judge.gate.done
+    assert device.steps[:3] == [f"hold {number}", "synchronize", "kernel"] and device.steps[-2:] == ["synchronize", f"finish {number}"]
 
 
-def test_nothing_is_done_where_nothing_was_placed() -> None:
+def test_nothing_is_done_where_nothing_was_placed(start: Start) -> None:
     """The judge always places first; a runner that is asked out of order says so."""
-    judge = Judge(EmulatedDevice(), lambda: None)
-    status, message = judge.call(Operation.CALL)
+    status, message = start(EmulatedDevice(), lambda: None).call(Operation.CALL)
     assert status is Status.RAISED and "nothing was placed" in message
-    judge.call(Operation.EXIT)
 
 
-def test_a_kernels_own_error_is_told() -> None:
-    """As before: what it raised, not that it was waited for."""
+@pytest.mark.parametrize("poison", [False, True])
+@pytest.mark.parametrize(("operation", "launched"), [(Operation.CALL, "kernel"), (Operation.NULL, "null")])
+def test_the_device_says_when_a_run_has_ended(start: Start, operation: Operation, launched: str, poison: bool) -> None:
+    device = NotingDevice()
+    judge = start(device, lambda: device.steps.append("kernel"))
+    judge.call(Operation.PLACE, poison=poison)
+    device.steps.clear()
+    judge.call(operation, poison=poison)
+    number = judge.gate.done
+    assert [step for step in device.steps if step not in WAITS] == [f"hold {number}", launched, f"finish {number}"]
+    assert poison or device.steps[-1] == "wait"
+    assert judge.gate.answer() == FINE
 
-    def raises() -> None:
+
+def test_the_floor_ends_before_its_kernel(start: Start) -> None:
+    """The least that the protocol can cost: the inputs have come, and nothing has run."""
+    device = NotingDevice()
+    judge = start(device, lambda: device.steps.append("kernel"))
+    judge.call(Operation.FLOOR)
+    assert device.steps[:3] == [f"hold {judge.gate.done}", f"finish {judge.gate.done}", "null"] and "kernel" not in device.steps
+
+
+@pytest.mark.parametrize("poison", [False, True])
+def test_a_launch_that_fails_ends_nothing(start: Start, poison: bool) -> None:
+    """The answer is what it raised, and the judge does not wait for the device (`tests/unit/test_clock.py`)."""
+    device = NotingDevice()
+
+    def fail() -> None:
+        device.steps.append("kernel")
         raise ValueError("no such size")
 
-    judge = Judge(EmulatedDevice(), raises)
-    judge.call(Operation.PLACE)
-    assert judge.call(Operation.CALL) == (Status.RAISED, "ValueError: no such size")
-    judge.call(Operation.EXIT)
+    judge = start(device, fail)
+    judge.call(Operation.PLACE, poison=poison)
+    device.steps.clear()
+    assert judge.call(Operation.CALL, poison=poison) == (Status.RAISED, "ValueError: no such size")
+    number = judge.gate.done
+    assert device.steps[:2] == [f"hold {number}", "kernel"] and f"finish {number}" not in device.steps

@@ -56,7 +56,6 @@ def test_a_record_becomes_a_finding(tmp_path: Path) -> None:
 
 
 def test_errors_come_first(tmp_path: Path) -> None:
-    """And of them the likeliest cause."""
     lines = [
         record(id=1, severity="info"),
         record(id=2, kind="uninitialised_read"),
@@ -85,19 +84,16 @@ def test_errors_come_first(tmp_path: Path) -> None:
     ids=str,
 )
 def test_a_record_of_another_shape_is_dropped(changes: dict[str, Any], tmp_path: Path) -> None:
-    """The others stay."""
     assert len(read(tmp_path, record(**changes), record(id=5))) == 1
 
 
 def test_what_is_no_json_is_dropped(tmp_path: Path) -> None:
-    """Bytes, nested lists, half a line."""
     noise = random.Random(1).randbytes(5000)
     lines = [noise, b"[" * 7000, b"null", b"[]", b"{}", b'"id"', json.dumps(record()).encode()[:-9], record()]
     assert len(read(tmp_path, *lines)) == 1
 
 
 def test_what_comes_out_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However large the log, a text or the number of findings."""
     long = record(message="\x1b[31m" + "m" * 3000, memory="n" * 3000)
     (found,) = read(tmp_path, long)
     assert len(found.message) <= sanitizer_log.MESSAGE_LIMIT
@@ -170,20 +166,17 @@ def test_counts_of_a_line_are_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 )
 @pytest.mark.usefixtures("known_lines")
 def test_counts_of_another_shape_are_dropped(changes: dict[str, Any], tmp_path: Path) -> None:
-    """The others stay."""
     found = read_counted(tmp_path, BLOCKS, counts(**changes), counts(id=5))
     assert found is not None and [(one.requests, one.transactions) for one in found.lines] == [(2, 8)]
 
 
 @pytest.mark.parametrize("changes", [{"counted": -1}, {"blocks": 1 << 53}, {"blocks": None}, {"partial": 0}, {"counted": "4"}], ids=str)
 def test_a_number_of_blocks_of_another_shape_is_dropped(changes: dict[str, Any], tmp_path: Path) -> None:
-    """Without one there are no counts."""
     assert read_counted(tmp_path, BLOCKS | changes, counts()) is None
 
 
 @pytest.mark.usefixtures("known_lines")
 def test_counts_without_fields_are_dropped(tmp_path: Path) -> None:
-    """Bytes, nested lists, half a line, missing fields."""
     noise = random.Random(2).randbytes(5000)
     halves = [json.dumps(counts()).encode()[:-9], json.dumps(BLOCKS).encode()[:-9]]
     missing = [{name: value for name, value in counts().items() if name != left_out} for left_out in counts()]
@@ -213,7 +206,6 @@ def test_counts_without_a_line_are_dropped(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("known_lines")
 def test_counted_lines_are_few(tmp_path: Path) -> None:
-    """Those with the most transactions, however many the log names."""
     found = read_counted(tmp_path, BLOCKS, *(counts(id=number, place=number, transactions=number) for number in range(4000)))
     assert found is not None
     most = [one.transactions for one in found.lines]
@@ -223,7 +215,6 @@ def test_counted_lines_are_few(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("runs", [None, 4, [[64]], [[64, -1]], [["64", 1]], [[64, 1 << 53]], [[64, True]], {"64": 1}, [64]], ids=str)
 def test_basic_blocks_of_another_shape_are_dropped(runs: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others stay, and a later number replaces an earlier one."""
     seen = list[dict[int, int]]()
     monkeypatch.setattr(sanitizer_log, "flops_per_line", lambda _, found: seen.append(dict(found)) or {("k.cu", 3): 5, ("k.cu", 4): 9})
     blocks = {"kind": "basic_blocks"}

@@ -56,7 +56,6 @@ def test_it_is_the_product_of_the_scaled_numbers() -> None:
 
 
 def test_scales_that_are_not_enough_are_told() -> None:
-    """With how many there have to be."""
     packed, scales = drawn()
     left, right = (one.view(torch.float4_e2m1fn_x2) for one in packed)
     with pytest.raises(ValueError, match="512 scales for 130 rows of 6 blocks; 2048 are needed"):

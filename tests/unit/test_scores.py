@@ -52,7 +52,7 @@ def covered(rng: random.Random, count: int, between: float, shared: float, *, ho
     ("count", "between", "shared"), [(1, 0, 0), (1, 0, 2), (2, 0, 0), (2, 5, 0), (3, 0, 0), (3, 1, 1), (3, 5, 0), (5, 5, 2)]
 )
 def test_the_interval_covers_the_truth_as_often_as_it_says(count: int, between: float, shared: float) -> None:
-    """Whether processes scatter much or not at all, and whatever they share: 95 % of the time at least, but for the simulation's noise."""
+    """Processes scatter much or not at all, and share something or nothing: 95 % at least, but for the simulation's noise."""
     assert covered(random.Random(f"{count} {between} {shared}"), count, between, shared) >= 0.94
 
 
@@ -108,7 +108,6 @@ def test_a_workload_without_a_figure_leaves_no_score(spoiled: wire.Measurement) 
 
 
 def test_no_measurements_are_no_score() -> None:
-    """Nothing was timed, or one process did not."""
     assert score([], RANKING) is None and score([()], RANKING) is None and score([[measured("a", ratio(2.0))], ()], RANKING) is None
 
 

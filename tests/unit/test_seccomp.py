@@ -1,29 +1,19 @@
 """The filter: the blob is the profile's, and both say what the record says."""
 
-import importlib.util
 import json
 import stat
 import struct
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PROFILES = ROOT / "sandbox" / "profiles"
+from tools import compile_seccomp as compiler
+
+PROFILES = Path(__file__).parents[2] / "sandbox" / "profiles"
 ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 DONE, EPERM, ENOSYS = ERRNO, ERRNO | 1, ERRNO | 38  # DONE: answers 0 and does nothing
 X86_64, I386 = 0xC000003E, 0x40000003
 AT_FDCWD = 0xFFFFFF9C
-
-
-@pytest.fixture(scope="module")
-def compiler():
-    spec = importlib.util.spec_from_file_location("compile_seccomp", ROOT / "tools" / "compile_seccomp.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["compile_seccomp"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +22,7 @@ def profile():
 
 
 @pytest.fixture(scope="module")
-def answer(compiler, profile):
+def answer(profile):
     """Return a function that asks the committed program about a call."""
     program = (PROFILES / "seccomp.bpf").read_bytes()
     numbers = compiler.system_calls()
@@ -68,12 +58,12 @@ def run(program, data):
                 raise AssertionError(hex(code))
 
 
-def test_the_committed_program_is_the_profiles(compiler, profile):
+def test_the_committed_program_is_the_profiles(profile):
     """Run tools/compile_seccomp.py after a change of seccomp.json."""
     assert compiler.compile_profile(profile) == (PROFILES / "seccomp.bpf").read_bytes()
 
 
-def test_every_call_gets_what_the_profile_says(compiler, profile, answer):
+def test_every_call_gets_what_the_profile_says(profile, answer):
     """All numbers, named or not: the tree of jumps is right everywhere."""
     actions = {"SCMP_ACT_ALLOW": ALLOW, "SCMP_ACT_KILL_PROCESS": KILL, "SCMP_ACT_ERRNO": EPERM}
     expected = {}
@@ -85,7 +75,7 @@ def test_every_call_gets_what_the_profile_says(compiler, profile, answer):
         assert answer(number) == expected.get(number, EPERM), number
 
 
-def test_every_name_in_the_profile_is_a_call(compiler, profile):
+def test_every_name_in_the_profile_is_a_call(profile):
     names = [(name, *map(str, entry["args"])) for entry in profile["syscalls"] for name in entry["names"]]
     assert {name for name, *_ in names} <= set(compiler.system_calls())
     assert len(names) == len(set(names))
@@ -191,7 +181,7 @@ def test_what_the_cuda_driver_needs_is_allowed(answer, call):
     assert answer(call) == ALLOW
 
 
-def test_a_variant_differs_only_where_it_should(compiler, profile, answer):
+def test_a_variant_differs_only_where_it_should(profile, answer):
     """The controls of the containment tests weaken one rule at a time."""
     weaker = json.loads(json.dumps(profile))
     weaker["syscalls"][0]["names"].append("io_uring_setup")
@@ -200,6 +190,6 @@ def test_a_variant_differs_only_where_it_should(compiler, profile, answer):
     assert answer("keyctl", using=program) == answer("keyctl") == EPERM
 
 
-def test_a_profile_for_other_machines_is_not_compiled(compiler, profile):
+def test_a_profile_for_other_machines_is_not_compiled(profile):
     with pytest.raises(ValueError, match="x86_64"):
         compiler.compile_profile({**profile, "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86"]})

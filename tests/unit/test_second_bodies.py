@@ -8,7 +8,7 @@ KERNEL = "__global__ void k(float* a, int n) {{\n    __shared__ float tile[64];\
 
 
 def second_body(text: str) -> str:
-    """What follows the first body; "" where the kernel has one only."""
+    """Return what follows the first body; "" where the kernel has one only."""
     translated = emulation.translate(text, "k.cu")
     return translated.partition("#ifdef EMU_BLOCK_LOOPS")[2].partition("#else")[0]
 
@@ -41,7 +41,6 @@ def test_names_of_one_declaration_are_of_one_kind() -> None:
 
 
 def test_what_is_the_same_for_all_threads_is_done_once() -> None:
-    """A moved parameter, and the variable of a loop around a barrier."""
     found = in_kernel("    a += blockIdx.x;\n    for (int i = 0; i < n; i += 2) {\n        tile[0] = i;\n        __syncthreads();\n    }")
     loop = found.index("for (int i = 0; i < n; i += 2)")
     assert found.index("a += blockIdx.x;") < loop < found.index("EMU_EACH_THREAD") and "per_thread" not in found
@@ -111,7 +110,7 @@ LOAD, USE, WAIT = "tile[threadIdx.x] = a[i];", "a[n + threadIdx.x] = tile[n - i]
     ],
 )
 def test_a_missing_barrier_is_not_hidden(inside: str, found: bool) -> None:
-    """One loop ends before the next begins, as if there were a barrier. So where one is missing, threads stay fibers."""
+    """A loop ends before the next begins, as if there were a barrier. So where one is missing, threads stay fibers."""
     body = f"    __shared__ float other[64];\n    for (int i = 0; i < 4; ++i) {{ {inside} }}"
     assert (second_body(FUNCTIONS + KERNEL.format(body)) != "") is found
 

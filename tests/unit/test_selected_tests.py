@@ -27,13 +27,11 @@ def test_daily(): ...
 
 
 def test_every_commit_runs_the_unit_tests_and_a_part_of_the_attacks() -> None:
-    """A document needs nothing else."""
     assert select(["docs/api.md"]) == ["tests/exploits", "tests/unit"]
 
 
 @pytest.mark.parametrize("path", ["sandbox/judge/x.py", "grader/isolation/x.py", "tests/exploits/attacks/x.cu"])
 def test_a_change_of_what_protects_runs_all_attacks_and_controls(path: str) -> None:
-    """Both the attacks and the controls."""
     assert set(select([path])) >= ATTACKS and len(ATTACKS) > 1
 
 
@@ -66,7 +64,6 @@ def collected(tmp_path: Path):
 
 
 def test_slow_tests_take_turns(collected) -> None:
-    """Eight turns run each of sixteen once; a test without a mark runs in each."""
     turns = [collected("tests", turn=turn) for turn in range(8)]
     assert [len(names) for names in turns] == [3] * 8 and all("test_quick" in names for names in turns)
     assert len({name for names in turns for name in names}) == 17

@@ -11,18 +11,16 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def seconds(weight, now):
-    """What a weight stands for at a time."""
+    """Return what a weight stands for at a time."""
     return 2 ** (weight - now.timestamp() / HALF_LIFE_S)
 
 
 def test_seconds_of_one_time_are_added():
-    """Three and four are seven, in either order."""
     for first, second in ((3.0, 4.0), (4.0, 3.0)):
         assert seconds(added(added(None, first, NOW), second, NOW), NOW) == pytest.approx(7.0, rel=1e-6)
 
 
 def test_seconds_count_half_after_the_half_life():
-    """Eight, and two of an hour later: six then."""
     later = NOW + timedelta(seconds=HALF_LIFE_S)
     assert seconds(added(added(None, 8.0, NOW), 2.0, later), later) == pytest.approx(6.0, rel=1e-6)
 

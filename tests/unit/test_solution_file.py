@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from grader.cli.submit import SubmitOptions, build_submission
 from grader.formats import flashinfer
 from grader.model import NewSubmission, SourceFile
 from sandbox.protocol import wire
+from tests.unit import test_flashinfer
 
 FLAT = Path(__file__).parents[1] / "fixtures" / "flashinfer" / "flat"
 CUDA, PYTHON = FLAT / "solutions" / "clipped_sum_cuda.json", FLAT / "solutions" / "clipped_sum_python.json"
@@ -23,17 +24,7 @@ SPEC = flashinfer.load(FLAT / "definitions" / "clipped_sum_w96.json").spec
 WHOLE = json.loads(CUDA.read_text())
 
 
-def changed(*path: str | int, value: object = None, base: Any = WHOLE) -> dict[str, Any]:
-    """A copy with what lies at path replaced; None takes it away."""
-    result = copy.deepcopy(base)
-    inner = result
-    for key in path[:-1]:
-        inner = inner[key]
-    if value is None:
-        del inner[path[-1]]
-    else:
-        inner[path[-1]] = value
-    return result  # type: ignore[no-any-return]
+changed = partial(test_flashinfer.changed, WHOLE)
 
 
 def parsed(table: object) -> solution_file.Solution:
@@ -71,7 +62,7 @@ def test_a_solution_names_its_problem_language_entry_and_sources() -> None:
 def test_destination_passing_style_decides_how_the_entry_is_called(path: Path, style: bool | None, convention: wire.Convention) -> None:
     """Left out, it is true for compiled code, as it is there; of Python the entry's parameters are counted. No line of a source moves."""
     table = json.loads(path.read_text())
-    table = changed("spec", "destination_passing_style", value=style, base=table)
+    table = test_flashinfer.changed(table, "spec", "destination_passing_style", value=style)
     found = parsed(table)
     new = NewSubmission(problem_id="p", language=found.language, sources=found.sources, entry=found.entry)
     assert flashinfer.with_calling_convention(SPEC, new).convention is convention
@@ -130,7 +121,7 @@ def test_the_language_is_read_from_both_schemas(spec: dict[str, Any], files: dic
         (changed("spec", "language", value="cobol"), "spec.language: 'cobol' is not known; take one of: python, "),
         (changed("spec", "language", value="python"), "spec.entry_point: 'main.cpp' is not a file of python"),
         (
-            changed("spec", "languages", value=["cuda", "triton"], base=changed("spec", "language")),
+            test_flashinfer.changed(changed("spec", "language"), "spec", "languages", value=["cuda", "triton"]),
             "spec.languages: cuda, triton can't be mixed",
         ),
         (changed("spec", "destination_passing_style", value="yes"), "spec.destination_passing_style: must be true or false"),

@@ -1,6 +1,5 @@
 """JSON for programs of others: the same submission is the same bytes, and a change of them is seen here."""
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +16,7 @@ TIME = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 
 
 def submission():
-    """One with everything in it that a submission may have, each field with a value of its own."""
+    """Return a submission with everything that one may have, each field with a value of its own."""
     score = Score(value=2.0, low=1.9, high=2.1)
     versions = {name: str(number) for number, name in enumerate(("torch", "driver", "nvcc", "cuda"))}
     ceilings = {"flops_per_s:float32": 6e13, "bytes_per_s": 4.8e12}
@@ -53,15 +52,6 @@ def text():
 def test_a_submission_is_the_same_json_as_ever():
     """Programs of others read it. Where the change is meant: python -m tests.unit.test_stable_json, and a line in the CHANGELOG."""
     assert text() == FIXTURE.read_text("utf-8")
-
-
-def test_fields_go_by_their_names_in_the_proto():
-    """Enums by name, 64-bit integers as strings, infinities as words, times with their zone, keys sorted."""
-    data = json.loads(text())
-    assert data["state"] == "SUBMISSION_STATE_SUCCEEDED" and data["create_time"] == "2026-01-02T03:04:05.678Z"
-    assert data["report"]["measurements"][0]["certified"]["sample_durations_ns"] == ["100", "200", "300", "400"]
-    assert data["report"]["trials"][0]["max_absolute_error"] == "Infinity"
-    assert list(data) == sorted(data) and list(data["report"]["environment"]["versions"]) == ["cuda", "driver", "nvcc", "torch"]
 
 
 def test_json_is_plain_ascii_without_controls():

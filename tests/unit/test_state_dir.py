@@ -28,7 +28,6 @@ def _opened(directory: Path, what: str) -> AbstractAsyncContextManager[object]:
 @pytest.mark.parametrize("name", ["below a file", "a file", "no file in it"])
 @pytest.mark.parametrize("what", ["lock", "ledger"])
 async def test_where_nothing_can_be_kept_is_named(tmp_path: Path, what: str, name: str) -> None:
-    """With the option that names another."""
     directory = _unusable(tmp_path, name)
     with pytest.raises(SettingsInvalid, match="--state-dir") as refused:
         async with _opened(directory, what):

@@ -1,4 +1,4 @@
-"""What the time of a grading went into: measured without gaps, shown to a millisecond, drawn as one bar."""
+"""Steps of a grading: measured without gaps, and shown to a millisecond."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def progress(stage: Stage) -> wire.Progress:
 
 
 def test_steps_follow_each_other_without_gaps() -> None:
-    """What is entered twice is one step; a judge's facts begin theirs, and what says nothing of a step begins none."""
+    """A step that is entered twice is one; a judge's facts begin theirs, and facts without a step begin none."""
     ticks = itertools.count(100)
     clock = StepClock(lambda: next(ticks))
     for step in (Step.DEVICE, Step.ARTIFACT, Step.ARTIFACT):
@@ -46,7 +46,6 @@ def test_steps_follow_each_other_without_gaps() -> None:
 
 
 def test_a_sweep_without_end_has_a_bounded_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last step then takes all that is left."""
     monkeypatch.setattr(attempt, "SPAN_LIMIT", 3)
     ticks = itertools.count()
     clock = StepClock(lambda: next(ticks))

@@ -203,7 +203,7 @@ def gradings(of: Scenario) -> list[list[float]]:
 
 
 def simulated(of: Scenario, stop: Stop, change: Change = lambda logs, _: logs, truth: float = 0.0, count: int = GRADINGS) -> Outcome:
-    """What equal kernels come to; change: what the subject makes of its turns."""
+    """Return what equal kernels come to; change: what the subject makes of its turns."""
     won = missed = turns = 0
     for seed, grading in enumerate(gradings(of)[:count]):
         logs = change(grading, random.Random(seed))
@@ -263,7 +263,7 @@ def fast_until_it_wins(logs: list[float], _: random.Random) -> list[float]:
 
 @pytest.mark.parametrize("change", [slow_start, slow_now_and_then, scattering, scattering_both_ways, fast_until_it_wins])
 def test_a_subject_gains_nothing_by_how_its_times_scatter(change: Change) -> None:
-    """It is measured for longer, and that is all; by the narrower of the intervals, in the worse scenario."""
+    """Measured for longer, and that is all; by the narrower of the intervals, in the worse scenario."""
     assert simulated(IV, ruled(LookAllowance.FACTOR), change).winners < WINNER_SHARE
 
 

@@ -58,7 +58,6 @@ def ignoring(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(("expression", "strides"), CASES.items())
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_kernel_is_given_the_strides_of_the_file(tmp_path: Path, expression: str, strides: tuple[int, ...], precision: str) -> None:
-    """Transposed, cut, stepped, channels last, expanded and overlapping, in the file's precision and in another."""
     assert trials(judged(tmp_path, made(tmp_path, expression, precision), by_strides(*strides))) == PASSED
 
 
@@ -70,8 +69,6 @@ def test_a_kernel_that_ignores_strides_is_wrong(tmp_path: Path, expression: str)
 
 
 def test_the_memory_between_elements_is_the_judges(tmp_path: Path) -> None:
-    """A kernel that writes there has modified an input."""
-
     def writes(x: torch.Tensor) -> torch.Tensor:
         x.as_strided((79, 16), (64, 1), 48)[0] = 0.0
         return x * 2 + 1

@@ -13,7 +13,6 @@ def kept(tmp_path, limit_bytes=1 << 20):
 
 
 def test_a_file_is_kept_once_under_its_digest(tmp_path):
-    """The same bytes twice are one file, readable by this user only."""
     store = kept(tmp_path)
     digest = store.keep(b"text")
     assert digest == store.keep(b"text") == hashlib.sha256(b"text").hexdigest()
@@ -22,7 +21,6 @@ def test_a_file_is_kept_once_under_its_digest(tmp_path):
 
 
 def test_the_oldest_go_first_and_what_is_too_large_is_not_kept(tmp_path):
-    """The directory never outgrows its limit; the file just kept stays."""
     store = kept(tmp_path, 250)
     digests = [store.keep(bytes([number]) * 100) for number in range(3)]
     for number, digest in enumerate(digests[1:]):
@@ -43,7 +41,6 @@ def test_only_a_digest_is_looked_up(tmp_path, digest):
 
 
 def test_a_link_or_damaged_bytes_are_not_read(tmp_path):
-    """What lies under a digest and is not what it says is as if it were not there."""
     store, secret = kept(tmp_path), tmp_path / "secret"
     secret.write_bytes(b"secret")
     damaged, linked = store.keep(b"right"), hashlib.sha256(b"secret").hexdigest()

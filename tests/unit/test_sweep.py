@@ -14,6 +14,7 @@ from grader.rules.sweep import BYTES_LIMIT, SIZE_LIMIT, SweepInvalid, check_byte
 from grader.verdict.fold import IncompleteFacts, fold
 from sandbox.protocol import wire
 from tests import fakes
+from tests.unit.test_verdict import BUILT, FINISHED, LOADED
 
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
 SQUARE = native.load(EXAMPLES / "elementwise_square")
@@ -21,7 +22,6 @@ BOTH = ("cuda", "emulated")
 
 
 def test_a_factor_multiplies_and_a_step_adds_up_to_the_stop():
-    """The stop is a size if it is hit."""
     assert sizes(Sweep(axis="n", start=256, stop=2048, factor=2)) == (256, 512, 1024, 2048)
     assert sizes(Sweep(axis="n", start=256, stop=2047, factor=2)) == (256, 512, 1024)
     assert sizes(Sweep(axis="n", start=10, stop=35, step=10)) == (10, 20, 30)
@@ -52,7 +52,6 @@ def test_what_is_out_of_range_is_named_by_its_key(key, fields):
 
 @pytest.mark.parametrize("kind", BOTH)
 def test_a_size_has_a_bounded_memory_on_each_device(kind):
-    """At the limit it may be, above it not; every dtype counts."""
     tensors = {
         "inputs": (wire.TensorSpec(name="a", dtype="float16", shape=("n",)),),
         "outputs": (wire.TensorSpec(name="b", dtype="bool", shape=("n",)),),
@@ -94,7 +93,6 @@ def test_a_hidden_size_is_answered_as_any_other():
 
 
 def test_each_kind_of_device_has_the_sweep_that_is_for_it():
-    """A server with a GPU may run it on either."""
     swept = sweep_problem(SQUARE, SweepRequest(), BOTH)
     rows = {(one.device_kind, one.axes["rows"]) for one in swept.spec.workloads}
     assert rows == {("cuda", 4096), ("emulated", 256)}
@@ -142,7 +140,6 @@ def test_several_axes_are_not_all_as_large_as_each_may_be():
     ],
 )
 def test_a_submitter_cannot_ask_for_more_than_the_limits(key, request_):
-    """Sizes, their number, memory and time."""
     with pytest.raises(SweepInvalid) as wrong:
         sweep_problem(SQUARE, request_, ("emulated",))
     assert wrong.value.key == key
@@ -191,17 +188,13 @@ def test_a_sweep_is_no_part_of_the_digest(tmp_path):
     ],
 )
 def test_a_wrong_sweep_is_refused_where_the_problem_is_read(tmp_path, before, after, said):
-    """With the number of the sweep and its key."""
     with pytest.raises(ProblemInvalid, match=said.replace("(", r"\(")):
         native.load(write(tmp_path, SWEEP.replace(before, after)))
 
 
 # -- what is concluded -----------------------------------------------------------------------------------------------------
 
-BUILT = wire.Build(outcome=wire.BuildOutcome.BUILT, artifact_digest="d")
-LOADED = wire.Load(outcome=wire.LoadOutcome.LOADED)
 BEGIN = wire.Plan(trials=(), sweep=("a", "b", "c"))
-FINISHED = wire.Finished(job_id="j")
 
 
 def size(name, *, failed=None, phase=wire.TrialPhase.VERIFY, measured=True):
@@ -225,21 +218,18 @@ def points(report):
 
 
 def test_a_kernel_that_is_right_everywhere_has_all_points_and_no_score():
-    """The control, and a sweep has no speedup as a whole."""
     report = fold(swept(size("a"), size("b"), size("c")))
     assert (report.verdict, points(report)) == (Verdict.ACCEPTED, ["a", "b", "c"])
     assert report.speedups == () and report.score is None and report.summary == "Right at 3 of 3 sizes."
 
 
 def test_a_kernel_that_is_wrong_at_a_size_has_no_point_there_and_keeps_the_others():
-    """And its verdict is not ACCEPTED."""
     report = fold(swept(size("a"), size("b", failed=wire.TrialOutcome.MISMATCHED), size("c")))
     assert (report.verdict, report.reason, points(report)) == (Verdict.WRONG_ANSWER, "MISMATCH", ["a", "c"])
     assert "workload 'b'" in report.summary and report.summary.endswith("Right at 2 of 3 sizes.")
 
 
 def test_a_kernel_that_is_wrong_only_while_it_is_timed_has_no_point():
-    """Even if a measurement were there."""
     bad = wire.Trial(
         workload_id="b", phase=wire.TrialPhase.CERTIFY, index=0, outcome=wire.TrialOutcome.MISMATCHED, mismatched_count=1, element_count=4
     )
@@ -249,7 +239,6 @@ def test_a_kernel_that_is_wrong_only_while_it_is_timed_has_no_point():
 
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_a_size_with_a_missing_fact_has_no_point(lost):
-    """A plan, and each of its trials."""
     facts = size("b")
     del facts[lost]
     report = fold(swept(size("a"), facts, size("c")))
@@ -268,14 +257,12 @@ def test_a_size_with_a_missing_fact_has_no_point(lost):
     ids=["violation", "library", "claim"],
 )
 def test_what_makes_times_worthless_leaves_no_point_at_any_size(caught):
-    """Also where the kernel was wrong before."""
     for parts in ((size("a"), size("b")), (size("a", failed=wire.TrialOutcome.MISMATCHED), size("b"))):
         report = fold(swept(*parts, size("c", measured=False), [caught]))
         assert report.verdict is Verdict.DISQUALIFIED and points(report) == []
 
 
 def test_sizes_for_which_there_was_no_time_decide_nothing_and_are_counted():
-    """They have no point."""
     report = fold(swept(size("a")))
     assert (report.verdict, points(report)) == (Verdict.ACCEPTED, ["a"])
     assert report.summary.startswith("Right at 1 of 3 sizes; 2 were not run")
@@ -284,7 +271,6 @@ def test_sizes_for_which_there_was_no_time_decide_nothing_and_are_counted():
 
 
 def test_a_sweep_that_the_judge_did_not_finish_is_our_fault():
-    """Silence is no result."""
     with pytest.raises(IncompleteFacts):
         fold(swept(size("a"), end=()))
 
@@ -301,7 +287,6 @@ def test_how_a_process_ended_is_told_of_the_size_that_ended_it():
 
 
 def test_only_a_problem_without_hidden_workloads_tells_its_sizes_as_a_sweep():
-    """What a submission shows of its sweep comes from the problem that was made for it."""
     made = sweep_problem(SQUARE, SweepRequest(), ("emulated",))
     assert Redactor.for_problem(made).swept == made and Redactor.for_problem(SQUARE).swept is None
     mixed = dataclasses.replace(made, spec=SQUARE.spec)

@@ -1,4 +1,4 @@
-"""What counts as right, element by element and as a whole."""
+"""Rules of a right answer, element by element and as a whole; and the bytes of tensors."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import pytest
 
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Status
+from tests import fakes
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.tensors import numbers
+    from sandbox.judge.tensors import numbers, same_bytes
     from sandbox.judge.tolerance import Comparison, _rms, compare
     from sandbox.judge.trial import Run, WorkloadContext, fill_with_poison, unwritten_mask
     from sandbox.judge.verify import judge_run
@@ -100,7 +101,6 @@ def test_a_sentinel_that_is_the_right_answer_is_written(dtype: torch.dtype) -> N
 
 @pytest.mark.parametrize("dtype", [name for name in NARROW if name != "float4_e2m1fn_x2"], indirect=True)
 def test_float8_is_compared_by_its_numbers(dtype: torch.dtype) -> None:
-    """Within the tolerance, and beyond."""
     reference = torch.tensor([1.0, 2.0, 4.0, 8.0]).to(dtype)
     near, far = (torch.tensor([1.0, 2.0, 4.0, last]).to(dtype) for last in (16.0, 64.0))
     allowed = wire.Tolerance(atol=8.0, rtol=0.0, budget_factor=None)
@@ -138,16 +138,7 @@ def verified(output: torch.Tensor, bits: int, reference: torch.Tensor) -> wire.T
     """The fact of a trial in which that was left and this is right."""
     tensor = wire.TensorSpec(name="c", dtype=str(output.dtype).removeprefix("torch."), shape=tuple(output.shape))
     workload = wire.Workload(workload_id="w", axes={})
-    problem = wire.ProblemSpec(
-        problem_id="p",
-        format="native",
-        entry="solve",
-        inputs=(),
-        outputs=(tensor,),
-        workloads=(workload,),
-        tolerance=LOOSE,
-        reference="",
-    )
+    problem = replace(fakes.problem().spec, inputs=(), outputs=(tensor,), workloads=(workload,), tolerance=LOOSE)
     result = Run(
         key="",
         reply=Answer(status=Status.OK),
@@ -201,7 +192,6 @@ def test_non_finite_where_the_reference_is_finite_is_wrong(value: float) -> None
 
 
 def test_finite_where_the_reference_is_infinite_is_wrong() -> None:
-    """And the other way round."""
     reference = torch.tensor([1.0, math.inf])
     assert compared(torch.tensor([1.0, 3e38]), reference, LOOSE).outcome is wire.TrialOutcome.MISMATCHED
     assert compared(torch.tensor([1.0, -math.inf]), reference, LOOSE).outcome is not wire.TrialOutcome.PASSED
@@ -229,7 +219,6 @@ def test_an_infinity_that_is_right_changes_nothing_for_its_neighbours(kind: str)
 
 
 def test_an_fp64_result_that_is_no_number_excuses_nothing() -> None:
-    """Not even within an infinite tolerance."""
     wide = torch.tensor([1.0, math.nan], dtype=torch.float64)
     comparison = compared(torch.ones(2), torch.ones(2), LOOSE, wide)
     assert (comparison.outcome, comparison.mismatched_count) == (wire.TrialOutcome.MISMATCHED, 1)
@@ -278,7 +267,6 @@ def test_the_whole_is_what_its_elements_are_by_hand(dtype: torch.dtype, finite: 
 
 
 def test_one_wrong_element_in_a_million_is_wrong() -> None:
-    """No share of elements may be wrong."""
     output = torch.ones(1_000_000)
     output[777_777] += 1e-3
     comparison = compared(output, torch.ones(1_000_000))
@@ -325,7 +313,6 @@ def test_a_reference_that_rounds_by_itself_refuses_nobody_who_rounds(
 
 
 def test_a_kernel_is_not_blamed_for_the_references_own_rounding() -> None:
-    """Right by fp64 and different from PyTorch's fp32 is right."""
     wide = torch.full((4,), 1.0, dtype=torch.float64)
     assert compared(torch.ones(4), torch.full((4,), 1.1), TIGHT, wide).outcome is wire.TrialOutcome.PASSED
 
@@ -336,7 +323,6 @@ def test_integers_have_to_be_exact() -> None:
 
 
 def test_an_empty_output_is_right() -> None:
-    """A workload of size 0 has nothing to get wrong."""
     assert compared(torch.empty(0), torch.empty(0), TIGHT, torch.empty(0, dtype=torch.float64)).outcome is wire.TrialOutcome.PASSED
 
 
@@ -347,14 +333,32 @@ def test_the_root_mean_square_is_right_at_any_scale(scale: float) -> None:
     assert _rms(values * scale) == pytest.approx(math.sqrt(float((values**2).mean())) * scale, rel=1e-12)
 
 
-def test_an_element_that_is_not_compared_changes_nothing_for_the_others() -> None:
-    """With one infinity that is right, the errors are those of the rest: elements are chosen only where there is a choice."""
-    wide = torch.linspace(1.0, 2.0, 1000, dtype=torch.float64)
-    reference = wide.float()
-    output = reference * (1 + 1e-6)
-    infinite = torch.tensor([math.inf])
-    tolerance = wire.Tolerance(atol=1e-3, rtol=1e-3, budget_factor=8.0)
-    alone = compared(output, reference, tolerance, wide)
-    beside = compared(torch.cat([output, infinite]), torch.cat([reference, infinite]), tolerance, torch.cat([wide, infinite.double()]))
-    assert (beside.max_absolute_error, beside.max_relative_error) == (alone.max_absolute_error, alone.max_relative_error)
-    assert beside.budget_ratio == pytest.approx(alone.budget_ratio, rel=1e-12) and beside.outcome is alone.outcome
+# -- the same bytes ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 4096, 4099])
+@pytest.mark.parametrize("dtype", ["uint8", "bool", "bfloat16", "float32", "int64", "complex64"], indirect=True)
+@pytest.mark.parametrize("begin", [0, 1])
+def test_one_bit_makes_a_difference(count: int, dtype: torch.dtype, begin: int) -> None:
+    """The first byte and the last, of whole words or not, and where a tensor begins inside a word."""
+    first = torch.randint(0, 2, (begin + count,)).to(dtype)[begin:]
+    right = first.clone()
+    assert same_bytes(first, right)
+    for at in (0, -1) if count else ():
+        second = first.clone()
+        second.view(torch.uint8)[at] ^= 1
+        assert not same_bytes(first, second) and not same_bytes(second, right)
+
+
+def test_nan_is_what_its_bits_are() -> None:
+    """A payload is itself and no other; the two zeros are two."""
+    first = torch.full((8,), 0x7FC01234, dtype=torch.int32).view(torch.float32)
+    assert same_bytes(first, first.clone())
+    assert not same_bytes(first, torch.full((8,), 0x7FC01235, dtype=torch.int32).view(torch.float32))
+    assert not same_bytes(torch.zeros(8), -torch.zeros(8))
+
+
+def test_shapes_are_looked_at_and_strides_are_not() -> None:
+    """A view of the same values in another order of memory is the same."""
+    first = torch.arange(24.0).view(4, 6)
+    assert same_bytes(first, first.t().contiguous().t()) and not same_bytes(first, first.view(6, 4))

@@ -1,4 +1,4 @@
-"""What a log says of an exception."""
+"""Exceptions in a log."""
 
 import json
 

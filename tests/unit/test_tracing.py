@@ -44,22 +44,17 @@ def traced(spans):
     return Tracing(provider)
 
 
-@pytest.fixture
-async def graded(tmp_path):
-    """Grade submissions to their ends; their ids."""
-
-    async def grade(observer, *orders):
-        async with Ledger.open(tmp_path / "l") as ledger, asyncio.timeout(300), asyncio.TaskGroup() as group:
-            dispatcher = Dispatcher(ledger, fakes.FakeGrade(), capacity=lambda: 2, observer=observer)
-            group.create_task(dispatcher.run())
-            made = [(await ledger.submit(fakes.new_submission(order), fakes.problem())).submission_id for order in orders]
-            dispatcher.wake()
-            for one in made:
-                await ended(ledger, one)
-            dispatcher.drain(5)
-        return made
-
-    return grade
+async def graded(tmp_path, observer, *orders):
+    """Grade submissions to their ends, and return their ids."""
+    async with Ledger.open(tmp_path / "l") as ledger, asyncio.timeout(300), asyncio.TaskGroup() as group:
+        dispatcher = Dispatcher(ledger, fakes.FakeGrade(), capacity=lambda: 2, observer=observer)
+        group.create_task(dispatcher.run())
+        names = [(await ledger.submit(fakes.new_submission(order), fakes.problem())).submission_id for order in orders]
+        dispatcher.wake()
+        for name in names:
+            await ended(ledger, name)
+        dispatcher.drain(5)
+    return names
 
 
 async def ended(ledger, submission_id):
@@ -69,9 +64,8 @@ async def ended(ledger, submission_id):
             changed.clear()
 
 
-async def test_an_attempt_is_one_trace_with_a_span_a_stage(traced, spans, graded):
-    """From its creation on, with its verdict; every stage lies inside it."""
-    (submission_id,) = await graded(traced, "accept")
+async def test_an_attempt_is_one_trace_with_a_span_a_stage(tmp_path, traced, spans):
+    (submission_id,) = await graded(tmp_path, traced, "accept")
     by_name = {span.name: span for span in spans.get_finished_spans()}
     assert list(by_name) == ["queued", "building", "waiting", "verifying", "attempt"]
     root = by_name.pop("attempt")
@@ -81,9 +75,9 @@ async def test_an_attempt_is_one_trace_with_a_span_a_stage(traced, spans, graded
         assert root.start_time <= span.start_time <= span.end_time <= root.end_time
 
 
-async def test_a_failure_of_ours_is_an_error_and_each_attempt_a_trace_of_its_own(traced, spans, graded):
+async def test_a_failure_of_ours_is_an_error_and_each_attempt_a_trace_of_its_own(tmp_path, traced, spans):
     """A wrong kernel is none: it was graded."""
-    await graded(traced, "fault", "wrong")
+    await graded(tmp_path, traced, "fault", "wrong")
     roots = [span for span in spans.get_finished_spans() if span.name == "attempt"]
     assert len({root.context.trace_id for root in roots}) == len(roots) == 4
     failed = [root for root in roots if root.status.status_code.name == "ERROR"]
@@ -91,18 +85,16 @@ async def test_a_failure_of_ours_is_an_error_and_each_attempt_a_trace_of_its_own
     assert {root.status.description for root in failed} == {"SANDBOX_BROKEN"}
 
 
-async def test_traces_hold_no_source_and_no_workload(traced, spans, graded):
-    """The collector gets neither sources nor secrets."""
-    await graded(traced, "wrong")
+async def test_traces_hold_no_source_and_no_workload(tmp_path, traced, spans):
+    await graded(tmp_path, traced, "wrong")
     told = "".join(span.to_json() for span in spans.get_finished_spans())
     assert "grader.problem" in told and "solve" not in told and "secret33" not in told
 
 
 @pytest.mark.parametrize("watched", [True, False])
-async def test_every_log_line_of_an_attempt_says_whose_it_is(traced, graded, watched):
-    """Submission and attempt, and the trace where there is one."""
+async def test_every_log_line_of_an_attempt_says_whose_it_is(tmp_path, traced, watched):
     with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
-        made = await graded(traced if watched else Observer(), "accept", "fault")
+        made = await graded(tmp_path, traced if watched else Observer(), "accept", "fault")
     assert {"attempt_began", "attempt_settled", "attempt_failed", "attempt_released"} <= {line["event"] for line in lines}
     for line in lines:
         assert line["submission"] in made and line["attempt"] in (1, 2, 3)
@@ -112,7 +104,6 @@ async def test_every_log_line_of_an_attempt_says_whose_it_is(traced, graded, wat
 
 @pytest.mark.slow
 def test_a_server_without_tracing_and_web_port_imports_neither():
-    """What is not asked for costs nothing."""
     heavy = ("opentelemetry", "prometheus_client", "aiohttp")
     code = f"import sys, grader.server.serve; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT, timeout=300)

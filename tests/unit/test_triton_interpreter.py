@@ -9,21 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.collection import AFTER_COLLECTION
-
-if AFTER_COLLECTION:
-    from sandbox.languages.emulated_triton import _once_a_launch
-
 ROOT = Path(__file__).parents[2]
 
 
-PROGRAM = """
-import sys
+HEADER = """import sys
 import torch
 import triton
 import triton.language as tl
 from sandbox.languages import emulated_triton
-
+"""
+PROGRAM = """
 @triton.jit
 def kernel(numbers, halves, out, N: tl.constexpr):
     at = tl.arange(0, N)
@@ -45,12 +40,6 @@ print(out.tolist(), len(checks))
 """
 
 FLOATS = """
-import sys
-import torch
-import triton
-import triton.language as tl
-from sandbox.languages import emulated_triton
-
 @triton.jit
 def kernel(halves, out, scale, fixed: tl.constexpr, N: tl.constexpr):
     at = tl.arange(0, N)
@@ -65,82 +54,10 @@ print(out.tolist()[0])
 """
 
 
-class Scope:
-    """What a call of `_patch_lang` has to put back."""
-
-    def __init__(self, restored: list[str], name: str = "nothing") -> None:
-        self._restored, self._name = restored, name
-
-    def restore(self) -> None:
-        self._restored.append(self._name)
-
-
-class Interpreter:
-    """Patches and launches as Triton's does: a launch restores the scope that it began with, a device function's call restores none."""
-
-    def __init__(self, *, remembers: bool) -> None:
-        self.patched: list[str] = []
-        self.restored: list[str] = []
-        self._patch = self._count
-        if remembers:
-            self._patch = _once_a_launch(self._count, lambda: Scope(self.restored))
-
-    def _count(self, name: str) -> Scope:
-        self.patched.append(name)
-        return Scope(self.restored, name)
-
-    def launch(self, programs: int, *, fails: bool = False) -> None:
-        """A kernel that calls two functions in each program."""
-        scope = self._patch("kernel")
-        try:
-            for _ in range(programs):
-                self._patch("max")
-                self._patch("sum")
-                if fails:
-                    raise ZeroDivisionError
-        finally:
-            scope.restore()
-
-
-def test_a_launch_patches_once_for_each_function() -> None:
-    """The next launch does so again, for the one before has put everything back; the control patches in each program."""
-    one, control = Interpreter(remembers=True), Interpreter(remembers=False)
-    for interpreter in (one, control):
-        interpreter.launch(64)
-        interpreter.launch(2)
-        assert interpreter.restored == ["kernel", "kernel"]
-    assert one.patched == ["kernel", "max", "sum"] * 2
-    assert len(control.patched) == 2 + 2 * 66
-
-
-def test_a_launch_that_fails_ends_too() -> None:
-    """What it has patched is put back, and forgotten."""
-    one = Interpreter(remembers=True)
-    with pytest.raises(ZeroDivisionError):
-        one.launch(3, fails=True)
-    assert one.restored == ["kernel"]
-    one.launch(1)
-    assert one.patched == ["kernel", "max", "sum"] * 2
-
-
-class Block:
-    """A block of elements of a type."""
-
-    def __init__(self, element: Scalar) -> None:
-        self.element_ty = element
-
-
-class Scalar:
-    """A type."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
 def ran(place: Path, program: str, how: str) -> subprocess.CompletedProcess[str]:
     """A program that defines kernels; Triton reads its source."""
     pytest.importorskip("triton")
-    place.write_text(program)
+    place.write_text(HEADER + program)
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
     return subprocess.run([sys.executable, place, how], capture_output=True, text=True, check=False, env=environment)
 

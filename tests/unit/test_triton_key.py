@@ -1,4 +1,4 @@
-"""What Triton compiles in one process is found in another, whatever programs each of them has."""
+"""Kernels that Triton compiles in one process are found in another, whatever programs each of them has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIX = "from sandbox.protocol.triton_key import fix_triton_key; fix_triton_key();
 
 
 def architecture(place: Path, *, says: str | None, fixed: bool) -> str:
-    """What a process takes for its architecture, with a program `file` that prints this, or without one."""
+    """Return what a process takes for its architecture, with a program `file` that prints this, or without one."""
     if says is not None:
         (place / "file").write_text(f"#!/bin/sh\necho '{says}'\n")
         (place / "file").chmod(0o755)

@@ -64,7 +64,7 @@ async def test_work_of_one_kind_is_under_way_together_and_the_other_kind_waits(w
 
 
 async def test_neither_kind_is_kept_from_its_turn(work):
-    """Who comes later than one that waits does not go before it; then all that wait of a kind go together."""
+    """Work does not go before work that waits for longer; then all that wait of a kind go together."""
     await work.come("build 1", "secret 1", "build 2", "secret 2")
     assert work.under_way == ["build 1"]
     await work.leave("build 1")
@@ -74,7 +74,6 @@ async def test_neither_kind_is_kept_from_its_turn(work):
 
 
 async def test_one_that_gives_up_holds_nobody_off(work):
-    """While it waits, and while it has its turn."""
     await work.come("build 1", "secret 1", "build 2")
     await work.cancel("secret 1")
     assert work.under_way == ["build 1", "build 2"]

@@ -1,10 +1,12 @@
-"""The fold rejects by default, and its sentences say what happened."""
+"""The fold rejects by default, and its sentences say what happened. A score is drawn only where every process is accepted."""
 
-import dataclasses
+from __future__ import annotations
+
+from dataclasses import astuple, replace
 
 import pytest
 
-from grader.model import Verdict
+from grader.model import Ranking, Report, ScoreKind, Verdict
 from grader.verdict.fold import IncompleteFacts, fold
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BuildOutcome, LoadOutcome, TrialOutcome, TrialPhase
@@ -24,26 +26,23 @@ def timed(**fields: object) -> wire.Measurement:
     bare = wire.Measurement(
         workload_id="a", clock=wire.Clock.DEVICE_EVENTS, certified=wire.Samples(durations_ns=(1,)), bound_ns=1, floor_ns=60_000
     )
-    return dataclasses.replace(bare, **fields)  # type: ignore[arg-type]
+    return replace(bare, **fields)  # type: ignore[arg-type]
 
 
 GOOD = (BUILT, PLAN, LOADED, trial("a"), trial("a"), trial("b"), trial("b"), FINISHED)
 
 
 def test_all_planned_trials_passed_is_accepted() -> None:
-    """The control: everything that was planned passed."""
     assert fold(GOOD).verdict is Verdict.ACCEPTED
 
 
 @pytest.mark.parametrize("missing", range(2, 7))
 def test_one_missing_fact_is_not_accepted(missing: int) -> None:
-    """Take away any fact that acceptance needs, and it is not accepted."""
     report = fold(fact for index, fact in enumerate(GOOD) if index != missing)
     assert (report.verdict, report.reason) == (Verdict.RUNTIME_ERROR, "INCOMPLETE")
 
 
 def test_no_plan_is_not_accepted() -> None:
-    """Without a plan nothing was promised, so nothing is accepted."""
     assert fold((BUILT, LOADED, trial("a"), FINISHED)).verdict is not Verdict.ACCEPTED
 
 
@@ -56,24 +55,21 @@ def test_facts_that_end_before_the_judge_are_our_fault(facts: tuple[wire.Fact, .
 
 @pytest.mark.parametrize("outcome", [outcome for outcome in TrialOutcome if outcome is not TrialOutcome.PASSED])
 def test_one_failed_trial_among_good_ones_is_not_accepted(outcome: TrialOutcome) -> None:
-    """Whatever is wrong with a trial, it decides, also when more good ones follow."""
     assert fold((*GOOD[:-1], trial("b", outcome), FINISHED)).verdict is not Verdict.ACCEPTED
 
 
 def test_a_failed_certified_run_is_not_accepted() -> None:
-    """Runs inside the clock are verified like all others."""
     later = wire.Plan(trials=(("a", TrialPhase.CERTIFY, 1),))
     bad = trial("a", TrialOutcome.MISMATCHED, phase=TrialPhase.CERTIFY, mismatched_count=1, element_count=4)
     report = fold((*GOOD[:-1], later, bad, FINISHED))
     assert (report.verdict, report.reason) == (Verdict.WRONG_ANSWER, "MISMATCH")
     assert "while it was timed" in report.summary
     assert "have to join the given stream" in report.summary  # what it left to a stream of its own is missing when its time has ended
-    verified = dataclasses.replace(bad, phase=TrialPhase.VERIFY)
+    verified = replace(bad, phase=TrialPhase.VERIFY)
     assert "stream" not in fold((*GOOD[:-1], later, verified, FINISHED)).summary
 
 
 def test_unwritten_output_is_named_with_its_share() -> None:
-    """The thief is caught with a sentence that says what it did not write."""
     report = fold((*GOOD[:3], trial("a", TrialOutcome.UNWRITTEN, element_count=4096, unwritten_count=4032), FINISHED))
     assert (report.verdict, report.reason) == (Verdict.WRONG_ANSWER, "UNWRITTEN_OUTPUT")
     assert "4032 of 4096" in report.summary and "98.4 %" in report.summary
@@ -116,26 +112,8 @@ def test_how_the_box_ended_can_not_spoil_a_kernel_that_did_its_work(cause: str) 
     assert fold((*GOOD, wire.RunEnd(cause=cause))).verdict is Verdict.ACCEPTED
 
 
-@pytest.mark.parametrize(
-    ("outcome", "message", "verdict", "reason"),
-    [
-        (TrialOutcome.DEVICE_FAULT, "CUDA_ERROR_ILLEGAL_ADDRESS: while it ran", Verdict.RUNTIME_ERROR, "ILLEGAL_ADDRESS"),
-        (TrialOutcome.DEVICE_FAULT, "CUDA_ERROR_ASSERT", Verdict.RUNTIME_ERROR, "DEVICE_ASSERT"),
-        (TrialOutcome.DEVICE_FAULT, "CUDA_ERROR_HARDWARE_STACK_ERROR", Verdict.RUNTIME_ERROR, "STACK_OVERFLOW"),
-        (TrialOutcome.DEVICE_FAULT, "ACCEPTED", Verdict.RUNTIME_ERROR, "DEVICE_FAULT"),
-        (TrialOutcome.OUT_OF_MEMORY, "", Verdict.MEMORY_LIMIT_EXCEEDED, "DEVICE_MEMORY"),
-    ],
-)
-def test_a_fault_of_the_device_is_called_by_what_it_was(outcome: TrialOutcome, message: str, verdict: Verdict, reason: str) -> None:
-    """However the box ended afterwards; every code and its sentence are in test_failures.py."""
-    end = wire.RunEnd(cause="killed")
-    report = fold((*GOOD[:3], trial("a", outcome, message=message), FINISHED, end))
-    assert (report.verdict, report.reason) == (verdict, reason)
-
-
 @pytest.mark.parametrize(("fact_count", "accepted"), [(12, True), (11, False)])
 def test_runs_are_counted_not_facts(fact_count: int, accepted: bool) -> None:
-    """A plan of 24 certified runs is kept by 12 facts for two runs each, and not by 11."""
     plan = wire.Plan(trials=(("a", TrialPhase.CERTIFY, 24),))
     runs = [trial("a", phase=TrialPhase.CERTIFY, run_count=2)] * fact_count
     report = fold((*GOOD[:-1], plan, *runs, FINISHED))
@@ -144,7 +122,6 @@ def test_runs_are_counted_not_facts(fact_count: int, accepted: bool) -> None:
 
 
 def test_a_failed_trial_never_stands_for_runs_that_passed() -> None:
-    """Whatever count it carries."""
     plan = wire.Plan(trials=(("a", TrialPhase.CERTIFY, 24),))
     failed = trial("a", TrialOutcome.MISMATCHED, phase=TrialPhase.CERTIFY, run_count=24, mismatched_count=1, element_count=4)
     assert fold((*GOOD[:-1], plan, failed, FINISHED)).verdict is Verdict.WRONG_ANSWER
@@ -152,18 +129,16 @@ def test_a_failed_trial_never_stands_for_runs_that_passed() -> None:
 
 @pytest.mark.parametrize("outcome", [outcome for outcome in BuildOutcome if outcome is not BuildOutcome.BUILT])
 def test_a_build_that_failed_decides(outcome: BuildOutcome) -> None:
-    """Without an artifact nothing is run, and the judge is never asked."""
     report = fold((wire.Build(outcome=outcome, log="x"),))
     assert report.verdict is not Verdict.ACCEPTED and report.build is not None
 
 
 def test_a_claim_far_below_the_clock_is_disqualified() -> None:
-    """A kernel whose process claims a nanosecond where the clock saw 100 ms has tampered."""
     seen, claimed = wire.Samples(durations_ns=(100_000_000, 110_000_000)), wire.Samples(durations_ns=(1,))
     measurement = timed(clock=wire.Clock.HOST, certified=seen, bound_ns=100_000_000, reported=claimed)
     report = fold((*GOOD[:-1], measurement, FINISHED))
     assert (report.verdict, report.reason) == (Verdict.DISQUALIFIED, "TIMING_TAMPERED")
-    honest = dataclasses.replace(measurement, reported=wire.Samples(durations_ns=(90_000_000,)))
+    honest = replace(measurement, reported=wire.Samples(durations_ns=(90_000_000,)))
     assert fold((*GOOD[:-1], honest, FINISHED)).verdict is Verdict.ACCEPTED
 
 
@@ -172,21 +147,20 @@ def test_a_time_that_the_device_can_not_reach_is_disqualified() -> None:
     seen, claimed = wire.Samples(durations_ns=(1_200_000,)), wire.Samples(durations_ns=(1_190_000,))
     honest = timed(certified=seen, bound_ns=1_200_000, reported=claimed, physical_floor_ns=1_000_000)
     assert fold((*GOOD[:-1], honest, FINISHED)).verdict is Verdict.ACCEPTED
-    impossible = dataclasses.replace(honest, reported=wire.Samples(durations_ns=(700_000,)))
+    impossible = replace(honest, reported=wire.Samples(durations_ns=(700_000,)))
     report = fold((*GOOD[:-1], honest, impossible, FINISHED))
     assert (report.verdict, report.reason) == (Verdict.DISQUALIFIED, "BELOW_PHYSICAL_FLOOR")
     assert report.measurements == () and report.speedups == ()
 
 
 def test_a_wrong_kernel_is_wrong_before_it_is_too_fast() -> None:
-    """What is not computed can be fast; a wrong answer says more than an impossible time."""
+    """A kernel that computes nothing can be fast; a wrong answer says more than an impossible time."""
     fast = timed(physical_floor_ns=1_000_000)
     bad = trial("b", TrialOutcome.MISMATCHED, mismatched_count=1, element_count=4)
     assert fold((*GOOD[:-1], fast, bad, FINISHED)).verdict is Verdict.WRONG_ANSWER
 
 
 def test_a_rejected_kernel_has_no_speedup() -> None:
-    """Times of a kernel that is wrong are not reported."""
     speedup = wire.Speedup(baseline="eager", ratio=150.0, ratio_low=149.0, ratio_high=151.0)
     measurement = timed(clock=wire.Clock.HOST, certified=wire.Samples(durations_ns=(1000,)), bound_ns=1000, speedups=(speedup,))
     report = fold((*GOOD[:-1], measurement, trial("b", TrialOutcome.MISMATCHED), FINISHED))
@@ -195,7 +169,6 @@ def test_a_rejected_kernel_has_no_speedup() -> None:
 
 
 def test_a_violation_is_disqualified() -> None:
-    """What no honest kernel does is not a wrong answer."""
     violation = wire.Violation(kind=wire.ViolationKind.PROTOCOL, detail="the runner answered a call that was never made")
     assert fold((BUILT, PLAN, LOADED, violation, FINISHED)).verdict is Verdict.DISQUALIFIED
 
@@ -210,3 +183,179 @@ def test_the_sentence_does_not_tell_a_hidden_size(outcome: TrialOutcome) -> None
         bad = trial("w7919", outcome, hidden=hidden, message="length 7919", max_absolute_error=1.0, **counts)
         summary = fold((*GOOD[:3], bad, FINISHED)).summary
         assert ("7919" in summary) is not hidden
+
+
+# -- several processes, as in ranked mode ---------------------------------------------------------------------------------
+
+RANKING = Ranking()
+VERIFY, CERTIFY = TrialPhase.VERIFY, TrialPhase.CERTIFY
+
+
+def measurement(ratio: float = 2.0) -> wire.Measurement:
+    speedup = wire.Speedup(baseline="eager", ratio=ratio, ratio_low=ratio * 0.99, ratio_high=ratio * 1.01)
+    certified = wire.Samples(durations_ns=(1000,))
+    return timed(certified=certified, bound_ns=1000, floor_ns=10, reported_confirmed=True, speedups=(speedup,))
+
+
+def process(index: int, *, ratio: float = 2.0) -> list[wire.Fact]:
+    """All that one process has to show."""
+    return [
+        wire.Round(index=index, count=3),
+        wire.Plan(trials=(("a", VERIFY, 2),), measured=("a",)),
+        LOADED,
+        trial("a"),
+        trial("a"),
+        wire.Plan(trials=(("a", CERTIFY, 4),)),
+        trial("a", phase=CERTIFY, run_count=4),
+        measurement(ratio),
+        FINISHED,
+        wire.RunEnd(cause="killed", output=f"printed by {index}"),
+    ]
+
+
+def three(**changed: object) -> list[list[wire.Fact]]:
+    return [process(index, **changed) for index in range(3)]  # type: ignore[arg-type]
+
+
+def folded(processes: list[list[wire.Fact]], ranking: Ranking | None = RANKING) -> Report:
+    return fold([BUILT, *(fact for one in processes for fact in one)], ranking)
+
+
+def test_three_good_processes_are_accepted_with_a_score() -> None:
+    report = folded([process(0, ratio=1.9), process(1, ratio=2.0), process(2, ratio=2.1)])
+    assert (report.verdict, report.process_count) == (Verdict.ACCEPTED, 3)
+    assert report.score is not None and report.score.value == pytest.approx((1.9 * 2.0 * 2.1) ** (1 / 3))
+    assert report.score.low < 1.85 and report.score.high > 2.15, "wider than any process alone"
+    assert len(report.measurements) == 1 and len(report.trials) == 9 and report.output == ""
+    assert report.summary == "Right on all 18 runs with fresh inputs, 1 workloads, 3 processes." and report.flags == ()
+
+
+@pytest.mark.parametrize("spoiled", range(3))
+@pytest.mark.parametrize("missing", [2, 3, 4, 6, 7])
+def test_what_one_process_lacks_no_other_makes_up_for(spoiled: int, missing: int) -> None:
+    processes = three()
+    taken = processes[spoiled].pop(missing)
+    processes[(spoiled + 1) % 3].insert(missing, taken)
+    report = folded(processes)
+    assert (report.verdict, report.reason) == (Verdict.RUNTIME_ERROR, "INCOMPLETE")
+    assert report.score is None and report.measurements == ()
+
+
+@pytest.mark.parametrize("spoiled", range(3))
+@pytest.mark.parametrize("kind", [wire.Plan, wire.Finished])
+def test_a_process_without_its_plan_or_its_end_is_our_fault(spoiled: int, kind: type[wire.Fact]) -> None:
+    """Without its plan a process would be held to nothing, and another's end is not its own."""
+    processes = three()
+    del processes[spoiled][next(index for index, fact in enumerate(processes[spoiled]) if isinstance(fact, kind))]
+    with pytest.raises(IncompleteFacts):
+        folded(processes)
+
+
+@pytest.mark.parametrize("wrong", range(3))
+@pytest.mark.parametrize("phase", [VERIFY, CERTIFY])
+def test_a_kernel_that_is_wrong_in_any_process_is_wrong(wrong: int, phase: TrialPhase) -> None:
+    processes = three()[: wrong + 1]
+    processes[wrong] = [
+        *processes[wrong][:3],
+        trial("a", TrialOutcome.MISMATCHED, phase=phase),
+        FINISHED,
+        wire.RunEnd(cause="killed"),
+    ]
+    report = folded(processes)
+    assert report.verdict is Verdict.WRONG_ANSWER and report.score is None and report.process_count == wrong + 1
+
+
+def test_a_process_that_dies_is_explained_by_the_end_of_its_own_box() -> None:
+    crashed = [*process(1)[:3], trial("a", TrialOutcome.CRASHED), FINISHED, wire.RunEnd(cause="memory_limit", signal=9)]
+    assert folded([process(0), crashed]).verdict is Verdict.MEMORY_LIMIT_EXCEEDED
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_fewer_processes_than_the_ranking_asks_for_are_our_fault(count: int) -> None:
+    """The attempt is made again; without a ranking nobody asked for three."""
+    with pytest.raises(IncompleteFacts):
+        folded(three()[:count])
+    if count:
+        assert folded(three()[:count], None).verdict is Verdict.ACCEPTED
+
+
+def test_a_library_that_only_one_process_called_is_forbidden_too() -> None:
+    """A kernel may choose by chance what it calls, and the last process be the one that behaves."""
+    processes = three()
+    processes[1].insert(5, wire.Evidence(policy=wire.Libraries.FORBIDDEN, seen=("cublasSgemm",)))
+    processes[2].insert(5, wire.Evidence(policy=wire.Libraries.FORBIDDEN))
+    report = folded(processes)
+    assert (report.verdict, report.reason) == (Verdict.DISQUALIFIED, "POLICY") and report.libraries == ("cublasSgemm",)
+
+
+def test_a_time_that_no_device_has_in_one_process_disqualifies() -> None:
+    """The mean of three would hide it."""
+    processes = three()
+    processes[1][7] = replace(measurement(), physical_floor_ns=10_000_000)
+    assert folded(processes).reason == "BELOW_PHYSICAL_FLOOR"
+
+
+def test_what_could_not_be_timed_is_accepted_without_a_score_and_says_so() -> None:
+    processes = three()
+    processes[2][7] = replace(measurement(), speedups=())
+    report = folded(processes)
+    assert report.verdict is Verdict.ACCEPTED and report.score is None
+    assert report.flags == ("SPEEDUP_NOT_RESOLVED", "NOT_SCORED")
+
+
+def practice(certified: int, *, eager: int = 3000, clock: wire.Clock = wire.Clock.HOST) -> wire.Measurement:
+    """A measurement whose speedup was not resolved."""
+    samples = wire.Samples(durations_ns=(certified,))
+    return replace(measurement(), clock=clock, certified=samples, speedups=(), baselines={"eager": wire.Samples(durations_ns=(eager,))})
+
+
+@pytest.mark.parametrize(("kind", "score"), [(ScoreKind.SPEEDUP, (3, 1.5, 6)), (ScoreKind.TIME, (1000, 500, 2000))])
+def test_the_emulated_device_has_a_score_for_practice(kind: ScoreKind, score: tuple[float, float, float]) -> None:
+    """Of medians that its clock did not resolve, from the least process to the greatest."""
+    processes = three()
+    for one, certified in zip(processes, (500, 1000, 2000), strict=True):
+        one[7] = practice(certified)
+    report = folded(processes, Ranking(score_kind=kind))
+    assert report.score is not None and astuple(report.score) == pytest.approx(score)
+    assert "PRACTICE_SCORE" in report.flags and "NOT_SCORED" not in report.flags
+
+
+@pytest.mark.parametrize(
+    "row",
+    [practice(1000, clock=wire.Clock.DEVICE_EVENTS), replace(practice(1000), baselines={}), replace(practice(0), bound_ns=0, floor_ns=0)],
+)
+def test_no_other_score_is_for_practice(row: wire.Measurement) -> None:
+    """A GPU's clock that resolved nothing says nothing; what has no time has no score. The control: no time is its bound."""
+    processes = three()
+    for one in processes:
+        one[7] = practice(0)
+    found = folded(processes).score
+    assert found is not None and found.value == pytest.approx(3.0)
+    processes[1][7] = replace(practice(0), baselines={}, reported_baselines=practice(0).baselines)
+    assert folded(processes).score == found
+    processes[1][7] = replace(practice(0, eager=0), bound_ns=-5)
+    assert folded(processes).score is not None  # both took as long as the clock itself
+    processes[1][7] = row
+    report = folded(processes)
+    assert report.verdict is Verdict.ACCEPTED and report.score is None and "NOT_SCORED" in report.flags
+
+
+def test_other_modes_have_no_score() -> None:
+    facts = [BUILT, *process(0)[1:]]
+    report = fold(facts)
+    assert report.verdict is Verdict.ACCEPTED and report.score is None and report.process_count == 1 and report.flags == ()
+    assert report.measurements == (measurement(),) and report.summary == "Right on all 6 runs with fresh inputs, 1 workloads."
+
+
+def test_stored_facts_of_one_process_are_still_folded() -> None:
+    """Facts of ranked mode from before there were several processes do not say that there was one."""
+    facts = [BUILT, *process(0)[1:]]
+    assert fold(facts, Ranking(process_count=1)).score is not None
+    with pytest.raises(IncompleteFacts):
+        fold(facts, RANKING)
+
+
+def test_no_output_is_shown_in_ranked_mode() -> None:
+    """Nor of the first process. The control: the same facts in another mode."""
+    assert folded(three()).output == ""
+    assert fold([BUILT, *process(0)[1:]]).output == "printed by 0"

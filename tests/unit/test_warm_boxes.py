@@ -19,6 +19,7 @@ from grader.grading.run_box import JobPipes, started
 from grader.isolation import Box, BoxSpec, GpuAccess, IsolationBroken, Limits, Purpose
 from sandbox.protocol.box_files import GO, READY
 from tests import fakes
+from tests.unit.pipeline_fleets import until
 
 LIMITS = Limits(
     wall_s=900.0, cpu_s=1.0, memory_bytes=1, process_count=1, output_bytes=1, file_bytes=1, tmp_bytes=1, open_file_count=1
@@ -37,14 +38,11 @@ class WaitingBox(fakes.FakeBox):
         self._killed.set()
 
 
-class Boxes:
+class Boxes(fakes.FakeBoxes):
     """An isolation whose run boxes say that they have imported everything. broken: none starts. stuck: none can be removed."""
 
-    NAME, SAFE = "fake", True
-
     def __init__(self) -> None:
-        self.specs: list[BoxSpec] = []
-        self.open: list[BoxSpec] = []
+        super().__init__()
         self.boxes: list[WaitingBox] = []
         self.imports = asyncio.Event()
         self.imports.set()
@@ -99,17 +97,17 @@ def make(tmp_path: Path, boxes: Boxes) -> Callable[..., WarmBoxes]:
     return made
 
 
+def on_gpu(tmp_path: Path, index: int = 0, number: int = 0) -> BoxSpec:
+    """The box of a job on a GPU."""
+    gpu = GpuAccess(index=index, uuid=f"GPU-{index}", name="NVIDIA H200", minor=index, triton_dir=tmp_path)
+    return replace(of(tmp_path, number=number), gpu=gpu)
+
+
 def of(tmp_path: Path, language: str = "cuda", number: int = 0, wall_s: float = 900.0) -> BoxSpec:
-    """What a job asks for."""
+    """The box of a job."""
     link_dir = tmp_path / f"job{language}{number}"
     link_dir.mkdir(exist_ok=True)
     return replace(SPEC, argv=("{python}", "--language", language), link_dir=link_dir, limits=replace(LIMITS, wall_s=wall_s))
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(300):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 async def used(pool: WarmBoxes, spec: BoxSpec) -> Path:
@@ -147,11 +145,7 @@ async def test_the_second_job_gets_a_box_that_waits(make, boxes, tmp_path) -> No
 
 
 async def test_a_box_waits_for_one_gpu(make, boxes, tmp_path) -> None:
-    """A job on another GPU gets a box of its own."""
-    first, second = (
-        replace(of(tmp_path), gpu=GpuAccess(index=index, uuid=f"GPU-{index}", name="NVIDIA H200", minor=index, triton_dir=tmp_path))
-        for index in range(2)
-    )
+    first, second = (on_gpu(tmp_path, index) for index in range(2))
     async with make() as pool:
         for _ in range(2):
             await used(pool, first)
@@ -164,12 +158,11 @@ async def test_a_box_waits_for_one_gpu(make, boxes, tmp_path) -> None:
 
 @pytest.mark.parametrize(("cores", "by_host_clock", "filled"), [(16, False, True), (2, False, False), (16, True, False)])
 async def test_a_box_for_a_gpu_is_started_next_to_a_gpu_where_cores_are_free(make, tmp_path, cores, by_host_clock, filled) -> None:
-    """It does not disturb what a GPU's clock times; it does where a judge has two cores, or where the host's clock times another kernel."""
-    gpu = GpuAccess(index=0, uuid="GPU-0", name="NVIDIA H200", minor=0, triton_dir=tmp_path)
+    """Started boxes do not disturb what a GPU's clock times; with two cores for a judge, or a kernel timed by the host's clock, they do."""
     async with make(cores=cores) as pool:
         pool.times("a", busy=True, by_host_clock=by_host_clock)
         for _ in range(2):
-            await used(pool, replace(of(tmp_path), gpu=gpu))
+            await used(pool, on_gpu(tmp_path))
         await asyncio.sleep(0.05)
         assert bool(pool._waiting) is filled
         pool.times("a", busy=False)
@@ -180,12 +173,11 @@ async def test_a_box_for_a_gpu_is_started_next_to_a_gpu_where_cores_are_free(mak
 async def test_boxes_for_a_gpu_are_started_while_a_job_runs_as_cores_allow(make, boxes, tmp_path, cores, at_once) -> None:
     """Somebody whose jobs come every few seconds has a box each time; with few cores they are started in the pauses. One that is being
     started is ended with the pool."""
-    gpu = GpuAccess(index=0, uuid="GPU-0", name="NVIDIA H200", minor=0, triton_dir=tmp_path)
     now = [0.0]
     async with make(3, cores=cores, clock=lambda: now[0], idle_s=1.0) as pool:
         now[0] += 2.0
         boxes.imports.clear()
-        async with pool.run_box(replace(of(tmp_path), gpu=gpu)):
+        async with pool.run_box(on_gpu(tmp_path)):
             await until(waiting(boxes, 1 + at_once))
             await asyncio.sleep(0.05)
             assert (len(boxes.open), pool.now.waiting_count) == (1 + at_once, 0)
@@ -194,13 +186,12 @@ async def test_boxes_for_a_gpu_are_started_while_a_job_runs_as_cores_allow(make,
             await asyncio.sleep(0.05)
             assert len(boxes.open) == 1 + (3 if at_once else 0)
         boxes.imports.clear()
-        async with pool.run_box(replace(of(tmp_path, number=1), gpu=gpu)):
+        async with pool.run_box(on_gpu(tmp_path, number=1)):
             await until(lambda: len(pool._starting) == min(1, at_once))
     assert boxes.open == []
 
 
 async def test_a_box_is_used_once(make, boxes, tmp_path) -> None:
-    """Two jobs at the same time get two; one that was taken is ended, also where it was never given its job."""
     async with make(1) as pool:
         await filled(pool, tmp_path)
         async with pool.run_box(of(tmp_path)) as first, pool.run_box(of(tmp_path, number=1)) as second:
@@ -230,7 +221,7 @@ async def test_a_box_that_differs_in_any_part_is_not_used(make, boxes, tmp_path,
 
 
 async def test_nothing_is_started_while_something_is_timed(make, boxes, tmp_path) -> None:
-    """One that still imports is ended, and started again afterwards; one that waits already stays."""
+    """A box that still imports is ended, and started again afterwards; one that waits already stays."""
     async with make(2) as pool:
         pool.times("a", busy=True)
         await used(pool, of(tmp_path))
@@ -255,7 +246,6 @@ async def test_nothing_is_started_while_something_is_timed(make, boxes, tmp_path
 
 
 async def test_a_box_that_ended_while_it_waited_is_not_given_out(make, boxes, tmp_path) -> None:
-    """Somebody killed it, or the engine was started again."""
     async with make(1) as pool:
         await filled(pool, tmp_path)
         boxes.boxes[-1].end()
@@ -264,7 +254,6 @@ async def test_a_box_that_ended_while_it_waited_is_not_given_out(make, boxes, tm
 
 
 async def test_a_box_does_not_wait_for_ever(make, boxes, tmp_path, monkeypatch) -> None:
-    """It is replaced after ten minutes."""
     monkeypatch.setattr(warm_boxes, "LOOK_S", 0.01)
     now = [0.0]
     async with make(1, clock=lambda: now[0]) as pool:
@@ -276,7 +265,6 @@ async def test_a_box_does_not_wait_for_ever(make, boxes, tmp_path, monkeypatch) 
 
 
 async def test_the_pool_shrinks_with_the_hosts_memory(make, boxes, tmp_path, monkeypatch) -> None:
-    """One box less than fits is not started; none stays where the host has too little."""
     monkeypatch.setattr(warm_boxes, "LOOK_S", 0.01)
     free = [SPARE_BYTES + BOX_BYTES - 1]
     async with make(2, memory=lambda: free[0]) as pool:
@@ -291,7 +279,7 @@ async def test_the_pool_shrinks_with_the_hosts_memory(make, boxes, tmp_path, mon
 
 
 async def test_where_no_box_starts_jobs_say_so_and_the_server_goes_on(make, boxes, tmp_path, monkeypatch) -> None:
-    """It is not tried again and again, until a job asks for one."""
+    """Tried again only when a job asks for one."""
     monkeypatch.setattr(warm_boxes, "PAUSE_S", 0.0)
     async with make(1) as pool:
         await filled(pool, tmp_path)
@@ -325,7 +313,6 @@ async def test_one_that_never_says_that_it_waits_is_ended(make, boxes, tmp_path,
 
 
 async def test_nothing_is_left_when_the_server_ends(make, boxes, tmp_path) -> None:
-    """Boxes that wait, and one that still imports."""
     async with make(2) as pool:
         await used(pool, of(tmp_path, "cuda"))
         await until(lambda: pool._waiting)

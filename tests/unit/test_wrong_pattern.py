@@ -115,7 +115,6 @@ def a_checkerboard(output: torch.Tensor) -> None:
 
 @pytest.mark.parametrize("size", [2, 63, 64, 65, 128, 129, 4097])
 def test_every_element_of_an_axis_is_in_a_block(size: int) -> None:
-    """No element is lost at an end; blocks are powers of two, and at most 64 of them."""
     output = right(3, size)
     output[:, -1] = WRONG
     counts = WrongCounts.of(output, right(3, size), torch.zeros(3, size, dtype=torch.bool), TOLERANCE)
@@ -211,7 +210,6 @@ PHRASES: list[tuple[tuple[int, ...], Damage, str, str]] = [
 
 @pytest.mark.parametrize(("shape", "damage", "phrase", "cause"), PHRASES)
 def test_a_pattern_is_said_in_words(shape: tuple[int, ...], damage: Damage, phrase: str, cause: str) -> None:
-    """And what it points to, where it points to one thing."""
     trial = trial_of(right(*shape), damage)
     assert phrase in describe(trial)
     assert cause in likely_cause(trial) if cause else likely_cause(trial) == ""
