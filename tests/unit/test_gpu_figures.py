@@ -8,7 +8,6 @@ from grader.model import Report, Verdict
 from sandbox.protocol import wire
 from tests.exploits import attack_files
 from tests.gpu import test_exploits
-from tests.gpu.families import FAMILIES, SAME
 from tests.gpu.figures import gain_of, same_against_same
 from tests.harness.grading import Graded
 from tests.harness.messages import SECRET
