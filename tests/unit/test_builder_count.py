@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from grader.config import Settings
 from grader.server.wiring import MOST, BuildResources, build_resources, builder_count
 
 MANY = 1 << 40
@@ -43,11 +42,6 @@ def test_builds_leave_the_cores_of_what_is_timed(cores: int, gpu_count: int) -> 
 def test_builds_fit_into_memory(gib: int, count: int) -> None:
     """One for each 4 GiB, and one anywhere."""
     assert builder_count(BuildResources(cores=16, memory_bytes=gib << 30), gpu_count=0, emulated_count=1) == count
-
-
-def test_a_number_that_is_given_is_taken() -> None:
-    """Without one it is computed."""
-    assert (Settings(builders=5).builders, Settings().builders) == (5, None)
 
 
 @pytest.mark.parametrize(

@@ -121,18 +121,6 @@ def test_a_server_that_requires_a_key_is_not_logged_in_to_without_one(there, cli
     assert not (tmp_path / "conf" / "grader" / "credentials.json").exists()
 
 
-def test_the_server_of_the_last_login_is_the_default(there, cli, key):
-    """Until `logout`; --local, and what only a server of the command's own can do, go before it."""
-    at = f"https://{there.address}"
-    assert cli("login", "--server", at, "--ca", there.ca, typed=key).exit_code == 0
-    assert json.loads(cli("whoami", "--json").output)["user"] == "alice"
-    assert "A sum" in cli("problems", "list").output
-    assert "unix:/nowhere" in cli("problems", "list", GRADER_SERVER="unix:/nowhere/s").output
-    done = cli("logout")
-    assert done.exit_code == 0 and "no default server is left" in done.output
-    assert cli("logout").exit_code == 2
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
