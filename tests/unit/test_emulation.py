@@ -61,12 +61,6 @@ def test_a_launch_in_a_macro_is_rewritten() -> None:
     assert translated.count("\n") == 2
 
 
-def test_strings_and_comments_are_left_alone() -> None:
-    """Only code is code."""
-    source = 'const char* s = "k<<<1, 2>>>(x) __shared__ is_cuda()"; // k<<<1, 2>>>(x.is_cuda())\n/* asm("bar"); wmma */\n'
-    assert body(source) == source
-
-
 @pytest.mark.parametrize(
     ("source", "translated"),
     [
@@ -75,8 +69,6 @@ def test_strings_and_comments_are_left_alone() -> None:
         ("STABLE_TORCH_LIBRARY_IMPL(mine, CUDA, m) {}", "STABLE_TORCH_LIBRARY_IMPL(mine, CPU, m) {}"),
         ("TORCH_LIBRARY_IMPL(mine, AutogradCUDA, m) {}", "TORCH_LIBRARY_IMPL(mine, AutogradCPU, m) {}"),
         ("auto f = torch::dispatch(c10::DispatchKey::CUDA, &g);", "auto f = torch::dispatch(c10::DispatchKey::CPU, &g);"),
-        ("TORCH_LIBRARY(CUDA, m) {}", "TORCH_LIBRARY(CUDA, m) {}"),
-        ("int CPU = f(CUDA, m);", "int CPU = f(CUDA, m);"),
     ],
 )
 def test_operators_for_a_gpu_are_registered_for_the_cpu(source: str, translated: str) -> None:
@@ -127,22 +119,14 @@ def test_a_tensor_of_the_emulated_device_is_a_cuda_tensor(path: str, source: str
     ("source", "line", "words"),
     [
         ("#include <cstdio>\n#include <cuda_fp4.h>\n", 2, "no fp4 types"),
-        ("\n\n__nv_fp8_e8m0 scale;\n", 3, "no fp8 type of exponents only"),
         ('__device__ void f() {\n  asm volatile("wgmma.fence.sync.aligned;");\n}\n', 2, "wgmma"),
         ('#define FENCE() \\\n  asm volatile("wgmma.fence.sync.aligned;")\n', 2, "wgmma"),
-        ("void f() {\n  cudaLaunchCooperativeKernelMultiDevice(p, 1, 0);\n}\n", 2, "cooperative launches on several devices"),
         ("__global__ void k() {\n\n  cudaDeviceSynchronize();\n}\n", 3, "no cudaDeviceSynchronize"),
-        ("cudaSurfaceObject_t t;\n", 1, "surfaces"),
-        ("\ntexture<float, 2> image;\n", 2, "texture references were removed"),
-        ("\n__cluster_dims__(2, 1, 1) __global__ void k() {}\n", 2, "__cluster_dims__"),
-        ("#include <cub/agent/agent_scan.cuh>\n", 1, "cub/agent/agent_scan.cuh"),
-        ("#include <cutlass/cutlass.h>\n", 1, "CUTLASS is not installed"),
         ("#include <cublas_v2.h>\nvoid f() { cublasCreate(&h); }\n", 2, "no cuBLAS, of which cublasCreate"),
-        ("void f() {\n  cuda::device::memcpy_async_tx(s, x, n, bar);\n}\n", 2, "TMA"),
     ],
 )
 def test_what_is_not_covered_is_refused_with_its_line(source: str, line: int, words: str) -> None:
-    """One sentence for people, at the place where the feature is used."""
+    """One sentence for people, at the place where the feature is used. test_emulation_page has every source of unsupported.toml refused."""
     with pytest.raises(Unsupported) as caught:
         translate(source, "dir/kernel.cu")
     assert (caught.value.path, caught.value.line) == ("dir/kernel.cu", line)
@@ -151,12 +135,20 @@ def test_what_is_not_covered_is_refused_with_its_line(source: str, line: int, wo
 
 
 @pytest.mark.parametrize(
-    "source",
-    ['void f() { asm volatile("" ::: "memory"); }\n', '#if 0\nvoid f() { asm volatile("bar.sync 0;"); }\n#endif\n', "// <mma.h>\n"],
+    ("source", "path"),
+    [
+        ('const char* s = "k<<<1, 2>>>(x) __shared__ is_cuda()"; // k<<<1, 2>>>(x.is_cuda())\n/* asm("bar"); wmma */\n', "kernel.cu"),
+        ('void f() { asm volatile("" ::: "memory"); }\n', "kernel.cu"),
+        ('#if 0\nvoid f() { asm volatile("bar.sync 0;"); }\n#endif\n', "kernel.cu"),
+        ("// <mma.h>\n", "kernel.cu"),
+        ('void f() { asm("nop"); }\n', "main.cpp"),
+        ("TORCH_LIBRARY(CUDA, m) {}\n", "kernel.cu"),
+        ("int CPU = f(CUDA, m);\n", "kernel.cu"),
+    ],
+    ids=["text and comments", "a fence", "code switched off", "a comment", "assembly of the host", "a library", "other names"],
 )
-def test_what_only_looks_uncovered_passes(source: str) -> None:
-    """Compiler fences, code switched off, comments."""
-    assert body(source) == source
+def test_what_only_looks_like_device_code_is_left_alone(source: str, path: str) -> None:
+    assert body(source, path) == source
 
 
 VOLATILE = "__device__ volatile int f;\n"
@@ -187,11 +179,6 @@ def test_a_loop_that_may_wait_for_a_volatile_lets_other_threads_run(loop: str, t
     assert "emu_turn" not in body(kernel)
     assert "emu_turn" not in body('__device__ void g() { asm volatile("" ::: "memory"); }\n' + kernel)
     assert "emu_turn" not in body(VOLATILE + kernel.replace("__global__ ", ""))
-
-
-def test_host_assembly_in_a_host_file_is_the_hosts_business() -> None:
-    """Only device code is PTX."""
-    assert body('void f() { asm("nop"); }\n', "main.cpp") == 'void f() { asm("nop"); }\n'
 
 
 def test_what_cannot_be_parsed_is_left_to_the_compiler() -> None:
