@@ -1,7 +1,9 @@
-"""`grader-cli competitions`, and submitting to one, against a server whose grading is a fake."""
+"""`grader-cli competitions`, `withdraw`, and submitting to one, against a server whose grading is a fake."""
 
+import csv
 import io
 import json
+import zipfile
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,8 +12,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from grader.cli.main import app
+from grader.cli.organizer_commands import describe_changes
 from grader.cli.progress import PlainLines
-from grader.v1 import submission_pb2
+from grader.v1 import competition_pb2, submission_pb2
 from tests import fakes
 from tests.threaded_server import embedded_server
 
@@ -45,6 +48,17 @@ def run(*words):
     return CliRunner().invoke(app, list(words))
 
 
+def submit(address, *words):
+    root, server = address
+    return run("submit", str(root / "kernel.cu"), "--problem", "sum", "--competition", "spring", "--server", server, "--json", *words)
+
+
+@pytest.fixture(scope="module")
+def entry(address):
+    """A submission to the competition in the mode that counts, the first of two a day."""
+    return json.loads(submit(address).stdout)
+
+
 def test_competitions_are_listed_and_shown(address):
     """To people in words and to programs as JSON; of what is secret the count."""
     _, at = address
@@ -59,13 +73,11 @@ def test_competitions_are_listed_and_shown(address):
     assert "987654" not in listed.stdout + shown.stdout + str(data)
 
 
-def test_submitting_to_a_competition_is_ranked_unless_told_otherwise(address):
-    """That is the mode that counts; the third of two a day is refused, and not as misuse."""
-    root, at = address
-    words = ("submit", str(root / "kernel.cu"), "--problem", "sum", "--competition", "spring", "--server", at, "--json")
-    ranked, tested, third = run(*words), run(*words, "--mode", "test"), run(*words)
-    assert [json.loads(one.stdout)["mode"] for one in (ranked, tested)] == ["MODE_RANKED", "MODE_TEST"]
-    assert json.loads(ranked.stdout)["competition"] == "competitions/spring" and "987654" not in ranked.stdout
+def test_submitting_to_a_competition_is_ranked_unless_an_option_says_otherwise(address, entry):
+    """The third of two a day is refused, and not as misuse."""
+    tested, third = submit(address, "--mode", "test"), submit(address)
+    assert [entry["mode"], json.loads(tested.stdout)["mode"]] == ["MODE_RANKED", "MODE_TEST"]
+    assert entry["competition"] == "competitions/spring" and "987654" not in str(entry)
     assert third.exit_code == 3 and "the quota of 2 submissions in a day is spent" in third.output
 
 
@@ -91,3 +103,65 @@ def test_a_place_in_the_queue_is_a_line(ahead, seconds, said):
     before = console.file.getvalue()
     lines.feed(submission_pb2.SubmissionEvent(sequence=2, progress={"stage": submission_pb2.STAGE_BUILDING}))
     assert before.startswith(said) and "ahead" not in console.file.getvalue().removeprefix(before)
+
+
+# -- organisers ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def at(address):
+    """Where the server is; every command's last words."""
+    return "--server", address[1]
+
+
+def test_withdraw_takes_a_submission_off_the_board_and_undo_puts_it_back(at, entry, tmp_path):
+    """By a short id as every command; `show`, `list`, `leaderboard` and `export` follow."""
+    name = entry["name"]
+    short = name.rpartition("/")[2][:8]
+    assert run("withdraw", short, "--reason", "a slip", *at).stdout.startswith(f"{name}: withdrawn at 20")
+    assert "a slip; it is on no board" in " ".join(run("show", short, *at).stdout.split())
+    listed = run("list", *at).stdout
+    assert "withdrawn" in listed.splitlines()[0] and "no entries yet" in run("leaderboard", "spring", *at).stdout
+    archive = tmp_path / "spring.zip"
+    assert run("competitions", "export", "spring", "--out", str(archive), *at).exit_code == 0
+    with zipfile.ZipFile(archive) as file:
+        table = list(csv.DictReader(io.StringIO(file.read("spring/submissions.csv").decode())))
+    assert {one["submission"]: one["withdrawn"][-8:] for one in table}[name.rpartition("/")[2]] == ": a slip"
+    data = json.loads(run("withdraw", short, "--json", "--reason", "a slip", *at).stdout)
+    assert data["withdrawal"]["reason"] == "a slip"
+    assert run("withdraw", short, "--undo", *at).stdout == f"{name}: counts on the boards\n"
+    assert "no entries yet" not in run("leaderboard", "spring", *at).stdout and "withdrawn" not in run("list", *at).stdout
+
+
+def test_bans_are_made_listed_and_lifted(at):
+    """A name that has submitted nothing may be a slip, so it is said."""
+    made = run("competitions", "ban", "spring", "mallory", "--reason", "copied a kernel", *at).stdout
+    assert "mallory is banned from competitions/spring, and has submitted nothing there; check the name" in made
+    listed = run("competitions", "ban", "spring", *at).stdout
+    assert "mallory" in listed and "copied a kernel" in listed
+    assert json.loads(run("competitions", "ban", "competitions/spring", "--json", *at).stdout)["bans"][0]["user"] == "mallory"
+    assert "may take part in competitions/spring again" in run("competitions", "ban", "spring", "mallory", "--lift", *at).stdout
+    assert "is not banned from" in run("competitions", "ban", "spring", "mallory", "--lift", *at).stdout
+    assert run("competitions", "ban", "spring", *at).stdout == "no user is banned from it\n"
+    assert run("competitions", "ban", "spring", "mallory", *at).exit_code == 2  # without a reason
+
+
+def test_reload_prints_what_has_changed(at, address):
+    """Of a broken file the place and that nothing was changed."""
+    file = address[0] / "competition.toml"
+    before = file.read_text()
+    assert run("competitions", "reload", *at).stdout == "nothing has changed\n"
+    file.write_text(before.replace("Spring sprint", "Sprint"))
+    assert run("competitions", "reload", *at).stdout == "competitions/spring: changed\n  title: Spring sprint -> Sprint\n"
+    file.write_text(before.replace("daily_limit", "daily_limits"))
+    broken = run("competitions", "reload", *at)
+    assert broken.exit_code == 2 and "the competitions stay as they are" in broken.output and "did you mean" in broken.output.lower()
+    file.write_text(before)
+    assert run("competitions", "reload", *at).exit_code == 0
+
+
+def test_changes_of_secrets_and_removals_are_named_without_values():
+    change, keys = competition_pb2.CompetitionChange, [competition_pb2.CompetitionKeyChange(key="secret_seed")]
+    changed = change(competition="competitions/a", kind="COMPETITION_CHANGE_KIND_CHANGED", keys=keys)
+    removed = change(competition="competitions/b", kind="COMPETITION_CHANGE_KIND_REMOVED")
+    assert describe_changes([changed, removed]) == ["competitions/a: changed", "  secret_seed: changed", "competitions/b: removed"]

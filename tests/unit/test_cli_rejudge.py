@@ -18,17 +18,12 @@ def run(*words):
     return CliRunner().invoke(app, list(words))
 
 
-def test_the_same_command_has_the_same_request_id():
-    """However the names are written; so that it goes on with what it began."""
-    assert replace(ORDER, competition="competitions/spring").request_id == ORDER.request_id
-
-
 @pytest.mark.parametrize(
     "other", [{"cause": "another"}, {"competition": "fall"}, {"top_count": 4}, {"device_kind": "cuda"}, {"run": False}, {"again": "2"}]
 )
-def test_another_command_has_another_request_id(other):
-    """Nobody gets somebody else's final."""
-    assert replace(ORDER, **other).request_id != ORDER.request_id
+def test_only_the_same_command_has_the_same_request_id(other):
+    """So that it goes on with what it began, however the names are written, and nobody gets somebody else's final."""
+    assert replace(ORDER, competition="competitions/spring").request_id == ORDER.request_id != replace(ORDER, **other).request_id
 
 
 @pytest.mark.parametrize(
