@@ -156,32 +156,27 @@ def test_no_drawn_value_could_pass_for_the_constant(value: float) -> None:
         assert 0.24 <= share <= 0.51
 
 
-def test_a_single_element_that_a_model_casts_is_drawn_once(tmp_path: Path) -> None:
-    """Its rounded value is no constant of the problem's: a weight of another name starts as what the file says."""
-    task = load_task(spec_of(tmp_path, "self.a = nn.Parameter(torch.ones(1)); self.half()", "x * self.a"), "cpu")
+@pytest.mark.parametrize(
+    ("init", "constant"),
+    [
+        ("self.a = nn.Parameter(torch.zeros(1))", 0.0),
+        ("self.inner = nn.Sequential(nn.Sequential(nn.PReLU()))", 0.25),
+        ("self.a = nn.Parameter(torch.ones(1)); self.half()", 1.0),
+    ],
+    ids=["flat", "deep", "cast"],
+)
+def test_a_single_element_is_drawn_once(tmp_path: Path, init: str, constant: float) -> None:
+    """It is constant after it was drawn, too, and its rounded value is no constant of the problem's. A weight of another name starts as
+    what the file says."""
+    task = load_task(spec_of(tmp_path, init, "x * next(self.parameters())"), "cpu")
 
     class Renamed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.b = nn.Parameter(torch.ones(1))
-            self.half()
+            self.b = nn.Parameter(torch.full((1,), constant, dtype=torch.float16 if "half" in init else torch.float32))
 
     (value,) = torch.load(io.BytesIO(task.state))["weights"].values()
-    assert float(value) != 1 and torch.equal(python.make_model(Renamed, task.state, "cpu").b.data, value)
-
-
-@pytest.mark.parametrize("init", ["self.a = nn.Parameter(torch.zeros(1))", "self.inner = nn.Sequential(nn.Sequential(nn.PReLU()))"])
-def test_a_single_element_is_drawn_once(tmp_path: Path, init: str) -> None:
-    """However deep it lies: it is constant after it was drawn, too."""
-    task = load_task(spec_of(tmp_path, init, "x * next(self.parameters())"), "cpu")
-
-    class Flat(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.b = nn.Parameter(torch.zeros(1) if "zeros" in init else torch.full((1,), 0.25))
-
-    (value,) = torch.load(io.BytesIO(task.state))["weights"].values()
-    assert float(value) not in (0.0, 0.25) and torch.equal(python.make_model(Flat, task.state, "cpu").b.data, value)
+    assert float(value) != constant and torch.equal(python.make_model(Renamed, task.state, "cpu").b.data, value)
 
 
 @pytest.mark.parametrize("number", ["0.3", "7"])

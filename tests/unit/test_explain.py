@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,13 +45,20 @@ def product(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     return [tensors[0] @ tensors[1]]
 
 
-def explained(output: torch.Tensor, *, earlier: torch.Tensor | None = None, **of_run: Any) -> wire.Trial:
+def explained(
+    output: torch.Tensor,
+    *,
+    earlier: torch.Tensor | None = None,
+    reference: Callable[[list[torch.Tensor]], list[torch.Tensor]] | None = None,
+    tolerance: wire.Tolerance = TOLERANCE,
+    **of_run: Any,
+) -> wire.Trial:
     """The trial of a product's output."""
     tensors = inputs()
     unwritten = of_run.pop("unwritten", torch.zeros_like(output, dtype=torch.bool))
     reply = Answer(status=Status.OK, message=of_run.pop("message", ""))
     result = Run(key="k", reply=reply, duration_ns=1, inputs=tensors, outputs=[output], unwritten=[unwritten], **of_run)
-    bench = WorkloadContext(problem=PROBLEM, workload=WORKLOAD, reference=product)
+    bench = WorkloadContext(problem=replace(PROBLEM, tolerance=tolerance), workload=WORKLOAD, reference=reference or product)
     trial = judge_run(result, bench, wire.TrialPhase.VERIFY, 0)
     return explain(trial, result, bench, None if earlier is None else [earlier])
 
@@ -123,15 +132,5 @@ def test_a_reference_that_fails_on_rounded_inputs_takes_nothing_away() -> None:
         return product(tensors)
 
     a, b = inputs()
-    result = Run(
-        key="k",
-        reply=Answer(status=Status.OK),
-        duration_ns=1,
-        inputs=[a, b],
-        outputs=[a @ b + 1e-3],
-        unwritten=[torch.zeros(64, 64, dtype=torch.bool)],
-    )
-    problem = wire.ProblemSpec(**{**wire.parts(PROBLEM), "tolerance": wire.Tolerance(budget_factor=None)})
-    bench = WorkloadContext(problem=problem, workload=WORKLOAD, reference=picky)
-    trial = explain(judge_run(result, bench, wire.TrialPhase.VERIFY, 0), result, bench, None)
+    trial = explained(a @ b + 1e-3, reference=picky, tolerance=wire.Tolerance(budget_factor=None))
     assert trial.outcome is TrialOutcome.MISMATCHED and len(trial.wrong_elements) == 5 and trial.symptom is None
