@@ -41,10 +41,12 @@ def run(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
-def test_an_accepted_kernel_exits_0_with_progress_and_report(address: str, kernel: Path) -> None:
-    """Steps as they happened, then the verdict."""
+def test_an_accepted_kernel_exits_0_with_progress_and_report(address: str, kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps as they happened, then the verdict. The server keeps it, and this host nothing."""
+    monkeypatch.setenv("GRADER_STATE_DIR", str(kernel.parent / "state"))
     ended = run("submit", kernel, "--server", address)
     assert ended.exit_code == 0, ended.output
+    assert not (kernel.parent / "state").exists()
     assert (
         ended.stdout.index("building: built")
         < ended.stdout.index("verifying 2 workloads: 2 trials passed")

@@ -21,9 +21,9 @@ from grader.views import formatting
 SUCCEEDED = submission_pb2.SUBMISSION_STATE_SUCCEEDED
 
 
-def shown(submission: submission_pb2.Submission) -> str:
+def shown(submission: submission_pb2.Submission, *, terminal: bool = False) -> str:
     out = io.StringIO()
-    report.show(Console(file=out, width=160, markup=False, emoji=False, highlight=False), submission)
+    report.show(Console(file=out, width=160, markup=False, emoji=False, highlight=False, force_terminal=terminal), submission)
     return out.getvalue()
 
 
@@ -115,6 +115,13 @@ def test_a_compile_error_shows_the_compilers_words() -> None:
 def test_a_verdict_newer_than_this_program_is_shown_by_its_number() -> None:
     """Verdicts may be added to the API."""
     assert "UNKNOWN_99" in shown(rejected(verdict=99))
+
+
+def test_what_a_kernel_prints_can_not_steer_a_terminal() -> None:
+    submission = accepted()
+    submission.report.output = "\x1b]0;owned\x07\x1b[2J[bold red]ACCEPTED[/]"
+    text = shown(submission, terminal=True)
+    assert "\x1b]0;owned" not in text and "\x07" not in text and r"\x1b]0;owned\x07\x1b[2J[bold red]ACCEPTED[/]" in text
 
 
 def test_sources_that_are_kept_no_longer_are_said() -> None:
