@@ -74,6 +74,7 @@ MISTAKES = [
     ("competitions check nope.toml", 1, "can't be read: No such file or directory; name a competition.toml"),
     ("competitions check broken.toml", 1, "broken.toml:"),
     ("list --server localhost:1", 3, "no answer from localhost:1: nothing listens there; check host and port, and that grader-server runs"),
+    ("list --server unix:/nowhere/s", 3, "the socket does not exist; check the path, and that grader-server runs"),
     ("list --server nohost.invalid:1", 3, "no host has that name; check its spelling"),
     ("list --server :", 2, "':' is not a server address; write HOST:PORT, such as localhost:50551"),
     ("list --server https://{address}", 3, "it does not speak TLS; check the port, or write http://HOST:PORT"),

@@ -24,17 +24,6 @@ async def test_a_right_kernel_is_accepted_and_a_wrong_one_is_not(client, kernel,
         assert shown.report == final.report and shown.sources[0].content == fakes.source(order)
 
 
-async def test_wrong_fields_come_back_by_name_with_remedies(client, kernel):
-    """As a BadRequest that the client turns into violations."""
-    submission = kernel()
-    submission.sources.add(path="a/../b.cu", content="x")
-    submission.mode = 77
-    with pytest.raises(errors.InvalidSubmission) as caught:
-        await client.submit(submission)
-    found = {one.field: one.description for one in caught.value.violations}
-    assert set(found) == {"sources[1].path", "mode"} and "write 'b.cu'" in found["sources[1].path"]
-
-
 async def test_a_list_of_a_problem_without_its_collection_names_the_field(client):
     """`problem`, as the request has it."""
     with pytest.raises(errors.InvalidRequest) as caught:

@@ -70,22 +70,6 @@ async def test_what_is_no_grader_server_is_told():
 
 
 @pytest.mark.slow
-async def test_nothing_that_listens_and_no_such_host_are_told():
-    """With and without TLS."""
-    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
-    free = address(server)
-    server.close()
-    await server.wait_closed()
-    for tls in (True, False):
-        async with GraderClient(free, tls=tls, deadline_s=60.0) as client:
-            with pytest.raises(ServerUnreachable, match=f"no answer from {free}: nothing listens there; check host and port"):
-                await client.get_caller()
-    async with GraderClient("unix:/nowhere/s") as client:
-        with pytest.raises(ServerUnreachable, match="socket does not exist"):
-            await client.get_caller()
-
-
-@pytest.mark.slow
 async def test_a_watch_does_not_wait_for_a_certificate_to_become_right():
     """Whatever its patience, which is for restarts."""
     server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0, ssl=context(AUTHORITY.issue_cert(*HERE, **PAST)))
