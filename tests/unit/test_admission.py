@@ -116,7 +116,6 @@ def test_a_mean_whose_output_is_constant_is_refused() -> None:
 
 
 def test_a_reference_that_ignores_an_input_is_refused() -> None:
-    """Used, it is admitted."""
     b = dataclasses.replace(X, name="b")
     said = refusals(found(problem("return 2 * x", X, b)))
     assert set(said) == {"input b"} and "a kernel that ignores 'b'" in said["input b"]
@@ -222,7 +221,6 @@ def test_a_reference_that_answers_twice_in_two_ways_is_refused() -> None:
     ],
 )
 def test_a_reference_that_does_not_run_is_refused(reference: str, said: str) -> None:
-    """With what it said, and no crash."""
     assert said in refusals(found(problem(reference)))["runs"]
 
 
@@ -258,7 +256,6 @@ def test_an_absurd_size_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_reference_that_takes_all_memory_on_the_way_is_not_tried_further() -> None:
-    """What it allocates itself is not known before."""
     findings = found(problem("return x * torch.empty(10 ** 13, dtype=torch.uint8).sum()"))
     assert outcome(findings, "fits") == [UNKNOWN, UNKNOWN] and "not enough memory" in findings[0].message
 
@@ -299,7 +296,6 @@ def test_what_holds_at_one_size_only_is_not_held_against_the_problem() -> None:
 
 
 def test_an_empty_workload_says_nothing() -> None:
-    """Of size 0: there is no wrong answer to it."""
     spec = problem("return x * 2")
     empty = wire.Workload(workload_id="empty", axes={"rows": 0, "cols": 64})
     findings = found(dataclasses.replace(spec, workloads=(empty, *spec.workloads)))

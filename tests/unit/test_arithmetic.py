@@ -54,7 +54,6 @@ def test_an_expression_has_its_value(text, value):
     ],
 )
 def test_what_is_no_such_expression_says_why(text, said):
-    """Names, calls and floats included."""
     with pytest.raises(ExpressionInvalid, match=said):
         evaluate(text, {"n": 5, "m": 3})
 

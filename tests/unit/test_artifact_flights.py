@@ -44,7 +44,6 @@ class Builder:
 
 @pytest.fixture
 def cache(tmp_path: Path) -> ArtifactCache:
-    """An empty one."""
     return ArtifactCache(tmp_path / "cache", LIMIT)
 
 
@@ -71,7 +70,6 @@ async def test_ten_jobs_build_once(cache: ArtifactCache) -> None:
 
 
 async def test_other_keys_do_not_wait(cache: ArtifactCache) -> None:
-    """One that hangs holds up only its own key."""
     slow, quick = Builder(), Builder()
     [hanging] = await jobs(cache, slow, 1)
     quick.go.set()
@@ -94,7 +92,6 @@ async def test_after_a_failure_or_a_cancellation_the_next_one_builds(cache: Arti
 
 
 async def test_who_stops_waiting_stops_nobody_else(cache: ArtifactCache) -> None:
-    """The build goes on, and those who still wait get it."""
     builder = Builder()
     tasks = await jobs(cache, builder, 3)
     tasks[1].cancel()

@@ -48,7 +48,6 @@ def rejected(log: str = "a.cu(1): error: no", **fields: object) -> BuildResult:
 
 @pytest.fixture
 def store(tmp_path: Path) -> ArtifactStore:
-    """An empty one."""
     return ArtifactStore(tmp_path / "cache", LIMIT)
 
 
@@ -97,7 +96,6 @@ def test_every_byte_of_a_source_changes_the_key() -> None:
     ],
 )
 def test_no_byte_moves_between_neighbours(sources: list[tuple[str, bytes]], settings: tuple[str, ...]) -> None:
-    """The same bytes cut elsewhere are another key."""
     assert artifact_key(JOB, sources, settings) != artifact_key(JOB, SOURCES, SETTINGS)
 
 
@@ -121,7 +119,6 @@ def test_a_rejection_is_found_with_its_log_and_remarks(store: ArtifactStore) -> 
 
 
 def entry_of(build: dict[str, object], artifact: bytes, secret: bytes) -> bytes:
-    """An entry with this build, sealed."""
     header = json.dumps({"key": KEY, "build": build}).encode()
     head = MAGIC + len(header).to_bytes(8, "big") + header
     return hmac.digest(secret, head, "sha256") + head + artifact
@@ -180,7 +177,6 @@ def test_no_entry_is_believed_changed_cut_or_lengthened(store: ArtifactStore, ke
 
 
 def test_entries_that_change_places_are_not_believed(store: ArtifactStore) -> None:
-    """Each is sealed for its key."""
     store.store(KEY, made(b"one"))
     store.store(OTHER, made(b"two"))
     first, second = entry(store).read_bytes(), entry(store, OTHER).read_bytes()

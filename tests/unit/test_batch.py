@@ -62,7 +62,6 @@ def test_a_launch_of_a_batch_takes_what_the_batch_takes_beyond_the_protocol(time
 
 @pytest.mark.parametrize("wrong", [0, 5 * SIZE + 3])
 def test_a_launch_that_is_wrong_is_the_answer(timed: Any, wrong: int) -> None:
-    """Whichever it was."""
     _, batch = timed(wrong=wrong)
     assert batch == _trial(wire.TrialOutcome.MISMATCHED)
 

@@ -115,7 +115,6 @@ def test_figures_that_nobody_can_store_are_left_out(figure: int, left: wire.Buil
 
 
 def test_kernels_have_a_number_and_names_a_length() -> None:
-    """A stranger says what they are called."""
     note = wire.BuildNote(kernels=(replace(USE, name="\x1b[2J" + "x" * 1000), *[USE] * 100))
     kernels = read_note(wire.encode(note)).kernels
     assert len(kernels) == 32 and kernels[0].name == ("[2J" + "x" * 1000)[:200]
@@ -210,7 +209,6 @@ async def built(
 
 @pytest.fixture
 def host(tmp_path: Path) -> FakeHost:
-    """A host with an empty cache."""
     return FakeHost(tmp_path, ArtifactCache(tmp_path / "cache", 1 << 20))
 
 
@@ -311,14 +309,12 @@ async def test_only_python_gets_the_problems_modules(host: FakeHost) -> None:
 
 @pytest.mark.parametrize("architecture", ["90", "sm_90 --run", "compute_90", "sm_90\n"])
 async def test_a_device_of_no_architecture_is_our_fault(host: FakeHost, architecture: str) -> None:
-    """Nothing is built for it, and nobody is blamed."""
     with pytest.raises(JudgeBroken):
         await built(host, device_kind="cuda", architecture=architecture)
     assert host.isolation.count == 0
 
 
 async def test_what_is_found_needs_no_core(host: FakeHost) -> None:
-    """Every core may be busy with something else."""
     await built(host)
     async with host.cores:
         assert (await asyncio.wait_for(built(host), 300))[0].cached

@@ -31,7 +31,6 @@ def settings(tmp_path):
 
 
 def found(settings, name, now=NOW, **changes):
-    """The finding of that name."""
     (one,) = [one for one in checkup.look(settings.model_copy(update=changes), now) if one.name == name]
     return one
 

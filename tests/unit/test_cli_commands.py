@@ -23,7 +23,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def kernel(tmp_path: Path) -> Path:
-    """A kernel that the fake accepts."""
     return write(tmp_path, "accept")
 
 
@@ -55,7 +54,6 @@ def test_an_accepted_kernel_exits_0_with_progress_and_report(address: str, kerne
 
 
 def test_a_wrong_kernel_exits_1(address: str, tmp_path: Path) -> None:
-    """The failing workload is shown with its result."""
     ended = run("submit", write(tmp_path, "wrong"), "--server", address)
     assert ended.exit_code == 1, ended.output
     assert "WRONG_ANSWER" in ended.stdout
@@ -73,7 +71,6 @@ def test_json_is_all_that_is_on_stdout(address: str, kernel: Path) -> None:
 
 
 def test_what_was_asked_is_what_is_sent(address: str, kernel: Path) -> None:
-    """Problem, mode, device, language and entry arrive, and the file by its name."""
     words = ("--mode", "test", "--device", "emulated", "--language", "cuda", "--entry", "solve", "--no-wait", "--json")
     sent = json.loads(run("submit", kernel, "--server", address, *words).stdout)
     assert (sent["problem"], sent["mode"], sent["device_kind"]) == ("problems/sum", "MODE_TEST", "emulated")
@@ -93,7 +90,6 @@ def test_tags_parent_and_annotations_arrive_and_a_list_is_by_tag(address: str, k
 
 
 def test_a_submission_that_was_left_can_be_watched(address: str, kernel: Path) -> None:
-    """By its name with and without the collection."""
     name = json.loads(run("submit", kernel, "--server", address, "--no-wait", "--json").stdout)["name"]
     for spelled in (name, name.removeprefix("submissions/")):
         ended = run("watch", spelled, "--server", address)
@@ -102,7 +98,6 @@ def test_a_submission_that_was_left_can_be_watched(address: str, kernel: Path) -
 
 
 def test_without_a_server_nothing_can_be_left(kernel: Path) -> None:
-    """The message names the flag and the remedy."""
     ended = run("submit", kernel, "--no-wait")
     assert ended.exit_code == 2
     assert "--no-wait: without --server nothing would be left to grade it; name a server, or wait" in ended.stderr
@@ -125,7 +120,6 @@ def test_the_same_request_id_is_the_same_submission(address: str, kernel: Path) 
 
 
 def test_problems_are_listed_and_shown(address: str) -> None:
-    """As text and as JSON."""
     assert "sum      A sum" in run("problems", "list", "--server", address).stdout
     assert json.loads(run("problems", "list", "--server", address, "--json").stdout)["problems"][0]["name"] == "problems/sum"
     assert "and 1 more that are not shown" in run("problems", "show", "sum", "--server", address).stdout
@@ -133,7 +127,6 @@ def test_problems_are_listed_and_shown(address: str) -> None:
 
 
 def test_every_command_has_help() -> None:
-    """And the version is printed."""
     for words in ("", "submit", "watch", "show", "list", "cancel", "problems", "problems show", "doctor", "demo"):
         ended = run(*words.split(), "--help")
         assert ended.exit_code == 0

@@ -134,7 +134,6 @@ def test_withdraw_takes_a_submission_off_the_board_and_undo_puts_it_back(at, ent
 
 
 def test_bans_are_made_listed_and_lifted(at):
-    """A name that has submitted nothing may be a slip, so it is said."""
     made = run("competitions", "ban", "spring", "mallory", "--reason", "copied a kernel", *at).stdout
     assert "mallory is banned from competitions/spring, and has submitted nothing there; check the name" in made
     listed = run("competitions", "ban", "spring", *at).stdout

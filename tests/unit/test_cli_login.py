@@ -89,7 +89,6 @@ def test_a_key_that_does_not_work_is_not_stored(there, cli, key, tmp_path):
 
 
 def test_no_key_is_taken_from_the_command_line(cli, there):
-    """Other users of the host see command lines."""
     assert cli("login", "--server", there.address, "grader_a_b").exit_code == 2
     assert cli("login", "--server", there.address, "--key", "grader_a_b").exit_code == 2
 
@@ -133,7 +132,6 @@ def test_a_server_that_requires_a_key_is_not_logged_in_to_without_one(there, cli
     ],
 )
 def test_misuse_says_what_to_write(cli, words, told):
-    """Exit code 2."""
     done = cli(*words, typed="x")
     assert done.exit_code == 2 and told in " ".join(done.output.split())
 
@@ -151,7 +149,6 @@ def test_misuse_says_what_to_write(cli, words, told):
     ],
 )
 def test_an_administrator_is_told_what_to_write(tmp_path, capsys, words, told):
-    """Exit code 2, on standard error, and no key is made."""
     try:
         code = admin.main(["keys", *words, "--state-dir", str(tmp_path)])
     except SystemExit as ended:

@@ -39,7 +39,6 @@ def test_only_the_same_command_has_the_same_request_id(other):
     ],
 )
 def test_misuse_is_told_before_anything_is_asked(words, told):
-    """With what to write instead."""
     found = run(*words)
     assert found.exit_code == 2 and told in found.output
 

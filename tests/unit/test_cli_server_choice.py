@@ -65,14 +65,12 @@ def test_the_server_is_the_most_specific_one(store, words, environment, server):
 
 
 def test_without_a_login_a_command_runs_its_own_server(store):
-    """Also where keys are stored, but no default."""
     assert run("use").stdout == "uses None\n"
     store.put("a:1", Credential())
     assert run("use").stdout == "uses None\n"
 
 
 def test_local_and_a_server_exclude_each_other(store):
-    """It is said with both names."""
     ended = run("use", "--local", "--server", "a:1")
     assert ended.exit_code == 2 and "--server is given too" in ended.stderr and "--local" in ended.stderr
 

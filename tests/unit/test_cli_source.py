@@ -52,7 +52,6 @@ def test_standard_input_is_a_submission(address):  # noqa: F811
     ],
 )
 def test_what_is_no_source_on_standard_input_is_misuse(address, content, words, expected):  # noqa: F811
-    """With what to do instead."""
     ended = piped(address, content, *words)
     assert ended.exit_code == 2 and expected in " ".join(ended.stderr.split())
 
@@ -112,14 +111,12 @@ def test_logs_are_printed_apart(address, tmp_path):  # noqa: F811
 
 @pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "", ".", "a\nb"])
 def test_a_server_can_not_choose_where_a_file_is_saved(tmp_path, path):
-    """Only below the directory that was named."""
     with pytest.raises(GraderFailed, match="not a path below a directory"):
         save_sources([source_file(path)], tmp_path / "out")
     assert [one.name for one in tmp_path.iterdir()] == ["out"]
 
 
 def test_no_link_is_followed_when_a_file_is_saved(tmp_path):
-    """Neither as a directory nor as the file."""
     (tmp_path / "out").mkdir()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out" / "a").symlink_to(tmp_path / "elsewhere")
@@ -131,7 +128,6 @@ def test_no_link_is_followed_when_a_file_is_saved(tmp_path):
 
 
 def test_quotas_are_shown_with_what_is_left(address):  # noqa: F811
-    """This server has none."""
     assert "no quotas" in run("whoami", "--server", address).stdout
     assert json.loads(run("whoami", "--server", address, "--json").stdout) is not None
     one = grader_service_pb2.QuotaUse(competition="competitions/cup", limit=3, used_count=5)

@@ -40,14 +40,12 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
 
 
 def test_files_over_the_limit_together_are_refused(tmp_path: Path) -> None:
-    """The limit is for all sources."""
     files = [write(tmp_path / f"{name}.cu", "x" * (SOURCE_LIMIT_BYTES // 2 + 1)) for name in "ab"]
     with pytest.raises(UsageError, match=r"sources: 1,048,578 bytes in all, over the 1,048,576 allowed"):
         sources.read_sources(files)
 
 
 def test_a_file_of_the_largest_size_is_read(tmp_path: Path) -> None:
-    """The limit itself is allowed."""
     assert len(sources.read_sources([write(tmp_path / "a.cu", "x" * SOURCE_LIMIT_BYTES)])[0].content) == SOURCE_LIMIT_BYTES
 
 
@@ -60,13 +58,11 @@ def test_a_line_in_the_file_names_the_problem(tmp_path: Path, line: str) -> None
 
 
 def test_a_line_further_down_does_not(tmp_path: Path) -> None:
-    """Only the first ten lines are read."""
     with pytest.raises(UsageError, match=r"problem: nothing says which problem a.cu is for; give --problem NAME"):
         sources.read([write(tmp_path / "a.cu", "\n" * 10 + "// grader: problem=row_softmax\n")], None)
 
 
 def test_the_flag_is_stronger_than_the_line_and_the_line_than_the_directory(tmp_path: Path) -> None:
-    """Flag, then line, then problem.toml."""
     write(tmp_path / "problem.toml", 'name = "beside"\n')
     file = write(tmp_path / "a.cu", "// grader: problem=inside\n")
     bare = write(tmp_path / "b.cu")
@@ -86,7 +82,6 @@ def test_the_directory_beside_a_file_is_its_problem_only_if_it_has_that_name(tmp
 
 
 def test_a_broken_problem_file_is_named(tmp_path: Path) -> None:
-    """No traceback for a typing error in problem.toml."""
     write(tmp_path / "problem.toml", "name = \n")
     with pytest.raises(UsageError, match=r"problem: .*problem.toml can't be read"):
         sources.read([write(tmp_path / "a.cu")], None)

@@ -57,7 +57,6 @@ def test_a_torch_extension_makes_them_too():
     ],
 )
 def test_each_format_begins_with_its_own_entry(fields, defined):
-    """As its users know it."""
     body = ast.parse(starter(problem(**fields), "python")).body
     assert body[-1].name == defined
 
@@ -87,7 +86,6 @@ def test_a_file_is_the_one_of_the_pages():
 
 
 def test_a_file_is_written_once_and_can_be_submitted(address, tmp_path, monkeypatch):  # noqa: F811
-    """By the name of the problem; what is there stays."""
     monkeypatch.chdir(tmp_path)
     assert run("init", "sum", "--server", address).exit_code == 0
     before = (tmp_path / "sum.cu").read_text()

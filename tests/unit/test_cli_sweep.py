@@ -33,7 +33,6 @@ def test_a_sweep_is_a_table_a_plot_and_a_csv_file(address, kernels, tmp_path):  
 
 
 def test_kernels_that_are_right_everywhere_exit_0_with_json(address, kernels):  # noqa: F811
-    """Nothing else is on stdout."""
     ended = run("sweep", kernels[0], *RANGE, "--server", address, "--json")
     assert ended.exit_code == 0, ended.output
     data = json.loads(ended.stdout)
@@ -52,13 +51,11 @@ def test_kernels_that_are_right_everywhere_exit_0_with_json(address, kernels):  
     ],
 )
 def test_what_cannot_be_swept_is_misuse_that_says_why(address, kernels, words, said):  # noqa: F811
-    """And what to write."""
     ended = run("sweep", kernels[0], *words, "--server", address)
     assert ended.exit_code == 2 and said in " ".join(ended.stderr.split())
 
 
 def test_kernels_of_several_problems_are_not_swept_together(address, kernels, tmp_path):  # noqa: F811
-    """One plot has one problem."""
     other = tmp_path / "other.cu"
     other.write_text(kernels[0].read_text().replace("problem=sum", "problem=other"))
     ended = run("sweep", kernels[0], other, *RANGE, "--server", address)

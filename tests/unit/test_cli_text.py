@@ -35,17 +35,14 @@ def test_ordinary_text_is_left_alone() -> None:
 
 
 def test_a_cut_says_that_it_is_one() -> None:
-    """Text over the limit ends in a mark."""
     assert escape_unprintable("abcdef", most_chars=3) == "abc [...]"
 
 
 def test_one_line_is_one_line() -> None:
-    """Newlines of untrusted text can't start a line of their own."""
     assert one_line("a\n\n  b\r\nc\u2028d") == "a b c d"
 
 
 def test_rich_markup_in_untrusted_text_is_text() -> None:
-    """Markup, links and emoji codes are printed as they stand."""
     out = io.StringIO()
     Console(file=out, force_terminal=True, width=120).print(plain("[bold red]ACCEPTED[/] [link=x]y[/link] :smile: \x1b[0m"))
     assert "[bold red]ACCEPTED[/] [link=x]y[/link] :smile: \\x1b[0m" in out.getvalue()

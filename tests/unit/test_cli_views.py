@@ -70,7 +70,6 @@ def rejected(**fields: object) -> submission_pb2.Submission:
 
 
 def test_an_accepted_kernel_shows_its_times() -> None:
-    """Reported, certified, baseline, and the speedup with its interval."""
     text = shown(accepted())
     assert re.search(r"n64\s+passed\s+2\s+0 %\s+0 %\s+3e-06", text)
     assert re.search(r"n64\s+1.23 ms\s+1.34 ms\s+2.00 ms\s+1.5x \(1.4 to 1.6\)", text)
@@ -134,7 +133,6 @@ def test_sources_that_are_kept_no_longer_are_said() -> None:
 
 
 def test_a_failure_of_the_grader_is_said_to_be_none_of_the_kernel() -> None:
-    """The message of the error, and what to do."""
     failed = submission_pb2.Submission(name="submissions/abc", state=submission_pb2.SUBMISSION_STATE_FAILED)
     failed.error.message = "the device is unwell"
     assert "the grader failed: the device is unwell" in shown(failed)
@@ -154,7 +152,6 @@ TIMES = {12: "12 ns", 1_500: "1.50 us", 53_100: "53.1 us", 2_694_000: "2.69 ms",
 
 @pytest.mark.parametrize(("nanoseconds", "said"), TIMES.items())
 def test_a_time_has_three_digits_and_a_unit(nanoseconds: float, said: str) -> None:
-    """Nanoseconds to seconds."""
     assert formatting.time(nanoseconds) == said
 
 
@@ -454,7 +451,6 @@ def test_rates_are_shown_next_to_the_ceiling_of_the_unit() -> None:
 
 
 def test_kernels_show_registers_and_spills_and_only_the_first_of_many() -> None:
-    """The rest is in the JSON."""
     text = shown(on_a_gpu())
     assert re.search(r"void tril<0>\(float\*\) +40 +0 B +0 B +no", text) and re.search(r"void tril<3>.* 12 B, 0 B", text)
     assert "tril<4>" not in text and "and 6 more" in text
@@ -470,7 +466,6 @@ def test_a_flag_is_said_in_words() -> None:
 
 
 def test_a_workload_says_its_device_and_its_own_tolerance() -> None:
-    """So that an author knows what a GPU grades."""
     tolerance = problem_pb2.Tolerance(atol=5e-3, rtol=1e-4)
     own = problem_pb2.Workload(workload_id="n4096", axes={"n": 4096}, device_kind="cuda", tolerance=tolerance)
     problem = problem_pb2.Problem(name="problems/p", axes=["n"], workloads=[problem_pb2.Workload(workload_id="n64", axes={"n": 64}), own])

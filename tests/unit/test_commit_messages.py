@@ -29,5 +29,4 @@ def test_a_good_message_breaks_no_rule() -> None:
     ],
 )
 def test_a_message_that_breaks_a_rule_is_refused(message: str, problem: str) -> None:
-    """The text names the rule."""
     assert problem in " ".join(problems(message))

@@ -35,7 +35,6 @@ def problems():
 
 @pytest.fixture
 def load(tmp_path, problems):
-    """Load a text."""
 
     def loaded(text):
         (tmp_path / "competition.toml").write_text(text)
@@ -58,7 +57,6 @@ def test_a_competition_is_read_whole(problems):
 
 @pytest.mark.parametrize("path", ["spring/competition.toml", "spring", "."])
 def test_a_path_is_a_file_its_directory_or_the_one_above(problems, path):
-    """As for problems."""
     assert Competitions.load([FIXTURES / path], problems).get("spring").title == "Spring sprint"
 
 

@@ -18,7 +18,6 @@ if AFTER_COLLECTION:
 
 
 def job(dtype: str = "float32") -> wire.RunnerJob:
-    """Of one output."""
     output = wire.TensorSpec(name="y", dtype=dtype, shape=("m", "n"))
     return wire.RunnerJob(device_kind="emulated", language="python", entry="run", inputs=(), outputs=(output,), arena_bytes=64)
 
@@ -55,7 +54,6 @@ def test_a_result_may_lie_as_the_target_or_be_contiguous() -> None:
 
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"])
 def test_narrow_floats_are_copied(name: str) -> None:
-    """Byte by byte."""
     value, target = (torch.arange(6, dtype=torch.uint8).view(2, 3) + number for number in (7, 90))
     dtype = getattr(torch, name)
     copy_out(value.view(dtype), [target.view(dtype)], job(name))

@@ -8,7 +8,6 @@ from sandbox.compilers.emulation import SECOND_BODY, Unsupported, translate
 
 
 def body(source: str, path: str = "kernel.cu") -> str:
-    """The translation without its first lines."""
     return translate(source, path).split(f'#line 1 "{path}"\n', 1)[1]
 
 
@@ -54,7 +53,6 @@ def test_every_form_of_launch_is_rewritten(source: str) -> None:
 
 
 def test_a_launch_in_a_macro_is_rewritten() -> None:
-    """A macro's body is code, read as such."""
     translated = body("#define LAUNCH(name, n, ...) \\\n  do { name##_kernel<<<n, 256>>>(__VA_ARGS__); } while (0)\n")
     assert "<<<" not in translated
     assert "EMU_NAME(name##_kernel)" in translated

@@ -18,7 +18,6 @@ UNDECLARED = "k.cu:3:5: error: ‘{}’ was not declared in this scope; did you 
     ],
 )
 def test_a_call_of_a_library_that_needs_a_gpu_is_named(name: str, library: str) -> None:
-    """One sentence with library and function."""
     assert (
         emulation_limits.library_call(name)
         == f"the emulated device has no {library}, of which {name} is called here; use a CUDA device for this kernel"
@@ -27,7 +26,6 @@ def test_a_call_of_a_library_that_needs_a_gpu_is_named(name: str, library: str) 
 
 @pytest.mark.parametrize("name", ["curand", "curand_init", "cublasHandle_t", "cufft_plan", "cudaMalloc", "my_cublasSgemm"])
 def test_other_names_are_no_calls_of_a_library(name: str) -> None:
-    """What kernels call, types, and the user's own."""
     assert emulation_limits.library_call(name) is None
 
 

@@ -49,7 +49,6 @@ def strided(x: torch.Tensor) -> torch.Tensor:
 
 
 def sequential(x: torch.Tensor) -> torch.Tensor:
-    """One thread a row."""
     total = torch.zeros(x.shape[0])
     for column in x.unbind(dim=1):
         total += column

@@ -67,7 +67,6 @@ def test_nothing_is_guessed():
     ],
 )
 def test_theoretical_occupancy_is_nvidias(architecture, registers, shared, threads, share, limit):
-    """As its occupancy calculator says."""
     found = occupancy(architecture, registers, shared, threads)
     assert (found.share, found.limit) == (pytest.approx(share), limit)
 

@@ -15,7 +15,6 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A small toolchain."""
     root = tmp_path / "include"
     (root / "sub").mkdir(parents=True)
     (root / "a.h").write_text("one")
