@@ -102,20 +102,12 @@ def test_no_byte_moves_between_neighbours(sources: list[tuple[str, bytes]], sett
 # -- what is believed ----------------------------------------------------------------------------------------------------
 
 
-def test_what_was_stored_is_found(store: ArtifactStore) -> None:
-    """Artifact, log and note, by another server with the same directory too."""
-    store.store(KEY, made())
-    assert found(store) == found(ArtifactStore(store.directory, LIMIT)) == made()
+@pytest.mark.parametrize("result", [made(), made(b""), rejected()], ids=["built", "an empty artifact", "rejected"])
+def test_what_was_stored_is_found(store: ArtifactStore, result: BuildResult) -> None:
+    """Artifact, log, note and remarks, by another server with the same directory too."""
+    store.store(KEY, result)
+    assert found(store) == found(ArtifactStore(store.directory, LIMIT)) == result
     assert found(store, OTHER) is None
-
-
-def test_a_rejection_is_found_with_its_log_and_remarks(store: ArtifactStore) -> None:
-    """It has no artifact; an empty artifact is another thing."""
-    store.store(KEY, rejected())
-    store.store(OTHER, made(b""))
-    for one in (store, ArtifactStore(store.directory, LIMIT)):
-        assert (found(one), found(one, OTHER)) == (rejected(), made(b""))
-    assert found(store) != found(store, OTHER)
 
 
 def entry_of(build: dict[str, object], artifact: bytes, secret: bytes) -> bytes:

@@ -240,9 +240,7 @@ async def test_what_differs_is_built(host: FakeHost) -> None:
     await built(host, device_kind="cuda")
     await built(host, device_kind="cuda", architecture="sm_90")
     await built(host, device_kind="cuda", architecture="sm_100")
-    await built(
-        host, replace(lease(), submission=replace(lease().submission, new=replace(lease().submission.new, language="torch_extension")))
-    )
+    await built(host, lease(language="torch_extension"))
     host.isolation.toolchain = host.isolation.after_build = "toolchain 2"
     await built(host)
     host.isolation.SAFE = False
@@ -266,8 +264,7 @@ async def test_the_box_knows_of_the_call_what_everybody_may(host: FakeHost) -> N
 @pytest.mark.parametrize(("language", "count"), [("cuda", 3), ("python", 2)])
 async def test_a_compiled_entry_of_a_model_is_called_with_its_weights(host: FakeHost, language: str, count: int) -> None:
     """A remark on its parameters would contradict `problems show` otherwise."""
-    wanted = lease()
-    wanted = replace(wanted, submission=replace(wanted.submission, new=replace(wanted.submission.new, language=language)))
+    wanted = lease(language=language)
     weight = wire.TensorSpec(name="weight", dtype="float32", shape=("weight_0",))
     spec = replace(wanted.problem.spec, weights=(weight,), axes=(), convention=wire.Convention.MODEL)
     await built(host, replace(wanted, problem=replace(wanted.problem, spec=spec)))
@@ -282,29 +279,28 @@ async def test_a_call_that_only_the_problem_knows_is_left_out(host: FakeHost) ->
     assert isinstance(host.isolation.job, wire.BuildJob) and host.isolation.job.call is None
 
 
-def with_modules(wanted: Lease, modules: dict[str, str], language: str = "python") -> Lease:
-    """The same, of a problem that gives these files to submissions."""
-    problem = replace(wanted.problem, spec=replace(wanted.problem.spec, modules=modules))
-    submission = replace(wanted.submission, new=replace(wanted.submission.new, language=language))
-    return replace(wanted, problem=problem, submission=submission)
+def with_modules(modules: dict[str, str], language: str = "python") -> Lease:
+    """A submission to a problem that gives these files to submissions."""
+    wanted = lease(language=language)
+    return replace(wanted, problem=replace(wanted.problem, spec=replace(wanted.problem.spec, modules=modules)))
 
 
 async def test_the_problems_modules_are_built_with_and_are_in_the_key(host: FakeHost) -> None:
     """Two problems with other texts in task.py share no artifact, nor do a module and a source of the same text."""
     modules = {"utils.py": "y = 2\n", "task.py": "x = 1\n"}
-    await built(host, with_modules(lease(), modules))
+    await built(host, with_modules(modules))
     assert host.isolation.job.modules == ("task.py", "utils.py") and host.isolation.job.sources == ("kernel.cu",)
     assert host.isolation.files == {"files/kernel.cu": b"int x;", "modules/task.py": b"x = 1\n", "modules/utils.py": b"y = 2\n"}
-    assert (await built(host, with_modules(lease(), modules)))[0].cached
-    assert not (await built(host, with_modules(lease(), {**modules, "task.py": "x = 2\n"})))[0].cached
-    assert not (await built(host, with_modules(lease(), {"utils.py": "y = 2\n"})))[0].cached
+    assert (await built(host, with_modules(modules)))[0].cached
+    assert not (await built(host, with_modules({**modules, "task.py": "x = 2\n"})))[0].cached
+    assert not (await built(host, with_modules({"utils.py": "y = 2\n"})))[0].cached
 
 
 async def test_only_python_gets_the_problems_modules(host: FakeHost) -> None:
     """They are not in the way of other languages, nor in their key."""
-    await built(host, with_modules(lease(), {"task.py": "x = 1\n"}, "cuda"))
+    await built(host, with_modules({"task.py": "x = 1\n"}, "cuda"))
     assert host.isolation.job.modules == () and set(host.isolation.files) == {"files/kernel.cu"}
-    assert (await built(host, with_modules(lease(), {}, "cuda")))[0].cached
+    assert (await built(host, with_modules({}, "cuda")))[0].cached
 
 
 @pytest.mark.parametrize("architecture", ["90", "sm_90 --run", "compute_90", "sm_90\n"])
@@ -337,18 +333,19 @@ async def test_what_was_built_while_the_toolchain_changed_is_not_kept(host: Fake
 
 
 REJECTED = BoxExit(cause=BoxCause.EXITED, exit_code=7, output=b"kernel.cu(1): error: no\n")
+MISSING_HEADER = "kernel.cu:1:10: fatal error: nothing.h: No such file or directory\ncompilation terminated.\n"
 
 
-@pytest.mark.parametrize("code", [3, 4, 7])
-async def test_what_the_compiler_rejected_is_kept(host: FakeHost, code: int) -> None:
+@pytest.mark.parametrize(("code", "log"), [(3, "error: no\n"), (4, "error: no\n"), (7, "error: no\n"), (7, MISSING_HEADER)])
+async def test_what_the_compiler_rejected_is_kept(host: FakeHost, code: int, log: str) -> None:
     """The second time no box is needed: the same log and note, called cached, and no artifact though a box would now leave one."""
-    host.isolation.end = replace(REJECTED, exit_code=code)
+    host.isolation.end = replace(REJECTED, exit_code=code, output=log.encode())
     first, nothing = await built(host)
     host.isolation.end = BUILT
     second, still_nothing = await built(host)
     assert host.isolation.count == 1 and nothing is still_nothing is None
     assert second == replace(first, cached=True, duration_ns=second.duration_ns)
-    assert (first.outcome, first.log, first.headers) == (BuildOutcome.REJECTED, "kernel.cu(1): error: no\n", "light")
+    assert (first.outcome, first.log, first.headers) == (BuildOutcome.REJECTED, log, "light")
 
 
 async def test_another_users_rejection_is_a_build(host: FakeHost) -> None:
@@ -391,16 +388,10 @@ async def test_what_may_be_built_the_next_time_is_not_kept(host: FakeHost, end: 
 @pytest.mark.parametrize(("code", "count"), [(3, 2), (4, 2), (7, 1)])
 async def test_of_what_is_imported_only_the_compilers_word_is_kept(host: FakeHost, code: int, count: int) -> None:
     """A package that is missing today may be installed tomorrow, and the toolchain's fingerprint does not have it."""
-    wanted = lease()
-    wanted = replace(wanted, submission=replace(wanted.submission, new=replace(wanted.submission.new, language="python")))
+    wanted = lease(language="python")
     host.isolation.end = replace(REJECTED, exit_code=code)
     assert [(await built(host, wanted))[0].outcome for _ in range(2)] == [BuildOutcome.REJECTED] * 2
     assert host.isolation.count == count
-
-
-def test_a_missing_header_is_no_interruption() -> None:
-    """What compilers print of most errors is about the source."""
-    assert build.INTERRUPTED.search(b"kernel.cu:1:10: fatal error: nothing.h: No such file or directory\ncompilation terminated.\n") is None
 
 
 async def test_a_servers_umask_does_not_keep_the_box_from_its_sources(host: FakeHost) -> None:
