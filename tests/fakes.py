@@ -31,9 +31,9 @@ def source(order: str) -> str:
     return SOURCE.replace("grade: accept", f"grade: {order}")
 
 
-def new_submission(order: str = "accept", problem_id: str = "sum", **fields: str) -> NewSubmission:
+def new_submission(order: str = "accept", problem_id: str = "sum", language: str = "cuda", **fields: str) -> NewSubmission:
     """A submission that passed the intake."""
-    return NewSubmission(problem_id=problem_id, language="cuda", sources=(SourceFile(path="kernel.cu", content=source(order)),), **fields)
+    return NewSubmission(problem_id=problem_id, language=language, sources=(SourceFile(path="kernel.cu", content=source(order)),), **fields)
 
 
 def problem(problem_id: str = "sum", digest: str = "d" * 64) -> Problem:
