@@ -57,7 +57,6 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="where built artifacts are kept; servers may share it ($GRADER_CACHE_DIR, or in the state directory)",
     )
-    add("--cache-bytes", type=int, metavar="N", help="the size limit of built artifacts; 0: none are stored, every kernel is built (2 GiB)")
     add("--problems", metavar="DIR", nargs="+", help="directories of problems, or directories that hold such directories")
     add("--competitions", metavar="PATH", nargs="+", help="competition.toml files, their directories, or directories that hold such")
     add(
@@ -137,6 +136,7 @@ def add_grading_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="run boxes that wait for the next job, with everything imported; 160 MB each, 320 MB on a GPU (two more than lanes and GPUs)",
     )
+    add("--cache-bytes", type=int, metavar="N", help="the size limit of built artifacts; 0: none are stored (2 GiB)")
     add("--builders", type=int, metavar="N", help="builds done at once (as many as lanes and memory leave cores for)")
 
 

@@ -53,7 +53,6 @@ def parser() -> argparse.ArgumentParser:
     add("--until-stdin-closes", action="store_true", help="drain and stop when standard input ends, for a program that supervises this one")
     add("--state-dir", metavar="DIR", help="this worker's own directory; one worker at a time ('worker' in the user's state directory)")
     add("--cache-dir", metavar="DIR", help="where built artifacts are kept (in the state directory)")
-    add("--cache-bytes", type=int, metavar="N", help="the size limit of built artifacts; 0: none are stored (2 GiB)")
     add_grading_options(command)
     add_process_options(command)
     return command
