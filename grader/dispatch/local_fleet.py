@@ -89,7 +89,9 @@ class Turns:
             self._secret = False not in kinds if owed_s > 0 else kinds[0]
             pause_s = min(owed_s, self._shown_end_s + GRACE_S - self._clock())
             if self._secret and pause_s > 0:
-                self._look_again(pause_s)
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = asyncio.get_running_loop().call_later(pause_s, self._admit)
                 return
             self._begin_s = self._clock()
         for waiter in [waiter for waiter in self._waiting if waiter[0] is self._secret]:
@@ -97,11 +99,6 @@ class Turns:
             self._count += 1
             if not waiter[1].done():
                 waiter[1].set_result(None)
-
-    def _look_again(self, pause_s: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(pause_s, self._admit)
 
 
 class LocalFleet:

@@ -58,11 +58,6 @@ class WarmKey:
     fingerprint: str
 
 
-def warm_key(spec: BoxSpec, fingerprint: str) -> WarmKey:
-    """The key of a specification. The wall limit is not in it: a box gets its own with the job."""
-    return WarmKey(replace(spec, box_id="", slot=0, link_dir=None, limits=replace(spec.limits, wall_s=0.0)), fingerprint)
-
-
 def available_bytes() -> int:
     """The host's memory that can be had without swapping."""
     for line in Path("/proc/meminfo").read_text().splitlines():
@@ -161,7 +156,8 @@ class WarmBoxes:
     async def _take(self, spec: BoxSpec) -> _WarmBox | None:
         if self._size <= 0:
             return None
-        key = warm_key(spec, await self._fingerprint())
+        # The wall limit is no part of the key: a box gets its own with the job.
+        key = WarmKey(replace(spec, box_id="", slot=0, link_dir=None, limits=replace(spec.limits, wall_s=0.0)), await self._fingerprint())
         self._wanted[key] = self._wanted.pop(key, 0) + 1
         while len(self._wanted) > KEYS_KEPT:
             self._wanted.popitem(last=False)

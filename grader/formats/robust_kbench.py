@@ -105,7 +105,16 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
         require_inside(file, root or path.parent, path)
     source = read_text(path, FILE_LIMIT_BYTES, LAYOUT)
     tree = parse_python(path, source, path.name)
-    signatures = _signatures(path, tree, direction)
+    defined = {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    needed = (*FUNCTIONS, *(("AutogradFunction",) if direction == "backward" else ()))
+    if missing := [name for name in needed if name not in defined]:
+        raise ProblemInvalid(str(path), f"has no {missing[0]}; define it at the top level")
+    model, inputs = defined["Model"], defined["get_inputs"]
+    making = next((node for node in model.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"), None)
+    signatures = {
+        "Model": _Signature.of(making, skipped=1),
+        "get_inputs": _Signature.of(inputs if isinstance(inputs, ast.FunctionDef) else None, skipped=0),
+    }
     settings = _settings(config_path)
     for setting in settings:
         _check_arguments(config_path, setting, signatures)
@@ -248,20 +257,6 @@ class _Signature:
             required=names - frozenset(values),
             defaults={name: node.value for name, node in values.items() if isinstance(node, ast.Constant) and type(node.value) is int},
         )
-
-
-def _signatures(path: Path, tree: ast.Module, direction: str) -> dict[str, _Signature]:
-    """Of what is called with settings. Raises ProblemInvalid where a part is missing."""
-    defined = {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-    needed = (*FUNCTIONS, *(("AutogradFunction",) if direction == "backward" else ()))
-    if missing := [name for name in needed if name not in defined]:
-        raise ProblemInvalid(str(path), f"has no {missing[0]}; define it at the top level")
-    model, inputs = defined["Model"], defined["get_inputs"]
-    making = next((node for node in model.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"), None)
-    return {
-        "Model": _Signature.of(making, skipped=1),
-        "get_inputs": _Signature.of(inputs if isinstance(inputs, ast.FunctionDef) else None, skipped=0),
-    }
 
 
 def _check_arguments(path: Path, setting: _Setting, signatures: dict[str, _Signature]) -> None:

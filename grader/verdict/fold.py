@@ -35,7 +35,8 @@ def fold(facts: Iterable[wire.Fact], ranking: Ranking | None = None) -> Report:
     """Draw the report; ranking: in ranked mode only. IncompleteFacts where the facts end before a failure, and before every process that
     the ranking asks for has the judge's Finished."""
     facts = tuple(facts)
-    rounds = _rounds(facts)
+    begun = [index for index, fact in enumerate(facts) if isinstance(fact, wire.Round)]
+    rounds = [facts[here:there] for here, there in pairwise([*begun, len(facts)])] if begun else [facts]
     judged = tuple(fact for process in rounds for fact in process)
     swept = tuple(dict.fromkeys(size for plan in _of(facts, wire.Plan) for size in plan.sweep))
     verdict, reason, summary = _decide_sweep(facts, swept) if swept else _decide(facts, rounds, ranking)
@@ -82,12 +83,6 @@ def _cause(profile: wire.KernelProfile | None) -> str:
         cause = next((finding for finding in findings if finding.kind is wire.SanitizerKind.DIVERGENT_BARRIER), cause)
     where = f"{cause.path}:{cause.line}: " if cause.path else ""
     return f" The sanitizer reports: {where}{_ended(cause.message)}"
-
-
-def _rounds(facts: Facts) -> list[Facts]:
-    """The facts of each process, without what came before the first; all facts are of one where no process is named."""
-    begun = [index for index, fact in enumerate(facts) if isinstance(fact, wire.Round)]
-    return [facts[here:there] for here, there in pairwise([*begun, len(facts)])] if begun else [facts]
 
 
 def _decide(facts: Facts, rounds: list[Facts], ranking: Ranking | None) -> Decision:

@@ -57,7 +57,18 @@ def starter(spec: wire.ProblemSpec, language: str, *, cuda: str, title: str) -> 
         case "torch_extension":
             lines = _torch_extension(without_model(spec), torch_signature(spec))
         case "python":
-            lines = _python(spec)
+            function = _python_function(spec.entry, spec.inputs, spec)
+            if spec.convention is wire.Convention.MODEL:
+                forward = _python_function("forward", spec.inputs, spec, first="self")
+                function = [
+                    f"class {spec.entry}(torch.nn.Module):",
+                    "    def __init__(self, *arguments):",
+                    "        super().__init__()",
+                    "        # Make the layers of the problem's own Model, with the same names: they get its weights.",
+                    "",
+                    *(f"    {line}" if line else "" for line in forward),
+                ]
+            lines = ["import torch", "", "", *function]
         case _:
             lines = []
     return "\n".join([*_head(spec, title, "#" if language == PYTHON else "//"), *lines]) + "\n" if lines else ""
@@ -98,21 +109,6 @@ def _torch_extension(spec: wire.ProblemSpec, signature: str) -> list[str]:
     lines += [f"// {_TODO}", f"return {names[0] if len(names) == 1 else '{' + ', '.join(names) + '}'};"]
     module = 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }'
     return ["#include <torch/extension.h>", "", f"{signature} {{", *(f"    {line}" for line in lines), "}", "", module]
-
-
-def _python(spec: wire.ProblemSpec) -> list[str]:
-    function = _python_function(spec.entry, spec.inputs, spec)
-    if spec.convention is wire.Convention.MODEL:
-        forward = _python_function("forward", spec.inputs, spec, first="self")
-        function = [
-            f"class {spec.entry}(torch.nn.Module):",
-            "    def __init__(self, *arguments):",
-            "        super().__init__()",
-            "        # Make the layers of the problem's own Model, with the same names: they get its weights.",
-            "",
-            *(f"    {line}" if line else "" for line in forward),
-        ]
-    return ["import torch", "", "", *function]
 
 
 def _python_function(name: str, inputs: Sequence[wire.TensorSpec], spec: wire.ProblemSpec, first: str = "") -> list[str]:

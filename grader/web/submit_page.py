@@ -68,7 +68,10 @@ class SubmitPage:
     async def form(self, request: web.Request) -> web.Response:
         """The empty form."""
         self._site.user_of(request, "Submit")
-        return await self._page(request, from_query(request.query), {})
+        competition = request.query.get("competition", "")[:64]
+        mode = wire.Mode.RANKED if competition else wire.Mode.BENCHMARK
+        form = SubmitForm(problem=request.query.get("problem", "")[:200], competition=competition, mode=mode.value)
+        return await self._page(request, form, {})
 
     async def submit(self, request: web.Request) -> web.Response:
         """Submit, and go on to the live page; or the form again, with what is wrong."""
@@ -163,13 +166,6 @@ class SubmitForm:
     request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     sources: tuple[tuple[str, str], ...] = ()
     unreadable: tuple[FieldViolation, ...] = ()
-
-
-def from_query(query: Mapping[str, str]) -> SubmitForm:
-    """The form as a link opens it: for a problem, in a competition."""
-    competition = query.get("competition", "")[:64]
-    mode = wire.Mode.RANKED if competition else wire.Mode.BENCHMARK
-    return SubmitForm(problem=query.get("problem", "")[:200], competition=competition, mode=mode.value)
 
 
 def from_sent(sent: SentForm) -> SubmitForm:

@@ -146,7 +146,8 @@ def host_versions(kind: DeviceKind, environ: Mapping[str, str] = os.environ) -> 
     if device_info(kind).toolkit_program:
         homes = (environ.get("CUDA_HOME"), CUDA_HOME)
         nvcc = next((f"{home}/bin/nvcc" for home in homes if home and Path(home, "bin", "nvcc").exists()), "nvcc")
-        versions["nvcc"] = nvcc_version(_answer([nvcc, "--version"]))
+        match = _RELEASE.search(_answer([nvcc, "--version"]))
+        versions["nvcc"] = match[1] if match else ""
     return {name: version for name, version in versions.items() if version}
 
 
@@ -156,12 +157,6 @@ def cudnn_version(number: int | None) -> str:
         return ""
     major, rest = divmod(number, 10_000 if number >= 90_000 else 1000)
     return f"{major}.{rest // 100}.{rest % 100}"
-
-
-def nvcc_version(answer: str) -> str:
-    """The full version that `nvcc --version` says; "" where it says none."""
-    match = _RELEASE.search(answer)
-    return match[1] if match else ""
 
 
 def _answer(command: Sequence[str]) -> str:
