@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from sandbox.judge.timing.interleaved import Heartbeat
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Operation, Status
 from tests.collection import AFTER_COLLECTION
@@ -16,6 +15,7 @@ from tests.draining import drained
 
 if AFTER_COLLECTION:
     from sandbox.judge.timing import measure
+    from sandbox.judge.timing.interleaved import Heartbeat
     from sandbox.judge.timing.measure import BATCH_COUNT, Batch, time_batches
     from sandbox.judge.trial import Run, RunOptions
 

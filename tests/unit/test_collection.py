@@ -33,7 +33,6 @@ print(json.dumps({"status": int(status), "loaded": {name: importers.get(name) fo
 """
 
 
-@pytest.mark.slow
 def test_collection_imports_no_package_that_only_tests_need() -> None:
     """Each process of a run would pay for it, two seconds of CPU for torch; the failure shows who imported it."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "GRADER_TEST_"))}

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import pytest
 
 from grader.dispatch.judge_process import CUDA_SILENCE_S, SILENCE_S
-from sandbox.judge.timing.interleaved import SIGN_S, Heartbeat
 from sandbox.judge.timing.stopping import (
     LOOKS,
     HalfWidth,
@@ -33,10 +32,12 @@ if AFTER_COLLECTION:
         NULL,
         OWN_NULL,
         REPEAT_LIMIT,
+        SIGN_S,
         SLOW_TURN_COUNT,
         SUBJECT,
         TURN_FLOOR,
         TURN_LIMIT,
+        Heartbeat,
         SoloTimings,
         Times,
         merge_trials,
