@@ -224,7 +224,7 @@ async def test_a_longer_competition_takes_submissions_at_once(organised, kernel)
     assert (action.action, action.user) == ("file_reloaded", "root") and action.reason.startswith("changed; end: ")
 
 
-@pytest.mark.parametrize("broken", ["name = ", 'name = "one"\ntitl = "x"\n', toml("one").replace('"sum"', '"nothing"')])
+@pytest.mark.parametrize("broken", ["name = ", 'name = "one"\ntitl = "x"\n', toml("one", problems=("nothing",))])
 async def test_one_broken_file_changes_nothing(organised, kernel, broken):
     """Not the good one beside it either; the file, and where it can be told the line, is named."""
     root = await organised.client("root")

@@ -40,6 +40,7 @@ def post(url: str, submission: submission_pb2.Submission) -> None:
 def main(tag: str, url: str, seen_file: Path) -> None:
     """Follow the stream; take it up again after the last that the URL accepted where it breaks."""
     revisions: dict[str, int] = json.loads(seen_file.read_text()) if seen_file.exists() else {}
+    partial = seen_file.with_suffix(".partial")  # renamed when it is whole: this program may be stopped while it writes
     with connect() as channel:
         stub = grader_service_pb2_grpc.GraderServiceStub(channel)
         while True:
@@ -49,7 +50,8 @@ def main(tag: str, url: str, seen_file: Path) -> None:
                         post(url, update.submission)
                         revisions[update.submission.name] = update.revision
                         revisions = dict(list(revisions.items())[-SEEN_LIMIT:])
-                        seen_file.write_text(json.dumps(revisions))
+                        partial.write_text(json.dumps(revisions))
+                        partial.replace(seen_file)
             except grpc.RpcError as error:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE:
                     raise
