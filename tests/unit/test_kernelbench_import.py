@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from pathlib import Path
@@ -160,6 +161,14 @@ def test_one_problem_is_checked_before_it_is_kept(tmp_path: Path) -> None:
     assert refused.exit_code == 2 and "--force" in refused.stdout and not (tmp_path / "state" / "problems").exists()
     assert run("import", path, "--force", "--trusted", *state).exit_code == 0
     assert (tmp_path / "state" / "problems" / "kb_1_same.json").exists()
+
+
+def test_the_memory_of_the_host_is_known_in_a_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Boxes refuse sysinfo; sysconf then answers with what was on the stack, and the problem was imported unchecked."""
+    from sandbox.judge.references.trace import memory_bytes
+
+    monkeypatch.setattr(os, "sysconf", lambda _: -1)
+    assert memory_bytes("cpu") > 1 << 28
 
 
 @pytest.mark.slow

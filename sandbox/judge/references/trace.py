@@ -6,7 +6,6 @@ Where that can't be done, for the code looks at values, the call is made for goo
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ SMALLER = "make the file's sizes smaller (`grader-cli problems import --set NAME
 _RUNNING = ("running_mean", "running_var")  # normalisation in train mode writes these, though not every schema declares it
 _CALL_COUNTER = "num_batches_tracked"  # of normalisation, which no answer depends on
 _PROBABILITIES = ("dropout_p", "dropout", "p")
-_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_CGROUP_LIMIT, _MEMINFO = Path("/sys/fs/cgroup/memory.max"), Path("/proc/meminfo")  # which begins with MemTotal, proc_meminfo(5)
 _OWN = ("_parameters", "_buffers", "_modules")  # of a module's attributes: compared as tensors
 
 Making = AbstractContextManager[Any]
@@ -247,6 +246,7 @@ def memory_bytes(where: str) -> int:
     """How much memory the device has; of the host what this process may use of it."""
     if where.startswith("cuda"):
         return int(torch.cuda.get_device_properties(where).total_memory)
-    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    # Not os.sysconf: glibc asks sysinfo, which boxes refuse, and then answers with what was on the stack.
+    there = 1024 * int(_MEMINFO.read_text("utf-8").split()[1])
     limit = _CGROUP_LIMIT.read_text("utf-8").strip() if _CGROUP_LIMIT.is_file() else ""
     return min(there, int(limit)) if limit.isdecimal() else there
