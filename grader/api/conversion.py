@@ -38,7 +38,6 @@ ATTRIBUTES = {
     "Build": {"build_duration": "duration_ns"},
     "Trial": {"run_duration": "duration_ns"},
     "KernelLaunch": {"total_duration": "duration_ns"},
-    "Measurement": {"left_out_turn_count": "left_out_count"},
 }
 # The collections that ids belong to.
 COLLECTIONS = {

@@ -244,7 +244,7 @@ def _measurement(
         measurement,
         omit=omit,
         workload_id=redactor.name(measurement.workload_id, measurement.hidden),
-        **{name: samples(name) for name in ("certified", "batch", "reported", "baselines", "reported_baselines")},
+        **{name: samples(name) for name in ("certified", "reported", "baselines", "reported_baselines")},
         **_amounts(measurement, exposure, environment.ceilings if environment else {}, redactor.dtype),
     )
 

@@ -181,7 +181,7 @@ def render_times(measurements: Sequence[report_pb2.Measurement], ceilings: Mappi
         interval = formatting.median_range(measurement.certified)
         lines = [
             formatting.throughput(rates) if rates else formatting.shares(measurement),
-            formatting.second_figures(measurement),
+            formatting.reported_speedups(measurement),
             [f"certified median {interval}, 95 % interval"] if interval else [],
         ]
         for line in filter(None, lines if by_device else ()):

@@ -228,7 +228,7 @@ def _as_data(table: SweepTable, metric: SweepMetric, ended: Sequence[tuple[str, 
     for _, submission in ended:
         submission.ClearField("sources")
         for row in submission.report.measurements:
-            for samples in (row.reported, row.certified, row.batch, *row.baselines.values(), *row.reported_baselines.values()):
+            for samples in (row.reported, row.certified, *row.baselines.values(), *row.reported_baselines.values()):
                 samples.ClearField("sample_durations_ns")
     return {
         "problem": table.problem,

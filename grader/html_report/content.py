@@ -164,7 +164,6 @@ def measured(report: report_pb2.Report, budget: charts.ChartBudget) -> dict[str,
                 "reported": formatting.median(row.reported) if row.HasField("reported") else "",
                 "confirmed": row.reported_confirmed,
                 "baselines": [_baseline_times(row, name) for name in baselines],
-                "second": ", ".join(formatting.batches(row)),
                 "conditions": formatting.conditions(row.conditions),
                 "turns": formatting.turns(row),
             }

@@ -53,7 +53,6 @@ def to_csv(submission: submission_pb2.Submission) -> str:
         providers = [
             ("kernel", "certified", measurement.certified),
             ("kernel", "do_bench", measurement.reported),
-            ("kernel", "batch", measurement.batch),
         ]
         providers += [(name, "certified", measurement.baselines[name]) for name in sorted(measurement.baselines)]
         providers += [(name, "do_bench", measurement.reported_baselines[name]) for name in sorted(measurement.reported_baselines)]

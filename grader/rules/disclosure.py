@@ -60,10 +60,10 @@ TABLE: Mapping[type, Mapping[str, Row]] = {
     wire.Measurement: {  # of a secret workload there is none at all: it is nothing but times
         "workload_id": (_SHOWN, _SHOWN, _RENAMED, _OMITTED),
         **dict.fromkeys(("clock", "certified", "bound_ns", "hidden", "reported_confirmed", "baselines", "speedups"), _NOT_SECRET),
-        **dict.fromkeys(("batch", "reported_baselines", "conditions"), _NOT_SECRET),
-        **dict.fromkeys(("reported", "floor_ns", "batch_size", "physical_floor_ns", "moved_bytes", "flops"), _NOT_HIDDEN),
+        **dict.fromkeys(("reported_baselines", "conditions"), _NOT_SECRET),
+        **dict.fromkeys(("reported", "floor_ns", "physical_floor_ns", "moved_bytes", "flops"), _NOT_HIDDEN),
         # How many turns the budget had time for would tell how long one took.
-        **dict.fromkeys(("turn_count", "left_out_count", "half_width", "end"), _NOT_HIDDEN),
+        **dict.fromkeys(("turn_count", "half_width", "end"), _NOT_HIDDEN),
         **dict.fromkeys(("disturbed", "baseline_slowed", "shortest_ns"), _NEVER),  # flags of the report
     },
     wire.Progress: {"stage": _ALWAYS, "workload_id": _NAME, "hidden_at_ns": _NEVER},

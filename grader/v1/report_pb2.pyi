@@ -531,7 +531,7 @@ class Speedup(_message.Message):
     def __init__(self, baseline: _Optional[str] = ..., ratio: _Optional[float] = ..., ratio_low: _Optional[float] = ..., ratio_high: _Optional[float] = ...) -> None: ...
 
 class Measurement(_message.Message):
-    __slots__ = ("workload_id", "reported", "certified", "reported_confirmed", "baselines", "speedups", "clock", "bound_duration", "floor_duration", "hidden", "batch", "batch_size", "reported_baselines", "physical_floor_duration", "conditions", "bandwidth_share", "peak_share", "declared_work", "turn_count", "left_out_turn_count", "half_width", "end")
+    __slots__ = ("workload_id", "reported", "certified", "reported_confirmed", "baselines", "speedups", "clock", "bound_duration", "floor_duration", "hidden", "reported_baselines", "physical_floor_duration", "conditions", "bandwidth_share", "peak_share", "declared_work", "turn_count", "half_width", "end")
     class BaselinesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -563,8 +563,6 @@ class Measurement(_message.Message):
     BOUND_DURATION_FIELD_NUMBER: _ClassVar[int]
     FLOOR_DURATION_FIELD_NUMBER: _ClassVar[int]
     HIDDEN_FIELD_NUMBER: _ClassVar[int]
-    BATCH_FIELD_NUMBER: _ClassVar[int]
-    BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
     REPORTED_BASELINES_FIELD_NUMBER: _ClassVar[int]
     PHYSICAL_FLOOR_DURATION_FIELD_NUMBER: _ClassVar[int]
     CONDITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -572,7 +570,6 @@ class Measurement(_message.Message):
     PEAK_SHARE_FIELD_NUMBER: _ClassVar[int]
     DECLARED_WORK_FIELD_NUMBER: _ClassVar[int]
     TURN_COUNT_FIELD_NUMBER: _ClassVar[int]
-    LEFT_OUT_TURN_COUNT_FIELD_NUMBER: _ClassVar[int]
     HALF_WIDTH_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
@@ -585,8 +582,6 @@ class Measurement(_message.Message):
     bound_duration: _duration_pb2.Duration
     floor_duration: _duration_pb2.Duration
     hidden: bool
-    batch: Samples
-    batch_size: int
     reported_baselines: _containers.MessageMap[str, Samples]
     physical_floor_duration: _duration_pb2.Duration
     conditions: _containers.ScalarMap[str, str]
@@ -594,10 +589,9 @@ class Measurement(_message.Message):
     peak_share: float
     declared_work: DeclaredWork
     turn_count: int
-    left_out_turn_count: int
     half_width: float
     end: MeasurementEnd
-    def __init__(self, workload_id: _Optional[str] = ..., reported: _Optional[_Union[Samples, _Mapping]] = ..., certified: _Optional[_Union[Samples, _Mapping]] = ..., reported_confirmed: _Optional[bool] = ..., baselines: _Optional[_Mapping[str, Samples]] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., clock: _Optional[_Union[Clock, str]] = ..., bound_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., floor_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., hidden: _Optional[bool] = ..., batch: _Optional[_Union[Samples, _Mapping]] = ..., batch_size: _Optional[int] = ..., reported_baselines: _Optional[_Mapping[str, Samples]] = ..., physical_floor_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., conditions: _Optional[_Mapping[str, str]] = ..., bandwidth_share: _Optional[float] = ..., peak_share: _Optional[float] = ..., declared_work: _Optional[_Union[DeclaredWork, _Mapping]] = ..., turn_count: _Optional[int] = ..., left_out_turn_count: _Optional[int] = ..., half_width: _Optional[float] = ..., end: _Optional[_Union[MeasurementEnd, str]] = ...) -> None: ...
+    def __init__(self, workload_id: _Optional[str] = ..., reported: _Optional[_Union[Samples, _Mapping]] = ..., certified: _Optional[_Union[Samples, _Mapping]] = ..., reported_confirmed: _Optional[bool] = ..., baselines: _Optional[_Mapping[str, Samples]] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., clock: _Optional[_Union[Clock, str]] = ..., bound_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., floor_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., hidden: _Optional[bool] = ..., reported_baselines: _Optional[_Mapping[str, Samples]] = ..., physical_floor_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., conditions: _Optional[_Mapping[str, str]] = ..., bandwidth_share: _Optional[float] = ..., peak_share: _Optional[float] = ..., declared_work: _Optional[_Union[DeclaredWork, _Mapping]] = ..., turn_count: _Optional[int] = ..., half_width: _Optional[float] = ..., end: _Optional[_Union[MeasurementEnd, str]] = ...) -> None: ...
 
 class DeclaredWork(_message.Message):
     __slots__ = ("moved_bytes", "flops", "dtype")

@@ -168,11 +168,11 @@ def shares(measurement: report_pb2.Measurement) -> list[str]:
     return [*message, f"{100 * measurement.peak_share:.0f} % of the arithmetic's peak"] if measurement.HasField("peak_share") else message
 
 
-def second_figures(measurement: report_pb2.Measurement) -> list[str]:
-    """Figures that are never scored: the speedup that do_bench shows, and the time of a launch in batches."""
+def reported_speedups(measurement: report_pb2.Measurement) -> list[str]:
+    """The speedups that do_bench shows, which are never scored."""
     claimed = {name: figures.reported_speedup(measurement, name) for name in sorted(measurement.reported_baselines)}
     message = [f"{ratio:.3g}x over {name}" for name, ratio in claimed.items() if ratio is not None]
-    return [*([f"by do_bench {' and '.join(message)}"] if message else []), *batches(measurement)]
+    return [f"by do_bench {' and '.join(message)}"] if message else []
 
 
 _ENDS = {
@@ -184,22 +184,14 @@ _ENDS = {
 
 
 def turns(measurement: report_pb2.Measurement) -> str:
-    """How a measurement ended, such as 18 turns, 1 left out, +-0.92 % (as narrow as asked); "" where it is not known."""
+    """How a measurement ended, such as 18 turns, +-0.92 % (as narrow as asked); "" where it is not known."""
     if not measurement.turn_count:
         return ""
     message = [f"{measurement.turn_count} turns"]
-    if measurement.left_out_turn_count:
-        message.append(f"{measurement.left_out_turn_count} left out")
     if measurement.HasField("half_width"):
         percent = 100 * measurement.half_width
         message.append(f"\N{PLUS-MINUS SIGN}{percent:.{0 if percent >= 10 else 1 if percent >= 1 else 2}f} %")
     return ", ".join(message) + (f" ({_ENDS[measurement.end]})" if measurement.end in _ENDS else "")
-
-
-def batches(measurement: report_pb2.Measurement) -> list[str]:
-    """The time of a launch in batches of launches, where there were some."""
-    of = f" of {measurement.batch_size}" if measurement.batch_size else ""
-    return [f"{median(measurement.batch)} a launch in batches{of}"] if measurement.HasField("batch") else []
 
 
 def conditions(values: Mapping[str, str]) -> str:

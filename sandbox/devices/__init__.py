@@ -115,6 +115,10 @@ class Device(Protocol):
     def launch_null(self) -> None:
         """Launch the smallest kernel there is; not waited for."""
 
+    def touch(self, read: Sequence[tuple[int, int]], written: Sequence[tuple[int, int]]) -> None:
+        """Launch a kernel that reads and writes these bytes, by address and size, and computes nothing; not waited for. Only where the
+        clock is the device's."""
+
     def stir(self, seed: int, torch_allocator: bool, sizes: tuple[int, ...], libraries: Sequence[ctypes.CDLL]) -> None:
         """Make pointers and content of fresh memory unpredictable: allocate random sizes and these, in bytes, fill with NaN, free.
         An emulated device also runs the warps of these libraries' kernels in another order."""

@@ -6,12 +6,9 @@ nobody who did the work (timing.md 3.2, L3).
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-
-from sandbox.devices.clock import EVICT_BYTES
 
 if TYPE_CHECKING:
     import torch
@@ -20,14 +17,13 @@ SAFETY = 0.9
 # float32 on the FP32 units alone, as torch's precision "ieee"; FLOPS + "float32" is by TF32 tensor cores where there are some.
 IEEE_FLOAT32 = "float32_ieee"
 FLOAT8 = "float8_e4m3fn"
-BYTES, FLOPS, CACHE, LAUNCH = "bytes_per_s", "flops_per_s:", "l2_bytes", "launch_ns"
+BYTES, FLOPS, CACHE = "bytes_per_s", "flops_per_s:", "l2_bytes"
 # Where a problem's tolerance allows it, these do the work of float32; a floor that is too low hits nobody.
 NARROWER = {"float32": ("float16", "bfloat16")}
 MEMORY_BYTES = 1 << 30
 SIDE = {"float32": 8192, "float16": 8192, "bfloat16": 8192, "float64": 4096}
 # Enough for a device that was idle to reach its highest clock: a rate that is too low would be a floor that is too high.
 REPEAT = 30
-LAUNCH_COUNT = 100
 
 
 def physical_floor_ns(
@@ -72,19 +68,6 @@ def measure(device: str) -> dict[str, float]:
         ceilings[FLOPS + FLOAT8] = rate
     if FLOPS + "float16" in ceilings:
         ceilings[FLOPS + "int8"] = 2 * ceilings[FLOPS + "float16"]
-    # What `do_bench` says of the smallest kernel: a cold cache, all launches queued, the median.
-    import torch
-
-    cache = torch.empty(EVICT_BYTES // 4, dtype=torch.int32, device=device)
-    scalar = torch.zeros(1, device=device)
-    pairs = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(LAUNCH_COUNT)]  # type: ignore[no-untyped-call]
-    for begun, ended in pairs:
-        cache.zero_()
-        begun.record()
-        scalar.fill_(1.0)
-        ended.record()
-    torch.cuda.synchronize()
-    ceilings[LAUNCH] = float(1e6 * statistics.median(begun.elapsed_time(ended) for begun, ended in pairs))
     torch.cuda.empty_cache()
     return ceilings
 

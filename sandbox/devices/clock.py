@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
+import secrets
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -36,11 +37,14 @@ FUNCTIONS = (
     "cuEventQuery",
 )
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
-SHADE_COUNT = 8  # of 60 us each on an H200: a launch takes 20 to 50, and up to 500 where others use the core
+# For each run, how long a train is held back for a runner that does not say that it has launched: a kernel takes 20 to 50 us, a reference
+# of 300 operations 1,500; one that waits for its device has not launched after any time.
+LAUNCH_LIMIT_NS = 2_000_000
+SHIFT_COUNT = 8  # fewer than this of each kind of small operation are before a run: see `CudaDevice.acquire_context`
 
 
 class WaitEnd(IntEnum):
-    """How a turn ended."""
+    """How a train ended."""
 
     DONE = 0
     TIMED_OUT = 1
@@ -56,41 +60,53 @@ class _Copy(ctypes.Structure):
     _fields_ = [("to", ctypes.c_uint64), ("source", ctypes.c_uint64), ("size_bytes", ctypes.c_uint64)]
 
 
-class _Turn(ctypes.Structure):
+class _NativeRun(ctypes.Structure):
     _fields_ = [
         ("publish", ctypes.POINTER(_Copy)),
         ("publish_count", ctypes.c_uint64),
         ("snapshot", ctypes.POINTER(_Copy)),
         ("snapshot_count", ctypes.c_uint64),
+        ("begin", ctypes.c_void_p),
+        ("reached", ctypes.c_void_p),
+        ("end", ctypes.c_void_p),
+        ("fill_count", ctypes.c_uint64),
+        ("copy_count", ctypes.c_uint64),
+        ("duration_ns", ctypes.c_int64),
+    ]
+
+
+class _Train(ctypes.Structure):
+    _fields_ = [
+        ("runs", ctypes.POINTER(_NativeRun)),
+        ("run_count", ctypes.c_uint64),
         ("evict", ctypes.c_uint64),
         ("evict_bytes", ctypes.c_uint64),
+        ("start", ctypes.c_uint64),
         ("published", ctypes.c_uint64),
-        ("shade_count", ctypes.c_uint64),
-        ("begin", ctypes.c_void_p),
-        ("end", ctypes.c_void_p),
+        ("finished", ctypes.c_uint64),
+        ("releasing", ctypes.c_void_p),
         ("go", ctypes.c_void_p),
         ("done", ctypes.c_void_p),
+        ("launched", ctypes.c_void_p),
         ("number", ctypes.c_uint64),
         ("previous", ctypes.c_uint64),
+        ("launch_limit_ns", ctypes.c_int64),
         ("limit_ns", ctypes.c_int64),
         ("link", ctypes.c_int),
-        ("ending", ctypes.c_int),
-        ("code", ctypes.c_int),
-        ("duration_ns", ctypes.c_int64),
         ("scalars", ctypes.POINTER(ctypes.c_double)),
         ("scalar_count", ctypes.c_uint64),
         ("scalars_to", ctypes.c_void_p),
-        ("finished", ctypes.c_uint64),
-        ("reached", ctypes.c_void_p),
-        ("releasing", ctypes.c_void_p),
+        ("ending", ctypes.c_int),
+        ("code", ctypes.c_int),
+        ("begun", ctypes.c_uint64),
     ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnTime:
-    """How long a turn took, and how it ended; code: the driver's first error, or 0."""
+class TrainTime:
+    """How long each run of a train took, and how it ended; code: the driver's first error, or 0."""
 
-    duration_ns: int
+    durations_ns: tuple[int, ...]
     ending: WaitEnd = WaitEnd.DONE
     code: int = 0
 
@@ -101,6 +117,7 @@ class Signals:
 
     go_address: int
     done_address: int
+    launched_address: int
     published_address: int  # on the device, as the next
     finished_address: int
     number: int
@@ -114,8 +131,16 @@ class Signals:
 Pairs = Sequence[tuple["torch.Tensor", "torch.Tensor"]]  # (to, from), contiguous and of the same size
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCopies:
+    """The copies of a run inside the clock: its inputs to the runner, and its outputs from it."""
+
+    publish: Pairs
+    snapshot: Pairs
+
+
 class _ClockStage:
-    """Memory of this process for what is copied inside the clock, the same in every turn: torch's allocator hands places out
+    """Memory of this process for what is copied inside the clock, the same in every train: torch's allocator hands places out
     by turns, and where a copy reads from is nothing that should be in anybody's time (docs/decisions/0014)."""
 
     def __init__(self, device: torch.device) -> None:
@@ -152,54 +177,76 @@ class _ClockStage:
 
 
 class NativeClock:
-    """Takes turns. cache: a tensor whose overwriting leaves nothing of the inputs in the device's cache."""
+    """Takes trains. cache: a tensor whose overwriting leaves nothing of the inputs in the device's cache."""
 
     def __init__(self, cache: torch.Tensor, libcuda: ctypes.CDLL | None = None) -> None:
         self._cache = cache
         self.stage = _ClockStage(cache.device)
         self._library = _compiled()
         self._libcuda = libcuda or ctypes.CDLL("libcuda.so.1")
-        self._events = [self._created("cuEventCreate") for _ in range(3)]
+        self._start = cache.new_zeros(64)  # three words, of bytes at least
+        self._events: list[ctypes.c_void_p] = []
         self._releasing = self._created("cuStreamCreate", NON_BLOCKING)
         self._driver = _DriverLibrary(*(ctypes.cast(getattr(self._libcuda, name), ctypes.c_void_p) for name in FUNCTIONS))
 
-    def take(self, publish: Pairs, snapshot: Pairs, signals: Signals) -> TurnTime:
-        """Publish, go, wait, snapshot."""
-        publish, snapshot = ([pair for pair in pairs if pair[0].numel()] for pairs in (publish, snapshot))
-        staged = self.stage.places([*(private for _, private in publish), *(private for private, _ in snapshot)])
-        sources, targets = staged[: len(publish)], staged[len(publish) :]
-        for place, (_, private) in zip(sources, publish, strict=True):
+    def take(self, runs: Sequence[RunCopies], signals: Signals) -> TrainTime:
+        """Launch all runs, then publish, wait and snapshot for each. One run where scalars are published."""
+        publish = [[pair for pair in run.publish if pair[0].numel()] for run in runs]
+        snapshot = [[pair for pair in run.snapshot if pair[0].numel()] for run in runs]
+        sources = [private for pairs in publish for _, private in pairs]
+        targets = [private for pairs in snapshot for private, _ in pairs]
+        staged = self.stage.places([*sources, *targets])
+        for place, private in zip(staged, sources, strict=False):
             place.copy_(private)
         self._libcuda.cuCtxSynchronize()
-        turn = _Turn(
-            publish=_copies([(to, place) for (to, _), place in zip(publish, sources, strict=True)]),
-            publish_count=len(publish),
-            snapshot=_copies([(place, source) for place, (_, source) in zip(targets, snapshot, strict=True)]),
-            snapshot_count=len(snapshot),
+        while len(self._events) < 3 * len(runs):
+            self._events.append(self._created("cuEventCreate"))
+        places = iter(staged)
+        published = [_copies([(to, next(places)) for to, _ in pairs]) for pairs in publish]
+        snapshots = [_copies([(next(places), source) for _, source in pairs]) for pairs in snapshot]
+        cars = (_NativeRun * len(runs))(
+            *(
+                _NativeRun(
+                    publish=inward,
+                    publish_count=len(inward),
+                    snapshot=outward,
+                    snapshot_count=len(outward),
+                    begin=self._events[3 * index],
+                    reached=self._events[3 * index + 1],
+                    end=self._events[3 * index + 2],
+                    fill_count=secrets.randbelow(SHIFT_COUNT),
+                    copy_count=secrets.randbelow(SHIFT_COUNT),
+                )
+                for index, (inward, outward) in enumerate(zip(published, snapshots, strict=True))
+            )
+        )
+        train = _Train(
+            runs=cars,
+            run_count=len(runs),
             evict=self._cache.data_ptr(),
             evict_bytes=self._cache.nbytes,
+            start=self._start.data_ptr(),
             published=signals.published_address,
-            shade_count=SHADE_COUNT,
-            begin=self._events[0],
-            end=self._events[1],
+            finished=signals.finished_address,
+            releasing=self._releasing,
             go=signals.go_address,
             done=signals.done_address,
+            launched=signals.launched_address,
             number=signals.number,
             previous=signals.previous,
+            launch_limit_ns=LAUNCH_LIMIT_NS * len(runs),
             limit_ns=signals.limit_ns,
             link=signals.link_fd,
             scalars=(ctypes.c_double * len(signals.scalars))(*signals.scalars),
             scalar_count=len(signals.scalars),
             scalars_to=signals.scalar_address,
-            finished=signals.finished_address,
-            reached=self._events[2],
-            releasing=self._releasing,
         )
-        self._library.take_turn(ctypes.byref(self._driver), ctypes.byref(turn))
-        if turn.code == 0:
-            for place, (private, _) in zip(targets, snapshot, strict=True):
+        self._library.take_train(ctypes.byref(self._driver), ctypes.byref(train))
+        if train.code == 0:
+            for place, private in zip(staged[len(sources) :], targets, strict=True):
                 private.copy_(place)
-        return TurnTime(duration_ns=turn.duration_ns, ending=WaitEnd(turn.ending), code=turn.code)
+        durations_ns = tuple(car.duration_ns for car in cars)
+        return TrainTime(durations_ns=durations_ns, ending=WaitEnd(train.ending), code=train.code)
 
     def _created(self, function: str, flags: int = 0) -> ctypes.c_void_p:
         """Return what a function of the driver creates."""
@@ -225,5 +272,5 @@ def _compiled() -> ctypes.CDLL:
         if process.returncode != 0:
             raise RuntimeError(f"the clock can't be compiled; is g++ installed? {process.stderr[-500:]}")
         library = ctypes.CDLL(target)
-    library.take_turn.restype = None
+    library.take_train.restype = None
     return library

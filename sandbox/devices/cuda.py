@@ -24,13 +24,14 @@ import torch
 from cuda.bindings import driver
 
 from sandbox.devices import POISON_BYTE, Arena, DeviceFault, ForeignUsage, Identity, State
-from sandbox.devices.clock import EVICT_BYTES, NativeClock
+from sandbox.devices.clock import EVICT_BYTES, SHIFT_COUNT, NativeClock
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind, device_info
 from sandbox.protocol.gate import ARENA_FINISHED_AT, ARENA_FLAG_BYTES, SAMPLE_LIMIT, span
 
 if TYPE_CHECKING:
     from sandbox.devices.nvml import GpuWatch
+    from sandbox.devices.probe import Probe
 
 STIR_COUNT = 16
 STIR_LIMIT_BYTES = 64 << 20
@@ -39,7 +40,6 @@ STIR_SHARE = 0.25  # of what is free: the kernel needs some
 WARMUP_MS = 25
 RESERVE_SHARE = 0.4
 LEVEL_PARTS = 128  # of the device's memory: so round is what a kernel sees free
-SHIFT_COUNT = 8  # fewer than this of each kind
 CANARY_LIMIT_NS = 50_000_000  # a kernel that is still running elsewhere takes time slices of tens of ms
 SETTLE_S = 10.0  # the driver takes a moment to take down what a killed process had
 LEAK_BYTES = 512 << 20
@@ -112,6 +112,7 @@ class CudaDevice:
         self.wait: Callable[[], int] = ctypes.CDLL("libcuda.so.1").cuCtxSynchronize  # the bindings take microseconds after it
         self._released = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self.clock: NativeClock | None = None
+        self._probe: Probe | None = None
         self._watch: GpuWatch | None = None
         self._known: frozenset[int] = frozenset()
         self._untold_bytes = 0
@@ -162,6 +163,14 @@ class CudaDevice:
 
     def launch_null(self) -> None:
         self._one.fill_(1.0)
+
+    def touch(self, read: Sequence[tuple[int, int]], written: Sequence[tuple[int, int]]) -> None:
+        if self._probe is None:
+            from sandbox.devices.probe import Probe
+
+            properties = torch.cuda.get_device_properties(0)
+            self._probe = Probe(f"sm_{properties.major}{properties.minor}", properties.multi_processor_count)
+        self._probe.launch(read, written)
 
     def acquire_context(self) -> None:
         """By random numbers of the driver's small operations. How many there were before decides, in a cycle of four, how long those of

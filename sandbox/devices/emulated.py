@@ -110,6 +110,9 @@ class EmulatedDevice:
     def launch_null(self) -> None:
         """Nothing: a kernel that does nothing is a function call here."""
 
+    def touch(self, read: Sequence[tuple[int, int]], written: Sequence[tuple[int, int]]) -> None:
+        """Nothing: no process finds this memory cold because of another."""
+
     def stir(self, seed: int, torch_allocator: bool, sizes: tuple[int, ...], libraries: Sequence[ctypes.CDLL]) -> None:
         """Churn malloc, from which torch takes its memory on the host, too; large blocks come fresh from the kernel anyway."""
         # Every other time the reverse, so that of any two warps each has been ahead.

@@ -28,14 +28,13 @@ from sandbox.judge import end_with_parent
 from sandbox.judge.references import Reference, load_task
 from sandbox.judge.runner_link import RunnerLink, connect
 from sandbox.judge.timing.box_load import foreign_cpu_ns
-from sandbox.judge.timing.interleaved import EAGER, VARIANTS, WARMUP_COUNT, SoloTimings
-from sandbox.judge.timing.measure import BATCH_BYTES
-from sandbox.judge.trial import arena_bytes, rounded
+from sandbox.judge.timing.interleaved import EAGER, PROBE, VARIANTS, WARMUP_COUNT, SoloTimings
+from sandbox.judge.trial import TRAIN_BYTES, arena_bytes, rounded
 from sandbox.launch.kernel import Bound, Loaded
 from sandbox.launch.loop import serve
 from sandbox.protocol import wire
 from sandbox.protocol.devices import throttled
-from sandbox.protocol.gate import Answer, Call, Gate, Status, receive_job
+from sandbox.protocol.gate import Answer, Call, Gate, Slot, Status, receive_job
 from sandbox.protocol.languages import module_of
 from sandbox.protocol.version import VERSION
 
@@ -183,7 +182,7 @@ def runner_job(
     problem: wire.ProblemSpec, language: str, entry: str, device: Device, templates: tuple[str, ...] = (), *, trusted: bool = False
 ) -> wire.RunnerJob:
     """Return the job of a runner: the part of a problem that it gets to know. An arena's exact size is for a trusted one."""
-    needed = arena_bytes(problem, BATCH_BYTES if device.CLOCK is wire.Clock.DEVICE_EVENTS else 0)
+    needed = arena_bytes(problem, TRAIN_BYTES if device.CLOCK is wire.Clock.DEVICE_EVENTS else 0)
     return wire.RunnerJob(
         device_kind=device.KIND,
         language=language,
@@ -235,6 +234,31 @@ def _load(reference: Reference, job: wire.RunnerJob, arena: Arena) -> Loaded:
         )
 
     return Loaded(bind=bind, uses_torch=False)
+
+
+def _load_probe(job: wire.RunnerJob, arena: Arena, device: Device) -> Loaded:
+    """The probe, as a variant that the clock runs like a reference. It returns its outputs where the call asks for the copy."""
+    empty: dict[tuple[int, ...], torch.Tensor] = {}
+
+    def bind(call: Call) -> Bound:
+        read = [_span(slot, tensor, arena) for slot, tensor in zip(call.inputs, job.inputs, strict=True) if tensor.shape]
+        if not call.copy_out:
+            written = [_span(slot, tensor, arena) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
+            return Bound(launch=lambda: device.touch(read, written))
+        targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
+        returned = [empty.setdefault((index, *target.shape), torch.empty_like(target)) for index, target in enumerate(targets)]
+        returned_spans = [(value.data_ptr(), value.nbytes) for value in returned]
+        return Bound(
+            launch=lambda: device.touch(read, returned_spans),
+            finish=lambda _: _copy(returned, targets),
+            blank=lambda: _copy(returned, targets),
+        )
+
+    return Loaded(bind=bind, uses_torch=False)
+
+
+def _span(slot: Slot, tensor: wire.TensorSpec, arena: Arena) -> tuple[int, int]:
+    return arena.address(slot.offset), slot.element_count * int(getattr(torch, tensor.dtype).itemsize)
 
 
 def _copy(values: list[torch.Tensor], targets: list[torch.Tensor]) -> None:
@@ -309,6 +333,8 @@ def main() -> None:
         job, (gate_fd, arena_fd, artifact_fd, state_fd) = receive_job(link)
         gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
         kernels = {number: _load(reference, job, arena) for number, reference in references.of(problem, device).items()}
+        if device.CLOCK is wire.Clock.DEVICE_EVENTS:
+            kernels[VARIANTS[PROBE]] = _load_probe(job, arena, device)
         first = gate.announce(VERSION)
         gate.reply(first, Answer(status=Status.OK))
         with torch.no_grad():

@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 from sandbox.devices import Device
-from sandbox.devices.ceilings import LAUNCH, physical_floor_ns
+from sandbox.devices.ceilings import physical_floor_ns
 from sandbox.judge.baseline import Baseline, HostActivity, KeptTimings, runner_job, unsubmitted
 from sandbox.judge.explain import explain
 from sandbox.judge.library_use import LibraryUse
@@ -31,7 +31,7 @@ from sandbox.judge.timing.interleaved import EAGER, VARIANTS, SoloTimings, Timin
 from sandbox.judge.timing.measure import measure
 from sandbox.judge.timing.overhead import outdated
 from sandbox.judge.timing.stopping import LookAllowance
-from sandbox.judge.trial import RunOptions, WorkloadContext, byte_count, memory_bytes, rounded, run
+from sandbox.judge.trial import TRAIN_BYTES, TRAIN_LIMIT, RunOptions, WorkloadContext, byte_count, memory_bytes, rounded, run
 from sandbox.judge.verify import judge_run
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, GateViolated, Operation, Status
@@ -139,7 +139,8 @@ def working_bytes(problem: wire.ProblemSpec) -> int:
 
     def of(workload: wire.Workload) -> int:
         inputs, outputs = (sum(memory_bytes(tensor, workload) for tensor in tensors) for tensors in (problem.inputs, problem.outputs))
-        return INPUT_FACTOR * inputs + OUTPUT_FACTOR * outputs
+        of_train = 2 * min(TRAIN_BYTES, TRAIN_LIMIT * (inputs + outputs))  # private, and inside the clock
+        return INPUT_FACTOR * inputs + OUTPUT_FACTOR * outputs + of_train
 
     return SPARE_BYTES + max(of(workload) for workload in problem.workloads)
 
@@ -311,7 +312,6 @@ def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
         copies=languages()[job.language].returns_outputs and problem.convention is not wire.Convention.DESTINATION,
         alone=clock.alone[workload.workload_id],
         budget_s=job.measure_s,
-        launch_ns=clock.ceilings.get(LAUNCH, 0.0),
         load=box_load(subject.link) if subject.device.CLOCK is wire.Clock.HOST else None,
         precision=job.precision,
         allowance=LookAllowance.POCOCK if job.mode is wire.Mode.RANKED else LookAllowance.FACTOR,

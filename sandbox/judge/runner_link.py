@@ -19,7 +19,7 @@ from enum import Enum
 from pathlib import Path
 
 from sandbox.devices import Arena, Device, DeviceFault
-from sandbox.devices.clock import Pairs, Signals, TurnTime, WaitEnd
+from sandbox.devices.clock import Pairs, RunCopies, Signals, TrainTime, WaitEnd
 from sandbox.protocol import wire
 from sandbox.protocol.gate import (
     GATE_BYTES,
@@ -41,6 +41,7 @@ from sandbox.protocol.wire import WAIT_FACTOR
 ACCEPT_POLL_S = 0.05
 REBUILD = "see the box's log; if boxes are made from an image, build it from this version of the grader"
 CLOSED_SUFFIX = ".closed"  # the server makes this file next to the link when no runner will come any more
+MORE_RUN_S = 1.0  # of a run of a train that is not the first, at most: only short kernels have some
 UNWATCHED_SHARE = 0.25  # of the limit: nearly every call has ended by then, and its threads need not be looked at
 LEAST_SHARE = 0.05  # of the time since the last look: what waited for less was not held up
 PROCESS_LIMIT = 1024  # a box has no more
@@ -69,6 +70,7 @@ class RunnerLink:
     link: socket.socket
     loaded: Answer | Silence
     silence: Silence | None = None
+    placed: tuple[object, ...] | None = None  # what the last PLACE was for
 
     def call(self, call: Call, limit_s: float, meanwhile: Callable[[], None] = lambda: None) -> Answer | Silence:
         """Do one call. Its answer says nothing of completion; the snapshot does. meanwhile: what the judge does until then, and before
@@ -80,40 +82,42 @@ class RunnerLink:
             self._await(number, previous, limit_s)
         return self.reply()
 
-    def take_turn(self, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, scalars: Sequence[float] = ()) -> TurnTime:
-        """Copy what is to be published, scalars too, let the runner do the operation on what was last placed, copy the snapshot. The
-        judge's clock starts before the first copy and stops after the last. `reply` has what the runner said."""
+    def take_train(self, operation: Operation, limit_s: float, runs: Sequence[RunCopies], scalars: Sequence[float] = ()) -> TrainTime:
+        """Let the runner do the operation on each of what was last placed: for each run copy what is to be published, scalars too, wait for
+        its end, copy the snapshot. The judge's clock starts before the first copy of a run and stops after its last. `reply` has what the
+        runner said. limit_s: of a run. Without a native clock there is one run."""
         if self.silence is not None:
-            return TurnTime(duration_ns=0)
+            return TrainTime(durations_ns=(0,) * len(runs))
         if self.device.clock is not None:
-            clock = self.device.clock
-            go_address, done_address = self.gate.addresses()
+            go_address, done_address, launched_address = self.gate.addresses()
             signals = Signals(
                 go_address=go_address,
                 done_address=done_address,
+                launched_address=launched_address,
                 published_address=self.arena.published,
                 finished_address=self.arena.finished,
                 previous=self.gate.done,
                 number=self.gate.arm(operation),
-                limit_ns=int(limit_s * 1e9),
+                limit_ns=int((limit_s + (len(runs) - 1) * min(limit_s, MORE_RUN_S)) * 1e9),
                 link_fd=self.link.fileno(),
                 scalar_address=self.gate.scalar_address(),
                 scalars=tuple(scalars),
             )
-            turn = clock.take(publish, snapshot, signals)
-            if turn.code != 0:
-                raise DeviceFault(f"code {turn.code} in the judge's own turn")
-            if turn.ending is WaitEnd.VIOLATED:
+            train = self.device.clock.take(runs, signals)
+            if train.code != 0:
+                raise DeviceFault(f"code {train.code} in the judge's own train")
+            if train.ending is WaitEnd.VIOLATED:
                 raise GateViolated("the runner answered a call that was never made")
-            self.silence = {WaitEnd.TIMED_OUT: Silence.TIMED_OUT, WaitEnd.GONE: Silence.GONE}.get(turn.ending)
-            return turn
+            self.silence = {WaitEnd.TIMED_OUT: Silence.TIMED_OUT, WaitEnd.GONE: Silence.GONE}.get(train.ending)
+            return train
+        (copies,) = runs
         begun = time.perf_counter_ns()
-        _copy(publish)
+        _copy(copies.publish)
         self.gate.write_scalars(scalars)
         previous = self.gate.done
         self._await(self.gate.fire(operation), previous, limit_s)
-        _copy(snapshot)
-        return TurnTime(duration_ns=time.perf_counter_ns() - begun)
+        _copy(copies.snapshot)
+        return TrainTime(durations_ns=(time.perf_counter_ns() - begun,))
 
     def tell(self, templates: tuple[str, ...], limit_s: float) -> None:
         """Send the templates that were kept back when it loaded."""

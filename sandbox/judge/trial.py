@@ -18,13 +18,14 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from sandbox.devices import Device
+from sandbox.devices.clock import RunCopies
 from sandbox.judge import inputs
 from sandbox.judge.inputs import shape_of
 from sandbox.judge.references import Compare, Draw, Reference, Task
 from sandbox.judge.runner_link import RunnerLink, Silence
 from sandbox.judge.tensors import FLOAT4, is_narrow, memory_of, same_bytes, sum_is_finite
 from sandbox.protocol import wire
-from sandbox.protocol.gate import Answer, Call, Operation, Slot, Status, span
+from sandbox.protocol.gate import FINE, Answer, Call, Operation, Slot, Status, span
 
 # dtype -> (integer type of the same width, quiet NaN without payload, payload bits); the bit above the payload makes a NaN quiet
 _NAN = {
@@ -42,11 +43,13 @@ REPEAT_PLACEMENT = 0.5  # chance to use the same pointers again with other value
 ALIGN_BYTES = 256  # what cudaMalloc promises; vector loads rely on it
 BAND_BYTES = 8192
 WANDER_BYTES = 64 * 1024  # how far offsets may be pushed about, per tensor
-BATCH_LIMIT = 64  # placements side by side
+TRAIN_LIMIT = 6  # runs that a runner enqueues at once
+TRAIN_BYTES = 2 << 30  # what an arena is made larger for, so that their places fit
 LEAST_ARENA_BYTES = 16 << 20  # to map 64 MiB for each runner took 50 ms; larger ones are multiples of this
 STEPS_BITS = 2  # a round number is a power of two, or that and one, two or three quarters more
 STEP_LIMIT_BYTES = 1 << 30  # and of those beyond 4 GiB a multiple of this: a quarter of 16 GiB would be missed
 _RANDOM = random.SystemRandom()
+Placed = tuple[wire.Workload, "Placement | None", int, bool, bool]
 
 
 def fill_with_poison(output: torch.Tensor) -> int:
@@ -164,6 +167,10 @@ class WorkloadContext:
         """The workload's own, or the problem's."""
         return self.workload.tolerance or self.problem.tolerance
 
+    def placed(self, how: RunOptions) -> Placed:
+        """Return what a PLACE at the last placement was for: null runs for which it would be the same need no other."""
+        return self.workload, self.placement, how.count, how.copy_out, how.poison_allocations
+
     def next_placement(self, roam_bytes: int, count: int) -> Placement:
         """A fresh placement, or the last one once more; so many of them in a row end within roam_bytes, or begin at 0."""
         spare_bytes = max(0, roam_bytes - count * placement_bytes(self.problem, self.workload))
@@ -175,7 +182,7 @@ class WorkloadContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Result of a run: private copies only. duration_ns is that of the whole batch."""
+    """Result of a run: private copies only."""
 
     key: str
     reply: Answer | Silence
@@ -207,18 +214,32 @@ class RunOptions:
 
 def run(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> Run:
     """Do one run, on fresh inputs if a kernel reads them. The clock starts before they are published and stops when outputs are read."""
-    return run_batch(runner, bench, how)[0]
+    return run_train(runner, bench, how)[0]
 
 
-def run_batch(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> list[Run]:
-    """Do how.count runs inside one turn of the clock, each on inputs and in a place of its own."""
+def longest_train(runner: RunnerLink, bench: WorkloadContext) -> int:
+    """Return how many runs a train can have: one by the host's clock, and where a launch needs scalars that are drawn anew."""
+    if runner.device.CLOCK is wire.Clock.HOST or scalars_are_late(bench):
+        return 1
+    return max(1, min(TRAIN_LIMIT, runner.arena.size_bytes // placement_bytes(bench.problem, bench.workload)))
+
+
+def run_train(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> list[Run]:
+    """Do how.count runs, each with a place and a time of its own; each on inputs of its own, but of a trusted runner. At most
+    `longest_train` of them."""
     device = runner.device
     # By the host's clock placements stay at the front: there the first touch of a page is in the kernel's time.
-    placement = bench.next_placement(runner.arena.size_bytes if device.CLOCK is wire.Clock.DEVICE_EVENTS else 0, how.count)
+    roam_bytes = runner.arena.size_bytes if device.CLOCK is wire.Clock.DEVICE_EVENTS else 0
+    placement = bench.placement
+    there = how.operation in ON_NOTHING and placement is not None and runner.placed == bench.placed(how)
+    if placement is None or not there:
+        placement = bench.next_placement(roam_bytes, how.count)
     limit_s = bench.problem.trial_s if how.limit_s is None else how.limit_s
-    reused = bench.spent if how.operation in ON_NOTHING and how.count == 1 else None
-    scenes = [_scene(runner, bench, placement, index * placement.span, guarded=how.inspect, reused=reused) for index in range(how.count)]
-    scenes = [scene.with_scalars_of(scenes[0]) for scene in scenes]  # a batch is one call, and scalars go with the call
+    shared = bench.spent if how.operation in ON_NOTHING else None
+    scenes = list[_RunBuffers]()
+    for index in range(how.count):
+        scenes.append(_scene(runner, bench, placement, index * placement.span, guarded=how.inspect, reused=shared))
+        shared = shared if how.inspect else scenes[0].drawn
     with _drawing(how.draw_next, device):
         snapshots = [[torch.empty_like(target) for target in scene.targets] for scene in scenes]
         poisoned: list[_RunBuffers] = []
@@ -229,7 +250,12 @@ def run_batch(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
         call = _call(placement, scenes[0].drawn, bench, how)
         # The runner gets the places, and stirs its memory; meanwhile the judge works in its own memory, and in no other. The runner's
         # code is warmed with inputs that it has had already, for those of this run are secret.
-        ready = runner.call(call, PLACE_S, poison_snapshots)
+        if there:
+            ready: Answer | Silence = FINE
+            poison_snapshots()
+        else:
+            ready = runner.call(call, PLACE_S, poison_snapshots)
+            runner.placed = bench.placed(how) if ready == FINE else None
         if how.warm_count and bench.spent is not None and isinstance(ready, Answer) and ready.status is Status.OK:
             for buffers in scenes:
                 for memory, spent in zip(buffers.places, bench.spent, strict=True):
@@ -238,7 +264,7 @@ def run_batch(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
             runner.device.synchronize()
             runner.gate.write_scalars(_scalars(bench, bench.spent))
             warm = Operation.WARM if how.operation is Operation.CALL else Operation.WARM_NULL
-            ready = runner.call(Call(operation=warm, count=how.warm_count), how.warm_count * limit_s)
+            ready = runner.call(Call(operation=warm, count=how.warm_count), how.warm_count * how.count * limit_s)
         if isinstance(ready, Silence) or ready.status is not Status.OK:
             return [Run(key=scene.key, reply=ready, duration_ns=0, inputs=scene.drawn) for scene in scenes]
         bench.spent, scenes = scenes[-1].drawn, poisoned
@@ -246,19 +272,13 @@ def run_batch(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
             # Write the bands around the tensors, in which nothing may change.
             for band in scene.bands:
                 band.copy_(scene.guard[: len(band)])
-        read = [
-            (to, target)
-            for scene, outputs in zip(scenes, snapshots, strict=True)
-            for to, target in zip(outputs, scene.targets, strict=True)
-        ]
-        # The poison last: what a runner wrote before its inputs were there is gone, so that no part of the work can be done early.
-        publish = [*(pair for scene in scenes for pair in scene.publish()), *((target, poisoned) for poisoned, target in read)]
+        copies = [scene.copies(outputs) for scene, outputs in zip(scenes, snapshots, strict=True)]
         device.acquire_context()
-        turn = runner.take_turn(how.operation, limit_s, publish, read, _scalars(bench, scenes[0].drawn))
+        train = runner.take_train(how.operation, limit_s, copies, _scalars(bench, scenes[0].drawn))
         reply = runner.reply()
     runs = (
-        Run(key=scene.key, reply=reply, duration_ns=turn.duration_ns, inputs=scene.drawn, outputs=outputs)
-        for scene, outputs in zip(scenes, snapshots, strict=True)
+        Run(key=scene.key, reply=reply, duration_ns=duration_ns, inputs=scene.drawn, outputs=outputs)
+        for scene, outputs, duration_ns in zip(scenes, snapshots, train.durations_ns, strict=True)
     )
     return [scene.inspected(result) if how.inspect else result for scene, result in zip(scenes, runs, strict=True)]
 
@@ -288,18 +308,18 @@ class _RunBuffers:
     scratch: tuple[int, ...] = ()  # numbers of the inputs that a kernel may write to
     poison_bits: tuple[int, ...] = ()
 
-    def with_scalars_of(self, first: _RunBuffers) -> _RunBuffers:
-        """The same, but for what goes by value."""
-        pairs = zip(self.drawn, first.drawn, self.places, strict=True)
-        return replace(self, drawn=[theirs if place is None else ours for ours, theirs, place in pairs])
-
     def poisoned(self, outputs: list[torch.Tensor]) -> _RunBuffers:
         """Write what is to lie in the outputs into private ones."""
         return replace(self, poison_bits=tuple(fill_with_poison(output) for output in outputs))
 
-    def publish(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Return the copies, as target and source, by which the runner sees the inputs."""
-        return [(target, memory_of(private)) for target, private in zip(self.places, self.drawn, strict=True) if target is not None]
+    def copies(self, outputs: list[torch.Tensor]) -> RunCopies:
+        """Return the copies of a run. outputs: private, with the poison that is published, for the snapshot.
+
+        The poison goes last: what a runner wrote before its inputs were there is gone, so that no part of the work can be done early.
+        """
+        inputs = [(target, memory_of(private)) for target, private in zip(self.places, self.drawn, strict=True) if target is not None]
+        read = list(zip(outputs, self.targets, strict=True))
+        return RunCopies(publish=[*inputs, *((target, poison) for poison, target in read)], snapshot=read)
 
     def inspected(self, result: Run) -> Run:
         """The same, with what it says of the runner's manners."""
@@ -402,9 +422,9 @@ def memory_bytes(tensor: wire.TensorSpec, workload: wire.Workload) -> int:
     return _slot(tensor, workload).element_count * int(getattr(torch, tensor.dtype).itemsize)
 
 
-def arena_bytes(problem: wire.ProblemSpec, batch_bytes: int = 0) -> int:
-    """Enough for every workload, wherever its tensors are pushed, and for batches of batch_bytes."""
-    return max(batch_bytes, LEAST_ARENA_BYTES, *(placement_bytes(problem, workload) for workload in problem.workloads))
+def arena_bytes(problem: wire.ProblemSpec, train_bytes: int = 0) -> int:
+    """Enough for every workload, wherever its tensors are pushed, and for trains of train_bytes."""
+    return max(train_bytes, LEAST_ARENA_BYTES, *(placement_bytes(problem, workload) for workload in problem.workloads))
 
 
 def rounded(size_bytes: int) -> int:

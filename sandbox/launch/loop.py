@@ -8,7 +8,7 @@ import gc
 import math
 import random
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sandbox.devices import Arena, Device, DeviceFault
@@ -76,14 +76,20 @@ def serve(
                     case Operation.FLOOR:
                         device.finish(arena, last)
                         device.launch_null()
+                        gate.say_launched(last)
                         device.wait_for_inputs()
                         gate.reply(last, answer)
                         device.synchronize()
                         continue
                     case Operation.CALL | Operation.NULL if placed is not None and not placed.verifying:
                         placed.bind(gate)
-                        _start(operation, placed, device)
-                        device.finish(arena, last)
+                        for index, kernel in enumerate(placed.bound):
+                            if index:
+                                device.hold(arena, last + index)
+                            _start(operation, (kernel,), device)
+                            device.finish(arena, last + index)
+                        device.hold(arena, last + len(placed.bound))  # so that no run is the last
+                        gate.say_launched(last)
                         # Wait for the device and reply; DeviceFault where it was stopped.
                         if code := gate.reply_after(device.wait, last):
                             device.synchronize()  # says which fault that is
@@ -139,7 +145,9 @@ def _launch(
         placed.bind(gate)
     if operation in OBSERVED and observe is not None:
         device.synchronize()  # its inputs are there: what is observed is the kernel's own work
-        report = observe(lambda: _run(placed, device), operation is Operation.OBSERVE_KERNELS and device.HAS_PROFILER)
+        report = observe(
+            lambda: _run(placed.bound, device, verifying=placed.verifying), operation is Operation.OBSERVE_KERNELS and device.HAS_PROFILER
+        )
         device.synchronize()
         _flush()
         return Answer(status=Status.OK, message=report)
@@ -153,7 +161,7 @@ def _launch(
     if placed.verifying:
         placed.kernel.take_error()  # of an earlier call
     for _ in range(gate.call().count if operation in (Operation.WARM, Operation.WARM_NULL) else 1):
-        _start(operation, placed, device)
+        _start(operation, placed.bound, device, verifying=placed.verifying)
         device.synchronize()
         if placed.verifying:
             _flush()
@@ -161,14 +169,14 @@ def _launch(
     return Answer(status=Status.OK, message=error) if error else FINE
 
 
-def _start(operation: Operation, placed: _Placed, device: Device) -> None:
+def _start(operation: Operation, kernels: Sequence[Bound], device: Device, *, verifying: bool = False) -> None:
     if operation in (Operation.NULL, Operation.WARM_NULL):
-        device.launch_null()
-        for kernel in placed.bound:
+        for kernel in kernels:
+            device.launch_null()
             if kernel.blank is not None:
                 kernel.blank()
     else:
-        _run(placed, device)
+        _run(kernels, device, verifying=verifying)
 
 
 def _flush() -> None:
@@ -178,11 +186,11 @@ def _flush() -> None:
     ctypes.CDLL(None).fflush(None)
 
 
-def _run(placed: _Placed, device: Device) -> None:
-    results = [kernel.launch() for kernel in placed.bound]
-    if placed.verifying:  # a fault is the kernel's, not the copy's
+def _run(kernels: Sequence[Bound], device: Device, *, verifying: bool) -> None:
+    results = [kernel.launch() for kernel in kernels]
+    if verifying:  # a fault is the kernel's, not the copy's
         device.synchronize()
-    for bound, result in zip(placed.bound, results, strict=True):
+    for bound, result in zip(kernels, results, strict=True):
         if bound.finish is not None:
             bound.finish(result)
 

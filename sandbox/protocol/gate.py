@@ -49,7 +49,7 @@ class Operation(IntEnum):
     """An operation of the runner."""
 
     PLACE = 1  # where the tensors of the following calls lie; with a seed, memory of random sizes is allocated and freed. Nothing runs
-    CALL = 2  # one launch on each placement, then synchronise
+    CALL = 2  # a launch on each placement, behind the one before and when its inputs are there; then synchronise
     NULL = 3  # what the protocol itself costs: a kernel that does nothing, and a copy to the outputs where a call makes one
     FLOOR = 4  # the least that it can cost: as NULL without the copy, and `done` before the kernel has run
     BENCH = 5  # do_bench on the first placement: a claim
@@ -90,7 +90,8 @@ class _Page(ctypes.Structure):
         ("go", ctypes.c_uint64),
         ("_a", ctypes.c_uint64 * 7),
         ("done", ctypes.c_uint64),
-        ("_b", ctypes.c_uint64 * 7),
+        ("launched", ctypes.c_uint64),
+        ("_b", ctypes.c_uint64 * 6),
         ("operation", ctypes.c_uint32),
         ("poison", ctypes.c_uint32),
         ("input_count", ctypes.c_uint32),
@@ -244,10 +245,10 @@ class Gate:
         """Where they lie, one double for each input, for the native clock."""
         return ctypes.addressof(self._page) + _Page.scalars.offset
 
-    def addresses(self) -> tuple[int, int]:
-        """Where `go` and `done` lie, for the native clock."""
+    def addresses(self) -> tuple[int, int, int]:
+        """Where `go`, `done` and `launched` lie, for the native clock."""
         base = ctypes.addressof(self._page)
-        return base + _Page.go.offset, base + _Page.done.offset
+        return base + _Page.go.offset, base + _Page.done.offset, base + _Page.launched.offset
 
     @property
     def done(self) -> int:
@@ -335,6 +336,10 @@ class Gate:
     def scalars(self, count: int) -> tuple[float, ...]:
         """Read the scalars of the call that runs: one for each input."""
         return tuple(self._page.scalars[:count])
+
+    def say_launched(self, number: int) -> None:
+        """Say that all launches of this call wait on the device."""
+        self._page.launched = number
 
     def reply_after(self, wait: Callable[[], int], number: int) -> int:
         """Write `done` as soon as wait returns 0, with nothing between them: a busy core makes what Python does longer. Returns what

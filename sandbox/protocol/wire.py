@@ -602,15 +602,12 @@ class Measurement:
     baseline_slowed: bool = False  # next to the subject it ran slower than alone; then its time alone was taken
     baselines: dict[str, Samples] = field(default_factory=dict)
     speedups: tuple[Speedup, ...] = ()
-    batch: Samples | None = None  # per launch, from batches of distinct inputs: a second figure, never scored
-    batch_size: Count = 0
     reported_baselines: dict[str, Samples] = field(default_factory=dict)  # by the same do_bench, in the trusted runner
     physical_floor_ns: Count | None = None  # the declared bytes and flops at the device's measured ceilings
     moved_bytes: Count | None = None  # as the workload declares them
     flops: Count | None = None
     conditions: dict[str, str] = field(default_factory=dict)  # clocks, temperature, throttle reasons and so on while it was timed
     turn_count: SmallCount = 0  # turns taken; 0: of a judge that did not count them
-    left_out_count: SmallCount = 0  # of these, turns that do not count
     half_width: AnyFloat | None = None  # of the widest baseline's interval of logarithms
     end: MeasurementEnd | None = None
 
@@ -1005,7 +1002,7 @@ def _build(cls: type[Any], data: dict[str, Any]) -> Any:
 
 
 RETIRED = {  # fields of facts that a ledger may still hold; they are left out
-    Measurement: frozenset({"waited_ns", "done_early"}),
+    Measurement: frozenset({"waited_ns", "done_early", "batch", "batch_size", "left_out_count"}),
     Trial: frozenset({"order_swap", "error_map"}),
     KernelProfile: frozenset({"order_swap"}),
 }

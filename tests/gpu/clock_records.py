@@ -98,13 +98,19 @@ def records(path: Path) -> Iterator[dict[str, Any]]:
 def net_of(data: dict[str, Any], allowance: LookAllowance = LookAllowance.FACTOR) -> NetTiming:
     """One measurement by today's rules."""
     alone = {name: data["alone"][name] for name in ("floor_ns", "run_ns")}
+    work_ns = data["alone"].get("null_work_ns") or {
+        str(copies): data["launch_ns"] for copies in (False, True)
+    }  # of records without a probe
     parties = TimingSetup(
         subject=ON_A_GPU,
         trusted=ON_A_GPU,
         copies=data["copies"],
-        alone=SoloTimings(**alone, null_ns={copies: data["alone"]["null_ns"][str(copies)] for copies in (False, True)}),
+        alone=SoloTimings(
+            **alone,
+            null_ns={copies: data["alone"]["null_ns"][str(copies)] for copies in (False, True)},
+            null_work_ns={copies: work_ns[str(copies)] for copies in (False, True)},
+        ),
         budget_s=0.0,
-        launch_ns=data["launch_ns"],
     )
     times = Times(taken_ns=data["turns"], allowance=allowance)
     return subtract_overhead(parties, times, {False: [], True: []}, 0)
@@ -117,7 +123,7 @@ def against(baseline: str, data: dict[str, Any], allowance: LookAllowance = Look
 
 def forth_less_back(data: dict[str, Any]) -> float:
     """How much longer null runs took on the way forth than back, in nanoseconds."""
-    turns = data["turns"][NULL[data["copies"]]]
+    turns = data["turns"].get(NULL[data["copies"]], data["turns"][NULL[True]])
     return statistics.fmean(steady(turn[0::2]) - steady(turn[1::2]) for turn in turns)
 
 
@@ -144,7 +150,7 @@ def _summary(name: str, found: Sequence[dict[str, Any]]) -> tuple[str, ...]:
 
 def _measurement(data: dict[str, Any]) -> tuple[str, ...]:
     turns = {arm: [steady(turn) for turn in taken] for arm, taken in data["turns"].items()}
-    null, with_copy = turns[NULL[data["copies"]]], turns[NULL[True]]
+    null, with_copy = turns.get(NULL[data["copies"]], turns[NULL[True]]), turns[NULL[True]]
     own, reported = turns[OWN_NULL], data.get("reported", {})
     return (
         data["workload"],

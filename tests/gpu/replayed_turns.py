@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sandbox.judge.timing.interleaved import EAGER, REPEAT_LIMIT, SUBJECT
+from sandbox.judge.timing.interleaved import EAGER, SUBJECT
 from sandbox.judge.timing.stopping import LOOKS, LookAllowance, end_of
 from sandbox.protocol import wire
 from tests.gpu.clock_records import net_of
@@ -39,7 +39,7 @@ class Replay:
     found: wire.Speedup | None
 
 
-def cut(data: dict[str, Any], repeats: int = REPEAT_LIMIT) -> dict[str, Any]:
+def cut(data: dict[str, Any], repeats: int = 10) -> dict[str, Any]:
     """The same runs in turns of at most so many ABBAs; what is left of a turn is a turn of its own where it is at least half of one."""
     size = 2 * repeats
 

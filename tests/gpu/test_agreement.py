@@ -28,7 +28,7 @@ REPETITION_COUNT = 3
 LEAST_KERNELS = 12
 FROM_US, TO_US = 5.0, 5000.0
 REPORTED_COLUMNS = ("kernel", "plain do_bench, us", "between repetitions", "as allocated, us", "reported, us", "difference", "limit")
-CERTIFIED_COLUMNS = ("kernel", "reported, us", "certified, us", "p20..p80", "difference", "limit", "batch, us", "of", "floor, us")
+CERTIFIED_COLUMNS = ("kernel", "reported, us", "certified, us", "p20..p80", "difference", "limit", "floor, us")
 CASES = {f"{family.name}-{size.name}": (family, size.name) for family in FAMILIES for size in family.sizes}
 
 Figures = dict[str, Any]
@@ -130,8 +130,6 @@ def comparison(family: str, size: str, plain: Mapping[str, Any], measurements: S
         "certified_p80_us": quantile(certified, 0.8),
         "certified_all_us": certified,
         "bound_us": measured.bound_ns / 1000,
-        "batch_us": None if measured.batch is None else statistics.median(measured.batch.durations_ns) / 1000,
-        "batch_size": measured.batch_size,
         "physical_floor_us": None if measured.physical_floor_ns is None else measured.physical_floor_ns / 1000,
         "confirmed": measured.reported_confirmed,
         "conditions": dict(measured.conditions),
@@ -168,14 +166,12 @@ def _reported_row(one: Figures) -> tuple[str, ...]:
 def _certified_row(one: Figures) -> tuple[str, ...]:
     start = (one["kernel"], shown_us(one["reported_us"]), shown_us(one["certified_us"]))
     if one["reported_us"] is None:
-        return (*start, "", "", "", "", "", "")
+        return (*start, "", "", "", "")
     return (
         *start,
         f"{shown_us(one['certified_p20_us'])}..{shown_us(one['certified_p80_us'])}",
         _difference(one["certified_us"], one["reported_us"]),
         f"{certified_limit_us(one['reported_us']):.2f} us",
-        shown_us(one["batch_us"]),
-        str(one["batch_size"] or ""),
         shown_us(one["physical_floor_us"]),
     )
 

@@ -105,7 +105,6 @@ def measurement(workload_id: str, speedup: float, seed: int, sample_count: int) 
         flops=int(100_663_296 * scale),
         conditions={"sm_clock_mhz": "1980", "temperature_c": "41"},
         turn_count=124,
-        left_out_count=4,
         half_width=0.02,
         end=wire.MeasurementEnd.WIDTH,
     )

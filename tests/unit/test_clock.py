@@ -8,17 +8,29 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
 
 from sandbox.devices import clock as clock_module
-from sandbox.devices.clock import FUNCTIONS, NON_BLOCKING, SHADE_COUNT, NativeClock, Signals, TurnTime, WaitEnd
-from sandbox.protocol.gate import FINE, GATE_BYTES, Gate, Operation, create_sealed
+from sandbox.devices.clock import FUNCTIONS, NON_BLOCKING, NativeClock, RunCopies, Signals, TrainTime, WaitEnd
+from sandbox.devices.emulated import EmulatedDevice
+from sandbox.judge.runner_link import RunnerLink
+from sandbox.launch.kernel import Bound, Loaded
+from sandbox.launch.loop import serve
+from sandbox.protocol import wire
+from sandbox.protocol.gate import FINE, GATE_BYTES, Call, Gate, Operation, create_sealed
+from tests import fakes
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
     import torch
+
+    from sandbox.judge.trial import RunOptions, WorkloadContext, run_train
+    from sandbox.judge.verify import judge_run
 
 
 COPY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p)
@@ -28,15 +40,16 @@ WRITE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.
 RECORD = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 QUERY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 ELAPSED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_float), ctypes.c_void_p, ctypes.c_void_p)
-PUBLISHED, FINISHED = ctypes.c_uint64(0), ctypes.c_uint64(0)
 NOT_READY = 600
 RELEASING, UNTIL_EQUAL = 77, 1
-NEVER_S, WORK_S = 3600.0, 0.3
+NEVER_S, LONG_NS = 3600.0, 3600 * 10**9
+WORKS_MS, SLOW_MS = (10.0, 20.0, 40.0), 1000.0
+SHIFTS = 2  # of each kind
 
 
 class FakeDriver:
-    """The functions of the driver, on the host's memory and by the host's clock. After a wait for a number the default stream does nothing
-    until that number is there."""
+    """The functions of the driver, on the host's memory and by a clock that stands still. The default stream does one thing after the
+    other, and nothing behind a wait for a number until that number is there; calls are in the order in which things were done."""
 
     def cuEventCreate(self, event: object, _: int) -> int:
         """An event is the place of its time, plus 1."""
@@ -52,65 +65,88 @@ class FakeDriver:
 
     def __init__(self, code: int = 0, overwritten: int = 0, release_code: int = 0) -> None:
         """code: what copies return. overwritten: how many of the judge's releases a runner undoes; release_code: what those return."""
+        self.now_ms = 0.0
         self.times: list[float | None] = []
         self.calls: list[str] = []
         self.copied: list[tuple[int, int]] = []
-        self._waiting: tuple[int, int] | None = None
-        self._queued: list[Callable[[], None]] = []
+        self.published, self.finished = ctypes.c_uint64(0), ctypes.c_uint64(0)
+        self.publish_count = 0  # enqueued
+        self.started_s = 0.0
+        self._first = 0  # number of the train
+        self._queued: list[tuple[str, Callable[[], bool]]] = []
+        self._lock = threading.RLock()
 
         def copy(to: int, source: int, size: int, _: object) -> int:
             def do() -> None:
-                self.calls.append("copy")
                 self.copied.append((to, source))
                 ctypes.memmove(to, source, size)
 
-            self._do(do)
+            if source == to + 8:
+                return self._queue("shift", lambda: None)
+            self._queue("copy", do)
             return code
 
-        def said(name: str) -> int:
-            self.calls.append(name)
-            return 0
+        def fill(_to: int, _value: int, count: int, _: object) -> int:
+            return self._queue("shift" if count == 1 else "evict", lambda: None)
 
         def write(stream: int | None, to: int, value: int, __: int) -> int:
-            assert stream == (RELEASING if to == ctypes.addressof(FINISHED) else None)
-            said("released" if stream else "published")
-            if stream and (release_code or self.calls.count("released") <= overwritten):
-                return release_code
-            ctypes.c_uint64.from_address(to).value = value
-            return 0
+            def do() -> None:
+                ctypes.c_uint64.from_address(to).value = value
+
+            if stream is None:
+                assert to == ctypes.addressof(self.published)
+                self._first = self._first or value
+                self.publish_count += 1
+                return self._queue(f"published {value - self._first}", do)
+            assert stream == RELEASING
+            with self._lock:
+                is_start = to != ctypes.addressof(self.finished)
+                self.calls.append("start" if is_start else "released")
+                self.started_s = self.started_s or time.monotonic()
+                if is_start or not (release_code or self.calls.count("released") <= overwritten):
+                    do()
+                self.look()
+            return 0 if is_start else release_code
 
         def record(event: int, _: object) -> int:
             def do() -> None:
-                self.calls.append("record")
-                self.times[event - 1] = time.monotonic()
+                self.times[event - 1] = self.now_ms
 
             self.times[event - 1] = None
-            self._do(do)
-            return 0
+            return self._queue("record", do)
 
         def elapsed(milliseconds: object, begin: int, end: int) -> int:
-            milliseconds[0] = 1e3 * (self.times[end - 1] - self.times[begin - 1])  # type: ignore[index, operator]
+            milliseconds[0] = self.times[end - 1] - self.times[begin - 1]  # type: ignore[index, operator]
             return 0
 
         def hold(_: object, at: int, value: int, flags: int) -> int:
             assert flags == UNTIL_EQUAL
-            self._waiting = at, value
-            return said("hold")
+            self._first = self._first or value
+            name = f"waited {value - self._first}" if at == ctypes.addressof(self.finished) else "waited"
+            return self._queue(name, lambda: ctypes.c_uint64.from_address(at).value == value)
 
         def query(event: int) -> int:
             self.look()
             return NOT_READY if self.times[event - 1] is None else 0
 
+        def say(name: str) -> int:
+            self.calls.append(name)
+            return 0
+
+        def unpin() -> int:
+            self.look()
+            return say("unpin") if not self._queued else NOT_READY  # it would wait for the stream, and all that comes later for it
+
         def synchronize() -> int:
             self.look()
-            assert self._waiting is None, "the judge waits for ever"
-            return said("synchronize")
+            assert not self._queued, "the judge waits for ever"
+            return say("synchronize")
 
         self._kept = (
             COPY(copy),
-            FILL(lambda *_: said("evict")),
+            FILL(fill),
             PLAIN(synchronize),
-            PLAIN(lambda: said("unpin")),
+            PLAIN(unpin),
             WRITE(write),
             RECORD(record),
             ELAPSED(elapsed),
@@ -120,16 +156,17 @@ class FakeDriver:
         for name, function in zip(FUNCTIONS, self._kept, strict=True):
             setattr(self, name, function)
 
-    def _do(self, action: Callable[[], None]) -> None:
-        self._queued.append(action)
-        self.look()
+    def _queue(self, name: str, action: Callable[[], object]) -> int:
+        with self._lock:
+            self._queued.append((name, lambda: action() is not False))
+            self.look()
+        return 0
 
     def look(self) -> None:
         """Let the default stream do what it may."""
-        if self._waiting is not None and ctypes.c_uint64.from_address(self._waiting[0]).value == self._waiting[1]:
-            self._waiting = None
-        while self._queued and self._waiting is None:
-            self._queued.pop(0)()
+        with self._lock:
+            while self._queued and self._queued[0][1]():
+                self.calls.append(self._queued.pop(0)[0])
 
 
 @pytest.fixture
@@ -148,100 +185,209 @@ def clock_of(driver: FakeDriver) -> NativeClock:
     return NativeClock(torch.zeros(64, dtype=torch.uint8), driver)  # type: ignore[arg-type]
 
 
-def taken(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float = NEVER_S) -> tuple[TurnTime, torch.Tensor, torch.Tensor]:
-    """A turn that publishes 1, 2, 3 and reads what the runner made of it."""
+def taken(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float = NEVER_S) -> tuple[TrainTime, torch.Tensor]:
+    """A train of one run that publishes 1, 2, 3 and reads what the runner made of it."""
     arena, snapshot = torch.zeros(3), torch.zeros(3)
-    pairs = [(arena, torch.tensor([1.0, 2.0, 3.0]))], [(snapshot, arena)]
-    return clock_of(driver).take(*pairs, signals(gate, link, limit_s)), arena, snapshot
+    copies = RunCopies(publish=[(arena, torch.tensor([1.0, 2.0, 3.0]))], snapshot=[(snapshot, arena)])
+    return clock_of(driver).take([copies], signals(gate, link, driver, limit_s)), snapshot
 
 
-def signals(gate: Gate, link: socket.socket, limit_s: float) -> Signals:
+def signals(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float, scalars: tuple[float, ...] = ()) -> Signals:
     """Of a call that is armed now."""
-    go, done_address = gate.addresses()
+    go, done_address, launched_address = gate.addresses()
     return Signals(
         go_address=go,
         done_address=done_address,
-        published_address=ctypes.addressof(PUBLISHED),
-        finished_address=ctypes.addressof(FINISHED),
+        launched_address=launched_address,
+        published_address=ctypes.addressof(driver.published),
+        finished_address=ctypes.addressof(driver.finished),
         previous=gate.done,
         number=gate.arm(Operation.CALL),
         limit_ns=int(limit_s * 1e9),
         link_fd=link.fileno(),
+        scalar_address=gate.scalar_address(),
+        scalars=scalars,
     )
 
 
-@pytest.fixture
-def turn_served_by(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> Callable[..., Turn]:
-    """Takes a turn with a runner that works for WORK_S, then does its last steps in this order: "finish", by its stream, and "reply"."""
+class HeldDevice(EmulatedDevice):
+    """A device of the native clock, whose launches wait for their inputs on the host."""
 
-    def serve(*steps: str, driver: FakeDriver | None = None) -> Turn:
+    CLOCK = wire.Clock.DEVICE_EVENTS
+
+    def __init__(self, driver: FakeDriver) -> None:
+        super().__init__()
+        self.driver, self.clock = driver, clock_of(driver)
+
+    def hold(self, _arena: object, number: int) -> None:
+        while self.driver.published.value != number:
+            time.sleep(0.001)
+
+    def finish(self, _arena: object, number: int) -> None:
+        self.driver.finished.value = number
+        self.driver.look()
+
+
+class Train(NamedTuple):
+    """Times of a train, and what was done before each step of the runner and after the last."""
+
+    time: TrainTime
+    parts: list[list[str]]
+    snapshots: list[list[float]]
+
+    @property
+    def calls(self) -> list[str]:
+        """All of it, but for releases."""
+        return [call for part in self.parts for call in part if call != "released"]
+
+
+@pytest.fixture
+def train_served_by(runner: tuple[Gate, Gate, socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Train]:
+    """Takes trains with a runner that says "launched", ends the run of a number, or says "done", in this order. All runs are in one place,
+    and a kernel adds 0.5 there."""
+    monkeypatch.setattr(clock_module, "secrets", SimpleNamespace(randbelow=lambda limit: min(SHIFTS, limit - 1)))
+
+    def serve(
+        *steps: str | int, driver: FakeDriver | None = None, launch_limit_ns: int = LONG_NS, scalars: tuple[float, ...] = (), count: int = 3
+    ) -> Train:
+        monkeypatch.setattr(clock_module, "LAUNCH_LIMIT_NS", launch_limit_ns)
         ours, theirs, link, _ = runner
         driver = driver or FakeDriver()
-        seen: list[str] = []
+        arena, snapshots, cuts = torch.zeros(1), [torch.zeros(1) for _ in range(count)], [0]
+        values: list[float] = []
 
         def runs() -> None:
             number = theirs.next(0)
-            assert theirs.operation() is Operation.CALL
-            while "hold" not in driver.calls:
-                time.sleep(0.001)
-            time.sleep(WORK_S)
-            seen.extend(driver.calls)
+            values.extend(theirs.scalars(len(scalars)))
             for step in steps:
-                if step == "finish":
-                    FINISHED.value = number
+                while isinstance(step, int) and driver.published.value < number + step:
+                    time.sleep(0.001)
+                driver.look()  # what the judge's thread is at is noted
+                cuts.append(len(driver.calls))
+                if isinstance(step, int):
+                    driver.now_ms += WORKS_MS[step]
+                    arena.add_(0.5)
+                    driver.finished.value = number + step
                     driver.look()
+                elif step == "launched":
+                    theirs.say_launched(number)
                 else:
+                    driver.now_ms += SLOW_MS
                     driver.calls.append("done")
                     theirs.reply(number, FINE)
 
         thread = threading.Thread(target=runs, daemon=True)
         thread.start()
-        turn_time, arena, snapshot = taken(ours, link, driver)
+        copies = [RunCopies(publish=[(arena, torch.full((1,), 1.0 + index))], snapshot=[(to, arena)]) for index, to in enumerate(snapshots)]
+        train_time = clock_of(driver).take(copies, signals(ours, link, driver, NEVER_S, scalars))
         thread.join(2)
-        assert arena.tolist() == [1.0, 2.0, 3.0]
-        assert turn_time.code != 0 or snapshot.tolist() == arena.tolist()
-        return Turn(turn_time, seen, driver.calls[len(seen) :])
+        assert tuple(values) == scalars
+        return Train(train_time, [driver.calls[a:b] for a, b in pairwise([*cuts, None])], [to.tolist() for to in snapshots])
 
     return serve
 
 
-class Turn(NamedTuple):
-    """What a turn took, what the driver was asked before the runner's last steps, and since."""
+SHIFTED = ["shift"] * 2 * SHIFTS
+BEGUN = [["unpin", "start", "waited", *SHIFTED, "evict", "record", "copy", "evict", f"published {index}"] for index in range(3)]
+ENDED = [[f"waited {index}", "record", "copy", "record"] for index in range(3)]
+PARTS = [["synchronize"], BEGUN[0], ENDED[0] + BEGUN[1], ENDED[1] + BEGUN[2], [*ENDED[2], "published 3"], ["synchronize"]]
+WHOLE = [call for part in PARTS for call in part]
 
-    time: TurnTime
-    before: list[str]
-    after: list[str]
+
+def test_a_train_publishes_and_reads_run_by_run(train_served_by: Callable[..., Train]) -> None:
+    """All of it waits until the runner has launched. The inputs of a run are copied when the one before has ended and was read, a host that
+    is slow to say `done` is in nobody's time, and each run has a time of its own."""
+    train = train_served_by("launched", 0, 1, 2, "done")
+    assert train.parts == [*PARTS[:-1], ["done", *PARTS[-1]]]
+    assert (train.time.ending, train.time.code) == (WaitEnd.DONE, 0)
+    assert train.time.durations_ns == tuple(1e6 * work_ms for work_ms in WORKS_MS)
+    assert train.snapshots == [[1.5], [2.5], [3.5]]
 
 
-def test_a_turn_goes_and_publishes_then_reads(turn_served_by: Callable[..., Turn]) -> None:
-    """The inputs are published after `go`, in one order on the device, and the snapshot is taken when the run has ended there."""
-    turn = turn_served_by("finish", "reply")
-    turn_time = turn.time
-    assert (turn_time.ending, turn_time.code) == (WaitEnd.DONE, 0)
-    assert turn_time.duration_ns > 1e9 * WORK_S
-    shade = ["evict"] * (1 + SHADE_COUNT)
-    assert turn.before == ["synchronize", "unpin", *shade, "record", "copy", "evict", "published", "hold"]
-    assert turn.after == ["record", "copy", "record", "done", "synchronize"]  # a host that is slow to say `done` is in nobody's time
+def test_a_train_starts_without_a_runner_that_waits_for_its_kernels(train_served_by: Callable[..., Train]) -> None:
+    """Such a runner can't say that it has launched. The train is held back for as long as launches may take, and is none the worse."""
+    driver, begun_s = FakeDriver(), time.monotonic()
+    train = train_served_by(0, 1, 2, "done", driver=driver, launch_limit_ns=20_000_000)
+    assert driver.started_s - begun_s >= 3 * 0.02
+    assert train.calls == [*WHOLE[:-1], "done", "synchronize"]
+    assert train.time.durations_ns == tuple(1e6 * work_ms for work_ms in WORKS_MS) and train.snapshots == [[1.5], [2.5], [3.5]]
+
+
+def test_scalars_are_there_with_go_and_inside_the_clock(train_served_by: Callable[..., Train]) -> None:
+    """Their launch needs them: the clock runs before the runner may go, and nothing is held back for it."""
+    train = train_served_by(0, "done", scalars=(0.0, 0.25), count=1)
+    assert train.calls == [
+        "synchronize",
+        "unpin",
+        *SHIFTED,
+        "evict",
+        "record",
+        "synchronize",
+        "copy",
+        "evict",
+        "published 0",
+        *ENDED[0],
+        "published 1",
+        "done",
+        "synchronize",
+    ]
+    assert train.time.durations_ns == (1e6 * WORKS_MS[0],) and train.snapshots == [[1.5]]
 
 
 @pytest.mark.parametrize("overwritten", [0, 3])
-def test_a_runner_that_only_says_done_holds_nobody(turn_served_by: Callable[..., Turn], overwritten: int) -> None:
-    """Its stream never wrote the number, as after an exception: the judge writes it, until the stream has seen it, however often a kernel
-    writes over it. The end is that of the judge's own write then."""
-    turn = turn_served_by("reply", driver=FakeDriver(overwritten=overwritten))
-    assert (turn.time.ending, turn.time.code) == (WaitEnd.DONE, 0)
-    assert turn.after == ["done", *["released"] * (1 + overwritten), "record", "copy", "record", "synchronize"]
+@pytest.mark.parametrize("steps", [("done",), ("launched", 0, "done")])
+def test_a_runner_that_only_says_done_holds_nobody(
+    train_served_by: Callable[..., Train], steps: tuple[str | int, ...], overwritten: int
+) -> None:
+    """Its stream never wrote a number, as after an exception: the judge writes it for each run, until the stream has seen it, however often
+    a kernel writes over it. It doesn't wait for launches either. The end is that of the judge's own write then."""
+    train = train_served_by(*steps, driver=FakeDriver(overwritten=overwritten))
+    ended = steps.count(0)
+    assert (train.time.ending, train.time.code) == (WaitEnd.DONE, 0)
+    assert [call for call in train.calls if call != "done"] == WHOLE
+    assert sum(part.count("released") for part in train.parts) == 3 - ended + overwritten
+    assert train.snapshots == [[1.5 if ended else 1.0], [2.0], [3.0]]
 
 
-def test_a_stream_that_cannot_be_released_is_not_waited_for(turn_served_by: Callable[..., Turn]) -> None:
-    """It would be for ever; the driver's code says that the turn is worth nothing."""
-    turn = turn_served_by("reply", driver=FakeDriver(release_code=719))
-    assert turn.time.code == 719
-    assert turn.after == ["done", "released"]
+def test_a_stream_that_cannot_be_released_is_not_waited_for(train_served_by: Callable[..., Train]) -> None:
+    """The wait would be for ever; the driver's code says that the train is worth nothing."""
+    train = train_served_by("done", driver=FakeDriver(release_code=719))
+    assert train.time.code == 719
+    assert train.parts[-1][-1] == "released" and "synchronize" not in train.parts[-1]
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_each_run_of_a_train_has_a_place_and_inputs_of_its_own(
+    runner: tuple[Gate, Gate, socket.socket, socket.socket], trusted: bool
+) -> None:
+    """And every one of them is verified; a trusted runner has the same inputs in all."""
+    ours, theirs, link, _ = runner
+    x = wire.TensorSpec(name="x", dtype="float32", shape=("n",))
+    workload = wire.Workload(workload_id="only", axes={"n": 100})
+    spec = replace(fakes.problem().spec, inputs=(x,), outputs=(replace(x, name="y"),), workloads=(workload,))
+    driver, places = FakeDriver(), list[int]()
+    device = HeldDevice(driver)
+    arena = device.create_arena(1 << 20)
+    arena.published, arena.finished = ctypes.addressof(driver.published), ctypes.addressof(driver.finished)
+
+    def bind(call: Call) -> Bound:
+        source, to = (arena.tensor(slot.offset, "float32", slot.shape) for slot in (*call.inputs, *call.outputs))
+        places.append(source.data_ptr())
+        return Bound(launch=lambda: to.copy_(2 * source))
+
+    threading.Thread(target=serve, args=(theirs, 0, device, arena, {0: Loaded(bind=bind, uses_torch=False)}), daemon=True).start()
+    subject = RunnerLink(device=device, arena=arena, gate=ours, link=link, loaded=FINE)
+    bench = WorkloadContext(problem=spec, workload=workload, reference=lambda inputs: [2 * inputs[0]])
+    runs = run_train(subject, bench, RunOptions(count=3, limit_s=NEVER_S, inspect=not trusted))
+    subject.call(Call(operation=Operation.EXIT), NEVER_S)
+    assert len(runs) == len(set(places)) == len({result.key for result in runs}) == 3
+    assert all(torch.equal(result.outputs[0], 2 * result.inputs[0]) for result in runs)
+    assert trusted or all(judge_run(result, bench, wire.TrialPhase.CERTIFY, 0).outcome is wire.TrialOutcome.PASSED for result in runs)
+    assert len({float(result.inputs[0][0]) for result in runs}) == (1 if trusted else 3)
 
 
 @pytest.mark.parametrize("limit_bytes", [1 << 20, 0])
-def test_turns_copy_from_and_to_the_same_memory(
+def test_trains_copy_from_and_to_the_same_memory(
     runner: tuple[Gate, Gate, socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch, limit_bytes: int
 ) -> None:
     """Wherever the judge's own tensors lie; the control has no such memory. What is copied is right both ways, and twice the same tensor
@@ -255,7 +401,8 @@ def test_turns_copy_from_and_to_the_same_memory(
         inputs, outputs, arena = torch.full((1000,), float(turn)), torch.full((2, 5), -1.0 - turn), [torch.zeros(1000), torch.zeros(2, 5)]
         turns.append((inputs, outputs))
         driver.copied.clear()
-        clock.take([(arena[0], inputs), (arena[1], outputs)], [(outputs, arena[0][:10].view(2, 5))], signals(ours, link, 0.01))
+        copies = RunCopies(publish=[(arena[0], inputs), (arena[1], outputs)], snapshot=[(outputs, arena[0][:10].view(2, 5))])
+        clock.take([copies], signals(ours, link, driver, 0.01))
         assert arena[0].tolist() == inputs.tolist() and arena[1].tolist() == [[-1.0 - turn] * 5] * 2
         assert outputs.tolist() == [[turn] * 5] * 2
         (_, first), (_, poison), (read, _) = driver.copied
@@ -269,8 +416,8 @@ def test_silence_is_a_time_out(runner: tuple[Gate, Gate, socket.socket, socket.s
     """The deadline is kept, and the snapshot is taken all the same: the judge does not wait for a number that never comes."""
     ours, _, link, _ = runner
     begun = time.monotonic()
-    turn_time, _, snapshot = taken(ours, link, FakeDriver(), limit_s=0.1)
-    assert turn_time.ending is WaitEnd.TIMED_OUT and time.monotonic() - begun >= 0.1
+    train_time, snapshot = taken(ours, link, FakeDriver(), limit_s=0.1)
+    assert train_time.ending is WaitEnd.TIMED_OUT and time.monotonic() - begun >= 0.1
     assert snapshot.tolist() == [1.0, 2.0, 3.0]
 
 
@@ -291,7 +438,7 @@ def test_a_number_out_of_nowhere_is_a_violation(runner: tuple[Gate, Gate, socket
 
 
 def test_an_error_of_the_driver_is_told(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> None:
-    """The first code that is no success comes back: the turn is worth nothing then."""
+    """The first code that is no success comes back: the train is worth nothing then."""
     ours, theirs, link, _ = runner
     thread = threading.Thread(target=lambda: theirs.reply(theirs.next(0), FINE), daemon=True)
     thread.start()

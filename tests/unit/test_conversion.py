@@ -52,7 +52,7 @@ def test_a_new_field_needs_no_line_between_its_fact_and_its_message():
 
 @pytest.mark.parametrize(
     "name",
-    ["unwritten_count", "nonfinite_count", "max_relative_error", "budget_ratio", "wrong_elements", "cuda_error", "batch_size"],
+    ["unwritten_count", "nonfinite_count", "max_relative_error", "budget_ratio", "wrong_elements", "cuda_error"],
 )
 def test_a_field_of_a_report_stands_in_four_files(name):
     """The judge's that sets it, and these three: the fact, what is shown of it, and the API. Readers are who uses it."""

@@ -136,7 +136,7 @@ def test_facts_for_the_grader_alone_become_empty_events():
     assert shown.WhichOneof("event") is None and shown.sequence == 3
 
 
-SEEN = {"batch": wire.Samples(durations_ns=(90, 110)), "batch_size": 8191, "physical_floor_ns": 77, "moved_bytes": 1000, "flops": 4000}
+SEEN = {"physical_floor_ns": 8191, "moved_bytes": 1000, "flops": 4000}
 CEILINGS = {"bytes_per_s": 1e10, "flops_per_s:float32": 1e11}
 
 
@@ -160,8 +160,7 @@ def test_a_measurement_on_a_device_tells_how_near_to_its_ceilings_it_came():
     measurement = shown.measurements[0]
     assert measurement.HasField("reported")
     assert (measurement.bandwidth_share, measurement.peak_share) == (pytest.approx(0.4), pytest.approx(0.16))
-    assert (measurement.batch_size, measurement.batch.median_duration.ToNanoseconds()) == (8191, 100)
-    assert measurement.physical_floor_duration.ToNanoseconds() == 77 and measurement.conditions["throttle_reasons"] == "SwPowerCap"
+    assert measurement.physical_floor_duration.ToNanoseconds() == 8191 and measurement.conditions["throttle_reasons"] == "SwPowerCap"
     compiled = measurement.reported_baselines["compile"]
     assert [one.ToNanoseconds() for one in (compiled.p20_duration, compiled.p80_duration, compiled.mean_duration)] == [440, 560, 500]
     assert (shown.environment.architecture, shown.environment.device_uuid, dict(shown.environment.ceilings)) == ("sm_90", "GPU-1", CEILINGS)
@@ -169,12 +168,12 @@ def test_a_measurement_on_a_device_tells_how_near_to_its_ceilings_it_came():
 
 
 def test_what_would_tell_a_hidden_size_is_left_out_of_its_measurement():
-    """Shares, floors and the size of a batch; the batch's times stay, as the others do."""
+    """Shares and floors; the certified times stay."""
     for shown in (
         messages.report_to_proto(on_a_gpu(hidden=True), MASK, full=True).measurements[0],
         messages.event_to_proto(event(fact=on_a_gpu(hidden=True).measurements[0]), submission(), MASK).measurement,
     ):
-        assert shown.HasField("batch") and shown.batch_size == 0
+        assert shown.HasField("certified")
         assert not shown.HasField("reported")  # whatever it claims: 7 us could be 7 rows
         assert not any(shown.HasField(name) for name in ("bandwidth_share", "peak_share", "physical_floor_duration", "floor_duration"))
         assert "8191" not in str(shown) and "1000" not in str(shown)
@@ -204,7 +203,7 @@ def test_a_problem_tells_amounts_device_and_tolerance_of_its_public_sizes():
 def test_facts_from_before_a_key_was_there_are_still_read():
     """The ledger keeps facts as JSON, and old rows lack what came later."""
     for fact, later in (
-        (fakes.measurement(), ("batch", "batch_size", "reported_baselines", "physical_floor_ns", "moved_bytes", "flops", "conditions")),
+        (fakes.measurement(), ("reported_baselines", "physical_floor_ns", "moved_bytes", "flops", "conditions")),
         (fakes.ENVIRONMENT, ("architecture", "device_uuid", "ceilings")),
         (fakes.report().build, ("kernels",)),
     ):

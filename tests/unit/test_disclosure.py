@@ -36,15 +36,13 @@ MEASUREMENT = {
     "floor_ns": 880003,
     "reported": wire.Samples(durations_ns=(880004,)),
     "baselines": {"eager": wire.Samples(durations_ns=(880005,))},
-    "batch": wire.Samples(durations_ns=(880006,)),
-    "batch_size": 880007,
     "reported_baselines": {"eager": wire.Samples(durations_ns=(880008,))},
     "physical_floor_ns": 880009,
     "conditions": {"clock": "c880010"},
 }
 MARKS = {
     **{name: str(value).removesuffix(".5") for name, value in TRIAL.items()},
-    **{name: f"8800{number:02d}" for number, name in zip((1, 2, 3, 4, 5, 6, 7, 8, 9, 10), MEASUREMENT, strict=True)},
+    **{name: f"8800{number:02d}" for number, name in zip((1, 2, 3, 4, 5, 8, 9, 10), MEASUREMENT, strict=True)},
 }
 
 

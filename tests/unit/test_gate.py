@@ -106,7 +106,7 @@ def test_the_gate_can_not_be_shrunk(pair: tuple[Gate, Gate, int]) -> None:
     os.ftruncate(control, 0)
 
 
-def test_every_placement_of_a_batch_has_outputs_of_its_own() -> None:
+def test_every_placement_of_a_train_has_outputs_of_its_own() -> None:
     """An output without axes has a place as any other; a scalar input has none."""
     call = Call(
         operation=Operation.PLACE,

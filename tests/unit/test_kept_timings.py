@@ -18,7 +18,9 @@ if AFTER_COLLECTION:
     from sandbox.judge.timing.interleaved import SoloTimings, TimingSetup, with_new_nulls
     from sandbox.judge.timing.overhead import outdated
 
-    TIMINGS = SoloTimings(null_ns={False: [1_000], True: [1_000]}, floor_ns=[900], run_ns={"eager": [101_000]})
+    TIMINGS = SoloTimings(
+        null_ns={False: [1_000], True: [1_000]}, floor_ns=[900], run_ns={"eager": [101_000]}, null_work_ns={False: 10.0, True: 20.0}
+    )
 
 SMALL, LARGE = (wire.Workload(workload_id=name, axes={"n": size}) for name, size in (("small", 10), ("large", 99)))
 QUIET = {"power_limit_w": "700", "throttle_reasons": "", "temperature_c": "40"}
@@ -107,6 +109,7 @@ def test_kept_times_have_null_runs_of_now(monkeypatch: pytest.MonkeyPatch, clock
     monkeypatch.setattr(interleaved, "null_runs", lambda *_, floor=False, **__: [(900 if floor else 1_000) + 250] * 3)
     renewed = with_new_nulls(TIMINGS, runner(clock), None)  # type: ignore[arg-type]  # null runs alone need it
     assert renewed.run_ns == {"eager": [101_000 + more_ns]} and renewed.floor_ns[0] == 900 + more_ns
+    assert renewed.null_work_ns == TIMINGS.null_work_ns  # the probe's runs are as much longer
     assert {copies: runs_ns[0] for copies, runs_ns in renewed.null_ns.items()} == {False: 1_000 + more_ns, True: 1_000 + more_ns}
 
 

@@ -15,7 +15,7 @@ import platform
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ import pytest
 
 from grader.verdict.failure_reasons import trial_failed
 from sandbox.devices import Arena
-from sandbox.devices.clock import Pairs, TurnTime
+from sandbox.devices.clock import RunCopies, TrainTime
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.judge.runner_link import CLOSED_SUFFIX, RunnerLink, Silence
 from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
@@ -45,7 +45,7 @@ if AFTER_COLLECTION:
     from sandbox.judge.timing import measure as measuring
     from sandbox.judge.timing.interleaved import OWN_NULL, SUBJECT, SoloTimings, TimingSetup
     from sandbox.judge.timing.measure import BENCH_NS, VARIABLE, measure
-    from sandbox.judge.trial import RunOptions, WorkloadContext, run, run_batch
+    from sandbox.judge.trial import RunOptions, WorkloadContext, run
     from sandbox.judge.verify import judge_run
 
 Kernel = Callable[[list["torch.Tensor"], list["torch.Tensor"]], None]
@@ -530,18 +530,18 @@ def test_a_kernel_of_a_tight_limit_is_not_blamed_for_do_bench(tmp_path: Path, ba
     shown = tuple(replace(item, hidden=False) for item in PROBLEM.workloads)
     tight = replace(PROBLEM, trial_s=0.2, workloads=shown)
     limits: dict[Operation, set[float]] = {}
-    usual_call, usual_turn = RunnerLink.call, RunnerLink.take_turn
+    usual_call, usual_train = RunnerLink.call, RunnerLink.take_train
 
     def call(self: RunnerLink, call: Call, limit_s: float, meanwhile: Callable[[], None] = lambda: None) -> Answer | Silence:
         limits.setdefault(call.operation, set()).add(limit_s)
         return usual_call(self, call, NEVER_S, meanwhile)
 
-    def take_turn(self: RunnerLink, operation: Operation, limit_s: float, *pairs: Any) -> TurnTime:
+    def take_train(self: RunnerLink, operation: Operation, limit_s: float, *copies: Any) -> TrainTime:
         limits.setdefault(operation, set()).add(limit_s)
-        return usual_turn(self, operation, NEVER_S, *pairs)
+        return usual_train(self, operation, NEVER_S, *copies)
 
     monkeypatch.setattr(RunnerLink, "call", call)
-    monkeypatch.setattr(RunnerLink, "take_turn", take_turn)
+    monkeypatch.setattr(RunnerLink, "take_train", take_train)
     facts = judged(tmp_path, honest, baseline=baseline, problem=tight)
     assert not any(isinstance(fact, wire.Violation) for fact in facts)
     assert {fact.workload_id for fact in facts if isinstance(fact, wire.Measurement)} == {"n100", "n33"}
@@ -607,27 +607,6 @@ def _try(path: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_batch_gives_every_launch_its_own_inputs_and_one_scalar(tmp_path: Path, baseline: Baseline) -> None:
-    """Four placements in one turn, each with tensors of its own; what goes by value goes once, and all of it is verified."""
-    scaled = replace(
-        PROBLEM,
-        inputs=(*PROBLEM.inputs[:1], wire.TensorSpec(name="f", dtype="float32", shape=())),
-        reference="def reference(a, f):\n    return a * f\n",
-        workloads=(wire.Workload(workload_id="roomy", axes={"n": 300_000}),),
-    )
-    small = replace(scaled.workloads[0], axes={"n": 100})
-    bench = WorkloadContext(problem=scaled, workload=small, reference=lambda one: [one[0] * one[1]])
-    with baseline.serve(scaled, "cuda") as trusted:
-        runs = run_batch(trusted, bench, RunOptions(count=4))
-        again = run_batch(trusted, bench, RunOptions(count=4, warm_count=3))
-    for result in (*runs, *again):
-        assert judge_run(result, bench, wire.TrialPhase.CERTIFY, 0).outcome is wire.TrialOutcome.PASSED
-    assert len({result.key for result in (*runs, *again)}) == 8
-    assert len({float(result.inputs[1]) for result in runs}) == 1
-    assert len({float(result.inputs[0][0]) for result in runs}) == 4
-
-
-@pytest.mark.slow
 def test_only_null_runs_are_made_on_inputs_that_were_there_before(baseline: Baseline) -> None:
     """Nobody reads theirs, and drawing takes longer than they do; every call has fresh ones."""
     with among_trusted(baseline, None) as (parties, bench):
@@ -640,20 +619,21 @@ def test_only_null_runs_are_made_on_inputs_that_were_there_before(baseline: Base
     assert not any(torch.equal(before[0], after[0]) for before, after in ((first, second), (second, fourth)))
 
 
-def test_outputs_are_poisoned_inside_the_turn_and_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_are_poisoned_inside_the_clock_and_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was written there before the inputs came is gone: no part of the work can be done while they are on their way."""
-    turns: list[tuple[list[int], list[int], bool]] = []
-    usual = RunnerLink.take_turn
+    runs: list[tuple[list[int], list[int], bool]] = []
+    usual = RunnerLink.take_train
 
-    def watched(self: RunnerLink, operation: Operation, limit_s: float, publish: Pairs, snapshot: Pairs, *scalars: Any) -> TurnTime:
+    def watched(self: RunnerLink, operation: Operation, limit_s: float, copies: Sequence[RunCopies], *scalars: Any) -> TrainTime:
+        publish, snapshot = copies[0].publish, copies[0].snapshot
         last = publish[-len(snapshot) :]
         poisoned = all(bool(source.isnan().all()) for _, source in last)
-        turns.append(([to.data_ptr() for to, _ in last], [source.data_ptr() for _, source in snapshot], poisoned))
-        return usual(self, operation, limit_s, publish, snapshot, *scalars)
+        runs.append(([to.data_ptr() for to, _ in last], [source.data_ptr() for _, source in snapshot], poisoned))
+        return usual(self, operation, limit_s, copies, *scalars)
 
-    monkeypatch.setattr(RunnerLink, "take_turn", watched)
+    monkeypatch.setattr(RunnerLink, "take_train", watched)
     assert outcomes(judged(tmp_path, honest)) == ["passed"] * 6
-    assert len(turns) == 6 and all(written == read and poisoned for written, read, poisoned in turns)
+    assert len(runs) == 6 and all(written == read and poisoned for written, read, poisoned in runs)
 
 
 def test_a_hidden_workload_is_never_profiled() -> None:

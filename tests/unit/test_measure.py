@@ -12,6 +12,7 @@ import pytest
 from grader.dispatch.judge_process import CUDA_SILENCE_S, SILENCE_S
 from sandbox.judge.timing.stopping import (
     LOOKS,
+    Bias,
     HalfWidth,
     InterimEstimate,
     LookAllowance,
@@ -19,7 +20,7 @@ from sandbox.judge.timing.stopping import (
     classify_noise,
     speedup,
     steady,
-    undisturbed_rounds,
+    undisturbed_count,
 )
 from sandbox.protocol import wire
 from tests import fakes
@@ -31,7 +32,6 @@ if AFTER_COLLECTION:
         EAGER,
         NULL,
         OWN_NULL,
-        REPEAT_LIMIT,
         SIGN_S,
         SLOW_TURN_COUNT,
         SUBJECT,
@@ -42,9 +42,10 @@ if AFTER_COLLECTION:
         Times,
         merge_trials,
         plan_turns,
+        train_length,
     )
     from sandbox.judge.timing.measure import _shortest_ns, bench_limit_s, confirmed
-    from sandbox.judge.timing.overhead import _counting, baseline_times, overhead_allowance, subtract_overhead
+    from sandbox.judge.timing.overhead import baseline_times, overhead_allowance, subtract_overhead
 
 
 def test_a_steady_ratio_has_a_narrow_interval() -> None:
@@ -80,20 +81,19 @@ def test_a_time_below_the_floor_fails_closed(subject: list[int], baseline: list[
 def test_the_judge_decides_how_many_turns() -> None:
     """Slow kernels get fewer, none gets less than two, nobody gets more than the limit; a fifth of the budget is kept for runs that take
     longer than those before the first turn."""
-    assert plan_turns(wire.Clock.HOST, 1e-9, 20.0, 0.0) == (TURN_LIMIT, 1)
-    assert plan_turns(wire.Clock.HOST, 1000.0, 20.0, 0.0) == (TURN_FLOOR, 1)
-    assert plan_turns(wire.Clock.DEVICE_EVENTS, 1e-9, 20.0, 20_000.0) == (LOOKS[-1], REPEAT_LIMIT)
-    assert plan_turns(wire.Clock.DEVICE_EVENTS, 1000.0, 20.0, 20_000.0) == (SLOW_TURN_COUNT, 1)
-    assert plan_turns(wire.Clock.DEVICE_EVENTS, 1.0, 20.0, 20_000.0) == (8, 1)
-    assert plan_turns(wire.Clock.DEVICE_EVENTS, 0.01, 10.0, 20_000.0) == (40, 10)
-    assert plan_turns(wire.Clock.DEVICE_EVENTS, 0.01, 1.0, 20_000.0) == (40, 1)
-    assert plan_turns(wire.Clock.DEVICE_EVENTS, 0.01, 10.0, 20_000.0, between_s=0.2) == (20, 10)
+    assert plan_turns(wire.Clock.HOST, 1e-9, 20.0) == TURN_LIMIT
+    assert plan_turns(wire.Clock.HOST, 1000.0, 20.0) == TURN_FLOOR
+    assert plan_turns(wire.Clock.DEVICE_EVENTS, 1e-9, 20.0) == LOOKS[-1]
+    assert plan_turns(wire.Clock.DEVICE_EVENTS, 1000.0, 20.0) == SLOW_TURN_COUNT
+    assert plan_turns(wire.Clock.DEVICE_EVENTS, 1.0, 20.0) == 8
+    assert plan_turns(wire.Clock.DEVICE_EVENTS, 0.1, 10.0, between_s=0.2) == 20
 
 
 def test_a_long_kernel_is_not_run_more_often_than_its_interval_needs() -> None:
     """What scatters by some microseconds is soon known to half a percent of milliseconds."""
-    repeats = [plan_turns(wire.Clock.DEVICE_EVENTS, 1e-9, 20.0, subject_ns)[1] for subject_ns in (1e5, 5e5, 1e6, 1e7)]
-    assert repeats == sorted(repeats, reverse=True) and repeats[0] == REPEAT_LIMIT and repeats[-1] == 1
+    lengths = [train_length(subject_ns, 24) for subject_ns in (1e4, 1e5, 5e5, 1e6, 1e7)]
+    assert lengths == sorted(lengths, reverse=True) and 6 >= lengths[0] > lengths[-1] == 1
+    assert train_length(1e4, 2) == 2 and train_length(1e4, 1) == 1  # no more than fit
 
 
 def test_one_fact_for_many_runs_keeps_the_worst_of_them() -> None:
@@ -121,10 +121,17 @@ def test_a_claim_of_a_nanosecond_is_not_confirmed(clock: wire.Clock, seen_ns: in
 
 def test_what_time_does_not_average_out_widens_the_interval() -> None:
     """A steady ratio of two processes is known no better than two of the same kind agree: 10 of 100 ns, and half a percent."""
-    (figure,) = speedup("eager", [100.0] * 4, [200.0] * 4, bias_ns=10.0)
+    (figure,) = speedup("eager", [100.0] * 4, [200.0] * 4, Bias(apart_ns=10.0))
     assert (figure.ratio_low, figure.ratio_high) == pytest.approx((2.0 * math.exp(-0.1), 2.0 * math.exp(0.1)))
-    (figure,) = speedup("eager", [100.0] * 4, [200.0] * 4, bias_share=0.005)
+    (figure,) = speedup("eager", [100.0] * 4, [200.0] * 4, Bias(apart_share=0.005))
     assert figure.ratio_high / figure.ratio == pytest.approx(math.exp(0.005))
+
+
+@pytest.mark.parametrize(("baseline_ns", "width"), [(200.0, 10 / 100 - 10 / 200), (50.0, 10 / 50 - 10 / 100), (100.0, 0.0)])
+def test_an_error_that_both_times_share_counts_where_they_differ(baseline_ns: float, width: float) -> None:
+    """A kernel that takes as long as the baseline is in a tie, whatever the protocol costs."""
+    (figure,) = speedup("eager", [100.0] * 4, [baseline_ns] * 4, Bias(common_ns=10.0))
+    assert math.log(figure.ratio_high / figure.ratio) == pytest.approx(width)
 
 
 def test_what_a_host_adds_now_and_then_moves_nothing() -> None:
@@ -140,10 +147,16 @@ class TimingSetup:
 
     clock = wire.Clock.DEVICE_EVENTS
     copies = True
-    launch_ns = 0.0
+    copy_ns = 0.0
 
-    def __init__(self, alone_ns: int) -> None:
-        self.alone = SoloTimings(null_ns={False: [300_000], True: [300_000]}, floor_ns=[290_000], run_ns={"eager": [300_000 + alone_ns]})
+    def __init__(self, alone_ns: int, null_work_ns: float = 0.0) -> None:
+        self.null_work_ns = null_work_ns
+        self.alone = SoloTimings(
+            null_ns={False: [300_000], True: [300_000]},
+            floor_ns=[290_000],
+            run_ns={"eager": [300_000 + alone_ns]},
+            null_work_ns={False: null_work_ns, True: null_work_ns},
+        )
 
 
 def _times(subject: list[int], eager: list[int], null: list[int]) -> Times:
@@ -157,7 +170,7 @@ def test_a_baseline_that_was_slowed_counts_as_alone() -> None:
     assert slowed.slowed and set(slowed.turns_ns) == {30_000}
     honest = baseline_times(parties, _times([0], [331_000] * 4, [300_000] * 4), [])["eager"]  # type: ignore[arg-type]
     assert not honest.slowed and set(honest.turns_ns) == {31_000}
-    parties.launch_ns = 5_000.0  # of a null run and of nothing else
+    parties = TimingSetup(alone_ns=30_000, null_work_ns=5_000.0)  # of a null run and of nothing else
     assert set(baseline_times(parties, _times([0], [331_000] * 4, [300_000] * 4), [])["eager"].turns_ns) == {36_000}  # type: ignore[arg-type]
 
 
@@ -175,7 +188,7 @@ def test_null_runs_forgive_no_more_than_alone_and_a_little() -> None:
         interleaved.taken_ns[OWN_NULL] = [[own_ns] * 8] * 12
         assert set(overhead_allowance(parties, interleaved, [], NoiseKind.NONE)) == {float(forgiven_ns)}  # type: ignore[arg-type]
     del interleaved.taken_ns[OWN_NULL]
-    parties.launch_ns = 5_000.0
+    parties = TimingSetup(alone_ns=1, null_work_ns=5_000.0)
     assert set(overhead_allowance(parties, interleaved, [], NoiseKind.NONE)) == {298_000.0}  # type: ignore[arg-type]
 
 
@@ -211,17 +224,12 @@ def test_a_device_that_somebody_keeps_busy_is_seen() -> None:
     assert classify_noise([[303_000] * 8] * 10 + [[340_000] * 8] * 2, 300_000) is NoiseKind.NONE
 
 
-def test_turns_in_which_the_subjects_process_was_slow_are_left_out() -> None:
-    """What its own null runs took more than is believed would else be in its time; but nobody chooses which few turns count."""
-    still, slow = [300_000] * 8, [308_000] * 8
-    assert undisturbed_rounds([still, slow, still, still], [still] * 4, 300_000.0) == [0, 2, 3]
-    assert _counting([slow, still, still, still], [still] * 4, 300_000.0) == [1, 2, 3]
-    assert _counting([slow, slow, still, still], [still] * 4, 300_000.0) == []
-    assert _counting([slow] * 6 + [still] * 18, [still] * 24, 300_000.0) == list(range(6, 24))
-    assert _counting([slow] * 15 + [still] * 9, [still] * 24, 300_000.0) == []  # as many as were planned, and too few of those taken
-    # A trusted null run that somebody slowed does not make the subject's believed.
-    assert undisturbed_rounds([slow, still, still], [slow, still, still], 300_000.0) == [1, 2]
-    assert undisturbed_rounds([[306_000] * 8] * 2, [[305_000] * 8] * 2, 300_000.0) == [0, 1]
+def test_turns_in_which_the_subjects_process_was_slow_are_counted() -> None:
+    """A trusted null run that somebody slowed does not make the subject's believed."""
+    still, slow = [300_000] * 8, [309_000] * 8
+    assert undisturbed_count([still, slow, still, still], [still] * 4, 300_000.0) == 3
+    assert undisturbed_count([slow, still, still], [slow, still, still], 300_000.0) == 2
+    assert undisturbed_count([[306_000] * 8] * 2, [[305_000] * 8] * 2, 300_000.0) == 2
 
 
 def _turns_taken(
@@ -235,7 +243,7 @@ def _turns_taken(
     """What `take_turns` emits of turns that do nothing but let time pass; looks: by the number of turns."""
     now_s, times = [0.0], Times()
 
-    def turn(_among: object, _bench: object, _repeats: int, times: Times, _index: int, signs: Heartbeat) -> Generator:  # type: ignore[type-arg]
+    def turn(_among: object, _bench: object, _length: int, times: Times, _index: int, signs: Heartbeat) -> Generator:  # type: ignore[type-arg]
         yield from signs.emit_if_due()
         now_s[0] += turn_s
         times.taken_ns.setdefault(SUBJECT, []).append([1])
@@ -243,6 +251,7 @@ def _turns_taken(
 
     monkeypatch.setattr(interleaved, "contestants", lambda *_: {})
     monkeypatch.setattr(interleaved, "_turn", turn)
+    monkeypatch.setattr(interleaved, "longest_train", lambda *_: 1)
     monkeypatch.setattr(interleaved, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     monkeypatch.setattr(interleaved, "gc", SimpleNamespace(collect=lambda: 0))  # between turns; all of a test process takes half a second
     parties = SimpleNamespace(
@@ -253,6 +262,7 @@ def _turns_taken(
         allowance=LookAllowance.FACTOR,
         alone=TimingSetup(alone_ns=1).alone,
         subject=SimpleNamespace(device=SimpleNamespace(conditions=dict)),
+        trusted=None,
     )
     bench = SimpleNamespace(workload=SimpleNamespace(workload_id="n"))
     signs = Heartbeat(wire.Stage.MEASURING)
@@ -268,16 +278,16 @@ def test_turns_are_taken_until_enough_of_them_are_quiet(quiet_from: int, taken: 
     """At the next look; a host that is never quiet, or a subject that dawdles, gets sixty and no more. What was taken is planned."""
     narrow = HalfWidth(sampled=0.001, bias=0.002)
     facts, times = _turns_taken(
-        monkeypatch, wire.Clock.DEVICE_EVENTS, lambda turn: InterimEstimate(quiet_count=turn if turn >= quiet_from else 0, widths=(narrow,))
+        monkeypatch, wire.Clock.DEVICE_EVENTS, lambda turn: InterimEstimate(quiet=turn >= quiet_from, widths=(narrow,))
     )
     assert sum(isinstance(fact, wire.Trial) for fact in facts) == taken
     assert times.end == wire.MeasurementEnd(end) and times.allowance is LookAllowance.FACTOR
     *_, (last, *_) = (fact.trials for fact in facts if isinstance(fact, wire.Plan))
-    assert last == ("n", wire.TrialPhase.CERTIFY, 2 * taken * REPEAT_LIMIT)
+    assert last == ("n", wire.TrialPhase.CERTIFY, 2 * taken)
 
 
 def test_by_the_hosts_clock_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, times = _turns_taken(monkeypatch, wire.Clock.HOST, lambda turn: InterimEstimate(quiet_count=turn, widths=()))
+    _, times = _turns_taken(monkeypatch, wire.Clock.HOST, lambda _: InterimEstimate(quiet=True, widths=()))
     assert len(times.taken_ns[SUBJECT]) == TURN_LIMIT and times.allowance is LookAllowance.NONE
 
 
@@ -296,7 +306,7 @@ def test_the_budget_is_not_longer_for_a_subject_that_gets_slow(
 ) -> None:
     """Turns end with it, but for the least that there are, and the interval is as wide as of an end that the subject chose."""
     wide = HalfWidth(sampled=0.1, bias=0.002)
-    _, times = _turns_taken(monkeypatch, clock, lambda turn: InterimEstimate(quiet_count=turn, widths=(wide,)), turn_s=turn_s)
+    _, times = _turns_taken(monkeypatch, clock, lambda _: InterimEstimate(quiet=True, widths=(wide,)), turn_s=turn_s)
     assert len(times.taken_ns[SUBJECT]) == taken and times.allowance is LookAllowance[allowance]
     assert times.end is (wire.MeasurementEnd.BUDGET if allowance == "CUT_SHORT" else wire.MeasurementEnd.TURNS)
 
@@ -313,16 +323,14 @@ def test_a_process_that_is_slow_in_most_turns_is_said() -> None:
     assert unrest([slow, still, still, still]) is NoiseKind.NONE
 
 
-@pytest.mark.parametrize(("slow_count", "counting"), [(3, []), (2, []), (1, [1, 2, 3, 4, 5, 6])])
-def test_as_many_quiet_turns_count_as_let_a_look_end_them(slow_count: int, counting: list[int]) -> None:
-    """Three quarters of those taken, of a kernel that takes seconds too, of which there are few; else all do, and no look ends them."""
+@pytest.mark.parametrize(("slow_count", "quiet"), [(3, False), (2, False), (1, True)])
+def test_a_look_ends_turns_where_three_quarters_are_quiet(slow_count: int, quiet: bool) -> None:
+    """All of them count in any case: a subject decides by its own null runs which are quiet."""
     still, slow = [300_000] * 8, [309_000] * 8
     own_nulls, theirs = [slow] * slow_count + [still] * (7 - slow_count), [still] * 7
-    assert _counting(own_nulls, theirs, 300_000.0) == counting
     times = Times(taken_ns={SUBJECT: [[400_000] * 8] * 7, EAGER: [[400_000] * 8] * 7, OWN_NULL: own_nulls, NULL[True]: theirs})
     net = subtract_overhead(TimingSetup(alone_ns=100_000), times, {True: [300_000]}, 0)  # type: ignore[arg-type]
-    assert net.look.quiet_count == len(counting)
-    assert len(net.certified.durations_ns) == 8 * (len(counting) or 7)
+    assert net.look.quiet is quiet and len(net.certified.durations_ns) == 8 * 7
 
 
 @pytest.mark.parametrize(("apart_ns", "wider"), [(0, False), (1_000, False), (4_000, True), (-4_000, True)])

@@ -1,19 +1,36 @@
 """Tensors lie apart, aligned, in the arena, and somewhere else each time."""
 
+import mmap
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
+from sandbox.devices.clock import RunCopies, TrainTime
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.protocol import wire
+from sandbox.protocol.gate import FINE, Answer, Call, Operation
 from tests import fakes
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
     from sandbox.judge.baseline import runner_job
     from sandbox.judge.inputs import draw
-    from sandbox.judge.trial import ALIGN_BYTES, BAND_BYTES, WorkloadContext, arena_bytes, byte_count, place, placement_bytes, rounded
+    from sandbox.judge.trial import (
+        ALIGN_BYTES,
+        BAND_BYTES,
+        TRAIN_LIMIT,
+        RunOptions,
+        WorkloadContext,
+        arena_bytes,
+        byte_count,
+        longest_train,
+        place,
+        placement_bytes,
+        rounded,
+        run_train,
+    )
 
 
 SPEC = replace(
@@ -59,7 +76,7 @@ def test_a_placement_roams_where_the_arena_has_room() -> None:
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_many_placements_in_a_row_fit_wherever_the_last_one_was(count: int) -> None:
-    """A placement that is used again begins where the batch behind it ends inside the arena."""
+    """A placement that is used again begins where the train behind it ends inside the arena."""
     bench = WorkloadContext(problem=SPEC, workload=SPEC.workloads[0], reference=lambda *_: [])
     room = 4 * placement_bytes(SPEC, SPEC.workloads[0])
     for _ in range(200):
@@ -74,6 +91,62 @@ def test_without_room_a_placement_begins_at_the_front() -> None:
     assert {bench.next_placement(0, 1).begin for _ in range(20)} == {0}
 
 
+class FakeRunner:
+    """A runner that answers everything, and what was to be placed."""
+
+    def __init__(self, clock: wire.Clock = wire.Clock.HOST, arena_bytes: int = 1 << 20) -> None:
+        self.device, self.placed, self.counts = EmulatedDevice(), None, list[int]()
+        self.device.CLOCK = clock  # type: ignore[misc]
+        self.arena = self.device.create_arena(arena_bytes)
+
+    def call(self, call: Call, _limit_s: float, meanwhile: Callable[[], None]) -> Answer:
+        self.counts.append(call.count)
+        meanwhile()
+        return FINE
+
+    def take_train(self, _operation: Operation, _limit_s: float, runs: Sequence[RunCopies], _scalars: object) -> TrainTime:
+        return TrainTime(durations_ns=(1,) * len(runs))
+
+    def reply(self) -> Answer:
+        return FINE
+
+
+def test_a_null_run_where_the_last_run_was_makes_no_place() -> None:
+    """One for other runs, bound otherwise, or for another workload makes one, and so does each run whose inputs a kernel reads."""
+    runner = FakeRunner()
+    first, second = (WorkloadContext(problem=SPEC, workload=workload, reference=lambda *_: []) for workload in SPEC.workloads)
+    null = RunOptions(operation=Operation.NULL, inspect=False)
+    for bench, how, placed in (
+        (first, RunOptions(), True),
+        (first, null, False),
+        (first, RunOptions(), True),
+        (first, replace(null, copy_out=True), True),
+        (first, replace(null, copy_out=True), False),
+        (first, replace(null, count=2), True),
+        (first, replace(null, count=2), False),
+        (first, replace(null, count=3), True),
+        (second, replace(null, count=3), True),
+        (first, replace(null, count=3), True),
+    ):
+        runner.counts.clear()
+        assert len(run_train(runner, bench, how)) == how.count  # type: ignore[arg-type]
+        assert runner.counts == [how.count] * placed
+
+
+def test_a_train_is_as_long_as_its_places_allow() -> None:
+    """By the host's clock it has one run, and so where scalars vary: they go with `go`."""
+    spec = replace(SPEC, inputs=(SPEC.inputs[0], SPEC.inputs[2]))
+    size_bytes = placement_bytes(spec, spec.workloads[0])
+
+    def longest(arena_bytes: int, spec: wire.ProblemSpec = spec, clock: wire.Clock = wire.Clock.DEVICE_EVENTS) -> int:
+        bench = WorkloadContext(problem=spec, workload=spec.workloads[0], reference=lambda *_: [])
+        return longest_train(FakeRunner(clock, arena_bytes), bench)  # type: ignore[arg-type]
+
+    assert longest(100 * size_bytes) == TRAIN_LIMIT
+    assert longest(3 * size_bytes + mmap.PAGESIZE) == 3 and longest(mmap.PAGESIZE) == 1
+    assert longest(100 * size_bytes, SPEC) == longest(100 * size_bytes, clock=wire.Clock.HOST) == 1
+
+
 def test_every_bit_half_of_the_key_matters() -> None:
     """Values and structure come from different halves, so that neither tells of the other."""
     key = "0" * 32
@@ -82,13 +155,13 @@ def test_every_bit_half_of_the_key_matters() -> None:
     assert not (base == draw(SPEC.inputs, SPEC.workloads[0].axes, key[:-1] + "1", EmulatedDevice())[0]).all()
 
 
-@pytest.mark.parametrize("batch_bytes", [0, 2 << 30])
-def test_an_arena_does_not_tell_how_large_the_largest_workload_is(batch_bytes: int) -> None:
+@pytest.mark.parametrize("train_bytes", [0, 2 << 30])
+def test_an_arena_does_not_tell_how_large_the_largest_workload_is(train_bytes: int) -> None:
     """The runner is told its size when it loads, before hidden workloads are run: a round number, and enough."""
 
     def of(size: int) -> int:
         workloads = (*SPEC.workloads, wire.Workload(workload_id="h", axes=dict.fromkeys(SPEC.workloads[0].axes, size), hidden=True))
-        return rounded(arena_bytes(replace(SPEC, workloads=workloads), batch_bytes))
+        return rounded(arena_bytes(replace(SPEC, workloads=workloads), train_bytes))
 
     def needed(size: int) -> int:
         return placement_bytes(SPEC, replace(SPEC.workloads[0], axes=dict.fromkeys(SPEC.workloads[0].axes, size)))

@@ -119,8 +119,8 @@ def test_the_command_line_asks_in_percent_and_seconds() -> None:
     [("width", "as narrow as asked"), ("floor", "no more precise"), ("turns", "no more turns"), ("budget", "its time was over")],
 )
 def test_a_report_says_why_a_measurement_ended(end: str, text: str) -> None:
-    """Turns taken and left out, the half-width reached, and the reason; of a hidden workload none of them, for they tell its size."""
-    measurement = replace(fakes.measurement(), turn_count=18, left_out_count=2, half_width=0.0093, end=wire.MeasurementEnd(end))
+    """Turns taken, the half-width reached, and the reason; of a hidden workload none of them, for they tell its size."""
+    measurement = replace(fakes.measurement(), turn_count=18, half_width=0.0093, end=wire.MeasurementEnd(end))
 
     def shown(found: wire.Measurement) -> report_pb2.Measurement:
         event = Event(sequence=1, event_time=NOW, attempt=1, fact=found)
@@ -130,8 +130,8 @@ def test_a_report_says_why_a_measurement_ended(end: str, text: str) -> None:
         return event_to_proto(event, submission, Redactor.for_problem(PROBLEM)).measurement
 
     message = shown(measurement)
-    assert (message.turn_count, message.left_out_turn_count, message.half_width) == (18, 2, 0.0093)
+    assert (message.turn_count, message.half_width) == (18, 0.0093)
     assert message.end == report_pb2.MeasurementEnd.Value(f"MEASUREMENT_END_{end.upper()}")
-    assert formatting.turns(message).startswith("18 turns, 2 left out, \N{PLUS-MINUS SIGN}0.93 % (") and text in formatting.turns(message)
+    assert formatting.turns(message).startswith("18 turns, \N{PLUS-MINUS SIGN}0.93 % (") and text in formatting.turns(message)
     hidden = shown(replace(measurement, hidden=True))
     assert formatting.turns(hidden) == "" and not hidden.HasField("half_width") and not hidden.end

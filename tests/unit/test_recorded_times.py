@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.judge.timing.stopping import NULL_SLACK_NS, OWN_SLACK_NS, NoiseKind, steady, undisturbed_rounds
+from sandbox.judge.timing.stopping import NULL_SLACK_NS, OWN_SLACK_NS, NoiseKind
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
 from tests.gpu.figures import HALF_WIDTH, WINNER, half_width
@@ -117,12 +117,15 @@ def test_nobody_loses_against_himself_either() -> None:
     assert len(_losers(IN_ORDER)) > 5
 
 
-def test_the_control_wins_and_loses_by_a_process_that_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a baseline's process that is slower than its null runs tell, and by slow turns that count beside enough quiet ones."""
+def test_the_control_loses_by_a_process_that_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a process that is slower than its null runs tell."""
+
+    def loser_count() -> int:
+        return sum(len(_losers(path, "NONE")) for path in (RECORD, AT_RANDOM, THIRTY, BUSY, QUIET))
+
+    with_rule = loser_count()
     monkeypatch.setattr(overhead, "APART_NS", 1e9)
-    assert sum(against_eager(data, "NONE").ratio_low > WINNER for data in recorded(BUSY)) == 1
-    monkeypatch.setattr(overhead, "QUIET_SHARE", 9.0)
-    assert len(_losers(BUSY, "NONE")) == 2
+    assert loser_count() >= 2 * with_rule
 
 
 def test_the_clock_says_what_do_bench_says() -> None:
@@ -164,25 +167,6 @@ def test_turns_that_are_spoilt_on_purpose_give_no_better_ones(share: float) -> N
         spoilt = _changed(data, OWN_NULL, _in_turns(by_time[round(12 * (1 - share)) :], 50_000))
         honest, liar = map(against_eager, (data, spoilt))
         assert liar.ratio_low <= max(WINNER, honest.ratio_high)
-
-
-@pytest.mark.parametrize("workload", ["add_n4194304", "add_n33554432", "mm_n2304", "mm_n4096"])
-@pytest.mark.parametrize(("kept", "chosen_count"), [(9, False), (18, True)])
-def test_the_best_turns_of_twenty_four_are_no_better(workload: str, kept: int, chosen_count: bool) -> None:
-    """Even a subject that knew all its times, and dawdled over its null runs in every other turn, would not win: nine turns are too few to
-    count alone, and eighteen are held to what such a choice is worth."""
-    chosen = [data for data in recorded(THIRTY) if data["workload"] == workload]
-    counted = 0
-    for first, second in zip(chosen[::2], chosen[1::2], strict=True):
-        both = {**first, "turns": {arm: first["turns"][arm] + second["turns"][arm] for arm in first["turns"]}}
-        quiet = undisturbed_rounds(both["turns"][OWN_NULL], both["turns"][TRUSTED], steady(first["alone"]["null_ns"]["True"]))
-        net_ns = [steady(run) - steady(null) for run, null in zip(both["turns"][SUBJECT], both["turns"][OWN_NULL], strict=True)]
-        best = sorted(quiet, key=net_ns.__getitem__)[:kept]
-        spoilt = _changed(both, OWN_NULL, _in_turns(set(range(len(net_ns))) - set(best), 50_000))
-        honest, liar = map(against_eager, (both, spoilt))
-        counted += net_of(spoilt).unrest is NoiseKind.NONE
-        assert liar.ratio_low <= max(WINNER, honest.ratio_high)
-    assert (counted > 0) == chosen_count
 
 
 REPLAYED = (RECORD, IN_ORDER, AT_RANDOM, THIRTY, BUSY, QUIET)

@@ -66,9 +66,9 @@ class Judge:
         self.runner = threading.Thread(target=serve, args=(Gate(fd), 0, device, arena, kernels, observe), daemon=True)
         self.runner.start()
 
-    def call(self, operation: Operation, *, poison: bool = False) -> tuple[Status, str]:
+    def call(self, operation: Operation, *, poison: bool = False, count: int = 1) -> tuple[Status, str]:
         previous = self.gate.done
-        number = self.gate.open(Call(operation=operation, poison=poison))
+        number = self.gate.open(Call(operation=operation, poison=poison, count=count))
         assert self.gate.wait(number, previous, 2**63, self.runner.is_alive)
         return self.gate.answer().status, self.gate.answer().message
 
@@ -132,16 +132,22 @@ def test_nothing_is_done_where_nothing_was_placed(start: Start) -> None:
     assert status is Status.RAISED and "nothing was placed" in message
 
 
-@pytest.mark.parametrize("poison", [False, True])
-@pytest.mark.parametrize(("operation", "launched"), [(Operation.CALL, "kernel"), (Operation.NULL, "null")])
-def test_the_device_says_when_a_run_has_ended(start: Start, operation: Operation, launched: str, poison: bool) -> None:
+@pytest.mark.parametrize(("poison", "count"), [(False, 1), (False, 3), (True, 1)])
+@pytest.mark.parametrize(("operation", "kernel"), [(Operation.CALL, "kernel"), (Operation.NULL, "null")])
+def test_the_device_says_when_a_run_has_ended(
+    start: Start, operation: Operation, kernel: str, poison: bool, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run of a train waits for its own inputs, and the device once more behind the last. A runner that only launches says so."""
     device = NotingDevice()
+    monkeypatch.setattr(Gate, "say_launched", lambda _, number: device.steps.append(f"launched {number}"))
     judge = start(device, lambda: device.steps.append("kernel"))
-    judge.call(Operation.PLACE, poison=poison)
+    judge.call(Operation.PLACE, poison=poison, count=count)
     device.steps.clear()
     judge.call(operation, poison=poison)
-    number = judge.gate.done
-    assert [step for step in device.steps if step not in WAITS] == [f"hold {number}", launched, f"finish {number}"]
+    first = judge.gate.done
+    runs = [step for number in range(first, first + count) for step in (f"hold {number}", kernel, f"finish {number}")]
+    after = [] if poison else [f"hold {first + count}", f"launched {first}"]
+    assert [step for step in device.steps if step not in WAITS] == runs + after
     assert poison or device.steps[-1] == "wait"
     assert judge.gate.answer() == FINE
 

@@ -43,32 +43,32 @@ DOF = 5  # of the noise
 @pytest.mark.parametrize(
     ("taken", "limit", "quiet", "sampled", "bias", "precision", "end"),
     [
-        (12, 60, 12, 0.008, 0.0045, 0.01, "width"),
-        (12, 60, 12, 0.009, 0.0045, 0.01, None),  # hypot(0.009, 0.0045) is over 0.01
-        (13, 60, 13, 0.001, 0.0045, 0.01, None),  # no look
-        (12, 60, 9, 0.001, 0.0045, 0.01, "width"),
-        (12, 60, 0, 0.001, 0.0045, 0.01, None),  # too few turns count
-        (18, 60, 14, 0.001, 0.0045, 0.01, "width"),
-        (18, 60, 0, 0.001, 0.0045, 0.01, None),  # fewer than three quarters are quiet
-        (28, 60, 28, 0.001, 0.0045, 0.005, "width"),
-        (28, 60, 28, 0.00225, 0.0045, 0.005, "floor"),  # half of the bias, and together more than 0.5 %
-        (28, 60, 28, 0.0023, 0.0045, 0.005, None),
-        (12, 60, 12, 0.009, 0.02, 0.01, "floor"),  # 20 us: 1 % cannot be had
-        (12, 60, 12, 0.011, 0.02, 0.01, None),
-        (40, 60, 40, 0.02, 0.0045, 0.01, None),
-        (60, 60, 60, 0.02, 0.0045, 0.01, "turns"),
-        (60, 60, 0, 0.001, 0.0045, 0.01, "turns"),
-        (60, 60, 60, 0.001, 0.0045, 0.01, "width"),
-        (18, 18, 18, 0.02, 0.0045, 0.01, "budget"),
-        (18, 18, 18, 0.001, 0.0045, 0.01, "width"),
-        (3, 3, 3, 0.001, 0.0045, 0.01, "budget"),
-        (50, 50, 50, 0.02, 0.0045, 0.01, "budget"),
-        (5, 60, 5, 0.001, 0.0, 0.01, None),
+        (12, 60, True, 0.008, 0.0045, 0.01, "width"),
+        (12, 60, True, 0.009, 0.0045, 0.01, None),  # hypot(0.009, 0.0045) is over 0.01
+        (13, 60, True, 0.001, 0.0045, 0.01, None),  # no look
+        (12, 60, True, 0.001, 0.0045, 0.01, "width"),
+        (12, 60, False, 0.001, 0.0045, 0.01, None),  # too few turns count
+        (18, 60, True, 0.001, 0.0045, 0.01, "width"),
+        (18, 60, False, 0.001, 0.0045, 0.01, None),  # fewer than three quarters are quiet
+        (28, 60, True, 0.001, 0.0045, 0.005, "width"),
+        (28, 60, True, 0.00225, 0.0045, 0.005, "floor"),  # half of the bias, and together more than 0.5 %
+        (28, 60, True, 0.0023, 0.0045, 0.005, None),
+        (12, 60, True, 0.009, 0.02, 0.01, "floor"),  # 20 us: 1 % cannot be had
+        (12, 60, True, 0.011, 0.02, 0.01, None),
+        (40, 60, True, 0.02, 0.0045, 0.01, None),
+        (60, 60, True, 0.02, 0.0045, 0.01, "turns"),
+        (60, 60, False, 0.001, 0.0045, 0.01, "turns"),
+        (60, 60, True, 0.001, 0.0045, 0.01, "width"),
+        (18, 18, True, 0.02, 0.0045, 0.01, "budget"),
+        (18, 18, True, 0.001, 0.0045, 0.01, "width"),
+        (3, 3, True, 0.001, 0.0045, 0.01, "budget"),
+        (50, 50, True, 0.02, 0.0045, 0.01, "budget"),
+        (5, 60, True, 0.001, 0.0, 0.01, None),
     ],
 )
-def test_when_turns_end(taken: int, limit: int, quiet: int, sampled: float, bias: float, precision: float, end: str | None) -> None:
+def test_when_turns_end(taken: int, limit: int, quiet: bool, sampled: float, bias: float, precision: float, end: str | None) -> None:
     """At a look where the interval is as narrow as asked, or as the clock allows; else with the last turn that there is time for."""
-    outcome = end_of(taken, limit, InterimEstimate(quiet_count=quiet, widths=(HalfWidth(sampled=sampled, bias=bias),)), precision)
+    outcome = end_of(taken, limit, InterimEstimate(quiet=quiet, widths=(HalfWidth(sampled=sampled, bias=bias),)), precision)
     assert outcome == (None if end is None else MeasurementEnd(end))
 
 
@@ -77,7 +77,7 @@ def test_every_baseline_has_to_be_narrow() -> None:
     narrow, wide = HalfWidth(sampled=0.001, bias=0.002), HalfWidth(sampled=0.02, bias=0.002)
 
     def end(*widths: HalfWidth | None) -> MeasurementEnd | None:
-        return end_of(12, 60, InterimEstimate(quiet_count=12, widths=widths), 0.01)
+        return end_of(12, 60, InterimEstimate(quiet=True, widths=widths), 0.01)
 
     assert end(narrow, narrow) is MeasurementEnd.WIDTH
     assert end(narrow, wide) is end(narrow, None) is end(None) is end() is None
@@ -169,7 +169,7 @@ def ruled(allowance: LookAllowance) -> Stop:
     def stop(logs: Sequence[float], of: Scenario) -> tuple[int, float]:
         for count in LOOKS:
             width = HalfWidth(sampled=sampled_half_width(logs[:count], allowance), bias=of.bias)
-            if end_of(count, LOOKS[-1], InterimEstimate(quiet_count=count, widths=(width,)), of.precision) is not None:
+            if end_of(count, LOOKS[-1], InterimEstimate(quiet=True, widths=(width,)), of.precision) is not None:
                 return count, width.total
         raise AssertionError("the last look is the last")
 

@@ -23,6 +23,7 @@ if AFTER_COLLECTION:
 
 
 PROTOCOL_NS, COPY_NS, EAGER_NS, SPELL_NS = 600_000, 40_000, 90_000, 30_000
+PROBE_NS, TOUCH_NS = 25_000, 4_000
 
 
 def alone(
@@ -32,40 +33,81 @@ def alone(
     baselines: tuple[str, ...] = ("eager",),
     clock: wire.Clock = wire.Clock.DEVICE_EVENTS,
     trial_s: float = 1.0,
+    longest: int = 1,
+    late: bool = False,
 ) -> tuple[list[wire.Fact], interleaved.SoloTimings]:
-    """Time baselines by runs that are answered so and take so long; the facts, and the times."""
+    """Time baselines by runs that are answered so and take so long, in trains of up to longest; the facts, and the times."""
 
-    def run(runner: Any, bench: Any, how: Any) -> Run:
-        reply, duration_ns = run_of(how)
-        return Run(key="", reply=reply, duration_ns=duration_ns, inputs=[])
+    def run_train(_runner: Any, _bench: Any, how: Any) -> list[Run]:
+        answers = [run_of(how) for _ in range(how.count)]
+        return [Run(key="", reply=reply, duration_ns=duration_ns, inputs=[]) for reply, duration_ns in answers]
 
-    monkeypatch.setattr(interleaved, "run", run)
-    trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=clock), silence=None)
+    monkeypatch.setattr(interleaved, "run", lambda *arguments: run_train(*arguments)[0])
+    monkeypatch.setattr(interleaved, "run_train", run_train)
+    monkeypatch.setattr(interleaved, "longest_train", lambda *_: longest)
+    monkeypatch.setattr(interleaved, "scalars_are_late", lambda _bench: late)
+    bench_answer = Answer(status=Status.OK, samples_ns=(PROBE_NS,))
+    trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=clock), silence=None, call=lambda *_: bench_answer)
     bench = SimpleNamespace(problem=SimpleNamespace(trial_s=trial_s), workload=SimpleNamespace(hidden=False))
     return drained(interleaved.time_alone(trusted, bench, baselines))  # type: ignore[arg-type, return-value]
 
 
-def slow_from(number: int) -> Callable[[Any], tuple[Answer, int]]:
-    """Runs on a host that gets slow at the one of this number."""
+def slow_from(number: int, touch_ns: int = TOUCH_NS) -> Callable[[Any], tuple[Answer, int]]:
+    """Runs on a host that gets slow at the one of this number. touch_ns: of a probe's run, beyond its do_bench."""
     numbers = itertools.count()
 
     def run_of(how: Any) -> tuple[Answer, int]:
-        own_ns = EAGER_NS if how.operation is Operation.CALL else 0
-        duration_ns = PROTOCOL_NS + COPY_NS * (how.copy_out or how.operation is Operation.CALL) + own_ns
+        call_ns = PROBE_NS + touch_ns if how.variant == interleaved.VARIANTS[interleaved.PROBE] else EAGER_NS
+        duration_ns = PROTOCOL_NS + COPY_NS * how.copy_out + (call_ns if how.operation is Operation.CALL else 0)
         return FINE, duration_ns + (SPELL_NS if next(numbers) >= number else 0)
 
     return run_of
 
 
+@pytest.mark.parametrize(("longest", "share"), [(1, 0.1), (24, 0.5)])
 @pytest.mark.parametrize("number", [0, 6, 30, 54, 78, 10_000])
-def test_a_host_that_gets_slow_meanwhile_is_in_no_difference(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Else eager would be timed in one second and what is subtracted from it in the next. All run as often."""
-    _, times = alone(monkeypatch, slow_from(number), baselines=("eager", "compile"))
+def test_a_host_that_gets_slow_meanwhile_is_in_no_difference(
+    monkeypatch: pytest.MonkeyPatch, number: int, longest: int, share: float
+) -> None:
+    """Else eager would be timed in one second and what is subtracted from it in the next. All run as often. Of trains there are fewer, so
+    that one of them may be all slow."""
+    _, times = alone(monkeypatch, slow_from(number), baselines=("eager", "compile"), longest=longest)
     net_ns = steady(times.run_ns["eager"]) - steady(times.null_ns[True])
-    assert abs(net_ns - EAGER_NS) < 0.1 * SPELL_NS
-    assert abs(steady(times.null_ns[True]) - steady(times.null_ns[False]) - COPY_NS) < 0.1 * SPELL_NS
+    assert abs(net_ns - EAGER_NS) < share * SPELL_NS
+    assert abs(steady(times.null_ns[True]) - steady(times.null_ns[False]) - COPY_NS) < share * SPELL_NS
     counts = {len(runs_ns) for runs_ns in (*times.run_ns.values(), *times.null_ns.values())}
-    assert counts == {interleaved.ALONE_COUNT[wire.Clock.DEVICE_EVENTS]} and set(times.run_ns) == {"eager", "compile"}
+    assert (
+        len(counts) == 1 and min(counts) >= interleaved.ALONE_COUNT[wire.Clock.DEVICE_EVENTS] and set(times.run_ns) == {"eager", "compile"}
+    )
+
+
+@pytest.mark.parametrize(("touch_ns", "expected_ns"), [(TOUCH_NS, -TOUCH_NS), (-3_000, 3_000), (60_000, -10_000)])
+def test_what_is_not_the_protocols_is_known_by_the_probe(monkeypatch: pytest.MonkeyPatch, touch_ns: int, expected_ns: int) -> None:
+    """Touching memory costs a run what it does not cost a null run; where that seems to be much, something else was slow."""
+    _, times = alone(monkeypatch, slow_from(10_000, touch_ns), longest=24)
+    assert times.null_work_ns == {False: expected_ns, True: expected_ns}
+
+
+@pytest.mark.parametrize(("touch_ns", "expected_ns"), [(120_000, -10_000.0), (220_000, 2_300.0)])
+def test_a_probe_that_takes_far_longer_than_the_baseline_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, touch_ns: int, expected_ns: float
+) -> None:
+    """A kernel that reads a few rows of a large table does not pay for touching all of it."""
+    _, times = alone(monkeypatch, slow_from(10_000, touch_ns), longest=6)
+    assert times.null_work_ns == {False: expected_ns, True: expected_ns}
+
+
+def test_a_probe_whose_launch_is_inside_the_clock_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where scalars vary: what it takes is the host's."""
+    _, times = alone(monkeypatch, slow_from(10_000), late=True)
+    assert times.null_work_ns == {False: interleaved.NULL_KERNEL_NS, True: interleaved.NULL_KERNEL_NS}
+
+
+def test_a_null_run_that_the_trusted_runner_refuses_is_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a train that was never run would be subtracted from everybody."""
+    answers = {Operation.NULL: Answer(status=Status.DEVICE_FAULT, message="700: gone")}
+    with pytest.raises(RuntimeError, match=r"NULL.*700: gone"):
+        alone(monkeypatch, lambda how: (answers.get(how.operation, FINE), 1))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +129,7 @@ def test_a_reference_that_raises_is_quoted_and_nothing_else(monkeypatch: pytest.
 def test_a_judge_that_times_for_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the host's clock and by a device's: a silent one is taken for dead."""
     monkeypatch.setattr(interleaved, "SIGN_S", 0.0)
-    for clock, count in ((wire.Clock.HOST, 3 + 6), (wire.Clock.DEVICE_EVENTS, 3 + 12 * 2 * 3)):
+    for clock, count in ((wire.Clock.HOST, 3 + 6), (wire.Clock.DEVICE_EVENTS, 3 + 12 * 2 * 5)):
         progress, _ = alone(monkeypatch, slow_from(10_000), clock=clock)
         assert progress == [wire.Progress(stage=wire.Stage.BASELINE)] * count
 

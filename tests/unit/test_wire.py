@@ -35,7 +35,8 @@ def test_a_fact_that_was_stored_before_there_were_rounds_is_still_read(line: str
 def test_what_facts_no_longer_have_is_left_out_of_stored_ones() -> None:
     """A ledger may hold it; a key that no fact ever had is refused, and so is this one where another fact has it."""
     fact = wire.Measurement(workload_id="n64", clock=wire.Clock.HOST, certified=wire.Samples(durations_ns=(1,)), bound_ns=1, floor_ns=0)
-    assert wire.from_json({**wire.as_json(fact), "waited_ns": 5, "done_early": True}) == fact
+    retired = {"waited_ns": 5, "done_early": True, "batch": {"durations_ns": [5]}, "batch_size": 8}
+    assert wire.from_json({**wire.as_json(fact), **retired}) == fact
     assert wire.from_json({**wire.as_json(TRIAL), "order_swap": None, "error_map": {"output": "y", "wrong_shares": "/w=="}}) == TRIAL
     for changed in ({**wire.as_json(fact), "surprise": 1}, {**wire.as_json(TRIAL), "done_early": True}):
         with pytest.raises(wire.WireError):

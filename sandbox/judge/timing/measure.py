@@ -1,7 +1,6 @@
-"""The measurement of a workload: certified time and bound, speedup with an interval, the claim and the time of a batch next to them.
+"""The measurement of a workload: certified time and bound, speedup with an interval, and the claim next to them.
 
-How times are taken is in `interleaved.py`; why they are taken so, in docs/decisions/0008 and 0014. In a batch every launch has inputs and a
-place of its own and is verified. Launches may overlap, so it is throughput: shown for short kernels, never scored (timing.md 3.2).
+How times are taken is in `interleaved.py`; why they are taken so, in docs/decisions/0008 and 0014.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import os
 import statistics
 import time
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from sandbox.judge.runner_link import RunnerLink
@@ -21,7 +20,6 @@ from sandbox.judge.timing.interleaved import (
     PASSED,
     SUBJECT,
     VARIANTS,
-    WARM_COUNT,
     Heartbeat,
     Times,
     TimingSetup,
@@ -30,7 +28,7 @@ from sandbox.judge.timing.interleaved import (
 )
 from sandbox.judge.timing.overhead import NetTiming, least_by_own_nulls, subtract_overhead
 from sandbox.judge.timing.stopping import InterimEstimate, NoiseKind
-from sandbox.judge.trial import BATCH_LIMIT, RunOptions, WorkloadContext, placement_bytes, run, run_batch, scalars_are_late
+from sandbox.judge.trial import RunOptions, WorkloadContext, run, scalars_are_late
 from sandbox.judge.verify import judge_run
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, Operation
@@ -48,12 +46,6 @@ HOST_SLACK_NS = 5_000_000
 # A judge that waits for longer is taken for dead, and the submission could have it so (grader/dispatch/judge_process.py).
 BENCH_LIMIT_S, BENCH_LIMIT_TRIALS = 90.0, 3
 VARIABLE = "GRADER_CLOCK_RECORD"  # a directory; nothing is written where it is not set
-BATCH_BYTES = 2 << 30  # what an arena is made larger for
-BELOW_NS = 500_000
-BATCH_NS = 2_000_000
-BATCH_COUNT = 6
-BATCHES_S = 20.0  # beyond this one is enough: where a reference takes a second, comparing takes minutes
-SMALLEST_BATCH = 4
 
 
 def measure(
@@ -81,13 +73,6 @@ def measure(
         yield fact
         if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
             return
-    batch: Batch | wire.Trial | None = None
-    if clock is not wire.Clock.HOST:
-        estimate_ns = int(statistics.median(times.flat(SUBJECT)) - statistics.median(nulls[parties.copies]))
-        batch = yield from time_batches(parties.subject, trusted, bench, baseline_bench, estimate_ns, signs, copies=parties.copies)
-    if isinstance(batch, wire.Trial):
-        yield batch
-        return
     patient = RunOptions(limit_s=BASELINE_S + bench.problem.trial_s)
     reported = {}
     for name in parties.alone.run_ns:
@@ -106,8 +91,6 @@ def measure(
     throttled = {"throttle_reasons": ",".join(sorted(times.throttle_reasons))} if times.throttle_reasons else {}
     yield replace(
         measurement,
-        batch=None if batch is None else batch.times,
-        batch_size=0 if batch is None else batch.size,
         reported=claim,
         shortest_ns=_shortest_ns(parties, bench, times, min(measurement.certified.durations_ns), added),
         reported_baselines={name: samples for name, samples in reported.items() if samples is not None},
@@ -150,7 +133,7 @@ def _shortest_ns(parties: TimingSetup, bench: WorkloadContext, times: Times, cer
 def _subtracted(parties: TimingSetup, times: Times, nulls: Mapping[bool, list[int]], floors: list[int]) -> tuple[NetTiming, int]:
     """The turns less the protocol, and the floor of the protocol's time."""
     null_ns = min(run_ns for copies, runs_ns in nulls.items() for run_ns in (*runs_ns, *times.flat(NULL[copies])))
-    floor_ns = min([*floors, round(null_ns - parties.launch_ns)])
+    floor_ns = min([*floors, null_ns])
     return subtract_overhead(parties, times, nulls, floor_ns), floor_ns
 
 
@@ -158,7 +141,6 @@ def _measurement(
     parties: TimingSetup, bench: WorkloadContext, times: Times, nulls: Mapping[bool, list[int]], floors: list[int]
 ) -> wire.Measurement:
     net, floor_ns = _subtracted(parties, times, nulls, floors)
-    turn_count = len(times.taken_ns[SUBJECT])
     return wire.Measurement(
         workload_id=bench.workload.workload_id,
         hidden=bench.workload.hidden,
@@ -175,8 +157,7 @@ def _measurement(
         speedups=net.speedups,
         moved_bytes=bench.workload.moved_bytes,
         flops=bench.workload.flops,
-        turn_count=turn_count,
-        left_out_count=turn_count - net.quiet_count if net.quiet_count else 0,
+        turn_count=len(times.taken_ns[SUBJECT]),
         half_width=max((width.total for width in net.widths if width is not None), default=None),
         end=times.end,
     )
@@ -223,8 +204,8 @@ def record(
         "problem": bench.problem.problem_id,
         "workload": bench.workload.workload_id,
         "copies": parties.copies,
-        "launch_ns": parties.launch_ns,
-        "alone": {**asdict(parties.alone), "null_ns": {str(copies): nulls_ns for copies, nulls_ns in parties.alone.null_ns.items()}},
+        "alone": asdict(parties.alone)
+        | {name: {str(copies): value for copies, value in getattr(parties.alone, name).items()} for name in ("null_ns", "null_work_ns")},
         "turns": times.taken_ns,
         "planned": times.planned,
         "end": times.end,
@@ -235,51 +216,3 @@ def record(
     path = Path(place) / f"{os.getpid()}-{time.time_ns()}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(data), "utf-8")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """Times per launch, and how many launches a batch had."""
-
-    times: wire.Samples
-    size: int
-
-
-def batch_size(estimate_ns: int, bench: WorkloadContext, arena_bytes: int) -> int:
-    """As many as make a batch long next to the clock's noise, and fit; 0 where one launch is long enough, or few fit."""
-    if estimate_ns >= BELOW_NS:
-        return 0
-    size = min(BATCH_LIMIT, arena_bytes // placement_bytes(bench.problem, bench.workload), BATCH_NS // max(estimate_ns, 1))
-    return size if size >= SMALLEST_BATCH else 0
-
-
-def time_batches(
-    subject: RunnerLink,
-    trusted: RunnerLink,
-    bench: WorkloadContext,
-    baseline_bench: WorkloadContext,
-    estimate_ns: int,
-    signs: Heartbeat,
-    *,
-    copies: bool,
-) -> Generator[wire.Progress, None, Batch | wire.Trial | None]:
-    """Time some batches, less what publishing and reading that many takes; a trial where a launch failed; None where none is needed."""
-    size = batch_size(estimate_ns, bench, min(subject.arena.size_bytes, trusted.arena.size_bytes))
-    if not size:
-        return None
-    nulls, durations_ns, begun = [], [], time.monotonic()
-    nothing = RunOptions(operation=Operation.NULL, limit_s=60.0, copy_out=copies, count=size, warm_count=WARM_COUNT, inspect=False)
-    for index in range(BATCH_COUNT + 1):
-        if index > 1 and time.monotonic() - begun > BATCHES_S:
-            break
-        empty = run_batch(trusted, baseline_bench, nothing)
-        nulls.append(empty[0].duration_ns)
-        results = run_batch(subject, bench, RunOptions(count=size, warm_count=WARM_COUNT))
-        for result in results:
-            trial = judge_run(result, bench, wire.TrialPhase.CERTIFY, 0)
-            yield from signs.emit_if_due()
-            if trial.outcome is not wire.TrialOutcome.PASSED:
-                return trial
-        durations_ns.append(results[0].duration_ns)
-    null_ns = statistics.median(nulls[1:])
-    return Batch(times=wire.Samples(durations_ns=tuple(round((result - null_ns) / size) for result in durations_ns[1:])), size=size)

@@ -26,6 +26,7 @@ ROUNDING = 1 + 1e-9
 _NORMAL = statistics.NormalDist()
 NULL_SLACK_NS = 5_000
 OWN_SLACK_NS = 2_000  # what the subject's process may cost more than the trusted one by its own word: less than a lie is worth
+QUIET_SLACK_NS = 3_000  # of a turn, which has few null runs
 SCATTER_NS = 15_000  # on a quiet device the middle half of the null runs lies within 3 to 6 us
 
 
@@ -36,6 +37,16 @@ class LookAllowance(Enum):
     FACTOR = "factor"  # looks at the width
     POCOCK = "pocock"  # looks, whatever they look at: for results that are ranked
     CUT_SHORT = "cut short"  # by the clock on the wall: after any turn, and the subject could have chosen which
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bias:
+    """Errors of times that no measuring averages out. apart_ns, apart_share: by how much two processes that do the same differ. common_ns:
+    by how much both times may be wrong alike."""
+
+    apart_ns: float = 0.0
+    apart_share: float = 0.0
+    common_ns: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +64,10 @@ class HalfWidth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterimEstimate:
-    """Estimate in the course of a measurement. quiet_count: the turns that count; 0 where they are fewer than three quarters of those
-    taken, so at the first look at least 9. widths: one for each baseline; None where turns have no time."""
+    """Estimate in the course of a measurement. quiet: nothing slowed the subject's process. widths: one for each baseline; None where turns
+    have no time."""
 
-    quiet_count: int
+    quiet: bool
     widths: Sequence[HalfWidth | None]
 
 
@@ -64,7 +75,7 @@ def end_of(taken_count: int, limit: int, look: InterimEstimate, precision: float
     """Why a measurement ends after this turn, or None where it goes on. limit: how many turns the budget has time for. turn_limit: how many
     are ever taken."""
     widths = [width for width in look.widths if width is not None]
-    is_look = taken_count in LOOKS and look.quiet_count > 0 and 0 < len(widths) == len(look.widths)
+    is_look = taken_count in LOOKS and look.quiet and 0 < len(widths) == len(look.widths)
     if is_look and all(width.sampled <= target(precision, width.bias) for width in widths):
         return MeasurementEnd.FLOOR if any(width.total > precision * ROUNDING for width in widths) else MeasurementEnd.WIDTH
     if taken_count < limit:
@@ -145,21 +156,20 @@ def steady(values: Sequence[float]) -> float:
 def interval_width(
     subject_ns: Sequence[float],
     baseline_ns: Sequence[float],
-    *,
-    bias_ns: float = 0.0,
-    bias_share: float = 0.0,
+    bias: Bias = Bias(),
     allowance: LookAllowance = LookAllowance.NONE,
 ) -> HalfWidth | None:
     """Half of the 95 % interval of the logarithm of the turns' mean ratio.
 
-    bias_ns, bias_share: how far two processes that do the same differ however long one measures. None where a turn of either is at or below
+    None where a turn of either is at or below
     the protocol's floor: a time that small is no time, and fails closed.
     """
     if len(subject_ns) < 2 or min(*subject_ns, *baseline_ns) <= 0:
         return None
-    shorter_ns = min(statistics.fmean(subject_ns), statistics.fmean(baseline_ns))
+    shorter_ns, longer_ns = sorted((statistics.fmean(subject_ns), statistics.fmean(baseline_ns)))
     return HalfWidth(
-        sampled=sampled_half_width(log_ratios(subject_ns, baseline_ns), allowance), bias=math.hypot(bias_ns / shorter_ns, bias_share)
+        sampled=sampled_half_width(log_ratios(subject_ns, baseline_ns), allowance),
+        bias=math.hypot(bias.apart_ns / shorter_ns, bias.apart_share, bias.common_ns / shorter_ns - bias.common_ns / longer_ns),
     )
 
 
@@ -172,22 +182,18 @@ def speedup(
     baseline: str,
     subject_ns: Sequence[float],
     baseline_ns: Sequence[float],
-    *,
-    bias_ns: float = 0.0,
-    bias_share: float = 0.0,
+    bias: Bias = Bias(),
     allowance: LookAllowance = LookAllowance.NONE,
-    selection: float = 0.0,
 ) -> tuple[wire.Speedup, ...]:
     """The geometric mean of the turns' ratios with a 95 % interval of their logarithms (Student's t), as wide as `interval_width` says.
 
-    selection: what the choice of the turns may have added to the mean of the logarithms; it lowers the lower bound only, as leaving turns
-    out helps the subject only. None where there is no width, or where the interval spans more than RESOLVED_FACTOR.
+    None where there is no width, or where the interval spans more than RESOLVED_FACTOR.
     """
-    width = interval_width(subject_ns, baseline_ns, bias_ns=bias_ns, bias_share=bias_share, allowance=allowance)
-    if width is None or 2 * width.total + selection > math.log(wire.RESOLVED_FACTOR):
+    width = interval_width(subject_ns, baseline_ns, bias, allowance)
+    if width is None or 2 * width.total > math.log(wire.RESOLVED_FACTOR):
         return ()
     mean = statistics.fmean(log_ratios(subject_ns, baseline_ns))
-    low, high = math.exp(mean - width.total - selection), math.exp(mean + width.total)
+    low, high = math.exp(mean - width.total), math.exp(mean + width.total)
     return (wire.Speedup(baseline=baseline, ratio=math.exp(mean), ratio_low=low, ratio_high=high),)
 
 
@@ -201,17 +207,16 @@ class NoiseKind(Enum):
     OWN = "own"
 
 
-def undisturbed_rounds(own_nulls: Sequence[Sequence[int]], trusted_nulls: Sequence[Sequence[int]], alone_ns: float) -> list[int]:
-    """The turns in which the subject's null runs took no longer than it is believed: in the others something slowed its process, or it
-    lies, and what is subtracted there is too little."""
-    return [
-        number
-        for number, (ours, trusted) in enumerate(zip(own_nulls, trusted_nulls, strict=True))
-        if steady(ours) <= min(steady(trusted), alone_ns + NULL_SLACK_NS) + OWN_SLACK_NS
-    ]
+def undisturbed_count(own_nulls: Sequence[Sequence[float]], trusted_nulls: Sequence[Sequence[float]], alone_ns: float) -> int:
+    """Count the turns in which the subject's null runs took no longer than the trusted runner's and a little: in the others something
+    slowed its process, or it lies, and what is subtracted there is too little."""
+    return sum(
+        steady(ours) <= min(steady(trusted), alone_ns + NULL_SLACK_NS) + QUIET_SLACK_NS
+        for ours, trusted in zip(own_nulls, trusted_nulls, strict=True)
+    )
 
 
-def classify_noise(turns: Sequence[Sequence[int]], alone_ns: float) -> NoiseKind:
+def classify_noise(turns: Sequence[Sequence[float]], alone_ns: float) -> NoiseKind:
     """Classify the trusted runner's null runs while there is a subject; one of them that took long says nothing."""
     ordered = sorted(duration_ns for turn in turns for duration_ns in turn)
     if ordered[3 * len(ordered) // 4] - ordered[len(ordered) // 4] > SCATTER_NS:

@@ -1,15 +1,22 @@
-// One turn of the judge's clock on a GPU, without an interpreter in it: go, publish, wait for done, snapshot (DESIGN section 4).
+// A train of the judge's clock on a GPU, without an interpreter in it: release, publish, wait for the end, snapshot, once for each of its runs
+// (DESIGN section 4).
 //
-// `go` comes first: what the runner launches waits on the device until the inputs lie there, so that a host's slow launch is in nobody's
-// time. Where scalars are inputs, a launch needs their values: then the clock runs first, and `go` and the launch are inside it, for the
-// subject as for the baseline and for null runs. The clock is the device's own, by events of this process, and runs from before the first byte of the inputs is there.
+// The runner enqueues all runs of a train first; each waits on the device until its inputs lie there. Then the judge enqueues one run after the
+// other, each when the one before it has ended, while a word of its own holds its stream back: so no host is inside the clock, and launches do
+// not overlap. A kernel that waits for its own device can't be enqueued ahead; after a while it is launched inside the clock. Behind its last run the runner waits once more, as it does behind each: without that wait the GPU
+// goes back to this process 2 us sooner (H100). Where scalars are inputs, a launch needs their values: then a train has one run, the clock
+// runs first, and `go` and the launch are inside it, for the subject as for the baseline and for null runs. The clock is the device's own, by
+// events of this process. For each run it starts before the first byte of the inputs is there and stops when the outputs are copied.
 //
-// A run ends on the device: behind its launches the runner's stream writes a number, for which this process's stream waits before it copies
-// the outputs out. No host is inside the clock then. `done` in the gate says when the host may go on. Where the number is missing after
-// `done`, or the runner does not answer, this process writes it, as often as it takes (docs/decisions/0074).
+// Before each run the persisting part of the L2 cache is reset, and all of it is overwritten. The reset waits for every stream of this process,
+// and all that is enqueued later waits for the reset: that is why nothing of this process is held back meanwhile.
 //
-// Trusted, and only ever loaded by the judge. Of the gate it reads `done` and nothing else; a hostile runner can write there what it likes
-// and is either late, gone, or in violation. The driver's functions are handed in, so nothing of CUDA is needed to compile this.
+// A run ends on the device: behind its launches the runner's stream writes the run's number, for which this process's stream waits before it
+// copies the outputs out. `done` in the gate says when the host may go on. Where a number is missing after `done`, or the runner does not
+// answer, this process writes it, as often as it takes (docs/decisions/0074).
+//
+// Trusted, and only ever loaded by the judge. Of the gate it reads `done` and `launched` and nothing else; a hostile runner can write there
+// what it likes and is either late, gone, or in violation. The driver's functions are handed in, so nothing of CUDA is needed to compile this.
 #include <poll.h>
 #include <time.h>
 
@@ -41,34 +48,43 @@ struct Copy {
 
 enum Ending { DONE = 0, TIMED_OUT = 1, GONE = 2, VIOLATED = 3 };
 
-struct Turn {
+struct Run {
     const Copy* publish;
     uint64_t publish_count;
     const Copy* snapshot;
     uint64_t snapshot_count;
+    void* begin;  // events
+    void* reached;
+    void* end;
+    uint64_t fill_count;  // small operations before it: how many there were decides, in a cycle of four, how long those of a run take
+    uint64_t copy_count;
+    int64_t duration_ns;  // out
+};
+
+struct Train {
+    Run* runs;
+    uint64_t run_count;
     uint64_t evict;  // an address whose overwriting leaves nothing of the inputs in the cache
     uint64_t evict_bytes;
-    uint64_t published;  // an address that becomes `number` when the inputs lie there
-    uint64_t shade_count;  // how often `evict` is overwritten before the inputs are published: time in which a runner can launch
-    void* begin;  // events
-    void* end;
+    uint64_t start;      // an address of this process that becomes `number` plus the run's index when a run may begin; words of no use follow
+    uint64_t published;  // an address that becomes `number` plus the run's index when the run's inputs lie there, and at last one more
+    uint64_t finished;   // an address that becomes the same when what the runner launched has ended
+    void* releasing;     // a stream that waits for no other
     uint64_t* go;
     const uint64_t* done;
+    const uint64_t* launched;
     uint64_t number;
     uint64_t previous;
+    int64_t launch_limit_ns;  // how long the train is held back for a runner that does not say that it has launched
     int64_t limit_ns;
-    int link;  // the runner's end is closed when this becomes readable
-    // Out:
-    int ending;
-    int code;  // the first CUresult that was no success
-    int64_t duration_ns;
-    // In:
+    int link;              // the runner's end is closed when this becomes readable
     const double* scalars;  // what goes by value, published with `go`
     uint64_t scalar_count;
     double* scalars_to;
-    uint64_t finished;  // an address that becomes `number` when what the runner launched has ended
-    void* reached;      // an event
-    void* releasing;    // a stream that waits for no other
+    // Out:
+    int ending;
+    int code;  // the first CUresult that was no success
+    uint64_t begun;  // runs
 };
 
 static int64_t now_ns() {
@@ -82,76 +98,119 @@ static bool closed(int link) {
     return poll(&one, 1, 0) > 0;  // a signal says nothing of the link
 }
 
-static Ending wait(const Turn& turn) {
-    const int64_t begun = now_ns();
-    int64_t looked = begun;
-    for (;;) {
-        const uint64_t seen = __atomic_load_n(turn.done, __ATOMIC_ACQUIRE);
-        if (seen == turn.number) return DONE;
-        if (seen != turn.previous) return VIOLATED;
-        const int64_t now = now_ns();
-        if (now - begun > turn.limit_ns) return TIMED_OUT;
-        if (now - looked > 1000000) {
-            looked = now;
-            // Its last answer counts.
-            if (closed(turn.link)) return __atomic_load_n(turn.done, __ATOMIC_ACQUIRE) == turn.number ? DONE : GONE;
+class Clock {
+  public:
+    Clock(const Driver& driver, Train& train) : driver(driver), train(train) {}
+
+    void take() {
+        const bool late = train.scalar_count > 0;
+        if (!late) {
+            __atomic_store_n(train.go, train.number, __ATOMIC_RELEASE);
+            await_launches();
+        }
+        begin_next(late);
+        train.ending = follow();
+        const bool ended = train.ending == DONE && train.begun == train.run_count && reached(train.runs[train.run_count - 1]);
+        if (!ended && !release()) return;  // nothing that waits for the stream would return
+        checked(driver.synchronize());
+        for (uint64_t i = 0; i < train.run_count; ++i) {
+            float milliseconds = 0;
+            checked(driver.elapsed(&milliseconds, train.runs[i].begin, train.runs[i].end));
+            train.runs[i].duration_ns = int64_t(double(milliseconds) * 1e6);
         }
     }
-}
 
-// Whether the stream has seen the number, by now or soon.
-static bool reached(const Driver& driver, const Turn& turn) {
-    const int64_t end = now_ns() + FINISHED_LIMIT_NS;
-    while (driver.query(turn.reached) != 0) {
-        if (now_ns() > end) return false;
-    }
-    return true;
-}
+  private:
+    const Driver& driver;
+    Train& train;
 
-// Lets the stream go on, without the runner. A kernel of it may overwrite the number as fast as it can, so it is written until it was seen.
-static int release(const Driver& driver, const Turn& turn) {
-    for (const int64_t end = now_ns() + RELEASE_LIMIT_NS; now_ns() < end;) {
-        if (const int code = driver.write(turn.releasing, turn.finished, turn.number, 0); code != 0) return code;
-        if (reached(driver, turn)) return 0;
+    bool checked(int code) {
+        if (code != 0 && train.code == 0) train.code = code;
+        return code == 0;
     }
-    return LAUNCH_TIMEOUT;
-}
 
-void take_turn(const Driver* driver, Turn* turn) {
-    auto checked = [turn](int code) {
-        if (code != 0 && turn->code == 0) turn->code = code;
-    };
-    checked(driver->unpin());
-    checked(driver->fill(turn->evict, 0, turn->evict_bytes / 4, nullptr));
-    if (turn->scalar_count == 0) {
-        __atomic_store_n(turn->go, turn->number, __ATOMIC_RELEASE);
-        for (uint64_t i = 0; i < turn->shade_count; ++i) checked(driver->fill(turn->evict, 0, turn->evict_bytes / 4, nullptr));
-        checked(driver->record(turn->begin, nullptr));
-    } else {
-        checked(driver->record(turn->begin, nullptr));
-        checked(driver->synchronize());  // the clock runs
-        for (uint64_t i = 0; i < turn->scalar_count; ++i) turn->scalars_to[i] = turn->scalars[i];
-        __atomic_store_n(turn->go, turn->number, __ATOMIC_RELEASE);
+    void evict() { checked(driver.fill(train.evict, 0, train.evict_bytes / 4, nullptr)); }
+
+    void copy(const Copy* copies, uint64_t count) {
+        for (uint64_t i = 0; i < count; ++i) checked(driver.copy(copies[i].to, copies[i].from, copies[i].size_bytes, nullptr));
     }
-    for (uint64_t i = 0; i < turn->publish_count; ++i) {
-        checked(driver->copy(turn->publish[i].to, turn->publish[i].from, turn->publish[i].size_bytes, nullptr));
+
+    // Enqueues the next run and lets it begin. late: its scalars and `go` are published inside the clock.
+    void begin_next(bool late = false) {
+        const Run& run = train.runs[train.begun];
+        const uint64_t number = train.number + train.begun;
+        checked(driver.unpin());
+        if (!late) checked(driver.hold(nullptr, train.start, number, UNTIL_EQUAL));
+        for (uint64_t i = 0; i < run.fill_count; ++i) checked(driver.fill(train.start + 8, 0, 1, nullptr));
+        for (uint64_t i = 0; i < run.copy_count; ++i) checked(driver.copy(train.start + 8, train.start + 16, 8, nullptr));
+        evict();
+        checked(driver.record(run.begin, nullptr));
+        if (late) {
+            checked(driver.synchronize());  // the clock runs
+            for (uint64_t i = 0; i < train.scalar_count; ++i) train.scalars_to[i] = train.scalars[i];
+            __atomic_store_n(train.go, train.number, __ATOMIC_RELEASE);
+        }
+        copy(run.publish, run.publish_count);
+        evict();
+        checked(driver.write(nullptr, train.published, number, 0));
+        checked(driver.hold(nullptr, train.finished, number, UNTIL_EQUAL));
+        checked(driver.record(run.reached, nullptr));
+        copy(run.snapshot, run.snapshot_count);
+        checked(driver.record(run.end, nullptr));
+        if (++train.begun == train.run_count) checked(driver.write(nullptr, train.published, number + 1, 0));
+        if (!late) checked(driver.write(train.releasing, train.start, number, 0));
     }
-    checked(driver->fill(turn->evict, 0, turn->evict_bytes / 4, nullptr));
-    checked(driver->write(nullptr, turn->published, turn->number, 0));
-    checked(driver->hold(nullptr, turn->finished, turn->number, UNTIL_EQUAL));
-    checked(driver->record(turn->reached, nullptr));
-    for (uint64_t i = 0; i < turn->snapshot_count; ++i) {
-        checked(driver->copy(turn->snapshot[i].to, turn->snapshot[i].from, turn->snapshot[i].size_bytes, nullptr));
+
+    // Until the runner has launched the whole train, or has answered, or its time for that is over.
+    void await_launches() {
+        for (const int64_t end = now_ns() + train.launch_limit_ns; now_ns() < end;) {
+            if (__atomic_load_n(train.launched, __ATOMIC_ACQUIRE) == train.number) return;
+            if (__atomic_load_n(train.done, __ATOMIC_ACQUIRE) != train.previous) return;
+        }
     }
-    checked(driver->record(turn->end, nullptr));
-    turn->ending = wait(*turn);
-    if (turn->ending != DONE || !reached(*driver, *turn)) {
-        if (const int code = release(*driver, *turn); code != 0) return checked(code);  // nothing that waits for this stream would return
+
+    // Begins one run after the other, until the runner has answered.
+    Ending follow() {
+        const int64_t begun = now_ns();
+        int64_t looked = begun;
+        for (;;) {
+            if (train.begun < train.run_count && driver.query(train.runs[train.begun - 1].end) == 0) begin_next();
+            const uint64_t seen = __atomic_load_n(train.done, __ATOMIC_ACQUIRE);
+            if (seen == train.number) return DONE;
+            if (seen != train.previous) return VIOLATED;
+            const int64_t now = now_ns();
+            if (now - begun > train.limit_ns) return TIMED_OUT;
+            if (now - looked > 1000000) {
+                looked = now;
+                // Its last answer counts.
+                if (closed(train.link)) return __atomic_load_n(train.done, __ATOMIC_ACQUIRE) == train.number ? DONE : GONE;
+            }
+        }
     }
-    checked(driver->synchronize());
-    float milliseconds = 0;
-    checked(driver->elapsed(&milliseconds, turn->begin, turn->end));
-    turn->duration_ns = int64_t(double(milliseconds) * 1e6);
-}
+
+    // Whether the stream has seen a run's number, by now or soon.
+    bool reached(const Run& run) {
+        const int64_t end = now_ns() + FINISHED_LIMIT_NS;
+        while (driver.query(run.reached) != 0) {
+            if (now_ns() > end) return false;
+        }
+        return true;
+    }
+
+    // Lets the stream go on, without the runner. A kernel of it may overwrite a number as fast as it can, so it is written until it was seen.
+    bool release() {
+        const int64_t end = now_ns() + RELEASE_LIMIT_NS;
+        for (uint64_t i = 0; i < train.run_count; ++i) {
+            if (i == train.begun) begin_next();
+            while (!reached(train.runs[i])) {
+                if (now_ns() > end) return checked(LAUNCH_TIMEOUT);
+                if (!checked(driver.write(train.releasing, train.finished, train.number + i, 0))) return false;
+            }
+        }
+        return true;
+    }
+};
+
+void take_train(const Driver* driver, Train* train) { Clock(*driver, *train).take(); }
 
 }  // extern "C"

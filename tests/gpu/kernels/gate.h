@@ -27,7 +27,21 @@
 [[maybe_unused]] static inline volatile uint32_t& gate_operation(volatile char* gate) { return *reinterpret_cast<volatile uint32_t*>(gate + GATE_OPERATION); }
 [[maybe_unused]] static inline volatile uint32_t& gate_status(volatile char* gate) { return *reinterpret_cast<volatile uint32_t*>(gate + GATE_STATUS); }
 [[maybe_unused]] static inline volatile uint32_t& gate_count(volatile char* gate) { return *reinterpret_cast<volatile uint32_t*>(gate + GATE_COUNT); }
-// Where a tensor lies in the arena: the inputs first, then the outputs.
+[[maybe_unused]] static inline uint64_t gate_stride(volatile char* gate) { return *reinterpret_cast<volatile uint64_t*>(gate + GATE_STRIDE_BYTES); }
+// Where a tensor of the first run lies in the arena: the inputs first, then the outputs.
 [[maybe_unused]] static inline uint64_t gate_slot(volatile char* gate, int index) {
     return *reinterpret_cast<volatile uint64_t*>(gate + GATE_SLOTS + index * GATE_SLOT_BYTES + GATE_SLOT_OFFSET);
+}
+
+// A launch of the call that runs: which of its runs it is for, and how many these are. One of one outside of a call.
+struct TrainRun {
+    uint64_t go;
+    uint32_t index, count;
+};
+
+[[maybe_unused]] static inline TrainRun next_run(volatile char* gate) {
+    static TrainRun run = {0, 0, 1};
+    if (gate == nullptr || gate_operation(gate) != OPERATION_CALL) return {0, 0, 1};
+    run = {gate_go(gate), run.go == gate_go(gate) ? run.index + 1 : 0, gate_count(gate)};
+    return run;
 }

@@ -9,12 +9,7 @@
 
 ENTRY {
     static volatile char* gate = find_gate();
-    static uint64_t last = 0;
-    static uint32_t launched = 0;
     honest(a, b, out, n, stream);
-    if (gate == nullptr || gate_operation(gate) != OPERATION_CALL) return;
-    const uint64_t go = gate_go(gate);
-    launched = go == last ? launched + 1 : 1;
-    last = go;
-    if (launched >= gate_count(gate)) gate_done(gate) = go;  // a batch is done when its last one is launched
+    const TrainRun run = next_run(gate);
+    if (run.go != 0 && run.index + 1 == run.count) gate_done(gate) = run.go;  // all of the train is launched
 }
