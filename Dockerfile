@@ -53,7 +53,8 @@ RUN python3 requirements.py > server.txt \
 COPY LICENSE README.md ./
 COPY grader grader
 COPY sandbox sandbox
-RUN pip install --no-deps --no-build-isolation .
+COPY extensions extensions
+RUN pip install --no-deps --no-build-isolation . ./extensions
 ENTRYPOINT ["grader-server"]
 
 FROM server AS worker

@@ -48,7 +48,7 @@ test-all: ## Run every test except those of `make gpu`: what `make test` leaves 
 
 # Collects only the files that have such a test.
 test-alone: setup-dev
-	@files=$$(grep -rlE '^(@|pytestmark .*)pytest[.]mark[.]timing' --include='test_*.py' $(or $(TESTS),tests)); \
+	@files=$$(grep -rlE '^(@|pytestmark .*)pytest[.]mark[.]timing' --include='test_*.py' $(or $(TESTS),tests extensions)); \
 	[ -z "$$files" ] || $(PYTEST) $$files -n 0 -m 'timing and not gpu' || [ $$? = 5 ]
 
 test-parallel: setup-dev
@@ -113,7 +113,7 @@ hooks:
 headers: | $(VENV)/.ready-run
 	@$(BIN)/python -m sandbox.builder.precompile || true
 
-$(VENV)/.ready-%: pyproject.toml constraints.txt tools/setup.sh
+$(VENV)/.ready-%: pyproject.toml extensions/pyproject.toml constraints.txt tools/setup.sh
 	@tools/setup.sh $* $(VENV) $(PIP_ARGS)
 
 clean: ## Remove what the other commands made, but for commits

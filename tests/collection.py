@@ -1,4 +1,4 @@
-"""Keeps the collection of tests cheap: without torch, and without the garbage collector. A plugin: tests/conftest.py loads it.
+"""Keeps the collection of tests cheap: without torch, and without the garbage collector. A plugin: conftest.py loads it.
 
 Importing torch costs every process two seconds of CPU, and most tests never touch it. A test module that needs torch, or a module that
 imports torch, says so in a block that is left out while tests are collected, and executed before its first test is set up:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from grader.artifacts import ArtifactCache
 
-RUN_DIR_VARIABLE, CACHE_DIR_VARIABLE = "GRADER_TEST_RUN_DIR", "GRADER_TEST_CACHE_DIR"  # set by tests/conftest.py
+RUN_DIR_VARIABLE, CACHE_DIR_VARIABLE = "GRADER_TEST_RUN_DIR", "GRADER_TEST_CACHE_DIR"  # set by conftest.py
 CACHE_BYTES = 1 << 30
 
 

@@ -6,6 +6,7 @@ What comes back is a claim of untrusted code. It is read with limits, and it dec
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
 import os
 import secrets
@@ -15,6 +16,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from grader import devices
@@ -107,13 +109,33 @@ class CheckBox:
                 data_dir = source_dir / f"job-{index}"
                 data_dir.mkdir()
                 problem = staged_problem(job.problem, data_dir, f"{SRC}/{data_dir.name}")
-                staged.append(dataclasses.replace(job, problem=problem))
+                module = copy_reference_module(job.problem.format, source_dir)
+                staged.append(dataclasses.replace(job, problem=problem, reference_module=module))
             (source_dir / JOB).write_bytes(b"".join(map(wire.encode, staged)))
             for path in (directory, *directory.rglob("*")):  # a box has a uid of its own, and our umask may be a strict one
                 path.chmod(0o755 if path.is_dir() else 0o644)
             yield source_dir, triton_dir
         finally:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def copy_reference_module(format_name: str, directory: Path) -> str:
+    """Copy the judge's half of a format that another package brings, with the modules beside it, into directory. Return the module's name;
+    "" for a built-in format. JudgeBroken where it can't be found."""
+    name = next((point.value for point in entry_points(group="grader.references", name=format_name)), "")
+    if not name:
+        return ""
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise JudgeBroken(f"the module {name!r} of the format {format_name!r} is missing; install its package again, or remove it")
+    *packages, _ = name.split(".")
+    source, target = Path(spec.origin), directory.joinpath(*packages)
+    target.mkdir(parents=True, exist_ok=True)
+    for path in source.parent.glob("*.py") if packages else [source]:
+        shutil.copyfile(path, target / path.name)
+    for depth in range(1, len(packages)):
+        shutil.copyfile(source.parents[depth] / "__init__.py", target.parents[depth - 1] / "__init__.py")
+    return name
 
 
 def read_limits() -> Limits:

@@ -19,25 +19,26 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 
-from grader.formats import flashinfer, kernelbench, native, reference_kernels, robust_kbench
+from grader.formats import kernelbench, native, reference_kernels
 from grader.model import NewSubmission, Problem
 from sandbox.protocol import wire
 
 GROUP = "grader.formats"
-# In this order a path is shown to them: a file of robust_kbench looks like one of kernelbench, too.
-BUILT_IN = (native, robust_kbench, kernelbench, reference_kernels, flashinfer)
+BUILT_IN = (native, kernelbench, reference_kernels)
 
 
 @lru_cache(maxsize=1)
 def formats() -> Mapping[str, ModuleType]:
-    """All formats by name: the built-in ones and those of installed packages. Raises ValueError where a name is taken."""
-    by_name = {built_in.NAME: built_in for built_in in BUILT_IN}
+    """All formats by name, in the order in which a path is shown to them: those of installed packages first, since a file of theirs may
+    look like one of a built-in format, too. Raises ValueError where a name is taken."""
+    built_in = {module.NAME: module for module in BUILT_IN}
+    installed: dict[str, ModuleType] = {}
     for point in entry_points(group=GROUP):
         module = point.load()
-        if module.NAME in by_name:
+        if module.NAME in built_in or module.NAME in installed:
             raise ValueError(f"the entry point {point.value!r} of {GROUP} is named {module.NAME!r}, as another format is; rename it")
-        by_name[module.NAME] = module
-    return by_name
+        installed[module.NAME] = module
+    return installed | built_in
 
 
 def detect_format(path: Path, among: Mapping[str, ModuleType] | None = None) -> ModuleType | None:

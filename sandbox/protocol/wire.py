@@ -326,12 +326,14 @@ class AdmissionJob:
     """A request to check a problem, at the workloads that there is memory and time for. Answered by Findings.
 
     describe_only: learn its arguments, and do not try any answer. Answered by Described where that can be done.
+    reference_module: the judge's half of the problem's format, where another package brings it and the box has a copy.
     """
 
     job_id: str
     problem: ProblemSpec
     budget_s: float = 60.0
     describe_only: bool = False
+    reference_module: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

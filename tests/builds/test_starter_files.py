@@ -2,6 +2,7 @@
 
 import pytest
 
+from grader.formats import formats
 from grader.intake.languages import detect, missing_entry
 from grader.model import SourceFile
 from grader.problems.store import import_all
@@ -12,7 +13,7 @@ from tests.harness.client import GradingClient
 from tests.harness.grading import ROOT, load_problem
 from tests.harness.messages import GradingRequest
 
-FOLDERS = ("kernels_examples", *(f"tests/fixtures/{name}" for name in ("kernelbench", "reference_kernels", "flashinfer", "robust_kbench")))
+FOLDERS = ("kernels_examples", *(f"tests/fixtures/{name}" for name in formats() if name != "native"))
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

@@ -63,7 +63,7 @@ def test_a_language_of_another_package_is_graded(extended, tmp_path, isolation):
 def test_a_format_of_another_package_is_graded(extended, tmp_path):
     """Both its halves: the server reads the file, the judge computes what is expected."""
     (tmp_path / "product.elementwise.json").write_text('{"formula": "in0 * in1", "inputs": 2, "sizes": [1000]}')
-    imported = extended("problems", "import", tmp_path / "product.elementwise.json", "--no-check")
+    imported = extended("problems", "import", tmp_path / "product.elementwise.json")
     assert imported.code == 0, imported.stderr
     source = tmp_path / "kernel.formula"
     source.write_text("out0 = in1 * in0\n")

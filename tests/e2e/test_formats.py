@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from grader.formats import formats
 from tools import verdicts
 from tools.page import ROOT
 
@@ -16,7 +17,7 @@ MANIFEST = ROOT / "tools" / "manifests" / "formats.toml"
 LOCAL = ("--mode", "test", "--sandbox", "process", "--device", "emulated", "--json")
 
 
-@pytest.mark.parametrize("group", ["native", "kernelbench", "reference_kernels", "flashinfer", "robust_kbench"])
+@pytest.mark.parametrize("group", formats())
 def test_a_format_takes_what_its_users_have(group: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The counts of imported, gradable and refused problems, the reasons, and every verdict."""
     code = verdicts.main([str(MANIFEST), str(ROOT), "--only", group, "--sandbox", "process", "--device", "emulated"])

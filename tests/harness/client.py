@@ -33,7 +33,7 @@ class GradingClient:
 
     @classmethod
     def of_this_run(cls) -> GradingClient:
-        """The client of the test run that this process belongs to; `tests/conftest.py` sets the variables."""
+        """The client of the test run that this process belongs to; `conftest.py` sets the variables."""
         return cls(Path(os.environ[RUN_DIR_VARIABLE]), int(os.environ[OWNER_VARIABLE]))
 
     def grade(self, request: GradingRequest) -> Graded:

@@ -10,7 +10,11 @@ from grader.dispatch.local_fleet import LocalFleet
 from grader.formats import formats
 from tests.local_grading import graded
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif("flashinfer" not in formats(), reason="needs the extension `formats`"),
+]
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 MASKED_SUMS = "reference_kernels/masked_sums"
 RMSNORM, ROWS = "flashinfer/trace/definitions/rmsnorm/rmsnorm_h128.json", "flashinfer/scaled_rows"

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from grader.admission.problem_check import CHECK_NAME
-from grader.formats import kernelbench, robust_kbench
+from grader.formats import kernelbench
 from grader.formats.adjustments import UNCHANGED, Adjustments
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import without_model
 from tests.collection import AFTER_COLLECTION
-from tests.unit.test_robust_kbench import FIXTURES as ROBUST_KBENCH
 
 if AFTER_COLLECTION:
     import torch
@@ -231,18 +230,3 @@ def test_admission_tries_kernels_that_ignore_a_weight(tmp_path: Path) -> None:
     odd = 'self.of = nn.ParameterDict({"a b\u00e9" * 40: torch.ones(12)})'
     assert list(findings(spec_of(tmp_path, odd, "x * next(self.parameters())")).values()) == ["passed"]
     assert findings(spec_of(tmp_path, 'self.register_buffer("half", torch.tensor(0.5))', "x * self.half")) == {}
-
-
-def test_robust_kbench_draws_constants_anew_for_each_key(tmp_path: Path) -> None:
-    """There weights are inputs of every trial, and admission tries what ignores one, as for every input."""
-    directory = tmp_path / "task"
-    directory.mkdir()
-    for path in (ROBUST_KBENCH / "row_scale").iterdir():
-        text = path.read_text("utf-8").replace("self.scale = nn.Parameter(torch.randn(", "self.scale = nn.Parameter(torch.ones(")
-        (directory / path.name).write_text(text)
-    spec = robust_kbench.load(directory / "func_forward.py").spec
-    task = load_task(spec, "cpu")
-    first, again, other = (task.draw(task.spec.workloads[0], key)[1] for key in (KEY, KEY, OTHER_KEY))
-    assert torch.equal(first, again) and not torch.equal(first, other) and float(first.std()) > 0.1
-    found = [one for one in admit(spec, EmulatedDevice(), 600.0) if isinstance(one, wire.Finding) and one.check == "input scale"]
-    assert {one.outcome.value for one in found} == {"passed"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import json
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -11,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from grader.errors import ProblemInvalid
-from grader.formats import flashinfer, kernelbench, native, reference_kernels
-from grader.problems import kept, store
+from grader.formats import kernelbench, native, reference_kernels
+from grader.problems import store
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests" / "fixtures"
@@ -85,13 +84,3 @@ def test_a_dropout_that_no_float_holds_is_refused(tmp_path: Path) -> None:
     (tmp_path / "1_A.py").write_text(f"import torch.nn as nn\n{model}{functions}")
     with pytest.raises(ProblemInvalid):
         kernelbench.load(tmp_path / "1_A.py")
-
-
-def test_the_name_of_a_definition_may_be_long(tmp_path: Path) -> None:
-    """The problem was read, and an OSError when it was kept in a file of that name."""
-    shutil.copytree(FIXTURES / "flashinfer" / "scaled_rows", tmp_path / "d")
-    data = json.loads((tmp_path / "d" / "definition.json").read_text())
-    (tmp_path / "d" / "definition.json").write_text(json.dumps({**data, "name": "long_" * 100}))
-    (tmp_path / "kept").mkdir()
-    kept.keep(flashinfer.load(tmp_path / "d"), tmp_path / "kept")
-    assert len(list((tmp_path / "kept").iterdir())) == 1

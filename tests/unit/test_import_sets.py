@@ -49,7 +49,8 @@ def test_tasks_of_one_name_get_their_directories_names(tasks: Path) -> None:
 
 def test_the_same_problem_twice_is_counted_once(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        shutil.copytree(FIXTURES / "flashinfer" / "scaled_rows", tmp_path / "set" / name)
+        (tmp_path / "set" / name).mkdir(parents=True)
+        shutil.copy(KERNEL, tmp_path / "set" / name)
     done = json.loads(run(tmp_path / "set", "--no-check", "--json", "--state-dir", tmp_path / "state").stdout)
     assert done["counts"] == {"imported": 1, "refused": 0, "same": 1}
     assert done["same"][0]["same_as"] == done["imported"][0]["path"] and done["same"][0]["problem"] == done["imported"][0]["problem"]
@@ -99,7 +100,10 @@ def test_one_bad_file_is_one_refusal(tmp_path: Path) -> None:
     assert "name: Field required" in results["bad.yaml"] and "is not YAML" in results["worse.yaml"]
     assert "does not exist; missing.yaml names it" in results["nowhere"] and "class Model has no method forward" in results["model.py"]
     (explained,) = import_all(tmp_path / "set" / "eval_config.yaml")
-    assert "is not a problem of a known format; looked for native: a directory with problem.toml" in explained.reason
+    assert (
+        "is not a problem of a known format; looked for " in explained.reason
+        and "native: a directory with problem.toml" in explained.reason
+    )
 
 
 def test_a_task_that_needs_a_missing_package_is_refused_unless_forced(tmp_path: Path) -> None:

@@ -16,12 +16,11 @@ from markupsafe import Markup
 
 from grader.api.comparison import source_changes
 from grader.errors import InvalidSubmission
-from grader.formats.flashinfer import with_calling_convention
 from grader.grading.build import cut
 from grader.html_report.source_lines import remarks_by_line, shown_sources
 from grader.intake import gate, languages
 from grader.intake.labels import check_labels
-from grader.model import NewSubmission, SourceFile
+from grader.model import SourceFile
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
 from grader.verdict.compiler_diagnostics import compiler_diagnostics, defined_twice, first_error
@@ -40,7 +39,6 @@ SOUPS = (
     "k.cu(1): error: ", "k.cu:1:1: error: ", "ld: k.cu:(.text): multiple definition of `", 'File "k.py", line 1',
     " at line 1 of ", "../", "jit(", "@jit\ndef f", "a" + " " * 99 + "$",
 )  # fmt: skip
-SPEC = fakes.problem().spec
 
 
 def submitted(text: str, path: str = "k.cu") -> submission_pb2.Submission:
@@ -50,11 +48,6 @@ def submitted(text: str, path: str = "k.cu") -> submission_pb2.Submission:
 def checked(text: str, path: str) -> None:
     with suppress(InvalidSubmission):
         gate.check_submission(api.SubmitRequest(submission=submitted(text, path)), lambda _: fakes.problem(), ("emulated",))
-
-
-def convention(text: str) -> None:
-    sources = (SourceFile(path="k.py", content=text), SourceFile(path="run.py", content=text))
-    with_calling_convention(SPEC, NewSubmission(problem_id="p", language="python", sources=sources))
 
 
 def compared(text: str) -> None:
@@ -74,7 +67,6 @@ READERS: dict[str, Callable[[str], object]] = {
     },
     "the decoder": lambda text: gate.decode_source("k.cu", text.encode()),
     "the labels": lambda text: check_labels([text], text, {text: text}),
-    "the calling convention": convention,
     "the tokens of C++": lambda text: list(tokens(C, text)),
     "the tokens of Python": lambda text: list(tokens(PYTHON, text)),
     "the functions that are compiled just in time": lambda text: list(jit_functions(text.encode())),
@@ -92,7 +84,6 @@ READERS: dict[str, Callable[[str], object]] = {
 # Not those that read the lines of a compiler's log, of which each is cut to 2000 characters.
 MODULES = (
     "grader.api.resource_names",
-    "grader.formats.flashinfer",
     "grader.grading.build",
     "grader.intake.labels",
     "grader.intake.languages",

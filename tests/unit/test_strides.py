@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from grader.admission.problem_check import is_sane
-from grader.formats import flashinfer, kernelbench, robust_kbench
+from grader.formats import kernelbench
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
-from tests.unit.test_flashinfer import FIXTURES as FLASHINFER
-from tests.unit.test_flashinfer import write
-from tests.unit.test_robust_kbench import FIXTURES as ROBUST_KBENCH
 
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.references import ReferenceFailed, describe, load_task, nests
+    from sandbox.judge.references import ReferenceFailed, describe, nests
     from tests.unit.kernelbench_files import NONE, model, spec_of
     from tests.unit.test_kernelbench_judge import judged, trials
 
@@ -104,33 +100,3 @@ def test_inputs_whose_strides_differ_from_call_to_call_get_those_of_the_first() 
     for overlapping in ((1, 1), (0, 1)):
         with pytest.raises(ReferenceFailed, match="strides"):
             nests.with_strides(x, overlapping)
-
-
-def test_robust_kbench_keeps_strides(tmp_path: Path) -> None:
-    """Those of what the model hands on to the kernel; a task of the described spec has them too."""
-    directory = tmp_path / "task"
-    directory.mkdir()
-    for path in (ROBUST_KBENCH / "row_scale").iterdir():
-        text = path.read_text("utf-8").replace("torch.randn(rows, columns", "torch.randn(columns, rows")
-        (directory / path.name).write_text(text.replace("fn(x, self.scale,", "fn(x.t(), self.scale,"))
-    task = load_task(robust_kbench.load(directory / "func_forward.py").spec, "cpu")
-    for one in (task, load_task(task.spec, "cpu")):
-        rows = one.spec.workloads[0].axes["x_0"]
-        assert one.draw(one.spec.workloads[0], KEY)[0].stride() == (1, rows) and one.spec.workloads[0].strides == {
-            "x": (1, rows),
-            "output": (1, rows),
-        }
-
-
-def test_flashinfer_keeps_strides_of_what_its_own_function_makes(tmp_path: Path) -> None:
-    """At every workload, whether the function can be called without memory or not."""
-    folder = FLASHINFER / "gather_blocks"
-    workload = json.loads((folder / "workload.jsonl").read_text().splitlines()[0])
-    definition = json.loads((folder / "definition.json").read_text())
-    turned = definition["reference"].replace("torch.randn(pages, axes_and_scalars['dim'],", "torch.randn(axes_and_scalars['dim'], pages,")
-    turned = turned.replace("dtype=torch.bfloat16)", "dtype=torch.bfloat16).t()")
-    looking = turned.replace("    return {\n", "    assert float(torch.ones(1)) == 1\n    return {\n", 1)
-    for name, reference in (("without", turned), ("with", looking)):
-        task = load_task(flashinfer.load(write(tmp_path / name, {**definition, "reference": reference}, workload)).spec, "cpu")
-        pool = task.draw(task.spec.workloads[0], KEY)[0]
-        assert pool.stride() == (1, 3) and task.spec.workloads[0].strides == {"pool": (1, 3)}

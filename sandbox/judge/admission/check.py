@@ -22,7 +22,7 @@ import torch
 from sandbox.devices import Device, open_device
 from sandbox.judge import end_with_parent
 from sandbox.judge.admission.examination import FAILED, UNKNOWN, examine, free_bytes, is_out_of_memory
-from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, describe, load_task
+from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, describe, load_task, register
 from sandbox.protocol import wire
 
 GRACE_SHARE, LEAST_GRACE_S = 0.2, 1.0  # of the budget: how much longer the process may take to find that the time is over
@@ -96,6 +96,8 @@ def main() -> None:
 
 
 def _answers(job: wire.AdmissionJob, device: Device) -> Iterator[wire.Finding | wire.Described]:
+    if job.reference_module:
+        register(job.problem.format, job.reference_module)
     return arguments_of(job.problem, device) if job.describe_only else admit(job.problem, device, job.budget_s)
 
 

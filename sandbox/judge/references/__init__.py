@@ -7,10 +7,11 @@ half does not know a problem's arguments may have `describe(spec, where)`, which
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib import import_module
 from importlib.metadata import entry_points
 from types import ModuleType
 
@@ -18,7 +19,7 @@ import torch
 
 from sandbox.judge import ReferenceFailed as ReferenceFailed
 from sandbox.judge import ReferenceTooLarge as ReferenceTooLarge
-from sandbox.judge.references import flashinfer, kernelbench, native, reference_kernels, robust_kbench
+from sandbox.judge.references import kernelbench, native, reference_kernels
 from sandbox.judge.tolerance import Comparison
 from sandbox.protocol import wire
 
@@ -65,18 +66,29 @@ class Task:
 
 
 GROUP = "grader.references"
-BUILT_IN = (flashinfer, kernelbench, native, reference_kernels, robust_kbench)
+BUILT_IN = {module.NAME: module for module in (kernelbench, native, reference_kernels)}
+_modules: dict[str, str] = {}
 
 
-@lru_cache(maxsize=1)
-def references() -> Mapping[str, ModuleType]:
-    """The judge's half of all formats by name: the built-in ones and those of installed packages."""
-    return {module.NAME: module for module in (*BUILT_IN, *(point.load() for point in entry_points(group=GROUP)))}
+def register(format_name: str, module: str) -> None:
+    """Name the module of a format's half where installed packages can't be asked: in a box that has a copy of it."""
+    _modules[format_name] = module
+
+
+@lru_cache(maxsize=64)
+def half_of(format_name: str) -> ModuleType:
+    """The judge's half of a format: a built-in one, or the one of an installed package. ReferenceFailed where there is none."""
+    if format_name in BUILT_IN:
+        return BUILT_IN[format_name]
+    modules = {point.name: point.value for point in entry_points(group=GROUP)} | _modules
+    if format_name not in modules:
+        raise ReferenceFailed(f"no installed package has an entry point {format_name!r} of {GROUP}; install the format's package")
+    return import_module(modules[format_name])
 
 
 def describe(spec: wire.ProblemSpec, where: str) -> wire.Described | None:
     """Describe a problem's arguments by its own code, without making anything large; None where its format has no need of that."""
-    learn = getattr(references()[spec.format], "describe", None)
+    learn = getattr(half_of(spec.format), "describe", None)
     with blamed("the file"):
         return None if learn is None else learn(spec, where)
 
@@ -84,7 +96,7 @@ def describe(spec: wire.ProblemSpec, where: str) -> wire.Described | None:
 def load_task(spec: wire.ProblemSpec, where: str) -> Task:
     """A problem's task on the device that torch calls where."""
     try:
-        task = references()[spec.format].task(spec, where)
+        task = half_of(spec.format).task(spec, where)
         return task if isinstance(task, Task) else Task(spec=spec, reference=task)
     except ReferenceFailed as failure:
         raise type(failure)(f"problem {spec.problem_id!r}: {failure}") from failure

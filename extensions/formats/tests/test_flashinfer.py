@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from extensions.formats import flashinfer
 from grader.errors import ProblemInvalid
-from grader.formats import flashinfer, with_calling_convention
+from grader.formats import with_calling_convention
 from grader.model import NewSubmission, SourceFile
 from grader.problems.store import import_all
 from sandbox.protocol import wire
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "flashinfer"
+FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures" / "flashinfer"
 RMSNORM = FIXTURES / "trace" / "definitions" / "rmsnorm" / "rmsnorm_h128.json"
 DEFINITION = json.loads((FIXTURES / "scaled_rows" / "definition.json").read_text())
 WORKLOAD = json.loads((FIXTURES / "scaled_rows" / "workload.jsonl").read_text().splitlines()[0])

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from extensions.formats import robust_kbench
 from grader.errors import ProblemInvalid
-from grader.formats import detect_format, emulated_sizes, kernelbench, robust_kbench
+from grader.formats import detect_format, emulated_sizes, kernelbench
 from grader.problems.store import import_all
 from sandbox.protocol import wire
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "robust_kbench"
+FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures" / "robust_kbench"
 FORWARD = FIXTURES / "row_scale" / "func_forward.py"
 
 
@@ -51,7 +52,7 @@ def test_a_task_is_two_problems() -> None:
 
 def test_its_files_are_not_taken_for_kernelbench_files(task: Path) -> None:
     """Control: without its config a file is. What lies next to a task is looked at, too."""
-    shutil.copy(Path(__file__).parents[1] / "fixtures" / "kernelbench" / "1_Scaled_hinge.py", task)
+    shutil.copy(FIXTURES.parent / "kernelbench" / "1_Scaled_hinge.py", task)
     found = [one.problem.problem_id if one.problem else one.reason for one in import_all(task.parent)]
     assert found == ["row_scale", "row_scale_backward", "kb_1_scaled_hinge"]
     assert detect_format(task / "func_forward.py") is robust_kbench

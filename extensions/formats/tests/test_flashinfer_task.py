@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from grader.formats import flashinfer
+from extensions.formats import flashinfer
+from extensions.formats.tests.test_flashinfer import DEFINITION, FIXTURES, WORKLOAD, changed, safetensors, stored, write
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
-from tests.unit.test_flashinfer import DEFINITION, FIXTURES, WORKLOAD, changed, safetensors, stored, write
 
 if AFTER_COLLECTION:
     import torch
 
+    from extensions.formats.flashinfer_reference import Rule
     from sandbox.judge.references import ReferenceFailed, Task, load_task
-    from sandbox.judge.references.flashinfer import Rule
     from tests.unit.test_lane import judged
 
 

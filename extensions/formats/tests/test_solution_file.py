@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from extensions.formats import flashinfer
+from extensions.formats.tests import test_flashinfer
 from grader.cli import solution_file, sources
 from grader.cli.exits import UsageError
 from grader.cli.submit import SubmitOptions, build_submission
-from grader.formats import flashinfer
 from grader.model import NewSubmission, SourceFile
 from sandbox.protocol import wire
-from tests.unit import test_flashinfer
 
-FLAT = Path(__file__).parents[1] / "fixtures" / "flashinfer" / "flat"
+FLAT = test_flashinfer.FIXTURES / "flat"
 CUDA, PYTHON = FLAT / "solutions" / "clipped_sum_cuda.json", FLAT / "solutions" / "clipped_sum_python.json"
 SPEC = flashinfer.load(FLAT / "definitions" / "clipped_sum_w96.json").spec
 WHOLE = json.loads(CUDA.read_text())

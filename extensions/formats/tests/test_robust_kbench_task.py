@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from grader.formats import robust_kbench
+from extensions.formats import robust_kbench
+from extensions.formats.tests.test_robust_kbench import FIXTURES
 from sandbox.protocol import pytree, wire
 from tests.collection import AFTER_COLLECTION
-from tests.unit.test_robust_kbench import FIXTURES
 
 if AFTER_COLLECTION:
     import torch

@@ -19,9 +19,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from extensions.formats import flashinfer_schema as schema
 from grader.errors import ProblemInvalid
 from grader.formats import emulated_sizes, needed_packages
-from grader.formats import flashinfer_schema as schema
 from grader.formats.arithmetic import ExpressionInvalid
 from grader.formats.inside import read_text, require_inside
 from grader.formats.validation_messages import describe
