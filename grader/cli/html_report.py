@@ -6,12 +6,12 @@ import asyncio
 
 from google.protobuf import json_format
 
+from grader import extensions
 from grader.cli.exits import Exit, GraderFailed, UsageError
 from grader.cli.output import print_note
 from grader.cli.saved_files import STDOUT, write_text
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submissions import whole_name
-from grader.html_report.report_file import report_file
 from grader.v1 import submission_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
@@ -21,6 +21,9 @@ FINAL = (submission_pb2.SUBMISSION_STATE_SUCCEEDED, submission_pb2.SUBMISSION_ST
 
 async def report(target: Target, name: str, path: str) -> Exit:
     """Write the report of a submission that is over."""
+    report_file: extensions.ReportFile | None = next(extensions.installed(extensions.REPORT_FILES, "html"), None)
+    if report_file is None:
+        raise UsageError(f"no installed package writes HTML reports; install {extensions.PACKAGE}: pip install ./extensions in a clone")
     async with connect(target, ServerRequirement.READ) as client:
         submission = await client.get_submission(await whole_name(client, name), full=True)
         if submission.state not in FINAL:

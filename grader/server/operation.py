@@ -86,7 +86,7 @@ class ServerTelemetry:
             if self._tracing is not None:
                 stack.push_async_callback(asyncio.to_thread, self._tracing.close)
             if self._settings.web:
-                web = import_module("grader.web.serving")  # only now: it takes half a second
+                web = import_module("grader.server.web_port")  # only now: it takes half a second
                 app = web.application(scrape=self.scrape, unready=self.unready, routes=routes())
                 self.web_address = await stack.enter_async_context(
                     web.web_serving(self._settings.web, app, limits=web_limits(self._settings))

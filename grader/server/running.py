@@ -6,12 +6,11 @@ import asyncio
 import os
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,6 +19,7 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from grader import extensions
 from grader.artifacts.files import SubmissionFiles
 from grader.config import SOCKET_NAME, Settings, web_address
 from grader.dispatch.dispatcher import Dispatcher
@@ -184,24 +184,22 @@ def _pages(
     from_pages: PageSubmissions,
     provider: IdentityProvider | None,
 ) -> Iterable[Any]:
-    """Return what the web port shows; imported only where there is one."""
+    """Return the pages of the web port, of installed packages; imported only where there is one."""
     host, _ = web_address(settings.web or "")
     open_server = not settings.asks_keys and loopback(f"{host}:0")
-    routes: Iterable[Any] = import_module("grader.web.pages").routes(
-        ledger,
-        problems,
-        competitions,
-        open_server=open_server,
-        artifacts=owned_artifacts(settings, ledger),
-        events=watch,
-        stream_limits=stream_limits(settings),
-        api_address=settings.listen,
-        asks_keys=settings.asks_keys,
-        gate=gate,
-        submitter=from_pages,
-        provider=provider,
-    )
-    return routes
+    parts = {
+        "open_server": open_server,
+        "artifacts": owned_artifacts(settings, ledger),
+        "events": watch,
+        "stream_limits": stream_limits(settings),
+        "api_address": settings.listen,
+        "asks_keys": settings.asks_keys,
+        "gate": gate,
+        "submitter": from_pages,
+        "provider": provider,
+    }
+    pages: Iterator[extensions.Pages] = extensions.installed(extensions.PAGES)
+    return [route for module in pages for route in module.routes(ledger, problems, competitions, **parts)]
 
 
 def owned_artifacts(settings: Settings, ledger: Ledger) -> OwnedArtifacts:

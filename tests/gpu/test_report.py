@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from extensions.web.report.report_file import report_file
 from grader.api import messages
-from grader.html_report.report_file import report_file
 from grader.model import Problem
 from grader.rules.disclosure import Redactor
 from grader.v1 import report_pb2, submission_pb2

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from extensions.web.tests.site import END, read_site
 from grader.api.client import GraderClient
 from grader.artifacts.files import CHUNK_BYTES, SubmissionFiles
 from grader.config import Settings
@@ -17,7 +18,6 @@ from grader.server.service import OwnedArtifacts
 from sandbox.protocol import wire
 from tests import fakes
 from tests.server.keyed import keyed_server
-from tests.server.site import END, read_site
 
 TRACE = b"<script>alert(1)</script>" * 20_000
 

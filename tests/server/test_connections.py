@@ -15,7 +15,7 @@ from grader.config import Settings
 from grader.errors import SettingsInvalid
 from grader.peers import PeerLimits
 from grader.server.connections import LEAST_RESERVED, RESERVED, connections_within, grpc_options, health_limits, stream_limits, web_limits
-from grader.web.serving import application, web_serving
+from grader.server.web_port import application, web_serving
 from tests.server.keyed import keyed_server
 
 HALF = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: "

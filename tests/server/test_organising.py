@@ -10,6 +10,8 @@ from datetime import timedelta
 import aiohttp
 import pytest
 
+from extensions.web.tests.site import END, START, site
+from extensions.web.tests.test_submit_page import send
 from grader import errors
 from grader.api.client import GraderClient
 from grader.ledger import Ledger
@@ -25,8 +27,6 @@ from tests import fakes
 from tests.server.competition_files import NOW, toml
 from tests.server.processes import fake_server
 from tests.server.signed_in import key_of, reader
-from tests.server.site import END, START, site
-from tests.server.test_submit_page import send
 from tests.waiting import until
 
 USUAL = (Scope.SUBMIT, Scope.READ)

@@ -3,11 +3,11 @@
 import aiohttp
 import pytest
 
+from extensions.web.tests.site import END, site
 from grader import errors
 from grader.api import messages, stable_json
 from grader.rules.disclosure import Redactor
 from grader.v1 import grader_service_pb2 as api
-from tests.server.site import END, site
 from tests.server.test_access import VIEWERS
 
 NOTE = "note4711"

@@ -14,10 +14,10 @@ from types import ModuleType
 import pytest
 from markupsafe import Markup
 
+from extensions.web.report.source_lines import remarks_by_line, shown_sources
 from grader.api.comparison import source_changes
 from grader.errors import InvalidSubmission
 from grader.grading.build import cut
-from grader.html_report.source_lines import remarks_by_line, shown_sources
 from grader.intake import gate, languages
 from grader.intake.labels import check_labels
 from grader.model import SourceFile
@@ -88,7 +88,7 @@ MODULES = (
     "grader.intake.labels",
     "grader.intake.languages",
     "sandbox.protocol.source_tokens",
-    "grader.web.submit_page",
+    "extensions.web.submit_page",
     "sandbox.judge.library_use",
     "sandbox.protocol.languages",
 )

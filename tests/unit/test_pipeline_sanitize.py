@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from extensions.web.report.content import profile_view as html_profile
 from grader.api.conversion import to_message
 from grader.cli.report import render_profile
 from grader.grading.attempt import RunResult
 from grader.grading.sanitize import sanitizer_follows
-from grader.html_report.content import profile_view as html_profile
 from grader.isolation import Box, BoxExit, BoxSpec, Purpose
 from grader.model import Lease, Verdict
 from grader.v1 import report_pb2

@@ -6,16 +6,16 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from extensions.web.pages import site_templates
+from extensions.web.report import content
 from grader.api import messages
 from grader.api.conversion import to_message
 from grader.cli import report, submit
 from grader.cli.exits import UsageError
 from grader.cli.session import Target
-from grader.html_report import content
 from grader.rules.disclosure import Redactor
 from grader.v1 import report_pb2, submission_pb2
 from grader.views import formatting
-from grader.web.pages import site_templates
 from sandbox.protocol import wire
 from sandbox.protocol.wire import ToolOutcome
 from tests import fakes
