@@ -25,8 +25,6 @@ from grader.cli.exits import Exit, exit_of_error
 from grader.server import main as server
 from grader.server.commands import admin
 from grader.views.formatting import FLAGS
-from grader.worker import main as worker
-from grader.worker import ray_placement
 from tools import emulation_page
 from tools.generate_proto import proto_arguments, public_sources
 
@@ -51,7 +49,8 @@ def cli() -> str:
     client = get_docs_for_click(obj=command, ctx=typer.Context(command, **command.context_settings), indent=1, name="grader-cli")
     modules = [f"grader.server.commands.{word}" for word in server.COMMANDS if word != "admin"]
     modules += [f"grader.server.commands.admin_{subject}" for subject in admin.SUBJECTS]
-    parsers = [server.parser(), *(import_module(module).parser() for module in modules), worker.parser(), ray_placement.parser()]
+    modules += ["extensions.fleet.admin_workers", "extensions.fleet.main", "extensions.fleet.ray_placement"]
+    parsers = [server.parser(), *(import_module(module).parser() for module in modules)]
     text = "\n".join(line for parser in parsers for line in _parser_lines(parser))
     return f"# Commands\n\n{WRITTEN_BY}\n\n{client}\n{text}"
 

@@ -21,7 +21,7 @@ FINAL = (submission_pb2.SUBMISSION_STATE_SUCCEEDED, submission_pb2.SUBMISSION_ST
 
 async def report(target: Target, name: str, path: str) -> Exit:
     """Write the report of a submission that is over."""
-    report_file: extensions.ReportFile | None = next(extensions.installed(extensions.REPORT_FILES, "html"), None)
+    report_file: extensions.ReportFile | None = extensions.part(extensions.REPORT_FILES, "html")
     if report_file is None:
         raise UsageError(f"no installed package writes HTML reports; install {extensions.PACKAGE}: pip install ./extensions in a clone")
     async with connect(target, ServerRequirement.READ) as client:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -198,8 +198,8 @@ def _pages(
         "submitter": from_pages,
         "provider": provider,
     }
-    pages: Iterator[extensions.Pages] = extensions.installed(extensions.PAGES)
-    return [route for module in pages for route in module.routes(ledger, problems, competitions, **parts)]
+    pages: dict[str, extensions.Pages] = extensions.named(extensions.PAGES)
+    return [route for module in pages.values() for route in module.routes(ledger, problems, competitions, **parts)]
 
 
 def owned_artifacts(settings: Settings, ledger: Ledger) -> OwnedArtifacts:

@@ -10,20 +10,17 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 import structlog
 
-from grader import devices
+from grader import devices, extensions
 from grader.artifacts import ArtifactCache
 from grader.artifacts.files import SubmissionFiles
-from grader.artifacts.store import make_private
 from grader.config import Settings
 from grader.dispatch.gpus import Gpu, discover, why_unusable
 from grader.dispatch.host_breaker import HostBreaker, grade_own
 from grader.dispatch.local_fleet import LocalFleet
-from grader.dispatch.remote_fleet import RemoteFleet
 from grader.errors import SettingsInvalid
 from grader.isolation.directories import leave_runtime
 from grader.isolation.memory_toolchain import MemoryToolchainUnavailable, memory_toolchain
@@ -39,32 +36,16 @@ log = structlog.get_logger()
 
 @asynccontextmanager
 async def wired(settings: Settings, *, proving: bool = True) -> AsyncIterator[Grading]:
-    """Yield what grades, as the settings ask: workers that join, or this host's isolation and devices.
+    """Yield what grades, as the settings ask: this host's isolation and devices, or the fleet of an installed package.
     proving: see `local`."""
-    async with joined(settings) if settings.fleet == "remote" else local(settings, proving=proving) as grading:
+    if settings.fleet == "local":
+        grades = local(settings, proving=proving)
+    elif (fleet := extensions.part(extensions.FLEETS, settings.fleet)) is not None:
+        grades = fleet(settings)
+    else:
+        raise SettingsInvalid("fleet", f"no installed package has the fleet {settings.fleet!r}; install {extensions.PACKAGE}")
+    async with grades as grading:
         yield grading
-
-
-@asynccontextmanager
-async def joined(settings: Settings) -> AsyncIterator[Grading]:
-    """The workers that join at the fleet port."""
-    files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
-    make_private(settings.fleet_path, "state_dir")
-    fleet = RemoteFleet(settings.fleet_path / "devices.json", files)
-    port = import_module("grader.server.fleet_port")  # only now: cryptography takes a while
-    async with port.fleet_port(settings, fleet) as address:
-        log.info("fleet_listening", address=address)
-        yield Grading(
-            grade=fleet.grade,
-            capacity=fleet.capacity,
-            device_kinds=fleet.device_kinds,
-            ready_kinds=fleet.ready_kinds,
-            fault=lambda: "" if fleet.capacity() else "no worker that can grade is connected",
-            isolation="of the workers",
-            safe=settings.sandbox != "process",
-            lanes=fleet.lanes,
-            cordon=fleet.cordon,
-        )
 
 
 @asynccontextmanager

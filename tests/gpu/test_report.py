@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extensions.web.report.report_file import report_file
+from grader import extensions
 from grader.api import messages
 from grader.model import Problem
 from grader.rules.disclosure import Redactor
@@ -46,7 +46,7 @@ async def test_a_kernels_rates_are_next_to_the_ceiling_of_its_unit(
     conditions = Conditions(measure_s=measure_s(request.config, MEASURE_S))
     graded = await grading.grade(problem, source, language="cuda", mode=wire.Mode.BENCHMARK, conditions=conditions)
     submission = _message(problem, graded, file, source)
-    text = report_file(submission)
+    text = extensions.part(extensions.REPORT_FILES, "html")(submission)
     if gpu_report.directory is not None:
         gpu_report.directory.mkdir(parents=True, exist_ok=True)
         (gpu_report.directory / f"report-{problem_id}.html").write_text(text, "utf-8")

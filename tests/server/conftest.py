@@ -11,12 +11,9 @@ import pytest
 import pytest_asyncio
 
 from grader.api.client import GraderClient
-from grader.artifacts.files import SubmissionFiles
 from grader.config import Settings
-from grader.dispatch.remote_fleet import RemoteFleet
 from grader.model import SourceFile
 from grader.observability import log
-from grader.server.fleet_port import fleet_port
 from grader.server.running import serving
 from grader.v1 import grader_service_pb2_grpc
 from tests import fakes
@@ -102,33 +99,6 @@ async def browser():
         opened = await playwright.chromium.launch(executable_path=path, args=arguments)
         yield opened
         await opened.close()
-
-
-# -- a fleet that workers join ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def files(tmp_path):
-    return SubmissionFiles(tmp_path / "files", 1 << 20)
-
-
-@pytest.fixture
-async def fleet(tmp_path, files):
-    return RemoteFleet(tmp_path / "devices.json", files)
-
-
-@pytest.fixture
-async def address(place, fleet):
-    """The port of a server that has no certificates: a socket that only this user can open."""
-    settings = Settings(state_dir=place, fleet="remote", fleet_listen=f"unix:{place}/fleet")
-    async with fleet_port(settings, fleet) as opened:
-        yield opened
-
-
-@pytest.fixture
-def remote(place, settings):
-    """A server whose workers join at a socket."""
-    return settings.model_copy(update={"fleet": "remote", "fleet_listen": f"unix:{place}/fleet"})
 
 
 @pytest_asyncio.fixture

@@ -20,10 +20,8 @@ from grader.observability.observer import LaneNow, LaneState
 from grader.server import operation
 from grader.server.operation import Periods, RemovedCounts, remove_due
 from grader.server.running import SERVICES, Serving, serving
-from grader.server.wiring import joined
 from grader.v1 import report_pb2
 from tests import fakes
-from tests.server.fleet_workers import inside
 from tests.server.processes import until_built
 
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
@@ -184,20 +182,6 @@ async def test_a_server_whose_host_can_not_grade_is_not_ready_and_says_why(opera
         faults.clear()
         assert await server.read("/readyz") == (200, "ok\n")
         await until(lambda: server.health(SERVICES[1]), SERVING)
-
-
-async def test_a_server_without_a_worker_is_not_ready(settings, place):
-    """Its workers grade, and there is none. The control: one that has joined makes it ready."""
-    there = settings.model_copy(update={"fleet": "remote", "fleet_listen": f"unix:{place}/fleet", "web": "0"})
-    async with serving(there, joined) as running, aiohttp.ClientSession() as session:
-
-        async def ready():
-            async with session.get(f"http://{running.web_address}/readyz") as answer:
-                return answer.status, await answer.text()
-
-        assert await ready() == (503, "nothing can be graded: no worker that can grade is connected\n")
-        async with inside(there.fleet_listen):
-            await until(ready, (200, "ok\n"))
 
 
 async def test_readiness_writes_to_the_ledger(operated, settings, monkeypatch):

@@ -14,7 +14,6 @@ from types import ModuleType
 import pytest
 from markupsafe import Markup
 
-from extensions.web.report.source_lines import remarks_by_line, shown_sources
 from grader.api.comparison import source_changes
 from grader.errors import InvalidSubmission
 from grader.grading.build import cut
@@ -70,10 +69,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "the tokens of C++": lambda text: list(tokens(C, text)),
     "the tokens of Python": lambda text: list(tokens(PYTHON, text)),
     "the functions that are compiled just in time": lambda text: list(jit_functions(text.encode())),
-    "the page of C++": lambda text: shown_sources(submitted(text).sources, {}),
-    "the page of Python": lambda text: shown_sources(submitted(text, "k.py").sources, {}),
     "the diff": compared,
-    "the remarks": lambda text: remarks_by_line(text, [text], ["k.cu", "k.py"]),
     "the diagnostics": compiler_diagnostics.__wrapped__,
     "the first error": lambda text: (compiler_diagnostics.cache_clear(), first_error(text)),
     "a name that is defined twice": defined_twice,
@@ -88,7 +84,6 @@ MODULES = (
     "grader.intake.labels",
     "grader.intake.languages",
     "sandbox.protocol.source_tokens",
-    "extensions.web.submit_page",
     "sandbox.judge.library_use",
     "sandbox.protocol.languages",
 )

@@ -1,24 +1,18 @@
 """How a profile is shown: every text in it is the kernel's, in the terminal, on the page and in JSON."""
 
 import io
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from extensions.web.pages import site_templates
-from extensions.web.report import content
-from grader.api import messages
 from grader.api.conversion import to_message
 from grader.cli import report, submit
 from grader.cli.exits import UsageError
 from grader.cli.session import Target
-from grader.rules.disclosure import Redactor
-from grader.v1 import report_pb2, submission_pb2
+from grader.v1 import report_pb2
 from grader.views import formatting
 from sandbox.protocol import wire
 from sandbox.protocol.wire import ToolOutcome
-from tests import fakes
 
 EVIL = "<script>alert(1)</script>[bold]\x1b[2J\u202e"
 PROFILE = wire.KernelProfile(
@@ -56,22 +50,6 @@ def test_the_terminal_shows_tools_resources_and_launches() -> None:
 def test_no_text_of_a_profile_moves_the_cursor_or_is_markup() -> None:
     text = shown()
     assert "\x1b[2J" not in text and "\u202e" not in text and "[bold]" in text and "\\x1b" in text
-
-
-@pytest.mark.parametrize("escaped", [True, False])
-def test_the_page_escapes_every_text_of_a_profile(escaped) -> None:
-    """The control is the same page without escaping."""
-    report = replace(fakes.report(), profile=PROFILE)
-    message = submission_pb2.Submission(
-        name="submissions/s1", problem="problems/sum", mode="MODE_PROFILE", report=messages.report_to_proto(report, Redactor({}))
-    )
-    files = [{"name": EVIL, "tool": EVIL, "size": "1 B", "available": True}]
-    of_site = {"site": True, "artifacts": files, "problem_known": True, "running": False, "live": None, "scripted": False}
-    of_site |= {"notice": "", "reader": {"user": "", "can_sign_in": False, "has_submissions": False, "can_submit": False}}
-    context = {**content.submission(message), **of_site}
-    text = site_templates(escaped).get_template("submission.html").render(context)
-    assert ("<script>" in text) is not escaped and ("\x1b[2J" in text) is not escaped
-    assert "31 x 1 x 1" in text and "not available" in text
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from extensions.fleet import main as worker
 from grader.config import Settings
 from grader.dispatch.judge_process import JudgeProcess
 from grader.dispatch.local_fleet import LocalFleet
@@ -26,7 +27,6 @@ from grader.server.grading import Grading, Wiring
 from grader.server.main import parser
 from grader.server.serve import run
 from grader.server.wiring import box_settings, host_breaker, joined
-from grader.worker import main as worker
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import READY
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from extensions.web.report.samples import samples_chart
+from grader.plots.samples import samples_chart
 from grader.v1 import report_pb2
 from grader.views import formatting
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from extensions.fleet import serve
 from grader.config import Settings
 from grader.dispatch.gpus import Gpu
 from grader.errors import HostUnfit
 from grader.isolation import IsolationBroken
 from grader.server.commands import doctor
 from grader.server.commands.doctor import HostFinding
-from grader.worker import serve
 from tests import fakes
 
 NOBODYS_MINOR = 250

@@ -10,23 +10,22 @@ from dataclasses import replace
 import grpc
 import pytest
 
+from extensions.fleet import admin_workers, remote_fleet
+from extensions.fleet import fleet_port as port_module
+from extensions.fleet.fleet_port import FleetCertificates, fleet_port
+from extensions.fleet.lease_messages import lease_from_bytes, lease_to_bytes
+from extensions.fleet.remote_fleet import RemoteFleet
+from extensions.fleet.serve import FleetSession, _attached, channel_credentials
+from extensions.fleet.tests.fleet_workers import attached, begun, graded, inside, lease, served, standing, working
 from grader.artifacts.files import SubmissionFiles
 from grader.config import Settings
-from grader.dispatch import remote_fleet
 from grader.dispatch.dispatcher import UNCOUNTED
-from grader.dispatch.lease_messages import lease_from_bytes, lease_to_bytes
-from grader.dispatch.remote_fleet import RemoteFleet
 from grader.errors import FleetRefused, HostBroken, NoSuchDevice, ProblemBroken, SandboxBroken, SettingsInvalid, WorkerFault, WorkerLost
 from grader.fleet.v1 import fleet_pb2
 from grader.observability.observer import LaneNow, LaneState
-from grader.server import fleet_port as port_module
-from grader.server.commands import admin_workers
-from grader.server.fleet_port import FleetCertificates, fleet_port
 from grader.v1 import report_pb2, submission_pb2
-from grader.worker.serve import FleetSession, _attached, channel_credentials
 from sandbox.protocol import wire
 from tests import fakes
-from tests.server.fleet_workers import attached, begun, graded, inside, lease, served, standing, working
 from tests.waiting import until
 
 LINES = (fakes.ENVIRONMENT, wire.Progress(stage=wire.Stage.BUILDING), fakes.trial())
@@ -482,7 +481,7 @@ async def test_a_worker_that_is_stopped_ends_what_it_has(remote, files, kernel, 
 
 async def test_a_worker_of_another_version_is_told_so(address, files, monkeypatch) -> None:
     """And does not try again: its own end would be the same."""
-    from grader.worker import serve
+    from extensions.fleet import serve
 
     monkeypatch.setattr(serve, "VERSION", "0" * 16)
     async with fakes.wiring(fakes.FakeGrade())(Settings()) as grading:

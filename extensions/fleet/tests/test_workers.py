@@ -71,7 +71,7 @@ def fleet(tmp_path):
                 cache = cache_directory() if not more else tmp_path / f"{node}-cache"
                 own = ["--join", join, "--certificate", certificate, "--state-dir", tmp_path / node, "--cache-dir", cache, *more]
                 worker = stack.enter_context(
-                    program("grader.worker.main", *own, "--no-resident-toolchain", "--device", "emulated", *options)
+                    program("extensions.fleet.main", *own, "--no-resident-toolchain", "--device", "emulated", *options)
                 )
                 assert worker.until("joined")["node"] == node
                 made.workers[node] = worker

@@ -7,11 +7,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from extensions.fleet.fleet_port import NODE, VALID, FleetCertificates
 from grader.config import Settings, state_directory
-from grader.server.fleet_port import NODE, VALID, FleetCertificates
 from grader.server.settings import print_line, state_dir_option, usage_error
 
 PROGRAM = "grader-server admin workers"
+SUMMARY = "workers of a fleet: which hosts may join, and their certificates"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -11,9 +11,9 @@ from contextlib import closing, contextmanager
 import grpc
 import pytest
 
+from extensions.fleet import ray_placement
+from extensions.fleet.ray_placement import ANSWER_S, wait_for_answer
 from grader.errors import SettingsInvalid
-from grader.worker import ray_placement
-from grader.worker.ray_placement import ANSWER_S, wait_for_answer
 
 
 @contextmanager

@@ -8,14 +8,13 @@ from datetime import UTC, datetime
 import grpc
 import pytest
 
+from extensions.fleet.fleet_port import SERVER_NAME, joined
+from extensions.fleet.serve import FleetSession, _attached
 from grader.api.client import GraderClient
 from grader.config import Settings
 from grader.fleet.v1 import fleet_pb2, fleet_pb2_grpc
 from grader.model import Lease, Submission, SubmissionState
-from grader.server.fleet_port import SERVER_NAME
 from grader.server.running import serving
-from grader.server.wiring import joined
-from grader.worker.serve import FleetSession, _attached
 from sandbox.protocol import wire
 from sandbox.protocol.version import VERSION
 from tests import fakes

@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Work. 0 after a drain, 2 where the settings are wrong or the server refuses this worker, 3 where we fail."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == [PLACE]:
-        return int(import_module("grader.worker.ray_placement").main(words[1:]))
+        return int(import_module("extensions.fleet.ray_placement").main(words[1:]))
     options = vars(parser().parse_args(words))
     if find_spec("sqlalchemy") is None:
         sys.stderr.write("grader-worker needs packages that are not installed: pip install '.[server,judge]' in a clone\n")
@@ -29,8 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def start(words: Mapping[str, Any], **seams: Any) -> int:
-    """Work with these options. seams: for `grader.worker.serve.run`."""
-    serve, config = import_module("grader.worker.serve"), import_module("grader.config")  # slow, and not needed for --help
+    """Work with these options. seams: for `extensions.fleet.serve.run`."""
+    serve, config = import_module("extensions.fleet.serve"), import_module("grader.config")  # slow, and not needed for --help
     settings = {name: value for name, value in words.items() if value is not None and name not in NOT_SETTINGS}
     settings.setdefault("state_dir", config.state_directory() / "-".join(filter(None, ("worker", words["name"]))))
     joining = serve.JoinOptions(address=words["join"], **{name: words[name] for name in NOT_SETTINGS[1:]})

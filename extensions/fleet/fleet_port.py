@@ -18,11 +18,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from extensions.fleet.remote_fleet import ProtocolViolation, RemoteFleet, RemoteWorker
+from grader.artifacts.files import SubmissionFiles
 from grader.artifacts.store import make_private, write_whole
 from grader.config import Settings
-from grader.dispatch.remote_fleet import ProtocolViolation, RemoteFleet, RemoteWorker
 from grader.errors import InvalidRequest, SettingsInvalid
 from grader.fleet.v1 import fleet_pb2, fleet_pb2_grpc
+from grader.server.grading import Grading
 from grader.server.request_limits import check_fields
 from sandbox.protocol.version import VERSION
 
@@ -288,3 +290,24 @@ def _pem(certificate: x509.Certificate) -> bytes:
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+
+
+@asynccontextmanager
+async def joined(settings: Settings) -> AsyncIterator[Grading]:
+    """The workers that join at the fleet port."""
+    files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
+    make_private(settings.fleet_path, "state_dir")
+    fleet = RemoteFleet(settings.fleet_path / "devices.json", files)
+    async with fleet_port(settings, fleet) as address:
+        log.info("fleet_listening", address=address)
+        yield Grading(
+            grade=fleet.grade,
+            capacity=fleet.capacity,
+            device_kinds=fleet.device_kinds,
+            ready_kinds=fleet.ready_kinds,
+            fault=lambda: "" if fleet.capacity() else "no worker that can grade is connected",
+            isolation="of the workers",
+            safe=settings.sandbox != "process",
+            lanes=fleet.lanes,
+            cordon=fleet.cordon,
+        )

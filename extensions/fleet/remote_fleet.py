@@ -19,10 +19,10 @@ from typing import get_args
 
 import structlog
 
+from extensions.fleet.lease_messages import LEASE_LIMIT_BYTES, lease_to_bytes
 from grader import devices
 from grader.artifacts.files import FILE_COUNT_LIMIT, SUBMISSION_LIMIT_BYTES, SubmissionFiles
 from grader.artifacts.store import write_whole
-from grader.dispatch.lease_messages import LEASE_LIMIT_BYTES, lease_to_bytes
 from grader.errors import DeviceQuarantined, HostBroken, NoSuchDevice, ProblemBroken, WorkerFault, WorkerLost
 from grader.fleet.v1 import fleet_pb2
 from grader.isolation.cancellation import finish_despite_cancel

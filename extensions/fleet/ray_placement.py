@@ -62,7 +62,7 @@ class WorkerActor:
 
     def __init__(self, name: str, prefix: Sequence[str], words: Sequence[str], *, kind: str) -> None:
         self.restart_count = 0
-        worker = (sys.executable, "-m", "grader.worker.main")  # of this node's own Python
+        worker = (sys.executable, "-m", "extensions.fleet.main")  # of this node's own Python
         # Each worker of a node would count all of its cores as its own.
         builders = ("--builders", str(LANE_BUILDERS))
         self._command = [*prefix, *worker, *builders, *words, "--name", name, "--until-stdin-closes"]

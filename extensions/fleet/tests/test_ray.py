@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from extensions.fleet import ray_placement
+from extensions.fleet.ray_placement import LaneCount, WorkerActor, clean_environment
 from grader.config import Settings
-from grader.worker import ray_placement
-from grader.worker.ray_placement import LaneCount, WorkerActor, clean_environment
 from tests.e2e.conftest import EXAMPLES
 from tests.harness.programs import program
 from tests.harness.ray_cluster import RayCluster
@@ -153,6 +153,6 @@ def test_the_server_imports_no_ray() -> None:
     """Not with any of its modules: what comes out of an actor runs code where it is read."""
     script = "import sys, pkgutil, importlib, grader.server; "
     script += "[importlib.import_module(one.name) for one in pkgutil.walk_packages(grader.server.__path__, 'grader.server.')]; "
-    script += "import grader.dispatch.remote_fleet; assert 'ray' not in sys.modules, 'ray'"
+    script += "import extensions.fleet.remote_fleet; assert 'ray' not in sys.modules, 'ray'"
     subprocess.run([sys.executable, "-c", script], check=True)
     assert Settings().fleet == "local"

@@ -20,9 +20,10 @@ from typing import Any, cast
 import grpc
 import structlog
 
+from extensions.fleet.fleet_port import OPTIONS, SERVER_NAME, UNIX
+from extensions.fleet.lease_messages import lease_from_bytes
 from grader.artifacts.files import SubmissionFiles, chunks
 from grader.config import Settings
-from grader.dispatch.lease_messages import lease_from_bytes
 from grader.errors import CallRefused, FleetRefused, GraderError, GraderFault, HostBroken, HostUnfit, SettingsInvalid, WorkerLost
 from grader.fleet.v1 import fleet_pb2, fleet_pb2_grpc
 from grader.isolation import IsolationBroken
@@ -30,7 +31,6 @@ from grader.model import Lease
 from grader.observability import log as log_setup
 from grader.server.commands import doctor
 from grader.server.connections import raise_descriptor_limit
-from grader.server.fleet_port import OPTIONS, SERVER_NAME, UNIX
 from grader.server.grading import Grading, Wiring
 from grader.server.installed_version import installed_version
 from grader.server.server_state import state_lock
