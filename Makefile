@@ -55,7 +55,7 @@ test-parallel: setup-dev
 	@$(PYTEST) $(TESTS) -n $(PYTEST_WORKERS) --dist $(PYTEST_DIST) -m 'not gpu and not timing' || [ $$? = 5 ]
 
 check: lint ## Lint, types, architecture and fast tests, without the folders whose tests start servers or compile kernels; about two minutes
-	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist $(PYTEST_DIST) -m '$(FAST)' -k 'not postgresql' $(UNCHECKED:%=--ignore=tests/%)
+	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist $(PYTEST_DIST) -m '$(FAST)' -k 'not postgresql' $(UNCHECKED:%=--ignore=tests/%) --ignore=extensions/web --ignore=extensions/fleet
 
 lint: setup-dev ## Run `make check` without its tests
 	$(BIN)/ruff check .
@@ -117,5 +117,5 @@ $(VENV)/.ready-%: pyproject.toml extensions/pyproject.toml constraints.txt tools
 	@tools/setup.sh $* $(VENV) $(PIP_ARGS)
 
 clean: ## Remove what the other commands made, but for commits
-	rm -rf $(VENV) build dist .state .pytest_cache .mypy_cache .ruff_cache .import_linter_cache *.egg-info
+	rm -rf $(VENV) build dist extensions/build extensions/*.egg-info .state .pytest_cache .mypy_cache .ruff_cache .import_linter_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -72,7 +72,7 @@ class Settings(BaseModel):
     lanes: int = Field(default=1, ge=1, le=64)  # emulated ones; every GPU is one next to them
     builders: int | None = Field(default=None, ge=1, le=256)  # None: as `grader/server/wiring.py` computes it
     warm_boxes: int | None = Field(default=None, ge=0, le=64)  # None: two more than lanes
-    fleet: Literal["local", "remote"] = "local"  # remote: workers that join grade, and this host grades nothing
+    fleet: str = "local"  # this host; or the fleet of an installed package, such as remote: workers that join
     fleet_listen: str = DEFAULT_FLEET_ADDRESS  # where workers join
     auth: Literal["auto", "keys", "none"] = "auto"  # auto: keys where other hosts can connect
     tls_certificate: Path | None = None

@@ -1,4 +1,4 @@
-"""What installed packages add to grader: every seam, and what it promises.
+"""Seams: what installed packages add to grader, and what each promises.
 
 A package names its part in an entry point of the seam's group, and grader imports it when it is needed. Formats, languages and isolations
 have groups of their own: `grader/formats/__init__.py`, `sandbox/protocol/languages.py`, `grader/isolations.py`.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Protocol
+
+from grader.errors import SettingsInvalid
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -22,10 +24,11 @@ if TYPE_CHECKING:
     from grader.v1 import submission_pb2
 
 PAGES, REPORT_FILES, FLEETS, ADMIN_COMMANDS = "grader.pages", "grader.report_files", "grader.fleets", "grader.admin_commands"
+SERVER_SIDE = ("grader.formats", "grader.references", PAGES, REPORT_FILES, FLEETS, ADMIN_COMMANDS)  # groups that no box needs
 PACKAGE = "kernel-grader-extensions"
 
 
-class Pages(Protocol):
+class PageModule(Protocol):
     """Group `grader.pages`: a module that adds pages to the web port."""
 
     def routes(self, ledger: Ledger, problems: Problems, competitions: Competitions, **parts: Any) -> Iterable[web.RouteDef]:
@@ -56,10 +59,19 @@ class AdminCommand(Protocol):
 
 
 def named(group: str) -> dict[str, Any]:
-    """Import the parts of a group, by name."""
-    return {point.name: point.load() for point in entry_points(group=group)}
+    """Import the parts of a group, by name, in the order of their names. SettingsInvalid where one can't be imported."""
+    return {point.name: _loaded(point) for point in sorted(entry_points(group=group), key=lambda point: point.name)}
 
 
 def part(group: str, name: str) -> Any:
-    """Import the part of a group that has this name; None where there is none."""
-    return next((point.load() for point in entry_points(group=group, name=name)), None)
+    """Import the part of a group that has this name; None where there is none. SettingsInvalid where it can't be imported."""
+    return next((_loaded(point) for point in entry_points(group=group, name=name)), None)
+
+
+def _loaded(point: EntryPoint) -> Any:
+    try:
+        return point.load()
+    except Exception as error:
+        package = point.dist.name if point.dist is not None else "an installed package"
+        text = f"{point.value!r} of {package} can't be imported ({type(error).__name__}: {error}); install it again, or uninstall it"
+        raise SettingsInvalid(point.group, text) from error

@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(import_module("extensions.fleet.ray_placement").main(words[1:]))
     options = vars(parser().parse_args(words))
     if find_spec("sqlalchemy") is None:
-        sys.stderr.write("grader-worker needs packages that are not installed: pip install '.[server,judge]' in a clone\n")
+        sys.stderr.write("grader-worker needs packages that are not installed: pip install '.[server,judge]' ./extensions in a clone\n")
         return 2
     return start(options)
 

@@ -194,7 +194,7 @@ def _connected(address: str, answer_s: float = ANSWER_S) -> Any:
         import ray
         from ray._private.services import canonicalize_bootstrap_address
     except ImportError:
-        raise SettingsInvalid("ray", "Ray is not installed; pip install '.[ray]' in a clone") from None
+        raise SettingsInvalid("ray", "Ray is not installed; pip install '.[ray]' ./extensions in a clone") from None
     os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")  # else print is another function from then on
     try:
         _, is_client, target = address.partition("://")
@@ -269,7 +269,7 @@ def parser() -> argparse.ArgumentParser:
     command = argparse.ArgumentParser(
         prog="grader-worker place",
         description="Has Ray run one worker for each lane and start it again where a node is lost. To place again changes nothing.",
-        epilog="Ray is an extra: pip install '.[ray]' in a clone. The server needs no Ray. docs/operation.md says what to close first.",
+        epilog="Ray is an extra: pip install '.[ray]' ./extensions in a clone. The server needs none. See docs/operation.md first.",
     )
     add: Any = command.add_argument
     add("--ray", metavar="ADDRESS", default="auto", help="the cluster, as ray.init takes it (auto: the one on this host)")

@@ -125,9 +125,12 @@ def copy_reference_module(format_name: str, directory: Path) -> str:
     name = next((point.value for point in entry_points(group="grader.references", name=format_name)), "")
     if not name:
         return ""
-    spec = importlib.util.find_spec(name)
-    if spec is None or spec.origin is None:
-        raise JudgeBroken(f"the module {name!r} of the format {format_name!r} is missing; install its package again, or remove it")
+    try:
+        spec = importlib.util.find_spec(name)
+    except ModuleNotFoundError:
+        spec = None
+    if spec is None or spec.origin is None or spec.submodule_search_locations:
+        raise JudgeBroken(f"the module {name!r} of the format {format_name!r} is missing, or a package; install it again, or remove it")
     *packages, _ = name.split(".")
     source, target = Path(spec.origin), directory.joinpath(*packages)
     target.mkdir(parents=True, exist_ok=True)

@@ -1,44 +1,42 @@
 """Problem formats, a file each: the server side parses without executing.
 
 A format promises NAME, `matches(path)`, and `load(path, root=None)`, which reads a problem, executes nothing, and raises `ProblemInvalid`
-naming the file, the key and the remedy. The judge's half is the module of the same NAME in `sandbox/judge/references/`. Optional are
-`members(path)`, the problems that a set at path lists; `with_calling_convention(spec, new)`, where a submission decides how its entry is
-called; `with_description(problem, found)`, where only the judge's half knows a problem's arguments; ACCEPTS_PRECISION, where
-`load(path, precision, root=None)` takes a dtype; ACCEPTS_ADJUSTMENTS, where `load` takes `adjustments` and `settable(path)` says which
-constants they may set; EXPLAINS_SUFFIX, a suffix of files that it loads to say what is missing in them; SECRET_SIZES, where a competition
-may draw other sizes; LAYOUT, the files of a problem, for messages; `warnings(problem)`, sentences for those who import it; and
-`unusable(problem)`, why no judge here could run it, or "". An installed package adds a format with an entry point of the group
-`grader.formats`.
+naming the file, the key and the remedy. The judge's half is the module of the same NAME in `sandbox/judge/references/`, or of the same
+package. Optional are `members(path)`, the problems that a set at path lists; `with_calling_convention(spec, new)`, where a submission
+decides how its entry is called; `with_description(problem, found)`, where only the judge's half knows a problem's arguments;
+ACCEPTS_PRECISION, where `load(path, precision, root=None)` takes a dtype; ACCEPTS_ADJUSTMENTS, where `load` takes `adjustments` and
+`settable(path)` says which constants they may set; EXPLAINS_SUFFIX, a suffix of files that it loads to say what is missing in them;
+SECRET_SIZES, where a competition may draw other sizes; LAYOUT, the files of a problem, for messages; `warnings(problem)`, sentences for
+those who import it; and `unusable(problem)`, why no judge here could run it, or "". An installed package adds a format with an entry point
+of the group `grader.formats`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 
+from grader import extensions
 from grader.formats import kernelbench, native, reference_kernels
 from grader.model import NewSubmission, Problem
 from sandbox.protocol import wire
 
 GROUP = "grader.formats"
-BUILT_IN = (native, kernelbench, reference_kernels)
+BUILT_IN = (kernelbench, reference_kernels)  # next to native
 
 
 @lru_cache(maxsize=1)
 def formats() -> Mapping[str, ModuleType]:
-    """All formats by name, in the order in which a path is shown to them: those of installed packages first, since a file of theirs may
-    look like one of a built-in format, too. Raises ValueError where a name is taken."""
-    built_in = {module.NAME: module for module in BUILT_IN}
-    installed: dict[str, ModuleType] = {}
-    for point in entry_points(group=GROUP):
-        module = point.load()
-        if module.NAME in built_in or module.NAME in installed:
-            raise ValueError(f"the entry point {point.value!r} of {GROUP} is named {module.NAME!r}, as another format is; rename it")
-        installed[module.NAME] = module
-    return installed | built_in
+    """All formats by name, in the order in which a path is shown to them: those of installed packages before the built-in ones but native,
+    since a file of theirs may look like one of these, too. Raises ValueError where a name is taken."""
+    by_name = {native.NAME: native}
+    for module in (*extensions.named(GROUP).values(), *BUILT_IN):
+        if module.NAME in by_name:
+            raise ValueError(f"the entry point {module.__name__!r} of {GROUP} is named {module.NAME!r}, as another format is; rename it")
+        by_name[module.NAME] = module
+    return by_name
 
 
 def detect_format(path: Path, among: Mapping[str, ModuleType] | None = None) -> ModuleType | None:
@@ -56,16 +54,16 @@ def expected_layouts(among: Mapping[str, ModuleType]) -> str:
 
 def with_calling_convention(spec: wire.ProblemSpec, new_submission: NewSubmission) -> wire.ProblemSpec:
     """The problem as a submission's entry takes it, where its format leaves that to the submission."""
-    adapt = getattr(formats()[spec.format], "with_calling_convention", None)
+    adapt = getattr(formats().get(spec.format), "with_calling_convention", None)
     return spec if adapt is None else adapt(spec, new_submission)
 
 
 def is_described_by_judge(problem: Problem) -> bool:
     """Return whether only the problem's own code knows its arguments, so that `with_description` is to be called with what it says."""
-    return hasattr(formats()[problem.spec.format], "with_description")
+    return hasattr(formats().get(problem.spec.format), "with_description")
 
 
 def with_description(problem: Problem, description: wire.Described) -> Problem:
     """The problem with what was learned of its arguments."""
-    adapt = getattr(formats()[problem.spec.format], "with_description", None)
+    adapt = getattr(formats().get(problem.spec.format), "with_description", None)
     return problem if adapt is None else adapt(problem, description)

@@ -9,8 +9,10 @@ import secrets
 import shutil
 import sys
 from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
 from pathlib import Path
 
+from grader import extensions
 from grader.isolation import LIB, IsolationBroken
 from sandbox.protocol.languages import languages
 
@@ -89,6 +91,13 @@ def plug_ins() -> tuple[Path, ...]:
     return tuple(packages)
 
 
+def server_side_packages() -> tuple[Path, ...]:
+    """Return the directories of installed packages that add to the server and the judge, as they lie on this host."""
+    names = {point.value.partition(".")[0] for group in extensions.SERVER_SIDE for point in entry_points(group=group)}
+    specs = (importlib.util.find_spec(name) for name in sorted(names))
+    return tuple(Path(place) for spec in specs if spec is not None for place in spec.submodule_search_locations or ())
+
+
 def host_toolchain(etc_directory: Path, hidden_paths: tuple[Path, ...] = (), memory_toolchain_dir: Path | None = None) -> Toolchain:
     """Return the host's own compilers, libraries and Python environment, to be seen at the same paths inside.
 
@@ -100,7 +109,8 @@ def host_toolchain(etc_directory: Path, hidden_paths: tuple[Path, ...] = (), mem
     roots += [path for prefix in (*prefixes, *([cuda] if cuda else [])) for path in (prefix, prefix.resolve())]
     binds = _without_nested([BindMount(source=path.resolve(), target=str(path), shared=True) for path in roots])
     etc = tuple(BindMount(source=etc_directory / name, target=f"/etc/{name}") for name in OWN_ETC)
-    hidden = [path.resolve() for path in (package_directory("sandbox"), package_directory("grader"), *hidden_paths)]
+    ours = (package_directory("sandbox"), package_directory("grader"), *server_side_packages())
+    hidden = [path.resolve() for path in (*ours, *hidden_paths)]
     library = library_binds()
     return Toolchain(
         python=sys.executable,

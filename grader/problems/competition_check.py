@@ -158,7 +158,7 @@ def template(name: str, problems: Sequence[Problem], now: datetime, seed: str, p
 def _secret(problem: Problem, seed: str) -> str:
     """A secret workload like the problem's first public one on a GPU; "" where its format takes none."""
     like = first_shown(problem, DeviceKind.CUDA)
-    if like is None or not like.axes or not getattr(formats()[problem.spec.format], "SECRET_SIZES", False):
+    if like is None or not like.axes or not getattr(formats().get(problem.spec.format), "SECRET_SIZES", False):
         return ""
     axes = {axis: {"low": max(size // 2, 1), "high": max(size, 1)} for axis, size in like.axes.items()}
     try:

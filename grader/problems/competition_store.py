@@ -213,7 +213,7 @@ def secret_workloads(secret: Secret, problem: Problem, place: str, before: int, 
     like = first_shown(problem, secret.device)
     if like is None:
         raise SecretInvalid("problem", f"{problem.problem_id!r} shows no workload that this one could be like; add one")
-    if not getattr(formats()[problem.spec.format], "SECRET_SIZES", False) or not like.axes:
+    if not getattr(formats().get(problem.spec.format), "SECRET_SIZES", False) or not like.axes:
         raise SecretInvalid(
             "problem", f"{problem.problem_id!r} is of the format {problem.spec.format}, which takes no other sizes; leave this out"
         )

@@ -13,7 +13,9 @@ from threading import Lock
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
+from grader import extensions
 from grader.errors import ProblemInvalid
+from grader.formats import formats
 from grader.model import Problem
 
 log = structlog.get_logger()
@@ -46,10 +48,14 @@ def keep(problem: Problem, directory: Path) -> bool:
 def read_kept(path: Path) -> Problem:
     """A problem that `keep` wrote."""
     try:
-        return _adapter().validate_json(path.read_bytes())
+        problem = _adapter().validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
         text = f"is not an imported problem of this version ({str(error).splitlines()[0]}); import it again, or remove the file"
         raise ProblemInvalid(str(path), text) from None
+    if problem.spec.format not in formats():
+        text = f"has the format {problem.spec.format!r}, which no installed package brings; install {extensions.PACKAGE}"
+        raise ProblemInvalid(str(path), text)
+    return problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

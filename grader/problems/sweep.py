@@ -43,7 +43,7 @@ def sweep_problem(problem: Problem, request: SweepRequest, device_kinds: Sequenc
     spec = problem.spec
     # Of some formats only the judge knows what the tensors of a size take, so that nobody could bound them here.
     is_bounded = bool(spec.inputs) and not any(workload.arguments for workload in spec.workloads)
-    if not spec.axes or not is_bounded or not getattr(formats()[spec.format], "SECRET_SIZES", False):
+    if not spec.axes or not is_bounded or not getattr(formats().get(spec.format), "SECRET_SIZES", False):
         text = f"problem {problem.problem_id!r} is of the format {spec.format}, whose sizes cannot be changed"
         raise SweepInvalid("axis", f"{text}; a native problem with axes can be swept")
     axis, workloads = "", list[wire.Workload]()

@@ -198,7 +198,9 @@ def _pages(
         "submitter": from_pages,
         "provider": provider,
     }
-    pages: dict[str, extensions.Pages] = extensions.named(extensions.PAGES)
+    pages: dict[str, extensions.PageModule] = extensions.named(extensions.PAGES)
+    if not pages:
+        log.warning("no_pages", detail=f"no installed package has any; install {extensions.PACKAGE}")
     return [route for module in pages.values() for route in module.routes(ledger, problems, competitions, **parts)]
 
 

@@ -46,7 +46,10 @@ async def test_a_kernels_rates_are_next_to_the_ceiling_of_its_unit(
     conditions = Conditions(measure_s=measure_s(request.config, MEASURE_S))
     graded = await grading.grade(problem, source, language="cuda", mode=wire.Mode.BENCHMARK, conditions=conditions)
     submission = _message(problem, graded, file, source)
-    text = extensions.part(extensions.REPORT_FILES, "html")(submission)
+    report_file = extensions.part(extensions.REPORT_FILES, "html")
+    if report_file is None:
+        pytest.skip("no installed package writes HTML reports")
+    text = report_file(submission)
     if gpu_report.directory is not None:
         gpu_report.directory.mkdir(parents=True, exist_ok=True)
         (gpu_report.directory / f"report-{problem_id}.html").write_text(text, "utf-8")

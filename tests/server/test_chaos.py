@@ -4,7 +4,10 @@ import json
 
 import pytest
 
-from tools.service import chaos
+from tools.service import (
+    chaos,
+    stub_server,  # noqa: F401  # it is started by name
+)
 from tools.service.host_faults import FaultOutcome
 
 ARGUMENTS = ["--submissions", "96", "--users", "8", "--kill-every", "0.8", "--kill-most", "8", "--over", "6", "--seed", "7", "--json"]

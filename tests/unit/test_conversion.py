@@ -25,6 +25,7 @@ CARRIERS = [
         for folder in ("api", "artifacts", "dispatch", "grading", "ledger", "rules")
         for path in (ROOT / "grader" / folder).rglob("*.py")
     ),
+    *(ROOT / "extensions" / "fleet").glob("*.py"),
     *(ROOT / "sandbox" / "protocol").rglob("*.py"),
     *(ROOT / "proto").rglob("*.proto"),
     ROOT / "grader" / "model.py",

@@ -13,7 +13,8 @@ from sandbox.devices import implementation, open_device
 from sandbox.protocol.devices import DEVICES, DeviceKind, FaultKind, device_info, fault_of
 
 ROOT = Path(__file__).resolve().parents[2]
-PRODUCT = [path for part in ("grader", "sandbox") for path in sorted((ROOT / part).rglob("*.py"))]
+FILES = [path for part in ("grader", "sandbox", "extensions") for path in sorted((ROOT / part).rglob("*.py"))]
+PRODUCT = [path for path in FILES if "tests" not in path.relative_to(ROOT).parts]
 KIND_NAMES = {"device_kind", "kind", "KIND", "TORCH", "device", "choice"}
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from extensions.fleet import main as worker
+from extensions.fleet.fleet_port import joined
 from grader.config import Settings
 from grader.dispatch.judge_process import JudgeProcess
 from grader.dispatch.local_fleet import LocalFleet
@@ -26,7 +27,7 @@ from grader.model import Lease
 from grader.server.grading import Grading, Wiring
 from grader.server.main import parser
 from grader.server.serve import run
-from grader.server.wiring import box_settings, host_breaker, joined
+from grader.server.wiring import box_settings, host_breaker
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import READY
 

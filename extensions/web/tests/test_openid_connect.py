@@ -72,7 +72,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 async def test_a_token_with_other_claims_signs_nobody_in(open_site, change):
-    """And the page says which is wrong. tests/unit/test_id_tokens.py has every claim."""
+    """And the page says which is wrong. test_id_tokens.py has every claim."""
     changed, expected = CHANGES[change]
     async with open_site() as (_, ann, provider):
         provider.claims |= changed
@@ -82,7 +82,7 @@ async def test_a_token_with_other_claims_signs_nobody_in(open_site, change):
 
 @pytest.mark.parametrize("forge", FORGERIES)
 async def test_a_token_that_the_provider_did_not_sign_signs_nobody_in(open_site, forge):
-    """tests/unit/test_id_tokens.py has the control: who allows these algorithms and keys accepts the same tokens."""
+    """test_id_tokens.py has the control: who allows these algorithms and keys accepts the same tokens."""
     async with open_site() as (_, ann, provider):
         provider.sign = partial(FORGERIES[forge], provider.keys[0])
         answer, text = await sign_in(ann)

@@ -1,0 +1,44 @@
+"""Parts of installed packages: one that can't be imported, or is missing, is named with what to do."""
+
+from dataclasses import replace
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from grader import extensions
+from grader.errors import ProblemInvalid, SettingsInvalid
+from grader.problems import kept
+from tests import fakes
+
+POINTS = (
+    EntryPoint(name="good", value="json:dumps", group="grader.any"),
+    EntryPoint(name="broken", value="no_such_module:part", group="grader.any"),
+)
+
+
+@pytest.fixture(autouse=True)
+def points(monkeypatch):
+    """Two packages, of which one lost a module."""
+
+    def entry_points(group, name=None):
+        return [point for point in POINTS if point.group == group and name in (None, point.name)]
+
+    monkeypatch.setattr(extensions, "entry_points", entry_points)
+
+
+def test_a_part_that_cannot_be_imported_is_named():
+    """The others are not kept from being used by name."""
+    with pytest.raises(SettingsInvalid, match=r"no_such_module:part.*install it again, or uninstall it"):
+        extensions.named("grader.any")
+    assert extensions.part("grader.any", "good")({}) == "{}" and extensions.part("grader.any", "none") is None
+
+
+def test_a_kept_problem_of_a_format_that_is_not_installed_is_refused(tmp_path):
+    """When it is read: a submission to it would be built, and fail in the judge. The control: with its format it is read."""
+    problem = fakes.problem()
+    kept.keep(problem, tmp_path)
+    (path,) = tmp_path.iterdir()
+    assert kept.read_kept(path) == problem
+    kept.keep(replace(problem, spec=replace(problem.spec, format="elsewhere")), tmp_path)
+    with pytest.raises(ProblemInvalid, match="'elsewhere', which no installed package brings; install kernel-grader-extensions"):
+        kept.read_kept(path)
