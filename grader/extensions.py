@@ -6,7 +6,7 @@ have groups of their own: `grader/formats/__init__.py`, `sandbox/protocol/langua
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from grader.errors import SettingsInvalid
 
 if TYPE_CHECKING:
+    import typer
     from aiohttp import web
 
     from grader.config import Settings
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from grader.server.grading import Grading
     from grader.v1 import submission_pb2
 
-PAGES, REPORT_FILES, FLEETS, ADMIN_COMMANDS = "grader.pages", "grader.report_files", "grader.fleets", "grader.admin_commands"
-SERVER_SIDE = ("grader.formats", "grader.references", PAGES, REPORT_FILES, FLEETS, ADMIN_COMMANDS)  # groups that no box needs
+PAGES, REPORT_FILES, FLEETS = "grader.pages", "grader.report_files", "grader.fleets"
+COMMANDS, ADMIN_COMMANDS = "grader.commands", "grader.admin_commands"
+SERVER_SIDE = ("grader.formats", "grader.references", PAGES, REPORT_FILES, FLEETS, COMMANDS, ADMIN_COMMANDS)  # groups that no box needs
 PACKAGE = "kernel-grader-extensions"
 
 
@@ -47,6 +49,13 @@ class Fleet(Protocol):
 
     def __call__(self, settings: Settings) -> AbstractAsyncContextManager[Grading]:
         """Return what grades, until the context is left. SettingsInvalid where the settings do not allow it."""
+
+
+class Commands(Protocol):
+    """Group `grader.commands`: a module with commands of `grader-cli`. It is imported by every command, so it imports no server."""
+
+    def add_commands(self, app: typer.Typer, groups: Mapping[str, typer.Typer]) -> None:
+        """Add commands to the program, or to one of its groups: `problems`."""
 
 
 class AdminCommand(Protocol):

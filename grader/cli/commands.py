@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from grader import devices
+from grader import devices, extensions
 from grader.cli import competitions, extras, problems
 from grader.cli import login as login_command
 from grader.cli import submit as submit_command
@@ -45,12 +45,14 @@ from grader.cli.organizer_commands import (
     new_command,
     reload_command,
 )
+from grader.cli.output import print_note
 from grader.cli.rejudge import final_command, rejudge_app
 from grader.cli.running import run
 from grader.cli.server_choice import GraderTyper
 from grader.cli.session import Target
 from grader.cli.submissions import cancel_command, list_command, show_command, withdraw_command
 from grader.cli.sweep import sweep_command
+from grader.errors import SettingsInvalid
 from grader.isolations import AUTO
 from sandbox.protocol.wire import Mode
 
@@ -387,3 +389,17 @@ def demo(sandbox: SandboxOption = AUTO, device: DeviceOption = AUTO, state_dir: 
 
 app.add_typer(rejudge_app, name="rejudge", rich_help_panel=ADMINISTRATORS)
 app.command("final", epilog=EXIT_CODES, rich_help_panel=ADMINISTRATORS)(final_command)
+
+
+def _add_extensions() -> None:
+    """Add the commands of installed packages. A package that can't be imported is named, and takes no other command along."""
+    try:
+        modules: dict[str, extensions.Commands] = extensions.named(extensions.COMMANDS)
+    except SettingsInvalid as error:
+        print_note(str(error), "yellow")
+        return
+    for module in modules.values():
+        module.add_commands(app, {"problems": problems_app})
+
+
+_add_extensions()
