@@ -97,7 +97,7 @@ async def compilers() -> list[HostFinding]:
     gxx, nvcc = await asyncio.gather(_version("g++", "--version"), _version("nvcc", "--version"))
     headers = Path(sysconfig.get_path("include")) / "Python.h"
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    compiled = Path(sys.prefix) / "share" / "grader-headers"  # where `sandbox.builder.precompile` puts them
+    compiled = Path(sys.prefix) / "share" / "grader-headers"  # where `extensions.fast_torch_build.precompile` puts them
     return [
         HostFinding(
             kind="compiler",
@@ -119,7 +119,7 @@ async def compilers() -> list[HostFinding]:
             name="compiled headers",
             usable=any(compiled.glob("*/*.gch")),
             detail=str(compiled) if any(compiled.glob("*/*.gch")) else "none, so that builds for the emulated device take longer",
-            remedy="" if any(compiled.glob("*/*.gch")) else f"{sys.executable} -m sandbox.builder.precompile",
+            remedy="" if any(compiled.glob("*/*.gch")) else f"{sys.executable} -m extensions.fast_torch_build.precompile",
         ),
         HostFinding(
             kind="compiler",

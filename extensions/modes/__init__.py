@@ -1,0 +1,1 @@
+"""Modes that look at a kernel and time nothing: profile and sanitize."""
