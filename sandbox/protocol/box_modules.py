@@ -15,7 +15,8 @@ from typing import Any
 
 GROUP = "grader.box_modules"
 VARIABLE = "GRADER_BOX_MODULES"  # in a box: NAME=MODULE, separated by commas
-PACKAGE = "kernel-grader-extensions"
+EMULATED = "emulated"
+MISSING = "the emulated device needs the package kernel-grader-extensions; install it, or grade on a GPU"
 
 
 @lru_cache(maxsize=1)
@@ -33,10 +34,15 @@ def variable() -> dict[str, str]:
 
 def emulated() -> Any:
     """Import the emulated device's toolchain. RuntimeError where no package brings it."""
-    module = box_module("emulated")
+    module = box_module(EMULATED)
     if module is None:
-        raise RuntimeError(f"the emulated device needs the package {PACKAGE}; install it, or grade on a GPU")
+        raise RuntimeError(MISSING)
     return module
+
+
+def has_emulated() -> bool:
+    """Return whether a package brings the emulated device."""
+    return EMULATED in box_modules()
 
 
 def box_module(name: str) -> Any:

@@ -29,6 +29,7 @@ from grader.server.grading import Wiring
 from grader.server.main import parser as server_parser
 from grader.server.settings import parse_settings
 from grader.server.wiring import local
+from sandbox.protocol import box_modules
 
 WELL, UNWELL, MISUSED = 0, 1, 2
 _MARKS = {CheckupStatus.OK: "ok   ", CheckupStatus.WARNING: "soon ", CheckupStatus.WRONG: "WRONG"}
@@ -134,13 +135,14 @@ async def compilers() -> list[HostFinding]:
 def devices() -> list[HostFinding]:
     """Return what kernels are run on."""
     missing = [name for name in ("torch", "tree_sitter", "tree_sitter_cuda") if importlib.util.find_spec(name) is None]
+    missing += [] if box_modules.has_emulated() else ["kernel-grader-extensions"]
     return [
         HostFinding(
             kind="device",
             name="emulated",
             usable=not missing,
             detail=f"the Python packages {', '.join(missing)} are missing" if missing else "CUDA C++ on the CPU; practice, not official",
-            remedy="make setup, or pip install '.[judge]' in a clone" if missing else "",
+            remedy="make setup, or pip install '.[judge]' ./extensions in a clone" if missing else "",
         ),
     ]
 
