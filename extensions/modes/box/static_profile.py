@@ -97,7 +97,7 @@ def _profile_python(job: wire.BuildJob, source_dir: Path, place: Path, findings:
     main_path = choose_main(job.sources, texts, entries(job.entry))
     (place / "job.json").write_bytes(wire.encode(job))
     report = place / "found.json"
-    command = [sys.executable, "-I", "-c", START, str(Path(__file__).parents[2]), KERNEL_COMPILER, str(place), str(findings.out), main_path]
+    command = [sys.executable, "-I", "-c", START, str(Path(__file__).parents[3]), KERNEL_COMPILER, str(place), str(findings.out), main_path]
     work, environment = module.place_work(module.sources / main_path), {**os.environ, **module.environment(DeviceKind.CUDA)}
     process = spawn([*command, str(report)], work, environment)
     try:
