@@ -1,0 +1,1 @@
+"""Modes of submissions beyond test, benchmark and ranked: profile, sanitize and sweep."""
