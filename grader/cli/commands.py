@@ -75,7 +75,7 @@ class _Program(TyperGroup):
         """As typer's."""
         command = super().get_command(ctx, cmd_name)
         if command is None and not ctx.resilient_parsing and not metadata.entry_points(group=extensions.COMMANDS):
-            ctx.fail(f"No such command {cmd_name!r}. Some commands need {extensions.PACKAGE}, which is not installed.")
+            ctx.fail(f"Some commands need {extensions.PACKAGE}, which is not installed. No such command {cmd_name!r}.")
         return command
 
 
