@@ -31,10 +31,15 @@ RUN python3 requirements.py box > box.txt \
 
 FROM packages AS box
 COPY sandbox /grader/lib/sandbox
+COPY extensions/__init__.py /grader/lib/extensions/
+COPY extensions/emulated_cuda /grader/lib/extensions/emulated_cuda
+COPY extensions/fast_torch_build /grader/lib/extensions/fast_torch_build
+COPY extensions/modes/__init__.py /grader/lib/extensions/modes/
+COPY extensions/modes/box /grader/lib/extensions/modes/box
 # The trusted half of the code does not belong into a box.
-RUN rm -rf /grader/lib/sandbox/judge /grader/lib/sandbox/profiles /usr/src/grader \
+RUN rm -rf /grader/lib/sandbox/judge /grader/lib/sandbox/profiles /grader/lib/extensions/*/tests /usr/src/grader \
  && cd /grader/lib \
- && python3 -m sandbox.builder.precompile
+ && python3 -m extensions.fast_torch_build.precompile
 WORKDIR /
 USER 65534:65534
 CMD ["python3"]

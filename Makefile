@@ -111,7 +111,7 @@ hooks:
 
 # Looks by itself whether there is anything to do. Compiled once, in the environment that boxes see read-only.
 headers: | $(VENV)/.ready-run
-	@$(BIN)/python -m sandbox.builder.precompile || true
+	@$(BIN)/python -m extensions.fast_torch_build.precompile || true
 
 $(VENV)/.ready-%: pyproject.toml extensions/pyproject.toml constraints.txt tools/setup.sh
 	@tools/setup.sh $* $(VENV) $(PIP_ARGS)

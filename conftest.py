@@ -16,10 +16,10 @@ RUN_DIR = pytest.StashKey[Path]()
 SPREAD = (
     "tests/builds/test_build",
     "tests/builds/test_corpus",
-    "tests/conformance/",
+    "extensions/emulated_cuda/tests/conformance/",
     "tests/exploits/test_controls_meaning",
     "tests/exploits/test_exploits",
-    "tests/extensions/",
+    "extensions/fast_torch_build/tests/torch_extensions/",
     "tests/honest/",
 )
 

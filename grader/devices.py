@@ -20,11 +20,16 @@ def well_formed(choice: str) -> bool:
     return choice in (EMULATED, CUDA) or (choice.startswith(_PREFIX) and len(choice) > len(_PREFIX))
 
 
-def offered(gpus: Iterable[tuple[int, str]]) -> tuple[str, ...]:
-    """Return what may be chosen where these GPUs are, by index and name, next to the emulated device."""
+def offered(gpus: Iterable[tuple[int, str]], *, emulated: bool) -> tuple[str, ...]:
+    """Return what may be chosen where these GPUs are, by index and name. emulated: the emulated device is there, too."""
     pairs = list(gpus)
     names = dict.fromkeys(name for _, name in pairs)
-    return (EMULATED, *([CUDA] if pairs else ()), *(f"{_PREFIX}{index}" for index, _ in pairs), *(f"{_PREFIX}{name}" for name in names))
+    return (
+        *([EMULATED] if emulated else ()),
+        *([CUDA] if pairs else ()),
+        *(f"{_PREFIX}{index}" for index, _ in pairs),
+        *(f"{_PREFIX}{name}" for name in names),
+    )
 
 
 def is_offered(choice: str, offers: Sequence[str]) -> bool:

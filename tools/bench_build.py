@@ -22,24 +22,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.compilers import emulation, host_compiler, nvcc
+from extensions.emulated_cuda import emulation
+from sandbox.compilers import host_compiler, nvcc
 from sandbox.compilers.headers import Headers, torch_include_dirs
 from sandbox.languages import torch_extension
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DEVICES, DeviceKind
 from tools.page import ROOT, Table, arguments_of, facts, table_lines
 
-TRIL = "kernels_examples/tril_matmul"
-QUICK = (f"{TRIL}/correct_2d.cu", "tests/extensions/leaky_relu_dispatch.cu", "kernels_examples/row_softmax/warp_per_row.cu")
+TRIL, TORCH = "kernels_examples/tril_matmul", "extensions/fast_torch_build/tests/torch_extensions"
+QUICK = (
+    f"{TRIL}/correct_2d.cu",
+    f"{TORCH}/leaky_relu_dispatch.cu",
+    "kernels_examples/row_softmax/warp_per_row.cu",
+)
 SOURCES = (
     *(f"{TRIL}/{name}.cu" for name in ("correct_2d", "correct_unrolled", "divergent_sync", "zeros", "stale_memory", "wmma_float")),
     "kernels_examples/row_softmax/torch_online_block.cu",  # warps
-    "tests/extensions/flash_attention_minimal.cu",
-    "tests/extensions/leaky_relu_dispatch.cu",  # templates
-    "tests/extensions/half_intrinsics.cu",
-    "tests/extensions/group_norm_swish.cu",  # functions of torch and a kernel
-    "tests/extensions/lltm_packed_accessors.cu",  # several kernels and functions
-    "tests/extensions/transformer_block.cu",  # 400 lines
+    f"{TORCH}/flash_attention_minimal.cu",
+    f"{TORCH}/leaky_relu_dispatch.cu",  # templates
+    f"{TORCH}/half_intrinsics.cu",
+    f"{TORCH}/group_norm_swish.cu",  # functions of torch and a kernel
+    f"{TORCH}/lltm_packed_accessors.cu",  # several kernels and functions
+    f"{TORCH}/transformer_block.cu",  # 400 lines
     f"{TRIL}/shared_tiles.cu",  # from here on raw CUDA
     f"{TRIL}/register_blocked.cu",
     "kernels_examples/row_softmax/warp_per_row.cu",

@@ -1,6 +1,6 @@
 """Writes docs/reference/emulated-device.md: the CUDA features of the emulated device, its PTX, its headers, and what it refuses.
 
-The tables are tests/conformance/features.toml and unsupported.toml. Messages come from the code that refuses a source.
+The tables are features.toml and unsupported.toml of its conformance tests. Messages come from the code that refuses a source.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sandbox.compilers import asm_statement, emulation, emulation_limits, ptx_emitters, ptx_instructions
-from sandbox.compilers.ptx_instructions import NARROW, RULES, SPECIAL, TYPES
-from sandbox.compilers.ptx_translation import EMITTERS
+from extensions.emulated_cuda import asm_statement, emulation, emulation_limits, ptx_emitters, ptx_instructions
+from extensions.emulated_cuda.ptx_instructions import NARROW, RULES, SPECIAL, TYPES
+from extensions.emulated_cuda.ptx_translation import EMITTERS
 from tools.page import ROOT, table_lines
 
-CONFORMANCE = ROOT / "tests" / "conformance"
+CONFORMANCE = ROOT / "extensions" / "emulated_cuda" / "tests" / "conformance"
 FEATURES, UNSUPPORTED = "features.toml", "unsupported.toml"
 PTX_SOURCE = '__device__ void f(unsigned r, void* p, float x) {{ asm volatile("{}" : "+r"(r), "+l"(p), "+f"(x)); }}'
 UNDECLARED = "kernel.cu:1:1: error: ‘{}’ was not declared in this scope\n"
 TYPES_ONLY = "// Types of "
-TREE = "../../tests/conformance"
+TREE = "../../extensions/emulated_cuda/tests/conformance"
 NONE = "-"
 # The libraries of headers, by the beginning of their names; the first that fits.
 LIBRARIES = (
@@ -75,9 +75,7 @@ def features(directory: Path = CONFORMANCE) -> dict[str, Any]:
         ({path.stem for path in directory.glob("*.expected")}, "has no .expected"),
     ):
         for program in sorted(existing ^ names):
-            text = (
-                f"{complaint} (tests/conformance/{FEATURES})" if program in existing else "does not exist, but tests/conformance names it"
-            )
+            text = f"{complaint} ({FEATURES})" if program in existing else f"does not exist, but {FEATURES} names it"
             raise FeatureTableError(f"{program}.cu {text}")
     if len(printed) != len(existing):
         raise FeatureTableError(f"{FEATURES} names a program twice under [printed_by]")
@@ -97,7 +95,7 @@ def refusals(directory: Path = CONFORMANCE) -> list[Refusal]:
             by_message.setdefault(message, []).append(source.strip())
         result += [Refusal(feature=feature["name"], sources=tuple(texts), message=message) for message, texts in by_message.items()]
     if missing := sorted(_unshown(result)):
-        raise FeatureTableError(f"no source of tests/conformance/{UNSUPPORTED} shows: {'; '.join(missing)}")
+        raise FeatureTableError(f"no source of {UNSUPPORTED} shows: {'; '.join(missing)}")
     return result
 
 

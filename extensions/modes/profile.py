@@ -73,7 +73,7 @@ DISCLOSED = {
     wire.KernelProfile: ("tools", "workload_id", "architecture", "kernels", "launches", "remarks"),
     wire.ArtifactFile: ARTIFACT_FIELDS,
 }
-# As `sandbox/builder/profile.py` and what it calls name themselves.
+# As `extensions/modes/box/static_profile.py` and what it calls name themselves.
 STATIC_TOOLS = (COMPILERS, "kernels", "nvcc", "ptxas", "nvdisasm", "Triton", "Numba")
 
 
@@ -95,11 +95,15 @@ class ProfileClaims:
     missing: str = ""
 
 
-TORCH = RunTool(name=TORCH_PROFILER, files=(TORCH_TABLE, TORCH_TRACE, TORCH_TRACE_PACKED), options=("--profile", "{out}"))
+TORCH = RunTool(
+    name=TORCH_PROFILER,
+    files=(TORCH_TABLE, TORCH_TRACE, TORCH_TRACE_PACKED),
+    options=("--instrument", "extensions.modes.box.torch_profile", "{out}"),
+)
 GPU_SANITIZER = RunTool(
     name=COMPUTE_SANITIZER,
     files=(SANITIZER_TEXT,),
-    command=module_argv("sandbox.runner.nvidia_tools", COMPUTE_SANITIZER, "{out}"),
+    command=module_argv("extensions.modes.box.nvidia_tools", COMPUTE_SANITIZER, "{out}"),
     on_smallest=True,
 )
 # In this order: a tool that brings a GPU to a stop comes last.
@@ -107,8 +111,8 @@ GPU_TOOLS = (
     RunTool(
         name=NCU,
         files=(NCU_REPORT, NCU_TEXT, NCU_CSV),
-        options=("--profiler-range",),
-        command=module_argv("sandbox.runner.nvidia_tools", NCU, "{out}"),
+        options=("--instrument", "extensions.modes.box.profiler_range"),
+        command=module_argv("extensions.modes.box.nvidia_tools", NCU, "{out}"),
         directory=NSIGHT,
     ),
     GPU_SANITIZER,
@@ -309,7 +313,7 @@ async def _static_profile(attempt: Attempt, environment: wire.Environment) -> Pr
         spec = BoxSpec(
             box_id=f"{work.box_id}-profile",
             purpose=Purpose.BUILD,
-            argv=module_argv("sandbox.builder.profile", "{src}", "{out}"),
+            argv=module_argv("extensions.modes.box.static_profile", "{src}", "{out}"),
             limits=host.profile.build,
             slot=work.slot,
             src_dir=work.source_dir,

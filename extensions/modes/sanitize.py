@@ -51,8 +51,8 @@ EXPLAINED = frozenset(
 SANITIZER = RunTool(
     name=EMULATED_SANITIZER,
     files=(),
-    options=("--sanitize",),
-    command=module_argv("sandbox.runner.emulated_sanitizer", "{out}"),
+    options=("--instrument", "extensions.emulated_cuda.sanitizer"),
+    command=module_argv("extensions.emulated_cuda.sanitizer", "{out}"),
 )
 
 

@@ -198,7 +198,8 @@ class Lanes:
     @property
     def offers(self) -> tuple[str, ...]:
         """Return the devices that may be chosen."""
-        return devices.offered((lane.gpu.index, lane.gpu.name) for lane in self._lanes if lane.gpu is not None)
+        gpus = [lane.gpu for lane in self._lanes if lane.gpu is not None]
+        return devices.offered(((gpu.index, gpu.name) for gpu in gpus), emulated=len(gpus) < len(self._lanes))
 
     @property
     def ready(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from grader.isolation.directories import slot_uid
 from grader.isolation.gpu import NOTHING, Grant
 from grader.isolation.settings import BoxSettings, Protections
 from grader.isolation.toolchain import OWN_PROC, BindMount, Toolchain
+from sandbox.protocol import box_modules
 
 STACK_BYTES = 64 << 20
 PENDING_SIGNAL_COUNT = 128
@@ -67,6 +68,7 @@ def environment(spec: BoxSpec, path: str, home: str = "/tmp", *, grant: Grant = 
         "CCACHE_DISABLE": "1",
         "CUDA_MPS_PIPE_DIRECTORY": "/nonexistent",
         "NVIDIA_VISIBLE_DEVICES": "void",
+        **box_modules.variable(),
     }
     return {**fixed, **dict(grant.environment), **dict(spec.environment)}
 

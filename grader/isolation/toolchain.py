@@ -8,17 +8,20 @@ import re
 import secrets
 import shutil
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 
 from grader import extensions
 from grader.isolation import LIB, IsolationBroken
+from sandbox.protocol.box_modules import box_modules
 from sandbox.protocol.languages import languages
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")
 # The trusted half of `sandbox`: it knows references and expected values, and has no business in a box.
 TRUSTED_ONLY = frozenset({"judge", "profiles", "__pycache__"})
+NOT_IN_BOX = frozenset({"tests", "__pycache__"})  # of packages with box modules
 OWN_ETC = {
     "passwd": "root:x:0:0:root:/:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
     "group": "root:x:0:\nnogroup:x:65534:\n",
@@ -71,7 +74,18 @@ def library_binds() -> tuple[BindMount, ...]:
     package = package_directory("sandbox")
     entries = sorted(entry for entry in package.iterdir() if entry.name not in TRUSTED_ONLY and entry.suffix != ".pyc")
     sandbox = (BindMount(source=entry, target=f"{LIB}/sandbox/{entry.name}") for entry in entries)
-    return (*sandbox, *(BindMount(source=path, target=f"{LIB}/{path.name}") for path in plug_ins()))
+    return (*sandbox, *(BindMount(source=path, target=f"{LIB}/{path.name}") for path in plug_ins()), *_box_module_binds())
+
+
+def _box_module_binds() -> Iterator[BindMount]:
+    """Return the packages of the box modules, without their tests, and the `__init__.py` of each package around them."""
+    packages = {module.rpartition(".")[0] for module in box_modules().values()}
+    parents = {name.rpartition(".")[0] for name in packages} - packages - {""}
+    for name in sorted(packages | parents):
+        directory = package_directory(name)
+        entries = sorted(entry for entry in directory.iterdir() if entry.name not in NOT_IN_BOX and entry.suffix != ".pyc")
+        for entry in entries if name in packages else [directory / "__init__.py"]:
+            yield BindMount(source=entry, target=f"{LIB}/{name.replace('.', '/')}/{entry.name}")
 
 
 def plug_ins() -> tuple[Path, ...]:

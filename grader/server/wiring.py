@@ -28,6 +28,7 @@ from grader.isolation.processes import read_host_memory
 from grader.isolation.select import ObservedIsolation, choose
 from grader.isolation.settings import BoxSettings
 from grader.server.grading import Grading
+from sandbox.protocol import box_modules
 
 WARM_MORE = 2  # boxes that wait, next to one for each lane: a queue has several languages
 
@@ -75,20 +76,23 @@ async def _wired(settings: Settings, boxes: BoxSettings, *, proving: bool) -> As
         if boxes.memory_toolchain_dir is not None:
             await isolation.fingerprint()  # of what has just been copied
         gpus = chosen_gpus(settings.device)
-        log.info("devices_found", gpus=[f"{gpu.index}: {gpu.name}" for gpu in gpus], emulated_count=settings.lanes)
+        emulated_count = settings.lanes if box_modules.has_emulated() else 0
+        log.info("devices_found", gpus=[f"{gpu.index}: {gpu.name}" for gpu in gpus], emulated_count=emulated_count)
+        if not gpus and not emulated_count:
+            raise SettingsInvalid("device", f"no GPU is used here, and {box_modules.MISSING}")
         resources = build_resources()
-        count = settings.builders or builder_count(resources, gpu_count=len(gpus), emulated_count=settings.lanes)
+        count = settings.builders or builder_count(resources, gpu_count=len(gpus), emulated_count=emulated_count)
         log.info(
             "builders_chosen", count=count, computed=settings.builders is None, cores=resources.cores, memory_bytes=resources.memory_bytes
         )
-        lane_count = settings.lanes + len(gpus)
+        lane_count = emulated_count + len(gpus)
         warm_count = lane_count + WARM_MORE if settings.warm_boxes is None else settings.warm_boxes
         fleet = LocalFleet(
             isolation=observed,
             settings=boxes,
             gpus=gpus,
             default=None if settings.device == "auto" else settings.device,
-            lane_count=settings.lanes,
+            lane_count=emulated_count,
             builder_count=count,
             warm_count=warm_count if lane_count else 0,
             cache=cache,
@@ -160,7 +164,7 @@ def chosen_gpus(
         raise SettingsInvalid("device", f"{choice!r} can't be used: {reason}")
     fitting = tuple(gpu for gpu in gpus if devices.fits(choice, gpu.index, gpu.name))
     if not fitting:
-        here = ", ".join(devices.offered((gpu.index, gpu.name) for gpu in gpus))
+        here = ", ".join(devices.offered(((gpu.index, gpu.name) for gpu in gpus), emulated=box_modules.has_emulated()))
         hint = "" if gpus else " (no GPU was found: the NVIDIA driver or the package nvidia-ml-py may be missing)"
         raise SettingsInvalid("device", f"{choice!r} is not here{hint}; take one of: auto, {here}")
     return fitting

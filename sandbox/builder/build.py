@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.box_init import PR_SET_DUMPABLE
-from sandbox.compilers import build_result, emulation_limits, ptxas, steps
-from sandbox.compilers.build_result import BROKEN, BUILT, ENTRY_NOT_FOUND, REJECTED, UNSUPPORTED, BuildAttempt, spoiled
-from sandbox.compilers.emulation import Unsupported
+from sandbox.compilers import build_result, ptxas, steps
+from sandbox.compilers.build_result import BROKEN, BUILT, ENTRY_NOT_FOUND, REJECTED, UNSUPPORTED, BuildAttempt, Unsupported, spoiled
 from sandbox.compilers.headers import Headers
 from sandbox.languages import implementation
-from sandbox.protocol import wire
+from sandbox.protocol import box_modules, wire
 from sandbox.protocol.box_files import leave
 from sandbox.protocol.devices import device_info
 from sandbox.protocol.elf import NotAnObject
@@ -117,7 +116,9 @@ def compile_sources(
     """Compile the sources of a job that lie in `files`; `place` is an empty directory; flags: words for the device's own compiler that
     the submission chose (`requested_flags.py`). Unsupported where the device can't run them."""
     sources = {path: (files / path).read_text("utf-8") for path in job.sources}
-    compiler = importlib.import_module(device_info(job.device_kind).compiler).prepare(job, sources, files, place, flags)
+    device = device_info(job.device_kind)
+    emulated = box_modules.emulated() if device.emulates_cuda else None
+    compiler = (emulated or importlib.import_module(device.compiler)).prepare(job, sources, files, place, flags)
     ways = list(language.headers(job, sources, _new_directory(place / "headers")))
 
     def attempt(headers: Headers, timeout_s: float | None) -> BuildAttempt:
@@ -126,8 +127,8 @@ def compile_sources(
     tried, note = first_that_does(ways, attempt)
     if tried.code == REJECTED and build_result.needs_hip(tried.log):
         return replace(tried, code=UNSUPPORTED, log=f"{tried.log}error: {build_result.HIP_SENTENCE}\n"), note
-    if tried.code == REJECTED and device_info(job.device_kind).emulates_cuda:
-        missing = emulation_limits.unknown_name(tried.log, "\n".join(sources.values()))
+    if tried.code == REJECTED and emulated is not None:
+        missing = emulated.unsupported(tried.log, "\n".join(sources.values()))
         if missing is not None:
             return replace(tried, code=UNSUPPORTED, log=f"{tried.log}error: {missing}\n"), note
     if tried.code != BUILT:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from sandbox.builder import build
 from sandbox.compilers import requested_flags
-from sandbox.compilers.build_result import BUILT, UNSUPPORTED
-from sandbox.compilers.emulation import Unsupported
+from sandbox.compilers.build_result import BUILT, UNSUPPORTED, Unsupported
 from sandbox.compilers.headers import Headers
 from sandbox.languages import torch_extension
 from sandbox.languages.python_extensions import Extension

@@ -21,8 +21,8 @@ from pathlib import Path
 from sandbox.builder.python_compile import CompileFailed, Compiling
 from sandbox.compilers import build_result
 from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, UNSUPPORTED
-from sandbox.languages import emulated_torch, python_module, python_stubs
-from sandbox.protocol import wire
+from sandbox.languages import python_module, python_stubs
+from sandbox.protocol import box_modules, wire
 from sandbox.protocol.devices import device_info
 
 # What people write kernels with; those that are installed are named to who asks for another.
@@ -96,7 +96,7 @@ def main() -> None:
     remarks = compiling.remarks
     python_stubs.install(text, remarks.append)
     if device_info(job.device_kind).emulates_cuda:
-        emulated_torch.install(text, remarks.append)
+        box_modules.emulated().install(text, remarks.append)
     python_module.install_extensions(text, compiling.provide)
     try:
         # From here on untrusted code has run in this process.

@@ -12,6 +12,16 @@ HIP_SENTENCE = "HIP is for AMD GPUs, which this grader does not have; write the 
 _MISSING_HEADER = re.compile(r"fatal error: (?:hip|rocm|rocwmma|hipcub|rocprim|ck)[/_][\w./]*: No such file")
 
 
+class Unsupported(Exception):
+    """A submission uses what the device lacks. path, line: where; sentence: what, and what to do."""
+
+    def __init__(self, path: str, line: int, sentence: str) -> None:
+        self.path = path
+        self.line = line
+        self.sentence = sentence
+        super().__init__(f"{path}:{line}: {sentence}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildAttempt:
     """How a build ended, with one kind of headers. code: one of the above but BROKEN; artifact: None unless BUILT; lacks_entry: all was

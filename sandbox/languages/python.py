@@ -19,12 +19,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sandbox.devices import Arena
-from sandbox.languages import cuda_errors, emulated_torch, python_build, python_extensions, python_module, python_stubs, torch_extension
+from sandbox.languages import cuda_errors, python_build, python_extensions, python_module, python_stubs, torch_extension
 from sandbox.languages.python_module import ready
 from sandbox.launch import objects
 from sandbox.launch.constant_weights import Constant, ConstantWeights
 from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
-from sandbox.protocol import python_archive, pytree, wire
+from sandbox.protocol import box_modules, python_archive, pytree, wire
 from sandbox.protocol.devices import device_info
 from sandbox.protocol.gate import Call, Status
 
@@ -134,7 +134,7 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
     text = place.text()
     python_stubs.install(text)
     if device_info(job.device_kind).emulates_cuda:
-        emulated_torch.install(text)
+        box_modules.emulated().install(text)
     python_extensions.execute_from_anywhere()
     python_module.install_extensions(text, python_extensions.built(place.extensions))
     try:

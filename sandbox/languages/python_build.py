@@ -18,10 +18,10 @@ from typing import IO
 
 from sandbox.compilers import nvcc
 from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED, BuildAttempt, spoiled
-from sandbox.languages.emulated_numba import SIMULATOR
-from sandbox.languages.python_module import ModuleDirectory, NoMainFile, choose_main, entries, names_extensions
+from sandbox.languages.python_module import SIMULATOR, ModuleDirectory, NoMainFile, choose_main, entries, names_extensions
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import read_left
+from sandbox.protocol.box_modules import box_modules
 from sandbox.protocol.devices import device_info
 from sandbox.protocol.python_archive import MODULES, ArchiveRefused, pack
 
@@ -30,7 +30,7 @@ OUTPUT_KEPT_BYTES = 16 * 1024
 REPORT_LIMIT_BYTES = 512 * 1024
 DRAIN_S = 0.5
 START = "import sys, runpy; sys.path.insert(0, sys.argv.pop(1)); runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
-IMPORTER, KERNEL_COMPILER = "sandbox.builder.python_import", "sandbox.builder.numba_kernels"
+IMPORTER, KERNEL_COMPILER = "sandbox.builder.python_import", "numba_kernels"  # the latter is a box module
 CODES = frozenset({BUILT, REJECTED, UNSUPPORTED, ENTRY_NOT_FOUND, IMPORT_FAILED})
 
 
@@ -38,12 +38,13 @@ CODES = frozenset({BUILT, REJECTED, UNSUPPORTED, ENTRY_NOT_FOUND, IMPORT_FAILED}
 def compiling_numba(
     command: Sequence[str], place: Path, device_kind: str, main: str, text: str
 ) -> Iterator[tuple[subprocess.Popen[bytes], Path] | None]:
-    """Compile the kernels of a submission meanwhile; None where its text does not name Numba.
+    """Compile the kernels of a submission meanwhile; None where its text does not name Numba, or no package brings the compiler.
 
-    command: is called with the directory of the build, the path of a report and that of the main file. Yields its process and the report's
-    path.
+    command: is called with the compiler's module, the directory of the build, the path of a report and that of the main file. Yields its
+    process and the report's path.
     """
-    if "numba" not in text:
+    module = box_modules().get(KERNEL_COMPILER)
+    if "numba" not in text or module is None:
         yield None
         return
     directory = place / "numba"
@@ -51,7 +52,7 @@ def compiling_numba(
     report_path = directory / "report.json"
     environment = {**os.environ, **ModuleDirectory(directory=directory).environment(device_kind)}
     environment.pop(SIMULATOR, None)  # which has no types
-    with spawn([*command, str(place), str(report_path), main], directory, environment) as process:
+    with spawn([*command, module, str(place), str(report_path), main], directory, environment) as process:
         try:
             yield process, report_path
         finally:
@@ -90,7 +91,7 @@ def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, w
     packed = partial(pack, sources, module.directory, modules=modules, main=main if len(sources) > 1 else "")
     # From here on the submission runs in this box: believe nothing that lies here, and what fails is its doing.
     try:
-        with compiling_numba([*words, KERNEL_COMPILER], place, job.device_kind, main, module.text()) as kernels:
+        with compiling_numba(words, place, job.device_kind, main, module.text()) as kernels:
             tried, note = _import_result(process, report_path, packed)
             if kernels is None or tried.code != BUILT:
                 return tried, note

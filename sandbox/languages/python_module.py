@@ -39,7 +39,8 @@ CACHE_VARIABLES = {
     "XDG_CACHE_HOME": "other",
 }
 # Triton and Numba bring interpreters of their own.
-EMULATED_VARIABLES = {"TRITON_INTERPRET": "1", "NUMBA_ENABLE_CUDASIM": "1"}
+SIMULATOR = "NUMBA_ENABLE_CUDASIM"
+EMULATED_VARIABLES = {"TRITON_INTERPRET": "1", SIMULATOR: "1"}
 MODEL, FUNCTIONS = "ModelNew", ("custom_kernel", "run", "solution")
 LISTED_COUNT = 12
 FRAME_COUNT, MESSAGE_LIMIT_CHARS = 6, 4000

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sandbox.compilers import fast_headers
 from sandbox.compilers.headers import FULL, Headers, torch_directory, torch_include_dirs
 from sandbox.devices import Arena
 from sandbox.languages import cuda_errors, python_extensions
 from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
 from sandbox.protocol import elf, pytree, wire
+from sandbox.protocol.box_modules import box_module
 from sandbox.protocol.devices import device_info
 from sandbox.protocol.gate import Call, Slot, Status
 
@@ -39,7 +39,7 @@ DEFINES = (f"TORCH_EXTENSION_NAME={MODULE}", "TORCH_API_INCLUDE_EXTENSION_H", "_
 
 
 def headers(job: wire.BuildJob, sources: Mapping[str, str], place: Path) -> Iterator[Headers | str]:
-    """The light headers, and torch's own for what those do not carry."""
+    """Light headers where a package brings them, and torch's own for what those do not carry."""
     return headers_of(sources, place, job.device_kind)
 
 
@@ -47,8 +47,9 @@ def headers_of(sources: Mapping[str, str], place: Path, device_kind: str) -> Ite
     """The same, for sources without a job."""
     device = device_info(device_kind)
     common = (*DEFINES, *device.torch_defines)
-    prepared = fast_headers.prepare(sources, place, emulated=device.emulates_cuda)
-    yield prepared if isinstance(prepared, str) else dataclasses.replace(prepared, defines=(*common, *prepared.defines))
+    if (light := box_module("torch_headers")) is not None:
+        prepared = light.prepare(sources, place, emulated=device.emulates_cuda)
+        yield prepared if isinstance(prepared, str) else dataclasses.replace(prepared, defines=(*common, *prepared.defines))
     yield Headers(name=FULL, include_dirs=tuple(torch_include_dirs()), defines=common)
 
 

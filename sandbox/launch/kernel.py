@@ -6,6 +6,8 @@ import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from sandbox.devices import Arena, Device
+from sandbox.protocol import wire
 from sandbox.protocol.gate import Call, Status
 
 
@@ -39,3 +41,14 @@ class Loaded:
     own_operators: frozenset[str] = frozenset()
     fills: bool = True
     libraries: Callable[[], Sequence[ctypes.CDLL]] = tuple
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerSetup:
+    """Parts of a run, for an instrument: load() loads the kernel from the artifact, and is the first place where untrusted code runs."""
+
+    load: Callable[[], Loaded]
+    artifact_fd: int
+    job: wire.RunnerJob
+    arena: Arena
+    device: Device

@@ -1,7 +1,7 @@
 """The kinds of device: what server, judge, builder and runner have to know of each.  Data; opens and builds nothing.
 
-A kind is one entry of DEVICES, one module that opens it (`sandbox/devices`) and one that compiles for it (`sandbox/compilers`). Kinds are
-not plug-ins: the judge trusts their code with memory, clock and random numbers.
+A kind is one entry of DEVICES, one module that opens it (`sandbox/devices`) and one that compiles for it. Kinds are not plug-ins: the
+judge trusts their code with memory, clock and random numbers. Compilers run in boxes: the emulated device's is a box module.
 """
 
 from __future__ import annotations
@@ -47,18 +47,19 @@ def throttled(conditions: Mapping[str, str]) -> bool:
 class DeviceInfo:
     """A kind of device.
 
-    implementation: the module and class of its `sandbox.devices.Device`. compiler: the module whose `prepare` plans its compilers' steps.
-    toolkit_program: has to be on the builder's PATH to compile for it; toolkit_variable: names the toolkit's directory, which has it in
-    bin. torch_device: PyTorch's name for where its tensors lie. needs_gpu_access: a lane is one GPU, which run boxes get together with the
-    driver; build boxes have none. emulates_cuda: CUDA runs on the CPU. Such a device brings its own CUDA headers, the interpreters of
-    Triton and Numba, and a PyTorch whose tensors claim to lie on a GPU. runtime: linked into a kernel without PyTorch; shared_runtime:
-    into a PyTorch extension, which uses the runtime that PyTorch loaded. torch_defines: what `torch.utils.cpp_extension` defines for its
-    compiler. faults: the driver's names for what stops a kernel; fault_pattern: matches any of its names.
+    implementation: the module and class of its `sandbox.devices.Device`. compiler: the module whose `prepare` plans its compilers' steps;
+    "": that of `box_modules.emulated()`. toolkit_program: has to be on the builder's PATH to compile for it; toolkit_variable: names the
+    toolkit's directory, which has it in bin. torch_device: PyTorch's name for where its tensors lie. needs_gpu_access: a lane is one GPU,
+    which run boxes get together with the driver; build boxes have none. emulates_cuda: CUDA runs on the CPU. Such a device brings its own
+    CUDA headers, the interpreters of Triton and Numba, and a PyTorch whose tensors claim to lie on a GPU. runtime: linked into a kernel
+    without PyTorch; shared_runtime: into a PyTorch extension, which uses the runtime that PyTorch loaded. torch_defines: what
+    `torch.utils.cpp_extension` defines for its compiler. faults: the driver's names for what stops a kernel; fault_pattern: matches any of
+    its names.
     """
 
     implementation: str
-    compiler: str
     torch_device: str
+    compiler: str = ""
     needs_gpu_access: bool = False
     emulates_cuda: bool = False
     toolkit_program: str = ""
@@ -73,7 +74,6 @@ class DeviceInfo:
 DEVICES: Mapping[DeviceKind, DeviceInfo] = {
     DeviceKind.EMULATED: DeviceInfo(
         implementation="sandbox.devices.emulated:EmulatedDevice",
-        compiler="sandbox.compilers.gcc",
         torch_device="cpu",
         emulates_cuda=True,
     ),

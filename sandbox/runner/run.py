@@ -2,7 +2,7 @@
 
 Runs in a run box.  Has no reference, no expected values and no result channel.
 Usage: `run LINK_PATH [--language MODULE] [--preload torch] [--import-device KIND] [--wait DIRECTORY]
-[--profile OUT | --profiler-range | --sanitize]`.
+[--instrument MODULE [OUT]]`.
 """
 
 from __future__ import annotations
@@ -12,24 +12,22 @@ import importlib
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from sandbox import devices
-from sandbox.devices import Device
 from sandbox.languages import implementation
-from sandbox.launch.kernel import Loaded
+from sandbox.launch.kernel import Loaded, RunnerSetup
 from sandbox.launch.loop import Profile, failure, serve
 from sandbox.protocol.box_files import GO, READY, WAIT
 from sandbox.protocol.gate import Answer, Gate, Status, Templates, receive_job, socket_address
 from sandbox.protocol.triton_key import fix_triton_key
 from sandbox.protocol.version import VERSION
-from sandbox.runner.emulated_sanitizer import keep_library, with_named_memory
 from sandbox.runner.observe import observe
-from sandbox.runner.profile import launch_in_range, profile
 
-PROFILE, PROFILER_RANGE, SANITIZE = "--profile", "--profiler-range", "--sanitize"
+INSTRUMENT = "--instrument"
 CONNECT_S = 3600.0  # the judge may have another job, or compile a baseline; the box's own limit is what ends a wait
 
 
@@ -47,14 +45,12 @@ def main(argv: list[str] | None = None) -> int:
     first = gate.announce(VERSION)  # until then nothing of the submission has run: what fails is our fault
     try:
         # From here on untrusted code has run in this process: nothing that it says is believed.
-        if SANITIZE in arguments:
-            keep_library(artifact_fd)
-        kernel = implementation(job.language, job.language_module).load(artifact_fd, state_fd, job, arena)
+        load = partial(implementation(job.language, job.language_module).load, artifact_fd, state_fd, job, arena)
+        setup = RunnerSetup(load=load, artifact_fd=artifact_fd, job=job, arena=arena, device=device)
+        kernel, profile = load_instrumented(setup, arguments) if INSTRUMENT in arguments else (load(), None)
     except Exception as error:  # noqa: BLE001  whatever the submission's own code throws
         gate.reply(first, failure(error, device))
         return 1
-    if SANITIZE in arguments:
-        kernel = with_named_memory(kernel, job, arena)
     gate.reply(first, Answer(status=Status.OK))
     own_operators = kernel.own_operators
     serve(
@@ -64,17 +60,15 @@ def main(argv: list[str] | None = None) -> int:
         arena,
         {0: kernel},
         lambda launch, kernels: observe(launch, kernels=kernels, own_operators=own_operators),
-        _profiler(arguments, kernel, device),
+        profile,
     )
     return 0
 
 
-def _profiler(arguments: list[str], kernel: Loaded, device: Device) -> Profile | None:
-    if PROFILER_RANGE in arguments:
-        return partial(launch_in_range, device=device)
-    if PROFILE not in arguments:
-        return None
-    return partial(profile, kernel=kernel, device=device, out_dir=Path(arguments[arguments.index(PROFILE) + 1]))
+def load_instrumented(setup: RunnerSetup, arguments: Sequence[str]) -> tuple[Loaded, Profile | None]:
+    """Load a kernel by the module that `--instrument` names: its function `instrument(setup, out_dir)`."""
+    module, *rest = arguments[arguments.index(INSTRUMENT) + 1 :]
+    return importlib.import_module(module).instrument(setup, Path(rest[0]) if rest else None)  # type: ignore[no-any-return]
 
 
 def preload(arguments: list[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.builder import precompile
+from extensions.fast_torch_build import precompile
 from sandbox.languages import implementation
 from tests.python_builds import Builder, build_here
 from tests.run_files import make_once

@@ -8,14 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from extensions.fast_torch_build.tests.torch_extensions.builds import build as build_extension
+from extensions.fast_torch_build.tests.torch_extensions.corpus import Extension
 from sandbox.builder import build
 from sandbox.compilers import nvcc, steps
 from sandbox.compilers.headers import Headers
 from sandbox.languages import cuda, implementation
 from sandbox.protocol import elf, wire
 from tests.collection import AFTER_COLLECTION
-from tests.extensions.builds import build as build_extension
-from tests.extensions.corpus import Extension
 
 if AFTER_COLLECTION:
     from sandbox.judge.library_use import DeviceCode

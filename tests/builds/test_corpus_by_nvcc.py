@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from extensions.fast_torch_build.tests.torch_extensions.builds import build_files
 from grader.model import SourceFile
 from tests.exploits import attack_files
-from tests.extensions.builds import build_files
 from tests.gpu.kernels import files as gpu_files
 from tests.honest import kernel_files
 

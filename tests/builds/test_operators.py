@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from extensions.fast_torch_build.tests.torch_extensions.builds import ROOT, Built, build_files
 from sandbox.languages import torch_extension
-from tests.extensions.builds import ROOT, Built, build_files
 
 pytestmark = pytest.mark.slow
 CUDA_FILE = """#include <torch/all.h>

@@ -55,7 +55,7 @@ def profiled(tmp_path):
         source, out = tmp_path / "src", tmp_path / "out"
         write_job(source, files, language=language, entry=entry, call=call)
         out.mkdir()
-        command = [sys.executable, "-m", "sandbox.builder.profile", str(source), str(out)]
+        command = [sys.executable, "-m", "extensions.modes.box.static_profile", str(source), str(out)]
         assert subprocess.run(command, cwd=ROOT, check=False, timeout=480, env=environment).returncode == 0
         return Profiled(out)
 

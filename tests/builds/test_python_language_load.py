@@ -343,7 +343,7 @@ spec.loader.exec_module(module)
 
 def test_numbas_threads_are_run_side_by_side_only_where_they_wait():
     """A kernel that names a barrier, itself or in a function that it calls."""
-    from sandbox.languages.emulated_numba import waits
+    from extensions.emulated_cuda.emulated_numba import waits
 
     class Cuda:
         syncthreads = grid = print

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from extensions.fast_torch_build.tests.torch_extensions.builds import build_files
 from grader.dispatch.gpus import Gpu
 from sandbox.languages.python_extensions import import_library
-from tests.extensions.builds import build_files
 from tests.harness.grading import ROOT
 
 TIMEOUT_S = 300.0

@@ -71,7 +71,7 @@ def test_a_host_without_a_driver_or_a_package_has_no_gpu() -> None:
     assert discover({}, missing) == () == discover({}, lambda: nvml_of(*TWO, driver=False))
 
 
-OFFERS = devices.offered([(0, "NVIDIA H200"), (1, "NVIDIA H200"), (2, "NVIDIA H100 NVL")])
+OFFERS = devices.offered([(0, "NVIDIA H200"), (1, "NVIDIA H200"), (2, "NVIDIA H100 NVL")], emulated=True)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
+from extensions.modes.box import nvidia_tools
 from sandbox.protocol import wire
 from sandbox.protocol.wire import ToolOutcome
-from sandbox.runner import nvidia_tools
 
 RUNNER = (sys.executable, "-c", "print('hello from the kernel')")
 # Takes the tool's options, runs the command that follows, then does what is asked.

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from extensions.emulated_cuda.emulated_numba import answer_runtime_version
 from sandbox.languages import python_stubs
-from sandbox.languages.emulated_numba import answer_runtime_version
 
 MISSING = [name for name in sorted(python_stubs.PLOTTING) if importlib.util.find_spec(name) is None]
 needs_missing = pytest.mark.skipif(not MISSING, reason="all plotting libraries are installed")

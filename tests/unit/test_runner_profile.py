@@ -2,10 +2,10 @@
 
 import contextlib
 
-from sandbox.languages import launch_hook
+from extensions.modes.box import launch_hook
+from extensions.modes.box.torch_profile import KIND_LIMIT, LaunchLog, _launches_in, logged
 from sandbox.launch.kernel import Loaded
 from sandbox.protocol import wire
-from sandbox.runner.profile import KIND_LIMIT, LaunchLog, _launches_in, logged
 
 
 def event(name="k", grid=(2, 1, 1), dur=2.5, cat="kernel", **args):

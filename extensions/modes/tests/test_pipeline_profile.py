@@ -51,7 +51,7 @@ class Boxes(fakes.FakeBoxes):
     @property
     def profilers(self) -> tuple[BoxSpec, ...]:
         """The static box and the run boxes under profilers."""
-        static = next(spec for spec in self.specs if "sandbox.builder.profile" in " ".join(spec.argv))
+        static = next(spec for spec in self.specs if "extensions.modes.box.static_profile" in " ".join(spec.argv))
         return (static, *(spec for spec in self.runs if spec.out_dir is not None))
 
 
@@ -112,9 +112,9 @@ async def test_a_gpu_has_tools_of_its_own_one_after_the_other(make, boxes, judge
     facts = await graded(make(gpus=(fakes.gpu(0),)), lease(device_kind="cuda"))
     _, _, ncu, sanitizer = boxes.profilers
     for spec, name in ((ncu, "ncu"), (sanitizer, "compute-sanitizer")):
-        assert "sandbox.runner.nvidia_tools" in spec.argv[3] and spec.argv[5:7] == (name, "{out}")
-        assert "sandbox.runner.run" in spec.argv[10] and "--profile" not in spec.argv
-    assert ncu.tool_dir == nsight and sanitizer.tool_dir is None and ncu.argv[-1] == "--profiler-range"
+        assert "extensions.modes.box.nvidia_tools" in spec.argv[3] and spec.argv[5:7] == (name, "{out}")
+        assert "sandbox.runner.run" in spec.argv[10] and "extensions.modes.box.torch_profile" not in spec.argv
+    assert ncu.tool_dir == nsight and sanitizer.tool_dir is None and ncu.argv[-1] == "extensions.modes.box.profiler_range"
     outcomes = {one.name: one.outcome for one in fold(facts).profile.tools}
     assert outcomes["ncu"] is ToolOutcome.RAN and outcomes["compute-sanitizer"] is ToolOutcome.FAILED  # it left no note of its own
     assert [one.name for one in of(facts, wire.ArtifactFile) if one.tool == "ncu"] == ["ncu.ncu-rep"]
@@ -142,7 +142,7 @@ async def test_profilers_get_no_more_rights_than_the_kernel(make, boxes, nsight)
     assert replace(static, box_id="", argv=(), out_dir=None) == replace(built, box_id="", argv=(), out_dir=None) and static.gpu is None
     assert verified.out_dir is None
     assert replace(run, box_id="", argv=(), out_dir=None) == replace(verified, box_id="", argv=(), out_dir=None)
-    assert run.argv[-2:] == ("--profile", "{out}") and "--profile" not in verified.argv
+    assert run.argv[-3:] == ("--instrument", "extensions.modes.box.torch_profile", "{out}") and "--instrument" not in verified.argv
     for spec in tools:
         assert replace(spec, box_id="", argv=(), out_dir=None, tool_dir=None) == replace(verified, box_id="", argv=(), out_dir=None)
     assert len({spec.out_dir for spec in (built, static, run, *tools)}) == 5  # nothing that one box left is in the next

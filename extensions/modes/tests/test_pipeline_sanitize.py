@@ -136,7 +136,8 @@ async def test_it_is_built_once_more_for_the_sanitizer(make, boxes) -> None:
     await graded(make(), lease())
     assert [job.sanitize for job in jobs] == [False, True]
     (run,) = sanitized(boxes)
-    assert "sandbox.runner.emulated_sanitizer" in " ".join(run.argv) and "--sanitize" in run.argv
+    assert "extensions.emulated_cuda.sanitizer'" in " ".join(run.argv)
+    assert run.argv[-2:] == ("--instrument", "extensions.emulated_cuda.sanitizer")
 
 
 @pytest.mark.parametrize(
@@ -308,7 +309,7 @@ async def test_a_gpu_has_compute_sanitizer(make, boxes) -> None:
     found = profile_of(await graded(make(gpus=[fakes.gpu()]), lease(device_kind="cuda")))
     assert [tool.name for tool in found.tools] == ["compute-sanitizer"] and found.findings == () and found.access_counts is None
     (run,) = sanitized(boxes)
-    assert "sandbox.runner.nvidia_tools" in " ".join(run.argv)
+    assert "extensions.modes.box.nvidia_tools" in " ".join(run.argv)
 
 
 async def test_findings_are_bounded(make, boxes) -> None:

@@ -45,7 +45,7 @@ def solve(a, b):
     global leave
     with open(MARK, "a") as file:
         file.write(f"met {{a.shape[0]}}\\n")
-    profiler = sys.modules.get("sandbox.runner.profile")
+    profiler = sys.modules.get("extensions.modes.box.torch_profile")
     if profiler is not None and profiler.leave is not speak:
         leave, profiler.leave = profiler.leave, speak
     return a + b
@@ -137,7 +137,7 @@ exit $code
 PATCHED = """
 import sys
 sys.path[:0] = sys.argv.pop(1).split(":")
-from sandbox.runner import nvidia_tools
+from extensions.modes.box import nvidia_tools
 nvidia_tools.find = lambda program: {program!r}
 raise SystemExit(nvidia_tools.main())
 """

@@ -29,6 +29,7 @@ from grader.server.grading import Wiring
 from grader.server.main import parser as server_parser
 from grader.server.settings import parse_settings
 from grader.server.wiring import local
+from sandbox.protocol import box_modules
 
 WELL, UNWELL, MISUSED = 0, 1, 2
 _MARKS = {CheckupStatus.OK: "ok   ", CheckupStatus.WARNING: "soon ", CheckupStatus.WRONG: "WRONG"}
@@ -97,7 +98,7 @@ async def compilers() -> list[HostFinding]:
     gxx, nvcc = await asyncio.gather(_version("g++", "--version"), _version("nvcc", "--version"))
     headers = Path(sysconfig.get_path("include")) / "Python.h"
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    compiled = Path(sys.prefix) / "share" / "grader-headers"  # where `sandbox.builder.precompile` puts them
+    compiled = Path(sys.prefix) / "share" / "grader-headers"  # where `extensions.fast_torch_build.precompile` puts them
     return [
         HostFinding(
             kind="compiler",
@@ -119,7 +120,7 @@ async def compilers() -> list[HostFinding]:
             name="compiled headers",
             usable=any(compiled.glob("*/*.gch")),
             detail=str(compiled) if any(compiled.glob("*/*.gch")) else "none, so that builds for the emulated device take longer",
-            remedy="" if any(compiled.glob("*/*.gch")) else f"{sys.executable} -m sandbox.builder.precompile",
+            remedy="" if any(compiled.glob("*/*.gch")) else f"{sys.executable} -m extensions.fast_torch_build.precompile",
         ),
         HostFinding(
             kind="compiler",
@@ -134,13 +135,14 @@ async def compilers() -> list[HostFinding]:
 def devices() -> list[HostFinding]:
     """Return what kernels are run on."""
     missing = [name for name in ("torch", "tree_sitter", "tree_sitter_cuda") if importlib.util.find_spec(name) is None]
+    missing += [] if box_modules.has_emulated() else ["kernel-grader-extensions"]
     return [
         HostFinding(
             kind="device",
             name="emulated",
             usable=not missing,
             detail=f"the Python packages {', '.join(missing)} are missing" if missing else "CUDA C++ on the CPU; practice, not official",
-            remedy="make setup, or pip install '.[judge]' in a clone" if missing else "",
+            remedy="make setup, or pip install '.[judge]' ./extensions in a clone" if missing else "",
         ),
     ]
 

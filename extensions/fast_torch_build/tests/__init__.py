@@ -1,0 +1,1 @@
+"""Tests of the headers for torch extensions."""

@@ -1,0 +1,3 @@
+"""Builds, as in tests/builds."""
+
+from tests.builds.conftest import built, ready  # noqa: F401  # fixtures
