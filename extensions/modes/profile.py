@@ -227,6 +227,11 @@ def bounded(files: Iterable[ClaimedFile]) -> tuple[list[ClaimedFile], list[str]]
     return accepted, refused
 
 
+def run_tools(*, on_gpu: bool) -> tuple[RunTool, ...]:
+    """Return the tools that can run on this device."""
+    return (TORCH, *GPU_TOOLS) if on_gpu else (TORCH,)
+
+
 def plan(submission: submission_pb2.Submission, problem: Problem, device_kinds: Sequence[str]) -> Problem:
     """Return the problem."""
     return problem
@@ -249,7 +254,7 @@ async def _judge_and_profile(attempt: Attempt, lane: Lane, build: wire.Build, op
     yield wire.Progress(stage=wire.Stage.PROFILING)
     claims = [await _static_profile(attempt, lane.environment)]
     assert attempt.work.make_output is not None
-    for number, tool in enumerate((TORCH, *GPU_TOOLS) if attempt.on_gpu else (TORCH,), PROFILE_BOX):
+    for number, tool in enumerate(run_tools(on_gpu=attempt.on_gpu), PROFILE_BOX):
         problem = profiled_workload(attempt.problem, largest=attempt.on_gpu and not tool.on_smallest)
         if problem is None:
             claims.append(no_workload(tool))

@@ -1,6 +1,6 @@
 """Looks at a submission's kernels without a device.  Runs in a build box as the builder does, with no more rights.
 
-Usage: `profile SRC OUT`; SRC is as for the builder. CUDA sources are compiled by nvcc for a GPU, whatever device they were graded on; a
+Usage: `static_profile SRC OUT`; SRC is as for the builder. CUDA sources are compiled by nvcc for a GPU, whatever device they were graded on; a
 Python module is imported and its entry called once, as `profile_kernels.py` says. Leaves files and profile.json in OUT. All of it is a
 claim, and decides nothing.
 """
@@ -97,7 +97,7 @@ def _profile_python(job: wire.BuildJob, source_dir: Path, place: Path, findings:
     main_path = choose_main(job.sources, texts, entries(job.entry))
     (place / "job.json").write_bytes(wire.encode(job))
     report = place / "found.json"
-    command = [sys.executable, "-I", "-c", START, str(Path(__file__).parents[2]), KERNEL_COMPILER, str(place), str(findings.out), main_path]
+    command = [sys.executable, "-I", "-c", START, str(Path(__file__).parents[3]), KERNEL_COMPILER, str(place), str(findings.out), main_path]
     work, environment = module.place_work(module.sources / main_path), {**os.environ, **module.environment(DeviceKind.CUDA)}
     process = spawn([*command, str(report)], work, environment)
     try:
