@@ -453,6 +453,13 @@ class ProblemBroken(GraderFault):
     final = True
 
 
+class ModeNotInstalled(GraderFault):
+    """The package that grades in this mode is not installed here."""
+
+    reason = "MODE_NOT_INSTALLED"
+    final = True
+
+
 class LedgerBusy(GraderFault):
     """The ledger could not be written in time."""
 

@@ -6,27 +6,32 @@ have groups of their own: `grader/formats/__init__.py`, `sandbox/protocol/langua
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
-from grader.errors import SettingsInvalid
+from grader.errors import ModeNotInstalled, SettingsInvalid
+from sandbox.protocol import wire
 
 if TYPE_CHECKING:
     import typer
     from aiohttp import web
 
     from grader.config import Settings
+    from grader.grading.attempt import Attempt, OpenRunBox
     from grader.ledger import Ledger
+    from grader.model import Problem, Report
     from grader.problems.competition_store import Competitions
     from grader.problems.store import Problems
     from grader.server.grading import Grading
     from grader.v1 import submission_pb2
 
 PAGES, REPORT_FILES, FLEETS = "grader.pages", "grader.report_files", "grader.fleets"
-COMMANDS, ADMIN_COMMANDS = "grader.commands", "grader.admin_commands"
-SERVER_SIDE = ("grader.formats", "grader.references", PAGES, REPORT_FILES, FLEETS, COMMANDS, ADMIN_COMMANDS)  # groups that no box needs
+COMMANDS, ADMIN_COMMANDS, MODES = "grader.commands", "grader.admin_commands", "grader.modes"
+SERVER_SIDE = ("grader.formats", "grader.references", PAGES, REPORT_FILES, FLEETS, COMMANDS, ADMIN_COMMANDS, MODES)  # no box needs them
+CORE_MODES = (wire.Mode.TEST, wire.Mode.BENCHMARK, wire.Mode.RANKED)
 PACKAGE = "kernel-grader-extensions"
 
 
@@ -65,6 +70,41 @@ class AdminCommand(Protocol):
 
     def main(self, arguments: Sequence[str]) -> int:
         """Run the command; return the exit code."""
+
+
+class GradingMode(Protocol):
+    """Group `grader.modes`: a module that grades in the mode of `wire.Mode` that the entry point names. Under the name test it adds to
+    the core's; benchmark and ranked are the core's alone. It has no part in a competition.
+
+    DISCLOSED: of facts that no judge emits, by kind, the fields that leave the mode. Every other one is dropped.
+    """
+
+    DISCLOSED: Mapping[type, Collection[str]]
+
+    def plan(self, submission: submission_pb2.Submission, problem: Problem, device_kinds: Sequence[str]) -> Problem:
+        """Return the problem that a submission to this one is graded by. InvalidSubmission where it can't be graded in the mode."""
+
+    def run(self, attempt: Attempt, build: wire.Build, open_run_box: OpenRunBox) -> AsyncGenerator[wire.Fact, None]:
+        """Yield the facts of a kernel that was built. `judged` of `grader/grading/pipeline.py` yields those of a judge."""
+
+    def fold(self, facts: Iterable[wire.Fact], /) -> Report:
+        """Draw the report. IncompleteFacts where they end before anything was decided."""
+
+
+@functools.cache
+def modes() -> Mapping[str, GradingMode]:
+    """Import the modes of installed packages, once."""
+    return named(MODES)
+
+
+def mode_of(mode: wire.Mode) -> GradingMode | None:
+    """Return what an installed package does in a mode; None where the core does all of it. ModeNotInstalled where nobody does."""
+    if mode in (wire.Mode.BENCHMARK, wire.Mode.RANKED):
+        return None
+    if mode not in modes() and mode is not wire.Mode.TEST:
+        choices = ", ".join(f"MODE_{choice.name}" for choice in wire.Mode if choice in (*CORE_MODES, *modes()))
+        raise ModeNotInstalled(f"MODE_{mode.name} is not installed here; install {PACKAGE}, or take one of: {choices}")
+    return modes().get(mode)
 
 
 def named(group: str) -> dict[str, Any]:

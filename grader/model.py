@@ -138,7 +138,7 @@ class Problem:
     moved_bytes: str = ""  # expressions over the axes, for further workloads; "": not declared, or of a format without them
     flops: str = ""
     sweeps: tuple[Sweep, ...] = ()
-    swept_axis: str = ""  # of a problem that `grader/problems/sweep.py` made for one sweep: its workloads are the sizes of this axis
+    swept_axis: str = ""  # of a problem that mode sweep made for one submission: its workloads are the sizes of this axis
     sweep_measure_s: float | None = None  # for one size, where the submission asks for it
 
     @property

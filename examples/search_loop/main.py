@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 
+from extensions.web.plots.frames import ChartAxis
+from extensions.web.plots.lines import ChartSeries, line_chart
 from grader.api.client import GraderClient
 from grader.errors import GraderError
-from grader.plots.frames import ChartAxis
-from grader.plots.lines import ChartSeries, line_chart
 from grader.v1 import report_pb2, submission_pb2
 
 Variant = tuple[int, int]  # TILE, ROWS

@@ -1,1 +1,1 @@
-"""Modes that look at a kernel and time nothing: profile and sanitize."""
+"""Modes of submissions beyond test, benchmark and ranked: profile, sanitize and sweep."""

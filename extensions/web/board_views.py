@@ -9,11 +9,11 @@ from typing import Any
 
 from markupsafe import Markup
 
+from extensions.web.plots.frames import ChartAxis
+from extensions.web.plots.lines import ChartSeries, line_chart
 from extensions.web.report.content import flags, when
 from extensions.web.views import PagePosition, competition_head
 from grader.model import Competition, ScoreKind, TieRule, Visibility
-from grader.plots.frames import ChartAxis
-from grader.plots.lines import ChartSeries, line_chart
 from grader.rules.leaderboard import Board
 
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from grader import devices, extensions
 from grader.cli import competitions, extras, problems
@@ -51,7 +52,6 @@ from grader.cli.running import run
 from grader.cli.server_choice import GraderTyper
 from grader.cli.session import Target
 from grader.cli.submissions import cancel_command, list_command, show_command, withdraw_command
-from grader.cli.sweep import sweep_command
 from grader.errors import SettingsInvalid
 from grader.isolations import AUTO
 from sandbox.protocol.wire import Mode
@@ -67,8 +67,21 @@ else:
     doctor_command = extras.CommandModule("grader.cli.doctor", "server")
     imports_command = extras.CommandModule("grader.cli.imports", "server", "judge")
 
+
+class _Program(TyperGroup):
+    """The program, whose unknown command may be one of a package that is not installed."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """As typer's."""
+        command = super().get_command(ctx, cmd_name)
+        if command is None and not ctx.resilient_parsing and not metadata.entry_points(group=extensions.COMMANDS):
+            ctx.fail(f"Some commands need {extensions.PACKAGE}, which is not installed. No such command {cmd_name!r}.")
+        return command
+
+
 app = GraderTyper(
     name="grader-cli",
+    cls=_Program,
     help="Grades GPU kernels: is it right, and how much faster than PyTorch is it?",
     epilog=f"{EXAMPLES}\n\n{EXIT_CODES}",
     no_args_is_help=True,
@@ -208,9 +221,6 @@ def submit(
     )
     target = Target(server=server, state_dir=state_dir, sandbox=sandbox, device=device, quiet=json and not sys.stderr.isatty())
     run(submit_command.submit(target, order, json=json, wait=not no_wait))
-
-
-app.command("sweep", epilog=EXIT_CODES, rich_help_panel=GRADE)(sweep_command)
 
 
 @app.command(epilog=EXIT_CODES, rich_help_panel=GRADE)

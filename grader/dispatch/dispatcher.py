@@ -20,6 +20,7 @@ from typing import Protocol, assert_never, cast
 
 import structlog
 
+from grader import extensions
 from grader.errors import CallRefused, DeviceQuarantined, GraderFault, HostBroken, LeaseLost, WorkerLost
 from grader.ledger import Ledger
 from grader.ledger.changes import News, NewsKind
@@ -285,7 +286,8 @@ class Dispatcher:
                     self._observer.fact_found(lease, fact)
                     await recorder.add(fact)
                 attempt.unwritten = await recorder.drain()
-            return self._fold(facts, lease.ranking)
+            mode = extensions.mode_of(lease.submission.new.mode)
+            return self._fold(facts, lease.ranking) if mode is None else mode.fold(facts)
         except LeaseLost:
             return None
         except (DeviceQuarantined, HostBroken) as error:

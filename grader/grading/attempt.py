@@ -7,9 +7,10 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+from grader.extensions import CORE_MODES
 from grader.formats import with_calling_convention
 from grader.grading.ports import Host, LaneReservation, MeasurementSettings, Workspace
 from grader.grading.run_box import HeldRunBox, RunBox
@@ -20,6 +21,8 @@ from sandbox.protocol.box_files import WAIT
 from sandbox.protocol.languages import languages
 from sandbox.protocol.signatures import entry_in
 from sandbox.protocol.wire import Stage, Step
+
+OpenRunBox = Callable[[], AbstractAsyncContextManager[RunBox]]
 
 SPAN_LIMIT = 500  # of an attempt; a sweep has many sizes
 STALE_S = 120.0  # a box that has waited for so long is replaced; the next may have waited less
@@ -34,18 +37,28 @@ _STEPS = {
 
 
 class StepClock:
-    """The steps of one attempt in sequence without gaps, by the clock of the process that grades. clock: monotonic nanoseconds."""
+    """The steps of one attempt in sequence without gaps, by the clock of the process that grades. clock: monotonic nanoseconds.
 
-    def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
-        self._clock = clock
+    host: is told at each step, until the context is left, if something is timed in it.
+    """
+
+    def __init__(self, clock: Callable[[], int] = time.monotonic_ns, host: Host | None = None) -> None:
+        self._clock, self._host = clock, host
         self._origin_ns = clock()
         self.by_host_clock = True  # whether the host's clock times kernels, and not that of a GPU
         self._begun: list[tuple[Step, int]] = []  # each step, and when it began
+
+    def __enter__(self) -> StepClock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._tell(busy=False)
 
     def enter(self, step: Step) -> None:
         """Begin this step, and end the one before it."""
         if (not self._begun or self._begun[-1][0] is not step) and len(self._begun) < SPAN_LIMIT:
             self._begun.append((step, self._clock()))
+        self._tell(busy=step in (Step.BASELINE, Step.MEASURE))
 
     def follow(self, fact: wire.Fact) -> None:
         """Enter the step that a judge's fact begins. Its discovery and its arrival are the same to a millisecond."""
@@ -56,10 +69,9 @@ class StepClock:
         elif isinstance(fact, wire.Finished):
             self.enter(Step.CLOSE)
 
-    @property
-    def times(self) -> bool:
-        """Return whether something is timed now."""
-        return bool(self._begun) and self._begun[-1][0] in (Step.BASELINE, Step.MEASURE)
+    def _tell(self, *, busy: bool) -> None:
+        if self._host is not None:
+            self._host.times(self, busy=busy, by_host_clock=self.by_host_clock)
 
     def timeline(self) -> wire.AttemptTimeline:
         """Return the steps up to now."""
@@ -92,34 +104,6 @@ class RunTool:
     command: tuple[str, ...] = ()
     on_smallest: bool = False
     directory: Path | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
-    """The outcome of the run that judged the kernel, for what may follow it.
-
-    failed: something decided against the kernel. failure: the trial that failed, if any. end: of its process.
-    """
-
-    loaded: bool = False
-    failed: bool = False
-    violated: bool = False
-    failure: wire.Trial | None = None
-    end: wire.RunEnd | None = None
-
-    def after(self, fact: wire.Fact) -> RunResult:
-        """Add a fact."""
-        match fact:
-            case wire.Load(outcome=outcome):
-                loaded = outcome is wire.LoadOutcome.LOADED
-                return replace(self, loaded=loaded, failed=self.failed or not loaded)
-            case wire.Violation():
-                return replace(self, violated=True, failed=True)
-            case wire.Trial(outcome=outcome) if outcome is not wire.TrialOutcome.PASSED:
-                return replace(self, failure=self.failure or fact, failed=True)
-            case wire.RunEnd():
-                return replace(self, end=fact)
-        return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +158,7 @@ class Attempt:
         )
 
     def job(self, build: wire.Build, box: Box, problem: wire.ProblemSpec | None = None, link_dir: Path | None = None) -> wire.Job:
-        """Make the judge's job. In modes profile and sanitize a kernel is verified, never timed for a score. link_dir: {link}."""
+        """Make the judge's job. In the modes of packages a kernel is verified, as in a test. link_dir: {link}."""
         submission, problem = self.submission, problem or self.problem
         assert build.artifact_digest is not None
         timing = MeasurementSettings.of(submission, problem, self.host.profile, on_gpu=self.on_gpu)
@@ -183,7 +167,7 @@ class Attempt:
             problem=with_calling_convention(problem, submission),
             language=submission.language,
             entry=submission.entry or entry_in(problem, submission.language),
-            mode=wire.Mode.TEST if submission.mode in (wire.Mode.PROFILE, wire.Mode.SANITIZE) else submission.mode,
+            mode=submission.mode if submission.mode in CORE_MODES else wire.Mode.TEST,
             link_path=str((link_dir or self.work.link_dir) / "judge.sock"),
             artifact_path=str(self.work.artifact_path),
             artifact_digest=build.artifact_digest,
@@ -194,7 +178,7 @@ class Attempt:
         )
 
     @asynccontextmanager
-    async def started_early(self) -> AsyncIterator[Callable[[], AbstractAsyncContextManager[RunBox]]]:
+    async def started_early(self) -> AsyncIterator[OpenRunBox]:
         """Start the run box while the kernel is being built if its device is free or a GPU; else when it is first asked for.
 
         The box leaves a GPU alone until it has a job, and holds nothing of the submission until the judge hands it the artifact. It is

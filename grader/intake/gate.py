@@ -1,8 +1,8 @@
 """The gate: every check that a submission passes before it is stored or run, in their order.  No clock, no network.
 
 A competition first says what it takes; then fields and files are checked, all violations at once, each naming the field and what to do;
-then the device, and last the sizes of a sweep. The ledger applies the policy that comes out of it in the transaction that stores the
-submission: quotas, bans, and the time.
+then the device, and last what the mode of a package asks for. The ledger applies the policy that comes out of it in the transaction that
+stores the submission: quotas, bans, and the time.
 """
 
 from __future__ import annotations
@@ -14,22 +14,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import PurePosixPath
 
-from grader import devices
+from grader import devices, extensions
 from grader.api import messages
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, parse, resource_id, violation
-from grader.errors import FieldViolation, InvalidSubmission, NoSuchDevice
+from grader.errors import FieldViolation, InvalidSubmission, ModeNotInstalled, NoSuchDevice
 from grader.intake import languages
 from grader.intake.labels import check_labels
 from grader.model import SOURCE_LIMIT_BYTES, Competition, NewSubmission, Phase, Problem, SourceFile
 from grader.problems.competition_store import Competitions, first_shown, problem_for
 from grader.problems.store import Problems
-from grader.problems.sweep import SweepRequest, sweep_problem
 from grader.rules import quotas
 from grader.rules.quotas import AdmissionPolicy, Quota
-from grader.rules.sweep import SweepInvalid
 from grader.v1 import grader_service_pb2, submission_pb2
 from sandbox.protocol import wire
-from sandbox.protocol.devices import DeviceKind
 from sandbox.protocol.languages import languages as known_languages
 from sandbox.protocol.signatures import declaration, entry_in
 
@@ -66,9 +63,12 @@ class SubmissionGate:
         message = request.submission
         if not message.competition:
             accepted = check_submission(request, self.problems.get, device_kinds)
-            return replace(_with_sweep(accepted, message, device_kinds), policy=AdmissionPolicy(quotas=tuple(self.quotas)))
-        if message.mode == submission_pb2.MODE_SWEEP or message.HasField("sweep"):
-            raise InvalidSubmission([FieldViolation("mode", "a sweep is not for a competition; leave out the competition")])
+            try:
+                mode = extensions.mode_of(accepted.submission.mode)
+            except ModeNotInstalled as error:
+                raise InvalidSubmission([FieldViolation("mode", error.detail)]) from None
+            problem = accepted.problem if mode is None else mode.plan(message, accepted.problem, device_kinds)
+            return replace(accepted, problem=problem, policy=AdmissionPolicy(quotas=tuple(self.quotas)))
         if request.allow_cached_result:
             raise InvalidSubmission([FieldViolation("allow_cached_result", "a competition grades every submission; leave it out")])
         competition = self.competitions.get(parse(COMPETITIONS, message.competition, "competition"))
@@ -78,8 +78,8 @@ class SubmissionGate:
             text = f"{kind!r} is not a device of competition {competition.competition_id!r}; leave it out, or take one of: {choices}"
             raise InvalidSubmission([FieldViolation("device_kind", text)])
         accepted = check_submission(request, lambda problem_id: self._problem(competition, problem_id), device_kinds)
-        if accepted.submission.mode in (wire.Mode.PROFILE, wire.Mode.SANITIZE):
-            # What they find comes from processes that begin after secret workloads were run, and could carry what those left behind.
+        if accepted.submission.mode not in extensions.CORE_MODES:
+            # What others find comes from processes that begin after secret workloads were run, and could carry what those left behind.
             text = f"a competition takes no MODE_{accepted.submission.mode.name}; leave `competition` out to run it on the public workloads"
             raise InvalidSubmission([FieldViolation("mode", text)])
         if accepted.submission.mode is not competition.mode and first_shown(accepted.problem, kind.partition(":")[0]) is None:
@@ -136,6 +136,8 @@ def check_submission(
     except ValueError:
         mode, names = wire.Mode.BENCHMARK, ", ".join(f"MODE_{mode.name}" for mode in wire.Mode)
         violations.append(FieldViolation("mode", f"{int(message.mode)} is not known here; take one of: {names}"))
+    if message.HasField("sweep") and mode is not wire.Mode.SWEEP:
+        violations.append(FieldViolation("sweep", "is for MODE_SWEEP only; set that mode, or leave it out"))
     violations += check_precision(message, mode)
     if request.allow_cached_result and mode not in REUSED_MODES:
         text = f"a result is never reused in MODE_{mode.name}; leave it out, or take MODE_TEST or MODE_BENCHMARK"
@@ -270,22 +272,3 @@ def check_precision(message: submission_pb2.Submission, mode: wire.Mode) -> list
             text = f"is {seconds:g} s; it has to be from {MEASURE_LEAST_S:g} s to {MEASURE_MOST_S:g} s"
             violations.append(FieldViolation("measure_duration", text))
     return violations
-
-
-def _with_sweep(accepted: Accepted, submission: submission_pb2.Submission, device_kinds: Sequence[str]) -> Accepted:
-    """Replace the problem by that which a sweep is judged by, where it is one."""
-    if accepted.submission.mode is not wire.Mode.SWEEP:
-        if submission.HasField("sweep"):
-            raise InvalidSubmission([FieldViolation("sweep", "is for MODE_SWEEP only; set that mode, or leave it out")])
-        return accepted
-    kinds = [kind for kind in (devices.CUDA, devices.EMULATED) if kind in device_kinds]  # where no device is named, a GPU is taken
-    if accepted.submission.device_kind:
-        kinds = [DeviceKind(accepted.submission.device_kind.partition(":")[0])]
-    sweep = submission.sweep
-    numbers = {name: getattr(sweep, name) for name in ("start", "stop", "factor", "step") if sweep.HasField(name)}
-    measure_s = sweep.measure_duration.ToNanoseconds() / 1e9 if sweep.HasField("measure_duration") else None
-    try:
-        request = SweepRequest(axis=sweep.axis or None, axes=dict(sweep.axes), measure_s=measure_s, **numbers)
-        return replace(accepted, problem=sweep_problem(accepted.problem, request, kinds))
-    except SweepInvalid as error:
-        raise InvalidSubmission([FieldViolation(f"sweep.{error.key}", str(error))]) from None

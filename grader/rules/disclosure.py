@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum, StrEnum
@@ -18,6 +18,7 @@ from grader.model import Event, Problem, Ranking, Report, Submission
 from sandbox.protocol import wire
 
 T = TypeVar("T")
+TOOL_FACTS = (wire.KernelProfile, wire.ArtifactFile)  # that no judge emits, and modes of packages do
 
 
 class Exposure(IntEnum):
@@ -77,7 +78,7 @@ TABLE: Mapping[type, Mapping[str, Row]] = {
         "output": (_SHOWN, _CUT, _CUT, _OMITTED),
     },
     wire.Evidence: dict.fromkeys(("policy", "imported", "seen", "hints"), _NEVER),
-    # Of a public workload, in boxes that no hidden one was run in. The files are their owner's: `ListArtifacts`.
+    # Of modes of packages, as far as `disclosed` lets them pass. The files are their owner's: `ListArtifacts`.
     wire.KernelProfile: dict.fromkeys((field.name for field in dataclasses.fields(wire.KernelProfile)), _ALWAYS),
     wire.ArtifactFile: dict.fromkeys((field.name for field in dataclasses.fields(wire.ArtifactFile)), _NEVER),
     wire.Violation: dict.fromkeys(("kind", "detail"), _NEVER),
@@ -115,7 +116,18 @@ def omitted(kind: type, exposure: Exposure) -> frozenset[str]:
 def redact(fact: T, exposure: Exposure) -> T:
     """Return the fact with every field that is omitted at its default, or empty."""
     kind: type = type(fact)
-    names = omitted(kind, exposure)
+    return _without(fact, omitted(kind, exposure))
+
+
+def disclosed(fact: wire.Fact, row: Mapping[type, Collection[str]]) -> wire.Fact | None:
+    """Return what passes of a fact of a mode: of a kind that no judge emits the fields of the mode's row; None where it has none."""
+    kind: type = type(fact)
+    if kind not in TOOL_FACTS:
+        return fact
+    return _without(fact, {field.name for field in dataclasses.fields(fact)} - {*row[kind]}) if kind in row else None
+
+
+def _without(fact: T, names: Collection[str]) -> T:
     changes = {
         field.name: _empty(field, getattr(fact, field.name))
         for field in dataclasses.fields(fact)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from grader.model import Sweep
 from sandbox.protocol import wire
@@ -65,17 +65,6 @@ def check_bytes(spec: wire.ProblemSpec, axes: Mapping[str, int], axis: str, devi
     if (needed := size_bytes(spec, axes)) > limit:
         text = f"at {axis} = {axes[axis]} the tensors take {_mebibytes(needed)}; a sweep on a device of kind {device_kind} may have"
         raise SweepInvalid("stop", f"{text} {_mebibytes(limit)} at a size; choose a smaller stop, or smaller other axes")
-
-
-def check_known(spec: wire.ProblemSpec, axes: Mapping[str, int], axis: str, public_sizes: Sequence[Mapping[str, int]]) -> None:
-    """SweepInvalid where this size is larger than what the problem shows: in any axis, or in all its tensors together. public_sizes: their
-    axes. A reference may take memory that grows faster than its tensors do, such as the scores of attention: only sizes that the problem's
-    author has chosen bound it."""
-    limits = {name: max((size[name] for size in public_sizes), default=0) for name in axes}
-    if any(axes[name] > limits[name] for name in axes) or size_bytes(spec, axes) > max(size_bytes(spec, size) for size in public_sizes):
-        shown = ", ".join(f"{name} up to {size}" for name, size in limits.items())
-        text = f"at {axis} = {axes[axis]} the size is larger than all that the problem has for this kind of device ({shown})"
-        raise SweepInvalid("stop", f"{text}; choose a smaller stop or smaller other axes, or add a [[sweep]] to its problem.toml")
 
 
 def _mebibytes(count: int) -> str:

@@ -96,6 +96,7 @@ class Serving:
 @asynccontextmanager
 async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str], None] | None = None) -> AsyncIterator[Serving]:
     """Serve until the context is left, then drain. waiting: see `state_lock`."""
+    extensions.modes()  # one that can't be imported ends the start
     problems = Problems.load(settings.problems, settings.imported_path)
     competitions = Competitions.load(settings.competitions, problems)
     async with AsyncExitStack() as stack:

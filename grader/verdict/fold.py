@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise
 from typing import TypeVar
 
@@ -37,16 +38,28 @@ def fold(facts: Iterable[wire.Fact], ranking: Ranking | None = None) -> Report:
     facts = tuple(facts)
     begun = [index for index, fact in enumerate(facts) if isinstance(fact, wire.Round)]
     rounds = [facts[here:there] for here, there in pairwise([*begun, len(facts)])] if begun else [facts]
-    judged = tuple(fact for process in rounds for fact in process)
-    swept = tuple(dict.fromkeys(size for plan in _of(facts, wire.Plan) for size in plan.sweep))
-    verdict, reason, summary = _decide_sweep(facts, swept) if swept else _decide(facts, rounds, ranking)
-    processes = [tuple(_of(process, wire.Measurement)) for process in rounds] if verdict is Verdict.ACCEPTED else [()]
-    if swept and verdict is not Verdict.DISQUALIFIED:
-        processes = [_right_sizes(facts)]
+    decision = _decide(facts, rounds, ranking)
+    accepted = decision[0] is Verdict.ACCEPTED
+    processes: list[tuple[wire.Measurement, ...]] = [tuple(_of(process, wire.Measurement)) for process in rounds] if accepted else [()]
     figure, unscored = None, tuple[str, ...]()
-    if ranking is not None and verdict is Verdict.ACCEPTED and (figure := score(processes, ranking)) is None:
+    if ranking is not None and accepted and (figure := score(processes, ranking)) is None:
         figure = practice_score(processes, ranking)
         unscored = (NOT_SCORED if figure is None else PRACTICE_SCORE,)
+    report = report_of(facts, decision, processes)
+    return replace(
+        report,
+        speedups=speedups(processes),
+        trials=tuple(trial for process in rounds for trial in _of(process, wire.Trial)),
+        output=report.output if ranking is None else "",  # public runs are enough for prints
+        flags=(*report.flags, *unscored),
+        score=figure,
+        process_count=len(rounds),
+    )
+
+
+def report_of(facts: Facts, decision: Decision, processes: list[tuple[wire.Measurement, ...]]) -> Report:
+    """Put a report together without a score. processes: the measurements that count, by process."""
+    verdict, reason, summary = decision
     end = _last(facts, wire.RunEnd)
     crash = _crash(facts) if verdict is Verdict.RUNTIME_ERROR else None
     profile = None if verdict is Verdict.DISQUALIFIED else _last(facts, wire.KernelProfile)
@@ -54,16 +67,13 @@ def fold(facts: Iterable[wire.Fact], ranking: Ranking | None = None) -> Report:
         verdict=verdict,
         reason=reason,
         summary=f"{summary}{_cause(profile)}" if verdict in _EXPLAINED else summary,
-        speedups=() if swept else speedups(processes),  # a mean over the sizes of a plot would be of no problem
         build=_last(facts, wire.Build),
-        trials=tuple(_of(judged, wire.Trial)),
+        trials=tuple(_of(facts, wire.Trial)),
         measurements=merged(processes),
         environment=_last(facts, wire.Environment),
-        output=end.output if end and ranking is None else "",  # public runs are enough for prints
-        flags=(*flags([row for measurements in processes for row in measurements]), *unscored),
+        output=end.output if end else "",
+        flags=tuple(flags([row for measurements in processes for row in measurements])),
         libraries=tuple(dict.fromkeys(name for evidence in _of(facts, wire.Evidence) for name in used_libraries(evidence))),
-        score=figure,
-        process_count=len(rounds),
         rule=plan.rule if (plan := _last(facts, wire.Plan)) else "",
         profile=profile,
         exit_code=crash.exit_code if crash else None,
@@ -87,7 +97,7 @@ def _cause(profile: wire.KernelProfile | None) -> str:
 
 def _decide(facts: Facts, rounds: list[Facts], ranking: Ranking | None) -> Decision:
     """The first rule that applies decides."""
-    if (decision := _first_failure(facts)) is not None:
+    if (decision := first_failure(facts)) is not None:
         return decision
     if not all(any(isinstance(fact, wire.Finished) for fact in process) for process in rounds):
         raise IncompleteFacts("the judge did not finish")
@@ -96,9 +106,9 @@ def _decide(facts: Facts, rounds: list[Facts], ranking: Ranking | None) -> Decis
     if len({next(iter(_of(process, wire.Plan)), None) for process in rounds}) > 1:
         raise IncompleteFacts("not all processes were asked for the same")
     for process in rounds:  # each by itself: what another process did proves nothing of this one
-        if missing := _missing(process):
-            return Verdict.RUNTIME_ERROR, Reason.INCOMPLETE, f"{missing}; the kernel's process must answer every call."
-    if (decision := _caught(facts)) is not None:
+        if lack := missing(process):
+            return Verdict.RUNTIME_ERROR, Reason.INCOMPLETE, f"{lack}; the kernel's process must answer every call."
+    if (decision := caught(facts)) is not None:
         return decision
     trials = [trial for process in rounds for trial in _of(process, wire.Trial)]
     # How often a hidden workload was timed would tell how long it takes.
@@ -108,47 +118,7 @@ def _decide(facts: Facts, rounds: list[Facts], ranking: Ranking | None) -> Decis
     return Verdict.ACCEPTED, "", f"Right on all {run_count} runs with fresh inputs, {workload_count} workloads{processes}."
 
 
-def _decide_sweep(facts: Facts, swept: tuple[str, ...]) -> Decision:
-    """Decide a sweep: by what makes all times worthless, then by the first size that failed. Sizes that were not run decide nothing."""
-    violations = tuple(fact for fact in facts if isinstance(fact, wire.Violation))
-    if (decision := _first_failure(violations) or _caught(facts)) is not None:
-        return decision
-    failed, right = _first_failure(facts), {row.workload_id for row in _right_sizes(facts)}
-    run = {size for plan in _of(facts, wire.Plan) for size in plan.measured}
-    counts = f"Right at {len(right)} of {len(swept)} sizes"
-    if unrun := len(swept) - len(run):
-        counts += f"; {unrun} {'was' if unrun == 1 else 'were'} not run, because the time or the processes of a sweep were used up"
-    if failed is not None:
-        verdict, reason, summary = failed
-        return verdict, reason, f"{summary} {counts}."
-    if not any(isinstance(fact, wire.Finished) for fact in facts):
-        raise IncompleteFacts("the judge did not finish")
-    if not run:
-        return Verdict.TIME_LIMIT_EXCEEDED, Reason.RUN, f"{counts}."
-    if missing := _missing(facts):
-        return Verdict.RUNTIME_ERROR, Reason.INCOMPLETE, f"{missing}; the kernel's process must answer every call."
-    return Verdict.ACCEPTED, "", f"{counts}."
-
-
-def _right_sizes(facts: Facts) -> tuple[wire.Measurement, ...]:
-    """The measurements of a sweep's sizes at which every planned trial passed and none failed."""
-    failed = {trial.workload_id for trial in _of(facts, wire.Trial) if trial.outcome is not TrialOutcome.PASSED}
-    right = []
-    for measurement in _of(facts, wire.Measurement):
-        size = measurement.workload_id
-        facts_of_size = tuple(
-            fact
-            for fact in facts
-            if isinstance(fact, wire.Load)
-            or (isinstance(fact, wire.Trial | wire.Measurement) and fact.workload_id == size)
-            or (isinstance(fact, wire.Plan) and size in (*fact.measured, *(name for name, _, _ in fact.trials)))
-        )
-        if size not in failed and _missing(facts_of_size) is None:
-            right.append(measurement)
-    return tuple(right)
-
-
-def _first_failure(facts: Facts) -> Decision | None:
+def first_failure(facts: Facts) -> Decision | None:
     """The first fact that decides against the kernel."""
     for index, fact in enumerate(facts):
         match fact:
@@ -181,7 +151,7 @@ def _end_after(facts: Facts, index: int) -> wire.RunEnd | None:
     return next(iter(_of(facts[index:], wire.RunEnd)), None)
 
 
-def _caught(facts: Facts) -> Decision | None:
+def caught(facts: Facts) -> Decision | None:
     """Disqualify a kernel that uses or claims what it may not."""
     for evidence in _of(facts, wire.Evidence):
         if (decision := forbidden_libraries(evidence)) is not None:
@@ -232,7 +202,7 @@ def _build(build: wire.Build) -> Decision:
     return Verdict.COMPILE_ERROR, reason, sentence
 
 
-def _missing(facts: Facts) -> str | None:
+def missing(facts: Facts) -> str | None:
     """Name what a plan asks for and no fact shows."""
     passed: Counter[tuple[str, wire.TrialPhase]] = Counter()
     for trial in _of(facts, wire.Trial):

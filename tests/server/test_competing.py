@@ -125,12 +125,12 @@ async def test_places_in_the_queue_are_told(serve, grade, kernel):
 
 
 async def test_a_competition_takes_no_profile(serve, competitions, kernel):
-    """Its files could carry a secret size from the process that met it; outside of the competition the same kernel is profiled."""
+    """Its files could carry a secret size from the process that met it. The control: a test of the same kernel is taken."""
     async with serve(competitions=competitions(one=toml("one"))) as client:
         with pytest.raises(InvalidSubmission, match="a competition takes no MODE_PROFILE"):
             await client.submit(kernel(competition_id="one", mode=wire.Mode.PROFILE))
-        made = await client.submit(kernel(mode=wire.Mode.PROFILE))
-        assert made.mode == submission_pb2.MODE_PROFILE
+        made = await client.submit(kernel(competition_id="one", mode=wire.Mode.TEST))
+        assert made.mode == submission_pb2.MODE_TEST
 
 
 async def test_what_is_left_of_quotas_is_shown_where_it_is_asked_for(serve, competitions, kernel):

@@ -68,7 +68,6 @@ MISTAKES = [
     ("list --verdict acepted", 2, "Did you mean 'ACCEPTED'?"),
     (f"{SUBMIT} --sandbox proces", 2, "Did you mean 'process'?"),
     ("init sum --out right.cu", 2, "'right.cu' is there already; remove it, or name another file with --out"),
-    ("sweep right.cu --problem sum", 2, "has no sweep for a device of kind emulated; add a [[sweep]] to its problem.toml"),
     ("leaderboard sprin", 2, "there is no competition 'sprin'; take one of: future, past, spring. Did you mean 'spring'?"),
     ("problems show sun", 2, "there is no problem 'sun'; take one of: sum. Did you mean 'sum'?"),
     ("competitions check nope.toml", 1, "can't be read: No such file or directory; name a competition.toml"),

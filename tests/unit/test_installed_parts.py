@@ -1,11 +1,14 @@
 """Parts of installed packages: one that can't be imported, or is missing, is named with what to do."""
 
 from dataclasses import replace
+from importlib import metadata
 from importlib.metadata import EntryPoint
 
 import pytest
+from typer.testing import CliRunner
 
 from grader import extensions
+from grader.cli.main import app
 from grader.errors import ProblemInvalid, SettingsInvalid
 from grader.problems import kept
 from tests import fakes
@@ -42,3 +45,11 @@ def test_a_kept_problem_of_a_format_that_is_not_installed_is_refused(tmp_path):
     kept.keep(replace(problem, spec=replace(problem.spec, format="elsewhere")), tmp_path)
     with pytest.raises(ProblemInvalid, match="'elsewhere', which no installed package brings; install kernel-grader-extensions"):
         kept.read_kept(path)
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_an_unknown_command_may_be_one_of_a_package_that_is_not_installed(monkeypatch, installed):
+    """The control: where a package with commands is installed, nobody is sent to install it."""
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [POINTS[0]] * installed)
+    ended = CliRunner().invoke(app, ["no_such_command"])
+    assert ended.exit_code == 2 and ("kernel-grader-extensions" in ended.output) is not installed

@@ -1,6 +1,6 @@
 """Looks at a submission's kernels without a device.  Runs in a build box as the builder does, with no more rights.
 
-Usage: `profile SRC OUT`; SRC is as for the builder. CUDA sources are compiled by nvcc for a GPU, whatever device they were graded on; a
+Usage: `static_profile SRC OUT`; SRC is as for the builder. CUDA sources are compiled by nvcc for a GPU, whatever device they were graded on; a
 Python module is imported and its entry called once, as `profile_kernels.py` says. Leaves files and profile.json in OUT. All of it is a
 claim, and decides nothing.
 """

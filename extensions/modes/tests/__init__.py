@@ -1,1 +1,1 @@
-"""Tests of the modes."""
+"""Tests of the modes profile, sanitize and sweep."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from grader.plots.samples import samples_chart
+from extensions.web.plots.samples import samples_chart
 from grader.v1 import report_pb2
 from grader.views import formatting
 

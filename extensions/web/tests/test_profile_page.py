@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from extensions.modes.tests.test_pipeline_sanitize import COUNTS
 from extensions.web.pages import site_templates
 from extensions.web.report import content
 from grader.api import messages
@@ -12,7 +13,6 @@ from grader.rules.disclosure import Redactor
 from grader.v1 import report_pb2, submission_pb2
 from grader.views import access_counts
 from tests import fakes
-from tests.unit.test_pipeline_sanitize import COUNTS
 from tests.unit.test_profile_views import EVIL, PROFILE
 
 

@@ -8,18 +8,34 @@ attempt needs the lane.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from grader.grading.attempt import Attempt, RunResult, RunTool, module_argv
+from extensions.modes.profile import (
+    ARTIFACT_FIELDS,
+    GPU_SANITIZER,
+    PROFILE_BOX,
+    ProfileClaims,
+    no_workload,
+    plan,
+    profiled,
+    profiled_workload,
+    run_tool,
+    without_result,
+)
+from grader.grading.attempt import Attempt, OpenRunBox, RunTool, module_argv
 from grader.grading.build import build_artifact
-from grader.grading.profile import GPU_SANITIZER, PROFILE_BOX, ProfileClaims, no_workload, profiled_workload, run_tool, without_result
+from grader.grading.pipeline import judged
 from grader.model import NewSubmission
+from grader.verdict.fold import fold
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import EMULATED_SANITIZER
 from sandbox.protocol.languages import languages
 from sandbox.protocol.wire import BoxCause, BuildOutcome, Step, ToolOutcome, TrialOutcome
 
+__all__ = ["DISCLOSED", "fold", "plan", "run"]
+DISCLOSED = {wire.KernelProfile: ("tools", "workload_id", "findings", "access_counts", "remarks"), wire.ArtifactFile: ARTIFACT_FIELDS}
 FAILED_TEST_S, SANITIZE_MODE_S = 10.0, 120.0  # for building for the sanitizer and running under it, together
 EXPLAINED = frozenset(
     (
@@ -40,20 +56,55 @@ SANITIZER = RunTool(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """The outcome of the run that judged the kernel. failure: the trial that failed, if any. end: of its process."""
+
+    loaded: bool = False
+    violated: bool = False
+    failure: wire.Trial | None = None
+    end: wire.RunEnd | None = None
+
+    def after(self, fact: wire.Fact) -> RunResult:
+        """Add a fact."""
+        match fact:
+            case wire.Load(outcome=outcome):
+                return replace(self, loaded=outcome is wire.LoadOutcome.LOADED)
+            case wire.Violation():
+                return replace(self, violated=True)
+            case wire.Trial(outcome=outcome) if outcome is not TrialOutcome.PASSED:
+                return replace(self, failure=self.failure or fact)
+            case wire.RunEnd():
+                return replace(self, end=fact)
+        return self
+
+
+async def run(attempt: Attempt, build: wire.Build, open_run_box: OpenRunBox) -> AsyncGenerator[wire.Fact, None]:
+    """Judge a kernel, then let a sanitizer look at it where the report is to have its findings."""
+    result = RunResult()
+    async with aclosing(judged(attempt, build, open_run_box)) as facts:
+        async for fact in facts:
+            result = result.after(fact)
+            yield fact
+    if sanitizer_follows(attempt.submission, result, on_gpu=attempt.on_gpu):
+        yield wire.Progress(stage=wire.Stage.PROFILING)
+        claims = await _sanitized(attempt, result, build)
+        async for fact in profiled((claims,), attempt.host, build):
+            yield fact
+
+
 def sanitizer_follows(submission: NewSubmission, result: RunResult, *, on_gpu: bool) -> bool:
     """Return whether the report is to have the findings of a sanitizer: in its mode, and on the emulated device after a failed test.
 
-    A competition's submissions are only judged; of a kernel that broke the rules nothing more is shown.
+    Of a kernel that broke the rules nothing more is shown.
     """
     if submission.mode is wire.Mode.SANITIZE:
         return not result.violated
-    if submission.mode is not wire.Mode.TEST or result.violated or result.failure is None:
+    if result.violated or result.failure is None or on_gpu or submission.skip_sanitizer:
         return False
     # A sanitizer may see the cause of a wrong access, not of a limit or a shape.
     crashed = result.failure.outcome is TrialOutcome.CRASHED and result.end is not None and result.end.cause is BoxCause.SIGNALLED
-    explainable = crashed or result.failure.outcome in EXPLAINED
-    skipped = on_gpu or submission.skip_sanitizer or bool(submission.competition_id)
-    return explainable and not skipped and languages()[submission.language].is_c
+    return (crashed or result.failure.outcome in EXPLAINED) and languages()[submission.language].is_c
 
 
 def _tool_for(attempt: Attempt, result: RunResult) -> RunTool | ProfileClaims:
@@ -68,7 +119,7 @@ def _tool_for(attempt: Attempt, result: RunResult) -> RunTool | ProfileClaims:
     return without_result(ToolOutcome.UNAVAILABLE, why, tool.name) if why else tool
 
 
-async def sanitized(attempt: Attempt, result: RunResult, build: wire.Build) -> ProfileClaims:
+async def _sanitized(attempt: Attempt, result: RunResult, build: wire.Build) -> ProfileClaims:
     """Run a kernel that was verified once more, under the device's sanitizer, at the public workload that failed or at the smallest.
 
     Others have the lane while it is compiled for that. The box's own limit ends the run, so that the judge sees a runner that went away

@@ -10,10 +10,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from extensions.modes.sanitize import RunResult, sanitizer_follows
 from grader.api.conversion import to_message
 from grader.cli.report import render_profile
-from grader.grading.attempt import RunResult
-from grader.grading.sanitize import sanitizer_follows
 from grader.isolation import Box, BoxExit, BoxSpec, Purpose
 from grader.model import Lease, Verdict
 from grader.v1 import report_pb2

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from extensions.modes import profile
 from grader.errors import JudgeBroken
-from grader.grading import profile
 from grader.isolation import Box, BoxSpec, Purpose
 from grader.model import Lease, Ranking, Verdict
 from grader.verdict.fold import fold

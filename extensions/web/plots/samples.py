@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from xml.etree import ElementTree
 
-from grader.plots import svg
-from grader.plots.frames import BOTTOM, LEFT, ROW, TOP, LegendEntry, Scale, draw_axes, draw_legend, legend_rows, scale_of
+from extensions.web.plots import svg
+from extensions.web.plots.frames import BOTTOM, LEFT, ROW, TOP, LegendEntry, Scale, draw_axes, draw_legend, legend_rows, scale_of
 
 WIDTH, HEIGHT = 520.0, 260.0
 HISTOGRAM = 90.0  # how wide

@@ -45,6 +45,7 @@ def test_kernels_that_are_right_everywhere_exit_0_with_json(address, kernels):  
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ((), "has no sweep for a device of kind emulated; add a [[sweep]] to its problem.toml"),
         ((*RANGE, "--at", "rows"), "write it such as rows=4096"),
         ((*RANGE, "--seconds", "1000"), "at most 30 s"),
         ((*RANGE, "--seconds", "inf"), "--seconds: inf is not a number of seconds"),

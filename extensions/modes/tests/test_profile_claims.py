@@ -4,9 +4,9 @@ import os
 
 import pytest
 
+from extensions.modes import profile
+from extensions.modes.profile import ClaimedFile
 from grader.artifacts.files import FILE_COUNT_LIMIT, SUBMISSION_LIMIT_BYTES
-from grader.grading import profile
-from grader.grading.profile import ClaimedFile
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import FILE_LIMIT_BYTES, PROFILE_NOTE
 from sandbox.protocol.wire import ToolOutcome

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from extensions.modes import profile
 from grader.artifacts.files import SubmissionFiles
-from grader.grading import profile
 from grader.model import Verdict
 from sandbox.protocol import wire
 from sandbox.protocol.wire import ToolOutcome
@@ -19,7 +19,7 @@ from tests.harness.grading import Graded, Grading, load_problem
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
-KERNELS = Path(__file__).parents[2] / "kernels_examples"
+KERNELS = Path(__file__).parents[3] / "kernels_examples"
 PUBLIC, HIDDEN = 640, 77
 # Notes every size that it meets where its next process could find it, and speaks for the profiler once that runs in its process.
 HOSTILE = """

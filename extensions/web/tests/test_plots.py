@@ -5,9 +5,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from grader.plots.frames import LEFT, WIDTH, ChartAxis, Scale
-from grader.plots.lines import ChartSeries, line_chart
-from grader.plots.samples import samples_chart
+from extensions.web.plots.frames import LEFT, WIDTH, ChartAxis, Scale
+from extensions.web.plots.lines import ChartSeries, line_chart
+from extensions.web.plots.samples import samples_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL = "</title></svg><script>x()</script>\"onload='x()'\u202e\x1b[31m\x00]]>&"

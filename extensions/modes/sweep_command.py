@@ -7,8 +7,8 @@ import math
 import os
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,12 +17,16 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from extensions.modes.sweep_table import NOT_RUN, RIGHT, SweepMetric, SweepPoint, SweepTable, collate, rows, to_csv
+from extensions.web.plots.frames import ChartAxis
+from extensions.web.plots.lines import ChartSeries, line_chart
+from extensions.web.plots.svg import LABEL_CHARS
 from grader.api import stable_json
 from grader.api.client import GraderClient
 from grader.api.resource_names import PROBLEMS, resource_id
 from grader.cli import sources
 from grader.cli.exits import Exit, GraderFailed, UsageError
-from grader.cli.options import DeviceOption, SandboxOption, Server, StateDir
+from grader.cli.options import EXIT_CODES, DeviceOption, SandboxOption, Server, StateDir
 from grader.cli.output import plain, print_note, stdout_console
 from grader.cli.progress import ProgressDisplay, progress
 from grader.cli.running import run
@@ -42,27 +46,16 @@ from grader.cli.submit import (
     require_answer,
 )
 from grader.isolations import AUTO
-from grader.plots.frames import ChartAxis
-from grader.plots.lines import ChartSeries, line_chart
-from grader.plots.svg import LABEL_CHARS
 from grader.v1 import problem_pb2, submission_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
-from grader.views.sweeps import NOT_RUN, RIGHT, SweepMetric, SweepPoint, SweepTable, collate, rows, to_csv
 
 LOG_FACTOR = 15.0  # between the largest value and the least: with more, an axis is logarithmic
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepOptions:
-    """Options of a sweep. sweep: the differences from the problem's own."""
-
-    files: tuple[Path, ...]
-    problem: str | None
-    device_kind: str
-    sweep: problem_pb2.Sweep
-    out_dir: Path | None = None
-    metric: SweepMetric | None = None
+def add_commands(app: typer.Typer, groups: Mapping[str, typer.Typer]) -> None:
+    """Add `sweep`."""
+    app.command("sweep", epilog=EXIT_CODES, rich_help_panel="Grade kernels")(sweep_command)
 
 
 def sweep_message(
@@ -87,25 +80,35 @@ def sweep_message(
     return message
 
 
-async def sweep(target: Target, order: SweepOptions, *, json: bool) -> Exit:
+async def sweep(
+    target: Target,
+    files: Sequence[Path],
+    problem: str | None,
+    requested: problem_pb2.Sweep,
+    *,
+    device_kind: str,
+    out_dir: Path | None,
+    metric: SweepMetric | None,
+    json: bool,
+) -> Exit:
     """Submit the kernels one after the other, so that none is timed next to another, and print what became of them."""
-    if order.out_dir is not None:
-        os.close(open_directory(order.out_dir))  # before anything is run
-    named, problem_path = (order.problem, None) if target.server is not None else problem_at(order.problem)
-    kernels = [sources.read((path,), named) for path in order.files]
-    if len(ids := dict.fromkeys(files.problem_id for files in kernels)) > 1:
+    if out_dir is not None:
+        os.close(open_directory(out_dir))  # before anything is run
+    named, problem_path = (problem, None) if target.server is not None else problem_at(problem)
+    kernels = [sources.read((path,), named) for path in files]
+    if len(ids := dict.fromkeys(kernel.problem_id for kernel in kernels)) > 1:
         raise UsageError(
             f"problem: the files are for several problems ({', '.join(ids)}); name one with --problem, or sweep them separately"
         )
-    found_dirs = [files.problem_dir for files in kernels] + [problem_path]
-    target = replace(target, problem_dirs=(*target.problem_dirs, *dict.fromkeys(path for path in found_dirs if path is not None)))
+    problem_dirs = [kernel.problem_dir for kernel in kernels] + [problem_path]
+    target = replace(target, problem_dirs=(*target.problem_dirs, *dict.fromkeys(path for path in problem_dirs if path is not None)))
     ended: list[tuple[str, submission_pb2.Submission]] = []
     async with connect(target, ServerRequirement.GRADE) as client:
         await require_answer(client, target)
-        for number, (name, kernel) in enumerate(zip(_names(order.files), kernels, strict=True), 1):
-            options = SubmitOptions(files=(), problem=None, language="", entry="", device_kind=order.device_kind, mode="sweep")
+        for number, (name, kernel) in enumerate(zip(_names(files), kernels, strict=True), 1):
+            options = SubmitOptions(files=(), problem=None, language="", entry="", device_kind=device_kind, mode="sweep")
             message = build_submission(kernel, options)
-            message.sweep.CopyFrom(order.sweep)
+            message.sweep.CopyFrom(requested)
             with progress(json=json) as display:
                 display.say(f"kernel {number} of {len(kernels)}: {name}")
                 ended.append((name, await _submit(client, message, display, target)))
@@ -113,10 +116,11 @@ async def sweep(target: Target, order: SweepOptions, *, json: bool) -> Exit:
         table = collate(ended)
     except ValueError as error:
         raise GraderFailed(f"the server sent no sweep: {error}; use a grader-cli of its version") from None
-    metric = order.metric or table.metric()
-    _write(order, table, metric)
+    metric = metric or table.metric()
+    if out_dir is not None:
+        _write(out_dir, table, metric)
     if json:
-        print(stable_json.to_text(_as_data(table, metric, ended), indent=2))
+        typer.echo(stable_json.to_text(_as_data(table, metric, ended), indent=2))
     else:
         console = stdout_console()
         for part in render(table, metric, ended):
@@ -210,12 +214,10 @@ def _names(files: Sequence[Path]) -> list[str]:
     return [stem if stems.count(stem) == 1 else str(path) for stem, path in zip(stems, files, strict=True)]
 
 
-def _write(order: SweepOptions, table: SweepTable, metric: SweepMetric) -> None:
-    if order.out_dir is None:
-        return
+def _write(out_dir: Path, table: SweepTable, metric: SweepMetric) -> None:
     stem = f"{resource_id(PROBLEMS, table.problem)}_{table.axis}"
     for name, text in ((f"{stem}.svg", draw(table, metric)), (f"{stem}.csv", to_csv(table))):
-        path = order.out_dir / name
+        path = out_dir / name
         try:
             path.write_text(text, "utf-8")
         except OSError as error:
@@ -277,16 +279,9 @@ def sweep_command(
     """
 
     async def work() -> Exit:
-        wanted = sweep_message(axis=axis, start=start, stop=stop, factor=factor, step=step, axis_sizes=at or (), seconds=seconds)
-        order = SweepOptions(
-            files=tuple(files),
-            problem=problem,
-            device_kind="" if device == AUTO else device,
-            sweep=wanted,
-            out_dir=out,
-            metric=metric,
-        )
+        requested = sweep_message(axis=axis, start=start, stop=stop, factor=factor, step=step, axis_sizes=at or (), seconds=seconds)
         target = Target(server=server, state_dir=state_dir, sandbox=sandbox, device=device, quiet=json and not sys.stderr.isatty())
-        return await sweep(target, order, json=json)
+        kind = "" if device == AUTO else device
+        return await sweep(target, files, problem, requested, device_kind=kind, out_dir=out, metric=metric, json=json)
 
     run(work())

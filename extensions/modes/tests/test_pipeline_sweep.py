@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from extensions.modes.sweep import fold
 from grader.dispatch.local_fleet import PROFILES, read_profile
 from grader.model import Verdict
-from grader.verdict.fold import fold
 from sandbox.protocol import wire
 from tests.unit import pipeline_fleets
 from tests.unit.pipeline_fleets import graded

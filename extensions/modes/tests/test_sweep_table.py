@@ -9,22 +9,23 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from extensions.modes import sweep_command as command
+from extensions.modes.sweep_problem import sweep_problem
+from extensions.modes.sweep_table import NOT_RUN, SweepMetric, collate, rows, to_csv
+from extensions.modes.tests.test_sweep import EXAMPLES
+from extensions.web.tests.test_plots import marks
 from grader.api import messages
-from grader.cli import sweep as command
 from grader.cli.exits import UsageError
 from grader.cli.problems import sweep_range
 from grader.formats import native
 from grader.model import Report, Submission, SubmissionState, Verdict
-from grader.problems.sweep import SweepRequest, sweep_problem
 from grader.rules.disclosure import Redactor
-from grader.views.sweeps import NOT_RUN, SweepMetric, collate, rows, to_csv
+from grader.v1 import problem_pb2
 from sandbox.protocol import wire
 from tests import fakes
 from tests.unit.test_disclosure import NOW
-from tests.unit.test_plots import marks
-from tests.unit.test_sweep import EXAMPLES
 
-PROBLEM = sweep_problem(native.load(EXAMPLES / "elementwise_square"), SweepRequest(), ("emulated",))
+PROBLEM = sweep_problem(native.load(EXAMPLES / "elementwise_square"), problem_pb2.Sweep(), ("emulated",))
 SIZES = [one.axes["cols"] for one in PROBLEM.spec.workloads]
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-from grader.plots import svg
-from grader.plots.frames import (
+from extensions.web.plots import svg
+from extensions.web.plots.frames import (
     BOTTOM,
     HEIGHT,
     LEFT,

@@ -4,19 +4,22 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
 
+from extensions.modes.sweep import fold
+from extensions.modes.sweep_problem import MEASURE_LIMIT_S, sweep_problem
 from grader.errors import ProblemInvalid
 from grader.formats import native
 from grader.model import Sweep, Verdict
-from grader.problems.sweep import MEASURE_LIMIT_S, SweepRequest, sweep_problem
 from grader.rules.disclosure import Redactor
 from grader.rules.sweep import BYTES_LIMIT, SIZE_LIMIT, SweepInvalid, check_bytes, sizes
-from grader.verdict.fold import IncompleteFacts, fold
+from grader.v1.problem_pb2 import Sweep as SweepRequest
+from grader.verdict.fold import IncompleteFacts
 from sandbox.protocol import wire
 from tests import fakes
 from tests.unit.test_verdict import BUILT, FINISHED, LOADED
 
-EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
+EXAMPLES = Path(__file__).parents[3] / "kernels_examples"
 SQUARE = native.load(EXAMPLES / "elementwise_square")
 BOTH = ("cuda", "emulated")
 
@@ -107,7 +110,7 @@ def test_a_submitter_chooses_no_size_that_the_author_has_not_vouched_for():
     others = {name: 1 for name in problem.spec.axes if name != "seq"}
     request = SweepRequest(axis="seq", start=widest, stop=widest, step=1, axes=others)
     assert len(sweep_problem(problem, request, ("emulated",)).spec.workloads) == 1
-    longer = dataclasses.replace(request, start=2 * widest, stop=2 * widest)
+    longer = SweepRequest(axis="seq", start=2 * widest, stop=2 * widest, step=1, axes=others)
     with pytest.raises(SweepInvalid, match="larger than all that the problem has"):
         sweep_problem(problem, longer, ("emulated",))
     check_bytes(problem.spec, {**others, "seq": 2 * widest}, "seq", "emulated")
@@ -119,10 +122,13 @@ def test_several_axes_are_not_all_as_large_as_each_may_be():
     most = {name: max([256 if name == "rows" else 8192, *(one[name] for one in emulated)]) for name in ("rows", "cols")}
     assert most == {"rows": 256, "cols": 8192}  # which the sweep itself has
     plain = dataclasses.replace(SQUARE, sweeps=())
-    request = SweepRequest(axis="cols", start=4099, stop=4099, step=1, axes={"rows": 223})
+
+    def request(rows):
+        return SweepRequest(axis="cols", start=4099, stop=4099, step=1, axes={"rows": rows})
+
     with pytest.raises(SweepInvalid, match="larger than all"):
-        sweep_problem(plain, request, ("emulated",))
-    assert sweep_problem(plain, dataclasses.replace(request, axes={"rows": 31}), ("emulated",)).spec.workloads
+        sweep_problem(plain, request(223), ("emulated",))
+    assert sweep_problem(plain, request(31), ("emulated",)).spec.workloads
 
 
 @pytest.mark.parametrize(
@@ -136,7 +142,7 @@ def test_several_axes_are_not_all_as_large_as_each_may_be():
         ("stop", SweepRequest(axes={"rows": 2**31 - 1})),
         ("stop", SweepRequest(start=2**30, stop=2**30)),
         ("step", SweepRequest(start=1, step=1)),
-        *(("measure_duration", SweepRequest(measure_s=value)) for value in (0.0, -1.0, MEASURE_LIMIT_S + 1, float("nan"))),
+        *(("measure_duration", SweepRequest(measure_duration=Duration(seconds=value))) for value in (0, -1, int(MEASURE_LIMIT_S) + 1)),
     ],
 )
 def test_a_submitter_cannot_ask_for_more_than_the_limits(key, request_):

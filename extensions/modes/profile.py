@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ import structlog
 
 from grader.artifacts.files import FILE_COUNT_LIMIT, NAME, SUBMISSION_LIMIT_BYTES
 from grader.errors import JudgeBroken, ProblemBroken
-from grader.grading.attempt import Attempt, RunTool, module_argv
+from grader.grading.attempt import Attempt, OpenRunBox, RunTool, module_argv
 from grader.grading.build import (
     BUILD_ENVIRONMENT,
     KERNEL_LIMIT,
@@ -30,10 +30,14 @@ from grader.grading.build import (
     sane,
     write_sources,
 )
+from grader.grading.pipeline import failed, judge_rounds, judged
 from grader.grading.ports import Host, Lane
 from grader.grading.run_box import closed_link, ending, open_box
 from grader.isolation import BoxExit, BoxSpec, Purpose
 from grader.isolation.pickup import Refusal, RefusalReason, pick_up
+from grader.model import Problem
+from grader.v1 import submission_pb2
+from grader.verdict.fold import fold
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import (
     COMPUTE_SANITIZER,
@@ -53,6 +57,7 @@ from sandbox.protocol.box_files import (
 )
 from sandbox.protocol.wire import BoxCause, ToolOutcome
 
+__all__ = ["DISCLOSED", "fold", "plan", "run"]
 log = structlog.get_logger()
 
 NOTE_LIMIT_BYTES = 256 * 1024
@@ -63,6 +68,11 @@ SLOWDOWN = 20.0  # the factor by which compute-sanitizer and ncu slow a kernel d
 TOOL_END_S = 150.0  # once the runner has ended, for the tool's own report
 PROFILE_BOX = 1  # the number of the first run box for profilers: the box before verified
 COMPILERS = "compilers"  # the tool that is named where the static box left nothing
+ARTIFACT_FIELDS = ("name", "tool", "digest", "size_bytes")
+DISCLOSED = {
+    wire.KernelProfile: ("tools", "workload_id", "architecture", "kernels", "launches", "remarks"),
+    wire.ArtifactFile: ARTIFACT_FIELDS,
+}
 # As `extensions/modes/box/static_profile.py` and what it calls name themselves.
 STATIC_TOOLS = (COMPILERS, "kernels", "nvcc", "ptxas", "nvdisasm", "Triton", "Numba")
 
@@ -222,27 +232,43 @@ def run_tools(*, on_gpu: bool) -> tuple[RunTool, ...]:
     return (TORCH, *GPU_TOOLS) if on_gpu else (TORCH,)
 
 
-async def profile_kernel(attempt: Attempt, lane: Lane, build: wire.Build) -> AsyncIterator[wire.Fact]:
-    """Let the tools of profile mode look at a kernel that was right on every workload."""
+def plan(submission: submission_pb2.Submission, problem: Problem, device_kinds: Sequence[str]) -> Problem:
+    """Return the problem."""
+    return problem
+
+
+def run(attempt: Attempt, build: wire.Build, open_run_box: OpenRunBox) -> AsyncGenerator[wire.Fact, None]:
+    """Judge a kernel, then let the tools look at it."""
+    return judged(attempt, build, open_run_box, _judge_and_profile)
+
+
+async def _judge_and_profile(attempt: Attempt, lane: Lane, build: wire.Build, open_run_box: OpenRunBox) -> AsyncGenerator[wire.Fact, None]:
+    """Judge a kernel, and let the tools look at one that was right on every workload, on the same device."""
+    process = list[wire.Fact]()
+    async with aclosing(judge_rounds(attempt, lane, build, open_run_box)) as facts:
+        async for fact in facts:
+            process.append(fact)
+            yield fact
+    if any(map(failed, process)):
+        return
     yield wire.Progress(stage=wire.Stage.PROFILING)
-    on_gpu = attempt.on_gpu
     claims = [await _static_profile(attempt, lane.environment)]
     assert attempt.work.make_output is not None
-    for number, tool in enumerate(run_tools(on_gpu=on_gpu), PROFILE_BOX):
-        problem = profiled_workload(attempt.problem, largest=on_gpu and not tool.on_smallest)
+    for number, tool in enumerate(run_tools(on_gpu=attempt.on_gpu), PROFILE_BOX):
+        problem = profiled_workload(attempt.problem, largest=attempt.on_gpu and not tool.on_smallest)
         if problem is None:
             claims.append(no_workload(tool))
             continue
         with attempt.work.make_output() as out_dir:
             spec = attempt.run_spec(number, tool, out_dir)
-            async with attempt.host.turn(secret=False), aclosing(run_tool(attempt, tool, spec, problem, build, lane)) as facts:
-                async for fact in facts:
-                    if isinstance(fact, ProfileClaims):
-                        claims.append(fact)
+            async with attempt.host.turn(secret=False), aclosing(run_tool(attempt, tool, spec, problem, build, lane)) as outcomes:
+                async for outcome in outcomes:
+                    if isinstance(outcome, ProfileClaims):
+                        claims.append(outcome)
                     else:
-                        yield fact
-    # Named in every profile, so that nobody looks for them.
-    claims.append(without_result(ToolOutcome.UNAVAILABLE, "it needs a GPU", *(tool.name for tool in (() if on_gpu else GPU_TOOLS))))
+                        yield outcome
+    if not attempt.on_gpu:  # named in every profile, so that nobody looks for them
+        claims.append(without_result(ToolOutcome.UNAVAILABLE, "it needs a GPU", *(tool.name for tool in GPU_TOOLS)))
     async for fact in profiled(tuple(claims), attempt.host, build):
         yield fact
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-from grader.plots import svg
+from extensions.web.plots import svg
 
 WIDTH, HEIGHT = 640.0, 360.0
 LEFT, RIGHT, BOTTOM, TOP = 76.0, 16.0, 46.0, 12.0
