@@ -146,11 +146,11 @@ def test_a_forged_profile_is_cut_to_what_can_be(out):
         architecture="sm_90a\x1b" * 99,
     )
     found = profile.take(out, TOOLS).profile
-    assert found.launches == (launch,) * (profile.LAUNCH_LIMIT - len(forged))
+    assert found.launches == (launch,) * (profile.LIST_LIMITS["launches"] - len(forged))
     assert (
-        len(found.tools) == profile.TOOL_LIMIT
+        len(found.tools) == profile.LIST_LIMITS["tools"]
         and found.tools[0].name == "nvcc[2J"
-        and len(found.tools[0].detail) == profile.DETAIL_LIMIT_CHARS
+        and len(found.tools[0].detail) == profile.TEXT_LIMITS_CHARS["detail"]
     )
     assert [use.name for use in found.kernels] == ["]0;k"] and all(text.isprintable() for text in (*found.remarks, found.architecture))
     assert len(found.remarks) <= 17 and len(found.architecture) <= 16

@@ -16,7 +16,6 @@ from extensions.web.plots.frames import (
     TOP,
     WIDTH,
     ChartAxis,
-    LegendEntry,
     Scale,
     draw_axes,
     draw_legend,
@@ -58,8 +57,7 @@ def line_chart(
 
     A linear y axis begins at 0. On a logarithmic axis, values that are not positive leave a gap too.
     """
-    entries = [LegendEntry(line.name, index) for index, line in enumerate(series)]
-    rows = legend_rows(entries, WIDTH - LEFT - RIGHT)
+    rows = legend_rows([line.name for line in series], WIDTH - LEFT - RIGHT)
     top = TOP + ROW * len(rows)
     height = HEIGHT + ROW * len(rows)
     drawing = svg.drawing(WIDTH, height, title=title, description=description, kind="lines")

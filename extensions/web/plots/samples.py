@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from xml.etree import ElementTree
 
 from extensions.web.plots import svg
-from extensions.web.plots.frames import BOTTOM, LEFT, ROW, TOP, LegendEntry, Scale, draw_axes, draw_legend, legend_rows, scale_of
+from extensions.web.plots.frames import BOTTOM, LEFT, ROW, TOP, Scale, draw_axes, draw_legend, legend_rows, scale_of
 
 WIDTH, HEIGHT = 520.0, 260.0
 HISTOGRAM = 90.0  # how wide
@@ -39,8 +39,7 @@ def samples_chart(
     drawn = {name: [max(float(value), floor) for value in values] for name, values in measured.items()}
     everything = [value for values in drawn.values() for value in values]
     logarithmic = max(everything) / min(everything) > LOG_RATIO
-    entries = [LegendEntry(f"{name}: {value_text(statistics.median(drawn[name]))}", index) for index, name in enumerate(drawn)]
-    rows = legend_rows(entries, WIDTH - LEFT)
+    rows = legend_rows([f"{name}: {value_text(statistics.median(values))}" for name, values in drawn.items()], WIDTH - LEFT)
     height = HEIGHT + ROW * len(rows)
     drawing = svg.drawing(WIDTH, height, title=title, description=_description(measured, drawn, value_text, most_samples), kind="samples")
     right = WIDTH - HISTOGRAM - 24
