@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
@@ -173,20 +173,6 @@ def _possible(claim: object) -> bool:
     return True
 
 
-def bounded(files: Iterable[ClaimedFile]) -> tuple[list[ClaimedFile], list[str]]:
-    """Return the first files of a submission that fit its limits, each name once, and the names of the rest."""
-    accepted: list[ClaimedFile] = []
-    refused: list[str] = []
-    for file in files:
-        total_bytes = sum(len(earlier.content) for earlier in accepted) + len(file.content)
-        fits = total_bytes <= SUBMISSION_LIMIT_BYTES and len(accepted) < FILE_COUNT_LIMIT
-        if fits and not any(file.name == earlier.name for earlier in accepted):
-            accepted.append(file)
-        else:
-            refused.append(file.name)
-    return accepted, refused
-
-
 def run_tools(*, on_gpu: bool) -> tuple[RunTool, ...]:
     """Return the tools that can run on this device."""
     return (TORCH, *GPU_TOOLS) if on_gpu else (TORCH,)
@@ -234,21 +220,23 @@ async def _judge_and_profile(attempt: Attempt, lane: Lane, build: wire.Build, op
 
 
 async def profiled(claims: tuple[ProfileClaims, ...], host: Host, build: wire.Build) -> AsyncIterator[wire.Fact]:
-    """Keep the files of all boxes, and join what they claim, and the build did not say, in one fact."""
-    merged = joined(tuple(claim.profile for claim in claims))
-    files, left_out = bounded(file for claim in claims for file in claim.files)
-    for file in files:
-        digest = None
-        if host.files is not None:
+    """Keep the files of all boxes that fit the limits of a submission, each name once, and join the other claims in one fact."""
+    names, left_out, free_bytes = set[str](), list[str](), SUBMISSION_LIMIT_BYTES
+    for file in (file for claim in claims for file in claim.files):
+        digest, size_bytes = None, len(file.content)
+        if host.files is not None and file.name not in names and len(names) < FILE_COUNT_LIMIT and size_bytes <= free_bytes:
             try:
                 digest = await asyncio.to_thread(host.files.keep, file.content)
             except OSError as error:
                 log.warning("submission_file_not_kept", error=str(error))
         if digest is None:
             left_out.append(file.name)
-        else:
-            yield wire.ArtifactFile(name=file.name, tool=file.tool, digest=digest, size_bytes=len(file.content))
-    remarks = tuple(remark for remark in dict.fromkeys(merged.remarks) if remark not in build.remarks)
+            continue
+        names.add(file.name)
+        free_bytes -= size_bytes
+        yield wire.ArtifactFile(name=file.name, tool=file.tool, digest=digest, size_bytes=size_bytes)
+    merged = joined(tuple(claim.profile for claim in claims))
+    remarks = tuple(remark for remark in dict.fromkeys(merged.remarks) if remark not in build.remarks)  # what the build did not say
     if left_out:
         remarks += (f"left out, for being too large or too many: {', '.join(left_out)}"[:REMARK_LIMIT_CHARS],)
     yield replace(merged, remarks=remarks)

@@ -135,9 +135,9 @@ def draw_legend(parent: ElementTree.Element, rows: Sequence[Sequence[tuple[int, 
     for row_number, row in enumerate(rows):
         x, y = start, top + ROW * row_number + ROW / 2
         for index, name in row:
-            color, kind = svg.color_of(index), svg.series_class(index)
+            color, kind, shape = svg.style_of(index)
             svg.line(parent, x, y, x + 18, y, f"line {kind}", stroke=color)
-            svg.path(parent, [svg.mark(svg.shape_of(index), x + 9, y)], f"point {kind}", stroke=color, fill="none")
+            svg.path(parent, [svg.mark(shape, x + 9, y)], f"point {kind}", stroke=color, fill="none")
             label = svg.text(parent, x + 24, y + 4, svg.short(name), "label legend")
             if svg.short(name) != name:
                 svg.hover(label, name)

@@ -77,7 +77,7 @@ def _draw_band(element: ElementTree.Element, chart_series: ChartSeries, index: i
     if not chart_series.lows:
         return
     values = zip(chart_series.xs, chart_series.lows, chart_series.highs, strict=True)
-    color, kind = svg.color_of(index), svg.series_class(index)
+    color, kind, _ = svg.style_of(index)
     for run in _runs([(x, low, high) for x, low, high in values], across, up):
         if len(run) == 1:
             x, low, high = (across.at(run[0][0]), up.at(run[0][1]), up.at(run[0][2]))
@@ -91,7 +91,7 @@ def _draw_band(element: ElementTree.Element, chart_series: ChartSeries, index: i
 def _draw_line(
     element: ElementTree.Element, chart_series: ChartSeries, index: int, across: Scale, up: Scale, x_label: str, y_label: str
 ) -> None:
-    color, kind, shape = svg.color_of(index), svg.series_class(index), svg.shape_of(index)
+    color, kind, shape = svg.style_of(index)
     for run in _runs(list(zip(chart_series.xs, chart_series.ys, strict=True)), across, up):
         points = [(across.at(x), up.at(y)) for x, y in run]
         svg.path(element, _stairs(points) if chart_series.stepped else _polyline(points), f"line {kind}", stroke=color, stroke_width="1.5")

@@ -54,11 +54,11 @@ def samples_chart(
 
 
 def _draw_series(element: ElementTree.Element, values: Sequence[float], index: int, across: Scale, up: Scale, most_samples: int) -> None:
-    color, kind = svg.color_of(index), svg.series_class(index)
+    color, kind, shape = svg.style_of(index)
     middle = up.at(statistics.median(values))
     svg.line(element, across.start, middle, across.end, middle, f"median {kind}", stroke=color, stroke_dasharray="5 3")
     every = -(-len(values) // most_samples)
-    shape, places = svg.shape_of(index), [(across.at(place + 1), up.at(values[place])) for place in range(0, len(values), every)]
+    places = [(across.at(place + 1), up.at(values[place])) for place in range(0, len(values), every)]
     crosses = [(x - 2, y - 2) for x, y in places]
     dots = svg.repeated(places, "h0") if shape in _DOTS else svg.repeated(crosses, "l4 4m0-4l-4 4", sinks=4)
     cap = {"circle": ("round", "4"), "square": ("square", "3.5")}.get(shape, ("butt", "1.2"))
@@ -81,7 +81,7 @@ def _draw_histogram(element: ElementTree.Element, series: Sequence[Sequence[floa
             place += len(list(alike))
             commands.append(f"H{svg.number(start + HISTOGRAM * part / highest)}V{svg.number(up.start - size * place)}")
         commands.append(f"H{svg.number(start)}z")
-        color, kind = svg.color_of(index), svg.series_class(index)
+        color, kind, _ = svg.style_of(index)
         svg.path(element, commands, f"histogram {kind}", stroke=color, fill=color, fill_opacity="0.15")
     svg.text(element, start, up.start + 16, "share", "label")
 
