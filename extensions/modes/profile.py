@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -20,12 +22,12 @@ from grader.artifacts.files import FILE_COUNT_LIMIT, NAME, SUBMISSION_LIMIT_BYTE
 from grader.errors import JudgeBroken, ProblemBroken
 from grader.grading.attempt import Attempt, OpenRunBox, RunTool, module_argv
 from grader.grading.build import (
-    BUILD_ENVIRONMENT,
     KERNEL_LIMIT,
     NAME_LIMIT_CHARS,
     REMARK_LIMIT,
     REMARK_LIMIT_CHARS,
     build_input,
+    build_spec,
     plain,
     sane,
     write_sources,
@@ -33,40 +35,25 @@ from grader.grading.build import (
 from grader.grading.pipeline import failed, judge_rounds, judged
 from grader.grading.ports import Host, Lane
 from grader.grading.run_box import closed_link, ending, open_box
-from grader.isolation import BoxExit, BoxSpec, Purpose
+from grader.isolation import BoxExit, BoxSpec
 from grader.isolation.pickup import Refusal, RefusalReason, pick_up
 from grader.model import Problem
 from grader.v1 import submission_pb2
 from grader.verdict.fold import fold
-from sandbox.protocol import wire
-from sandbox.protocol.box_files import (
-    COMPUTE_SANITIZER,
-    EMULATED_SANITIZER,
-    FILE_LIMIT_BYTES,
-    NCU,
-    NCU_CSV,
-    NCU_REPORT,
-    NCU_TEXT,
-    NSIGHT,
-    PROFILE_NOTE,
-    SANITIZER_TEXT,
-    TORCH_PROFILER,
-    TORCH_TABLE,
-    TORCH_TRACE,
-    TORCH_TRACE_PACKED,
-)
+from sandbox.protocol import box_files, wire
 from sandbox.protocol.wire import BoxCause, ToolOutcome
 
 __all__ = ["DISCLOSED", "fold", "plan", "run"]
 log = structlog.get_logger()
 
 NOTE_LIMIT_BYTES = 256 * 1024
-TOOL_LIMIT, LAUNCH_LIMIT, FINDING_LIMIT, DETAIL_LIMIT_CHARS, TOOL_LIMIT_CHARS, ARCHITECTURE_LIMIT_CHARS = 16, 64, 50, 400, 64, 16
-COUNTED_LINE_LIMIT = 40
+LIST_LIMITS = {"tools": 16, "kernels": KERNEL_LIMIT, "launches": 64, "findings": 50, "remarks": REMARK_LIMIT, "lines": 40, "flops": 40}
+TEXT_LIMITS_CHARS = {"architecture": 16, **dict.fromkeys(("detail", "message", "remarks"), REMARK_LIMIT_CHARS)}  # the others are names
 AXES = 3
 SLOWDOWN = 20.0  # the factor by which compute-sanitizer and ncu slow a kernel down, at most
 TOOL_END_S = 150.0  # once the runner has ended, for the tool's own report
 PROFILE_BOX = 1  # the number of the first run box for profilers: the box before verified
+NO_WORKLOAD = "the problem has no public workload"
 COMPILERS = "compilers"  # the tool that is named where the static box left nothing
 ARTIFACT_FIELDS = ("name", "tool", "digest", "size_bytes")
 DISCLOSED = {
@@ -96,24 +83,24 @@ class ProfileClaims:
 
 
 TORCH = RunTool(
-    name=TORCH_PROFILER,
-    files=(TORCH_TABLE, TORCH_TRACE, TORCH_TRACE_PACKED),
+    name=box_files.TORCH_PROFILER,
+    files=(box_files.TORCH_TABLE, box_files.TORCH_TRACE, box_files.TORCH_TRACE_PACKED),
     options=("--instrument", "extensions.modes.box.torch_profile", "{out}"),
 )
 GPU_SANITIZER = RunTool(
-    name=COMPUTE_SANITIZER,
-    files=(SANITIZER_TEXT,),
-    command=module_argv("extensions.modes.box.nvidia_tools", COMPUTE_SANITIZER, "{out}"),
+    name=box_files.COMPUTE_SANITIZER,
+    files=(box_files.SANITIZER_TEXT,),
+    command=module_argv("extensions.modes.box.nvidia_tools", box_files.COMPUTE_SANITIZER, "{out}"),
     on_smallest=True,
 )
 # In this order: a tool that brings a GPU to a stop comes last.
 GPU_TOOLS = (
     RunTool(
-        name=NCU,
-        files=(NCU_REPORT, NCU_TEXT, NCU_CSV),
+        name=box_files.NCU,
+        files=(box_files.NCU_REPORT, box_files.NCU_TEXT, box_files.NCU_CSV),
         options=("--instrument", "extensions.modes.box.profiler_range"),
-        command=module_argv("extensions.modes.box.nvidia_tools", NCU, "{out}"),
-        directory=NSIGHT,
+        command=module_argv("extensions.modes.box.nvidia_tools", box_files.NCU, "{out}"),
+        directory=box_files.NSIGHT,
     ),
     GPU_SANITIZER,
 )
@@ -124,7 +111,7 @@ def take(out_dir: Path, tools: Collection[str], names: Collection[str] | None = 
 
     tools: those that the box runs; claims of another tool are dropped. names: the files that it may leave; None: any plain name.
     """
-    content = pick_up(out_dir, PROFILE_NOTE, limit_bytes=NOTE_LIMIT_BYTES)
+    content = pick_up(out_dir, box_files.PROFILE_NOTE, limit_bytes=NOTE_LIMIT_BYTES)
     if isinstance(content, Refusal):
         return ProfileClaims(missing="it left no result" if content.reason is RefusalReason.MISSING else content.sentence)
     try:
@@ -140,91 +127,50 @@ def take(out_dir: Path, tools: Collection[str], names: Collection[str] | None = 
     for name, tool in wanted[:FILE_COUNT_LIMIT]:
         if NAME.fullmatch(name) is None:  # checked before anything is opened
             refused.append("a file without a plain name")
-            continue
-        content = pick_up(out_dir, name, limit_bytes=min(FILE_LIMIT_BYTES, free_bytes))
-        if isinstance(content, Refusal):
+        elif isinstance(content := pick_up(out_dir, name, limit_bytes=min(box_files.FILE_LIMIT_BYTES, free_bytes)), Refusal):
             refused.append(content.sentence)
-            continue
-        free_bytes -= len(content)
-        files.append(ClaimedFile(name=name, tool=plain(tool, TOOL_LIMIT_CHARS), content=content))
+        else:
+            free_bytes -= len(content)
+            files.append(ClaimedFile(name=name, tool=tool, content=content))
     if len(wanted) > FILE_COUNT_LIMIT:
         refused.append(f"all but the first {FILE_COUNT_LIMIT} files")
-    profile = checked(replace(note.profile, tools=tuple(tool for tool in note.profile.tools if tool.name in tools)))
+    tool_claims = tuple(tool for tool in note.profile.tools if tool.name in tools)
+    profile = checked(replace(note.profile, tools=tool_claims, workload_id=""))  # which workload it was is not the box's to say
     remarks = (f"left out: {'; '.join(refused)}"[:REMARK_LIMIT_CHARS],) if refused else ()
     return ProfileClaims(profile=replace(profile, remarks=(*profile.remarks, *remarks)), files=tuple(files))
 
 
-def checked(profile: wire.KernelProfile) -> wire.KernelProfile:
-    """Return the profile in printable characters, cut to sizes and counts, without impossible numbers."""
-    findings = map(_checked_finding, profile.findings[:FINDING_LIMIT])
-    return wire.KernelProfile(
-        tools=tuple(
-            replace(tool, name=plain(tool.name, TOOL_LIMIT_CHARS), detail=plain(tool.detail, DETAIL_LIMIT_CHARS))
-            for tool in profile.tools[:TOOL_LIMIT]
-        ),
-        architecture=plain(profile.architecture, ARCHITECTURE_LIMIT_CHARS),
-        kernels=tuple(replace(use, name=plain(use.name, NAME_LIMIT_CHARS)) for use in profile.kernels[:KERNEL_LIMIT] if sane(use)),
-        launches=tuple(
-            replace(launch, kernel=plain(launch.kernel, NAME_LIMIT_CHARS))
-            for launch in profile.launches[:LAUNCH_LIMIT]
-            if len(launch.grid) == len(launch.block) == AXES
-            and _below(2**53, *launch.grid, *launch.block, launch.shared_bytes, launch.count, launch.duration_ns or 0)
-        ),
-        remarks=tuple(plain(remark, REMARK_LIMIT_CHARS) for remark in profile.remarks[:REMARK_LIMIT]),
-        findings=tuple(finding for finding in findings if finding is not None),
-        access_counts=_checked_counts(profile.access_counts),
-    )
+def checked(claim: Any, name: str = "") -> Any:
+    """Return a claim in printable characters, cut to sizes and counts, without impossible numbers. name: of the field that holds it."""
+    match claim:
+        case StrEnum():
+            return claim
+        case str():
+            return plain(claim, TEXT_LIMITS_CHARS.get(name, NAME_LIMIT_CHARS))
+        case tuple():
+            return tuple(checked(part, name) for part in claim[: LIST_LIMITS.get(name)] if _possible(part))
+        case wire.AccessCounts(counted_blocks=counted, blocks=blocks) if not 0 < counted <= blocks < 2**53:
+            return None
+    if is_dataclass(claim):
+        return replace(claim, **{field.name: checked(getattr(claim, field.name), field.name) for field in fields(claim)})  # type: ignore[type-var]
+    return claim
 
 
-def _below(limit: int, *numbers: int) -> bool:
-    return all(0 <= number < limit for number in numbers)
-
-
-def _checked_finding(finding: wire.SanitizerFinding) -> wire.SanitizerFinding | None:
-    if len(finding.block) not in (0, AXES) or len(finding.thread) not in (0, AXES):
-        return None
-    if not _below(2**31, *finding.block, *finding.thread, finding.line, finding.other_line, finding.count):
-        return None
-    return replace(
-        finding,
-        message=plain(finding.message, REMARK_LIMIT_CHARS),
-        path=plain(finding.path, NAME_LIMIT_CHARS),
-        other_path=plain(finding.other_path, NAME_LIMIT_CHARS),
-        memory=plain(finding.memory, NAME_LIMIT_CHARS),
-    )
-
-
-def _checked_counts(counts: wire.AccessCounts | None) -> wire.AccessCounts | None:
-    """Return the possible lines; None where even the number of blocks is impossible."""
-    if counts is None or not 0 < counts.counted_blocks <= counts.blocks < 2**53:
-        return None
-    lines = (
-        replace(line, path=plain(line.path, NAME_LIMIT_CHARS))
-        for line in counts.lines[:COUNTED_LINE_LIMIT]
-        if 0 < line.line < 2**31
-        and 0 < line.requests < 2**53
-        and _below(2**53, line.transactions, line.least_transactions, line.active_lanes, line.requested_bytes)
-    )
-    flops = (
-        replace(line, path=plain(line.path, NAME_LIMIT_CHARS))
-        for line in counts.flops[:COUNTED_LINE_LIMIT]
-        if 0 < line.line < 2**31 and 0 < line.flops < 2**63
-    )
-    return replace(counts, lines=tuple(lines), flops=tuple(flops))
-
-
-def bounded(files: Iterable[ClaimedFile]) -> tuple[list[ClaimedFile], list[str]]:
-    """Return the first files of a submission that fit its limits, each name once, and the names of the rest."""
-    accepted: list[ClaimedFile] = []
-    refused: list[str] = []
-    for file in files:
-        total_bytes = sum(len(earlier.content) for earlier in accepted) + len(file.content)
-        fits = total_bytes <= SUBMISSION_LIMIT_BYTES and len(accepted) < FILE_COUNT_LIMIT
-        if fits and not any(file.name == earlier.name for earlier in accepted):
-            accepted.append(file)
-        else:
-            refused.append(file.name)
-    return accepted, refused
+def _possible(claim: object) -> bool:
+    """Return whether the API has room for the numbers of a claim, none of which is negative, and its places have all axes."""
+    match claim:
+        case wire.KernelUse():
+            return sane(claim)
+        case wire.KernelLaunch(grid=grid, block=block):
+            return len(grid) == len(block) == AXES and max(*grid, *block, claim.shared_bytes, claim.count, claim.duration_ns or 0) < 2**53
+        case wire.SanitizerFinding(block=block, thread=thread):
+            return {len(block), len(thread)} <= {0, AXES} and max(*block, *thread, claim.line, claim.other_line, claim.count) < 2**31
+        case wire.LineCounts():
+            counts = (claim.requests, claim.transactions, claim.least_transactions, claim.active_lanes, claim.requested_bytes)
+            return claim.line > 0 and claim.requests > 0 and max(counts) < 2**53
+        case wire.LineFlops():
+            return claim.line > 0 and claim.flops > 0
+    return True
 
 
 def run_tools(*, on_gpu: bool) -> tuple[RunTool, ...]:
@@ -257,7 +203,7 @@ async def _judge_and_profile(attempt: Attempt, lane: Lane, build: wire.Build, op
     for number, tool in enumerate(run_tools(on_gpu=attempt.on_gpu), PROFILE_BOX):
         problem = profiled_workload(attempt.problem, largest=attempt.on_gpu and not tool.on_smallest)
         if problem is None:
-            claims.append(no_workload(tool))
+            claims.append(without_result(ToolOutcome.UNAVAILABLE, NO_WORKLOAD, tool.name))
             continue
         with attempt.work.make_output() as out_dir:
             spec = attempt.run_spec(number, tool, out_dir)
@@ -274,38 +220,35 @@ async def _judge_and_profile(attempt: Attempt, lane: Lane, build: wire.Build, op
 
 
 async def profiled(claims: tuple[ProfileClaims, ...], host: Host, build: wire.Build) -> AsyncIterator[wire.Fact]:
-    """Keep the files of all boxes, and join what they claim, and the build did not say, in one fact."""
-    merged = joined(tuple(claim.profile for claim in claims))
-    files, left_out = bounded(file for claim in claims for file in claim.files)
-    for file in files:
-        digest = None
-        if host.files is not None:
+    """Keep the files of all boxes that fit the limits of a submission, each name once, and join the other claims in one fact."""
+    names, left_out, free_bytes = set[str](), list[str](), SUBMISSION_LIMIT_BYTES
+    for file in (file for claim in claims for file in claim.files):
+        digest, size_bytes = None, len(file.content)
+        if host.files is not None and file.name not in names and len(names) < FILE_COUNT_LIMIT and size_bytes <= free_bytes:
             try:
                 digest = await asyncio.to_thread(host.files.keep, file.content)
             except OSError as error:
                 log.warning("submission_file_not_kept", error=str(error))
         if digest is None:
             left_out.append(file.name)
-        else:
-            yield wire.ArtifactFile(name=file.name, tool=file.tool, digest=digest, size_bytes=len(file.content))
-    remarks = tuple(remark for remark in merged.remarks if remark not in build.remarks)
+            continue
+        names.add(file.name)
+        free_bytes -= size_bytes
+        yield wire.ArtifactFile(name=file.name, tool=file.tool, digest=digest, size_bytes=size_bytes)
+    merged = joined(tuple(claim.profile for claim in claims))
+    remarks = tuple(remark for remark in dict.fromkeys(merged.remarks) if remark not in build.remarks)  # what the build did not say
     if left_out:
         remarks += (f"left out, for being too large or too many: {', '.join(left_out)}"[:REMARK_LIMIT_CHARS],)
     yield replace(merged, remarks=remarks)
 
 
 def joined(profiles: tuple[wire.KernelProfile, ...]) -> wire.KernelProfile:
-    """Join the profiles of all boxes."""
-    return wire.KernelProfile(
-        tools=tuple(tool for profile in profiles for tool in profile.tools),
-        workload_id=next((profile.workload_id for profile in profiles if profile.workload_id), ""),
-        architecture=next((profile.architecture for profile in profiles if profile.architecture), ""),
-        kernels=tuple(use for profile in profiles for use in profile.kernels)[:KERNEL_LIMIT],
-        launches=tuple(launch for profile in profiles for launch in profile.launches)[:LAUNCH_LIMIT],
-        remarks=tuple(dict.fromkeys(remark for profile in profiles for remark in profile.remarks)),
-        findings=tuple(finding for profile in profiles for finding in profile.findings)[:FINDING_LIMIT],
-        access_counts=next((profile.access_counts for profile in profiles if profile.access_counts is not None), None),
-    )
+    """Join the profiles of all boxes: their lists, and of anything else what the first has to say."""
+    values: dict[str, Any] = {}
+    for name in (field.name for field in fields(wire.KernelProfile)):
+        parts = [getattr(profile, name) for profile in profiles]
+        values[name] = sum(parts, ()) if isinstance(parts[0], tuple) else next(filter(None, parts), parts[0])
+    return wire.KernelProfile(**values)
 
 
 async def _static_profile(attempt: Attempt, environment: wire.Environment) -> ProfileClaims:
@@ -315,21 +258,12 @@ async def _static_profile(attempt: Attempt, environment: wire.Environment) -> Pr
     assert work.make_output is not None
     with work.make_output() as out_dir:
         write_sources(job, files, work)
-        spec = BoxSpec(
-            box_id=f"{work.box_id}-profile",
-            purpose=Purpose.BUILD,
-            argv=module_argv("extensions.modes.box.static_profile", "{src}", "{out}"),
-            limits=host.profile.build,
-            slot=work.slot,
-            src_dir=work.source_dir,
-            out_dir=out_dir,
-            environment=BUILD_ENVIRONMENT,
-        )
+        spec = build_spec("profile", "extensions.modes.box.static_profile", host, work, out_dir)
         async with host.builder(), host.turn(secret=False), open_box(host.isolation, spec) as box:
             end = await box.wait()
         claims = await asyncio.to_thread(take, out_dir, STATIC_TOOLS)
     # The static tools claim nothing of a run.
-    profile = replace(claims.profile, launches=(), findings=(), access_counts=None, workload_id="")
+    profile = replace(claims.profile, launches=(), findings=(), access_counts=None)
     return unless_missing(replace(claims, profile=profile), COMPILERS, end)
 
 
@@ -362,14 +296,13 @@ async def run_tool(
         claims = replace(claims, missing="its result does not name it")
     if claims.missing and failure:
         claims = replace(claims, missing=failure)
-    # It compiles nothing. Which workload it was is not the box's to say. Launches are what torch's profiler has to say.
-    launches = () if tool.command else claims.profile.launches
-    sanitizes = tool.name == EMULATED_SANITIZER
-    findings, counts = (claims.profile.findings, claims.profile.access_counts) if sanitizes else ((), None)
-    workload_id = job.problem.workloads[0].workload_id if launches or findings or counts else ""
-    profile = replace(
-        claims.profile, kernels=(), architecture="", launches=launches, findings=findings, access_counts=counts, workload_id=workload_id
-    )
+    profile = replace(claims.profile, kernels=(), architecture="")  # it compiles nothing
+    if tool.command:  # launches are what torch's profiler has to say
+        profile = replace(profile, launches=())
+    if tool.name != box_files.EMULATED_SANITIZER:
+        profile = replace(profile, findings=(), access_counts=None)
+    if profile.launches or profile.findings or profile.access_counts:
+        profile = replace(profile, workload_id=job.problem.workloads[0].workload_id)
     yield unless_missing(replace(claims, profile=profile), tool.name, end)
 
 
@@ -397,11 +330,6 @@ def profiled_workload(problem: wire.ProblemSpec, *, largest: bool, preferred: st
         return None
     chosen = next((workload for workload in public if workload.workload_id == preferred), public[-1 if largest else 0])
     return replace(problem, workloads=(chosen,), trial_count=1, libraries=wire.Libraries.ALLOWED)
-
-
-def no_workload(tool: RunTool) -> ProfileClaims:
-    """Return the claims of a tool where every workload is hidden."""
-    return without_result(ToolOutcome.UNAVAILABLE, "the problem has no public workload", tool.name)
 
 
 def without_result(outcome: ToolOutcome, detail: str, *names: str) -> ProfileClaims:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import os
 import sys
@@ -17,7 +16,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from extensions.modes.sweep_table import NOT_RUN, RIGHT, SweepMetric, SweepPoint, SweepTable, collate, rows, to_csv
+from extensions.modes.sweep_table import NOT_RUN, RIGHT, SweepMetric, SweepPoint, SweepTable, collate, table_rows, to_csv
 from extensions.web.plots.frames import ChartAxis
 from extensions.web.plots.lines import ChartSeries, line_chart
 from extensions.web.plots.svg import LABEL_CHARS
@@ -27,7 +26,7 @@ from grader.api.resource_names import PROBLEMS, resource_id
 from grader.cli import sources
 from grader.cli.exits import Exit, GraderFailed, UsageError
 from grader.cli.options import EXIT_CODES, DeviceOption, SandboxOption, Server, StateDir
-from grader.cli.output import plain, print_note, stdout_console
+from grader.cli.output import plain, print_note, stdout_console, text_table
 from grader.cli.progress import ProgressDisplay, progress
 from grader.cli.running import run
 from grader.cli.saved_files import open_directory
@@ -35,10 +34,9 @@ from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submit import (
     SubmitOptions,
     build_submission,
-    cancel_quietly,
+    cancelled_with_command,
     described,
     exit_of,
-    explain_giving_up,
     explain_no_answer,
     follow,
     nanoseconds,
@@ -58,26 +56,15 @@ def add_commands(app: typer.Typer, groups: Mapping[str, typer.Typer]) -> None:
     app.command("sweep", epilog=EXIT_CODES, rich_help_panel="Grade kernels")(sweep_command)
 
 
-def sweep_message(
-    *,
-    axis: str,
-    start: int | None,
-    stop: int | None,
-    factor: float | None,
-    step: int | None,
-    axis_sizes: Sequence[str],
-    seconds: float | None,
-) -> problem_pb2.Sweep:
-    """The options as the API takes them; UsageError where one of axis_sizes is not AXIS=SIZE."""
-    message = problem_pb2.Sweep(axis=axis, start=start, stop=stop, factor=factor, step=step)
-    for text in axis_sizes:
+def axis_sizes(texts: Sequence[str]) -> dict[str, int]:
+    """Read texts AXIS=SIZE; UsageError where one is not."""
+    axes = dict[str, int]()
+    for text in texts:
         name, equals, size = text.partition("=")
         if not equals or not size.isascii() or not size.isdecimal() or len(size) > 18:
             raise UsageError(f"--at: {text!r} is not AXIS=SIZE; write it such as rows=4096")
-        message.axes[name] = int(size)
-    if seconds is not None:
-        message.measure_duration.FromNanoseconds(nanoseconds(seconds, "--seconds"))
-    return message
+        axes[name] = int(size)
+    return axes
 
 
 async def sweep(
@@ -134,14 +121,9 @@ async def _submit(
     """Submit one kernel and follow it to its end; it is cancelled where this command is."""
     with explain_no_answer(target, "see whether it is there with: grader-cli list"):
         submission = await client.submit(message, request_id=str(uuid.uuid4()))
-    display.say(described(submission, target))
-    try:
-        with explain_giving_up(target, submission.name):
-            final = await follow(client, submission.name, display)
-    except (asyncio.CancelledError, OSError) as error:
-        if target.server is None or not isinstance(error, BrokenPipeError):
-            await cancel_quietly(client, submission.name)
-        raise
+    async with cancelled_with_command(client, target, submission.name):
+        display.say(described(submission, target))
+        final = await follow(client, submission.name, display)
     return await client.get_submission(final.name, full=True)
 
 
@@ -163,14 +145,10 @@ def render(table: SweepTable, metric: SweepMetric, ended: Sequence[tuple[str, su
 
 
 def _rows(table: SweepTable, metric: SweepMetric) -> Table:
-    table_of_sizes = Table(box=None, pad_edge=False)
-    table_of_sizes.add_column(plain(one_line(table.axis)), justify="right")
-    for provider in table.providers:
-        table_of_sizes.add_column(plain(one_line(provider, most_chars=40)), justify="right")
-    lines = {provider: table.of(provider) for provider in table.providers}
-    for size in table.sizes:
-        table_of_sizes.add_row(f"{size:,}", *(_cell(points.get(size), metric) for points in lines.values()))
-    return table_of_sizes
+    headings = (one_line(table.axis), *(one_line(provider, most_chars=40) for provider in table.providers))
+    lines = [table.of(provider) for provider in table.providers]
+    rows: list[list[str | Text]] = [[f"{size:,}", *(_cell(line.get(size), metric) for line in lines)] for size in table.sizes]
+    return text_table(headings, rows, right=headings)
 
 
 def _cell(point: SweepPoint | None, metric: SweepMetric) -> Text:
@@ -237,7 +215,7 @@ def _as_data(table: SweepTable, metric: SweepMetric, ended: Sequence[tuple[str, 
         "axis": table.axis,
         "metric": str(metric),
         "practice": table.practice,
-        "points": [{name: value for name, value in row.items() if value is not None} for row in rows(table)],
+        "points": [{name: value for name, value in row.items() if value is not None} for row in table_rows(table)],
         "submissions": [stable_json.to_data(submission) for _, submission in ended],
     }
 
@@ -279,7 +257,9 @@ def sweep_command(
     """
 
     async def work() -> Exit:
-        requested = sweep_message(axis=axis, start=start, stop=stop, factor=factor, step=step, axis_sizes=at or (), seconds=seconds)
+        requested = problem_pb2.Sweep(axis=axis, start=start, stop=stop, factor=factor, step=step, axes=axis_sizes(at or ()))
+        if seconds is not None:
+            requested.measure_duration.FromNanoseconds(nanoseconds(seconds, "--seconds"))
         target = Target(server=server, state_dir=state_dir, sandbox=sandbox, device=device, quiet=json and not sys.stderr.isatty())
         kind = "" if device == AUTO else device
         return await sweep(target, files, problem, requested, device_kind=kind, out_dir=out, metric=metric, json=json)

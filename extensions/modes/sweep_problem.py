@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
 from grader.formats import formats
-from grader.formats.arithmetic import ExpressionInvalid, evaluate
+from grader.formats.native import swept_amounts
 from grader.model import Problem, Sweep
-from grader.rules.sweep import LARGEST_SIZE, SweepInvalid, check_bytes, size_bytes, sizes
+from grader.rules.sweep import LARGEST_SIZE, SweepInvalid, size_bytes, sizes
 from grader.v1 import problem_pb2
 from sandbox.protocol import wire
 
@@ -121,11 +121,7 @@ def _workloads(problem: Problem, sweep: Sweep, kind: str) -> list[wire.Workload]
         if wrong := [name for name, value in axes.items() if not 1 <= value <= LARGEST_SIZE]:
             raise SweepInvalid("axes", f"{wrong[0]} is {axes[wrong[0]]}; it has to be from 1 to {LARGEST_SIZE}")
         _check_public(problem.spec, axes, sweep.axis, public_sizes)
-        check_bytes(problem.spec, axes, sweep.axis, kind)
-        try:
-            amounts = [evaluate(text, axes) if text else None for text in (problem.moved_bytes, problem.flops)]
-        except ExpressionInvalid as invalid:
-            raise SweepInvalid("stop", f"at {sweep.axis} = {size} moved_bytes or flops {invalid}") from None
+        moved_bytes, flops = swept_amounts(problem, axes, sweep.axis, kind)
         named = replace(like, workload_id=f"{sweep.axis}-{size}", axes=axes, hidden=False, device_kind=kind)
-        workloads.append(replace(named, moved_bytes=amounts[0], flops=amounts[1]))
+        workloads.append(replace(named, moved_bytes=moved_bytes, flops=flops))
     return workloads

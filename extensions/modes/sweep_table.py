@@ -127,7 +127,7 @@ def collate(kernels: Sequence[tuple[str, submission_pb2.Submission]]) -> SweepTa
     )
 
 
-def rows(table: SweepTable) -> list[dict[str, str | int | float | None]]:
+def table_rows(table: SweepTable) -> list[dict[str, str | int | float | None]]:
     """Every point with everything known of it, by column; times are in nanoseconds, None where there is none. All rows have all columns."""
     axes = list(dict.fromkeys(name for point in table.points for name in point.axes))
     baselines = list(dict.fromkeys(name for point in table.points for name in point.speedups))
@@ -136,41 +136,37 @@ def rows(table: SweepTable) -> list[dict[str, str | int | float | None]]:
 
 def to_csv(table: SweepTable) -> str:
     """The rows with a line of headings; numbers in full."""
-    table_rows, out = rows(table), io.StringIO()
-    writer = csv.DictWriter(out, list(table_rows[0]) if table_rows else [], lineterminator="\n")
+    rows, out = table_rows(table), io.StringIO()
+    writer = csv.DictWriter(out, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
-    for row in table_rows:
-        writer.writerow({name: repr(value) if isinstance(value, float) else value for name, value in row.items()})
+    writer.writerows({name: repr(value) if isinstance(value, float) else value for name, value in row.items()} for row in rows)
     return out.getvalue()
 
 
-def _row(table: SweepTable, sweep_point: SweepPoint, axes: Sequence[str], baselines: Sequence[str]) -> dict[str, str | int | float | None]:
+def _row(table: SweepTable, point: SweepPoint, axes: Sequence[str], baselines: Sequence[str]) -> dict[str, str | int | float | None]:
     row: dict[str, str | int | float | None] = {
         "problem": table.problem,
         "device": table.device,
         "clock": "host" if table.practice else "device",
-        "provider": sweep_point.provider,
-        "role": "baseline" if sweep_point.baseline else "kernel",
-        "submission": sweep_point.submission,
+        "provider": point.provider,
+        "role": "baseline" if point.baseline else "kernel",
+        "submission": point.submission,
         "axis": table.axis,
-        "size": sweep_point.size,
-        "outcome": sweep_point.outcome,
-        "certified_ns": sweep_point.certified_ns,
-        "certified_low_ns": sweep_point.low_ns,
-        "certified_high_ns": sweep_point.high_ns,
-        "sample_count": sweep_point.sample_count,
-        "reported_ns": sweep_point.reported_ns,
-        "moved_bytes": sweep_point.moved_bytes,
-        "flops": sweep_point.flops,
+        "size": point.size,
+        "outcome": point.outcome,
+        "certified_ns": point.certified_ns,
+        "certified_low_ns": point.low_ns,
+        "certified_high_ns": point.high_ns,
+        **{name: getattr(point, name) for name in ("sample_count", "reported_ns", "moved_bytes", "flops")},
     }
     for metric, name in ((SweepMetric.BANDWIDTH, "gb_per_s"), (SweepMetric.COMPUTE, "tflop_per_s")):
-        for end, value in zip(("", "_low", "_high"), sweep_point.figure(metric), strict=True):
+        for end, value in zip(("", "_low", "_high"), point.figure(metric), strict=True):
             row[name + end] = value if math.isfinite(value) else None
-    row |= {f"axis_{name}": sweep_point.axes[name] for name in axes}
+    row |= {f"axis_{name}": point.axes[name] for name in axes}
     for name in baselines:
-        of = sweep_point.speedups.get(name)
-        ends = (None, None, None) if of is None else (of.ratio, of.ratio_low, of.ratio_high)
-        row |= {f"speedup_over_{name}{end}": value for end, value in zip(("", "_low", "_high"), ends, strict=True)}
+        speedup = point.speedups.get(name)
+        for end in ("", "_low", "_high"):
+            row[f"speedup_over_{name}{end}"] = None if speedup is None else getattr(speedup, f"ratio{end}")
     return row
 
 
@@ -183,46 +179,42 @@ def median_interval(samples_ns: Sequence[float]) -> tuple[float, float]:
 
 def _kernel_point(name: str, submission: submission_pb2.Submission, workload: problem_pb2.Workload, axis: str) -> SweepPoint:
     measured = next((row for row in submission.report.measurements if row.workload_id == workload.workload_id), None)
-    point = _point(name, submission.name, workload, axis)
     if measured is None:
-        return replace(point, outcome=_why_not(submission, workload.workload_id))
+        return replace(_point(name, submission.name, workload, axis, ()), outcome=_why_not(submission, workload.workload_id))
     reported = formatting.duration_ns(measured.reported.median_duration) if measured.HasField("reported") else None
     speedups = {speedup.baseline: speedup for speedup in measured.speedups}
-    return replace(_timed(point, [measured.certified]), reported_ns=reported, speedups=speedups)
+    return replace(_point(name, submission.name, workload, axis, [measured.certified]), reported_ns=reported, speedups=speedups)
 
 
 def _baseline_point(
     baseline: str, kernels: Sequence[tuple[str, submission_pb2.Submission]], workload: problem_pb2.Workload, axis: str
 ) -> SweepPoint:
     rows = [row for _, submission in kernels for row in submission.report.measurements if row.workload_id == workload.workload_id]
-    point = _point(BASELINES.get(baseline, one_line(baseline)), "", workload, axis)
-    if rows and not any(baseline in row.baselines for row in rows):  # it was timed, and seemed to take no longer than the protocol
-        return replace(point, outcome=formatting.NOT_RESOLVED)
-    return _timed(point, [row.baselines[baseline] for row in rows if baseline in row.baselines])
+    timed = [row.baselines[baseline] for row in rows if baseline in row.baselines]
+    point = _point(BASELINES.get(baseline, one_line(baseline)), "", workload, axis, timed)
+    # A baseline that was timed, and seemed to take no longer than the protocol, is not resolved.
+    return replace(point, outcome=formatting.NOT_RESOLVED) if rows and not timed else point
 
 
-def _point(provider: str, submission: str, workload: problem_pb2.Workload, axis: str) -> SweepPoint:
-    return SweepPoint(
+def _point(provider: str, submission: str, workload: problem_pb2.Workload, axis: str, samples: Sequence[report_pb2.Samples]) -> SweepPoint:
+    times = [float(duration_ns) for of in samples for duration_ns in of.sample_durations_ns]
+    point = SweepPoint(
         provider=provider,
         baseline=not submission,
         submission=submission,
         size=workload.axes[axis],
         axes=dict(workload.axes),
         outcome=NOT_RUN,
-        moved_bytes=workload.moved_bytes if workload.HasField("moved_bytes") else None,
-        flops=workload.flops if workload.HasField("flops") else None,
+        sample_count=len(times),
+        **{name: getattr(workload, name) for name in ("moved_bytes", "flops") if workload.HasField(name)},
     )
-
-
-def _timed(point: SweepPoint, samples: Sequence[report_pb2.Samples]) -> SweepPoint:
-    times = [float(duration_ns) for of in samples for duration_ns in of.sample_durations_ns]
     if not times:
         return point
     middle = statistics.median(times)
     if middle < _LEAST_NS:
-        return replace(point, outcome=formatting.NOT_RESOLVED, sample_count=len(times))
+        return replace(point, outcome=formatting.NOT_RESOLVED)
     low, high = median_interval(times) if len(times) > 1 else (None, None)
-    return replace(point, outcome=RIGHT, certified_ns=middle, low_ns=low, high_ns=high, sample_count=len(times))
+    return replace(point, outcome=RIGHT, certified_ns=middle, low_ns=low, high_ns=high)
 
 
 def _why_not(submission: submission_pb2.Submission, workload_id: str) -> str:

@@ -10,12 +10,12 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
+from extensions.web.comparison import SourceChange, SpeedChange, source_changes, workload_changes
 from extensions.web.report.content import when
 from extensions.web.site import PageAbsent, Site, sentence, whole_number
 from extensions.web.views import PAGE_SIZE
 from grader import access
 from grader.api import messages
-from grader.api.comparison import SourceChange, SpeedChange, source_changes, workload_changes
 from grader.errors import FieldViolation, InvalidRequest
 from grader.model import Submission, Verdict
 from grader.peers import PeerCount, PeerLimits, network_of

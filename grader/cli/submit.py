@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -121,18 +121,12 @@ async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool
             print_submission(submission, json=json)
             return Exit.ACCEPTED
         saved: list[Path] = []
-        try:
+        async with cancelled_with_command(client, target, submission.name):
             with progress(json=json) as display:
                 display.say(described(submission, target))
-                with explain_giving_up(target, submission.name):
-                    final = await follow(client, submission.name, display)
-                    if order.out is not None:
-                        saved = await save_artifacts(client, list(await client.list_artifacts(submission.name)), order.out)
-        except (asyncio.CancelledError, OSError) as error:  # OSError: nobody reads what we write, or the terminal is gone
-            # A server that is named goes on without a reader, as `| head` may want it; Ctrl-C and signals cancel there too.
-            if target.server is None or not isinstance(error, BrokenPipeError):
-                await cancel_quietly(client, submission.name)
-            raise
+                final = await follow(client, submission.name, display)
+                if order.out is not None:
+                    saved = await save_artifacts(client, list(await client.list_artifacts(submission.name)), order.out)
     print_submission(final, json=json)
     for path in saved if not json else ():
         print_line(str(path))
@@ -201,6 +195,19 @@ def explain_giving_up(target: Target, name: str) -> Iterator[None]:
             raise
         command = f"grader-cli watch {resource_id(SUBMISSIONS, name)} --server {target.server}"
         raise GraderFailed(f"{error}; {name} is still submitted, so do not submit it again; follow it with: {command}") from None
+
+
+@contextlib.asynccontextmanager
+async def cancelled_with_command(client: GraderClient, target: Target, name: str) -> AsyncIterator[None]:
+    """Cancel a submission where this command is, and say how to go on with it where its server is waited for no longer."""
+    try:
+        with explain_giving_up(target, name):
+            yield
+    except (asyncio.CancelledError, OSError) as error:  # OSError: nobody reads what we write, or the terminal is gone
+        # A server that is named goes on without a reader, as `| head` may want it; Ctrl-C and signals cancel there too.
+        if target.server is None or not isinstance(error, BrokenPipeError):
+            await cancel_quietly(client, name)
+        raise
 
 
 def described(submission: submission_pb2.Submission, target: Target) -> str:

@@ -365,12 +365,16 @@ def _check_sweep(problem: Problem, sweep: Sweep) -> None:
     for size in sizes(sweep):
         axes = {**sweep.axes, sweep.axis: size}
         for kind in [sweep.device_kind] if sweep.device_kind else DeviceKind:
-            check_bytes(problem.spec, axes, sweep.axis, kind)
-        try:
-            for text in filter(None, (problem.moved_bytes, problem.flops)):
-                evaluate(text, axes)
-        except ExpressionInvalid as invalid:
-            raise SweepInvalid("stop", f"at {sweep.axis} = {size} moved_bytes or flops {invalid}") from None
+            swept_amounts(problem, axes, sweep.axis, kind)
+
+
+def swept_amounts(problem: Problem, axes: Mapping[str, int], axis: str, kind: str) -> tuple[int | None, int | None]:
+    """Return moved_bytes and flops at a size of a sweep. SweepInvalid where its tensors are too large, or one of both has no value."""
+    check_bytes(problem.spec, axes, axis, kind)
+    try:
+        return tuple(evaluate(text, axes) if text else None for text in (problem.moved_bytes, problem.flops))  # type: ignore[return-value]
+    except ExpressionInvalid as invalid:
+        raise SweepInvalid("stop", f"at {axis} = {axes[axis]} moved_bytes or flops {invalid}") from None
 
 
 def _spec(parsed: _ProblemFile, reference: str) -> wire.ProblemSpec:

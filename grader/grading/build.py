@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import structlog
 
@@ -129,17 +130,7 @@ async def _fetch(
 
 async def _build(language: str, host: Host, work: Workspace, steps: StepClock) -> BuildResult:
     """Build in a box and take the artifact out of it; the box is gone before anything that it left is touched."""
-    limits = host.profile.build
-    spec = BoxSpec(
-        box_id=f"{work.box_id}-build",
-        purpose=Purpose.BUILD,
-        argv=module_argv("sandbox.builder.build", "{src}", "{out}"),
-        limits=limits,
-        slot=work.slot,
-        src_dir=work.source_dir,
-        out_dir=work.out_dir,
-        environment=BUILD_ENVIRONMENT,
-    )
+    spec = build_spec("build", "sandbox.builder.build", host, work, work.out_dir)
     begun_ns = time.monotonic_ns()
     steps.enter(Step.BOX)
     async with open_box(host.isolation, spec) as box:
@@ -147,7 +138,7 @@ async def _build(language: str, host: Host, work: Workspace, steps: StepClock) -
         end = await box.wait()
         steps.enter(Step.ARTIFACT)
     outcome, reason = _build_outcome(end)
-    artifact = pick_up(work.out_dir, ARTIFACT, limit_bytes=limits.file_bytes) if outcome is BuildOutcome.BUILT else None
+    artifact = pick_up(work.out_dir, ARTIFACT, limit_bytes=spec.limits.file_bytes) if outcome is BuildOutcome.BUILT else None
     note = read_note(pick_up(work.out_dir, NOTE, limit_bytes=NOTE_LIMIT_BYTES))
     log_text, truncated = cut(end.output)
     if isinstance(artifact, Refusal):
@@ -244,6 +235,20 @@ def _entry_call(spec: wire.ProblemSpec, language: str, device_kind: str) -> wire
         axes=spec.axes,
         sizes=min((workload.axes for workload in shown), key=lambda axes: math.prod(axes.values()), default={}),
         convention=spec.convention,
+    )
+
+
+def build_spec(name: str, module: str, host: Host, work: Workspace, out_dir: Path) -> BoxSpec:
+    """Specify a build box that runs a module on {src}."""
+    return BoxSpec(
+        box_id=f"{work.box_id}-{name}",
+        purpose=Purpose.BUILD,
+        argv=module_argv(module, "{src}", "{out}"),
+        limits=host.profile.build,
+        slot=work.slot,
+        src_dir=work.source_dir,
+        out_dir=out_dir,
+        environment=BUILD_ENVIRONMENT,
     )
 
 

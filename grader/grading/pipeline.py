@@ -42,9 +42,9 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
         with host.seat(submission.device_kind) as seat, host.workspace(lease) as work:
             environment = await seat.environment()
             steps.follow(environment)
-            yield replace(environment, isolation=host.isolation.NAME)
             problem = problem_for(environment.device_kind, lease.problem.spec, hidden=runs_hidden(lease))
             attempt = Attempt(lease=lease, host=host, seat=seat, work=work, environment=environment, problem=problem, steps=steps)
+            yield replace(environment, isolation=host.isolation.NAME)
             yield wire.Progress(stage=wire.Stage.BUILDING)
             async with attempt.started_early() as open_run_box:
                 build = await build_artifact(lease, host, work, environment, steps)

@@ -63,9 +63,6 @@ def check_bytes(spec: wire.ProblemSpec, axes: Mapping[str, int], axis: str, devi
     """SweepInvalid where the tensors of this size take more memory than a sweep may have on this kind of device."""
     limit = BYTES_LIMIT[device_kind]
     if (needed := size_bytes(spec, axes)) > limit:
-        text = f"at {axis} = {axes[axis]} the tensors take {_mebibytes(needed)}; a sweep on a device of kind {device_kind} may have"
-        raise SweepInvalid("stop", f"{text} {_mebibytes(limit)} at a size; choose a smaller stop, or smaller other axes")
-
-
-def _mebibytes(count: int) -> str:
-    return f"{count / (1 << 20):,.0f} MiB"
+        needed_mib, limit_mib = (f"{count / (1 << 20):,.0f} MiB" for count in (needed, limit))
+        text = f"at {axis} = {axes[axis]} the tensors take {needed_mib}; a sweep on a device of kind {device_kind} may have {limit_mib}"
+        raise SweepInvalid("stop", f"{text} at a size; choose a smaller stop, or smaller other axes")

@@ -150,7 +150,14 @@ async def test_40_the_hosts_proc_is_masked(cage):
 async def test_41_the_references_files_are_not_there(cage):
     """Neither by path nor by import; the control binds them in."""
     targets = [ROOT / "sandbox" / "judge", ROOT / "grader", ROOT / "extensions", ROOT / "tests", ROOT / "kernels_examples"]
-    paths = [*map(str, targets), "/grader/lib/sandbox/judge", "/grader/lib/grader", "/grader/lib/extensions/formats", "/etc/shadow", "/root/.ssh"]
+    paths = [
+        *map(str, targets),
+        "/grader/lib/sandbox/judge",
+        "/grader/lib/grader",
+        "/grader/lib/extensions/formats",
+        "/etc/shadow",
+        "/root/.ssh",
+    ]
     paths += [] if ROOT.is_relative_to("/home") else ["/home"]  # a checkout there is bound, and so are the directories above it
     attack = f"for path in {paths!r}: attempt(path, lambda: len(os.listdir(path) if os.path.isdir(path) else open(path).read()))"
     assert not [line for line in await cage.says(attack) if "THROUGH" in line]

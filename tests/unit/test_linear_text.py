@@ -14,7 +14,6 @@ from types import ModuleType
 import pytest
 from markupsafe import Markup
 
-from grader.api.comparison import source_changes
 from grader.errors import InvalidSubmission
 from grader.grading.build import cut
 from grader.intake import gate, languages
@@ -49,13 +48,6 @@ def checked(text: str, path: str) -> None:
         gate.check_submission(api.SubmitRequest(submission=submitted(text, path)), lambda _: fakes.problem(), ("emulated",))
 
 
-def compared(text: str) -> None:
-    """Most lines differ, and the others are apart from each other: difflib's worst case."""
-    first = "\n".join(f"{text[:10]}{line // 2}{'x' * (line % 2)}" for line in range(len(text) // 8))
-    list(source_changes(submitted(first), submitted(first.replace("x", "y"))))
-    list(source_changes(submitted(text), submitted(text[1:])))
-
-
 READERS: dict[str, Callable[[str], object]] = {
     "a check of C++": lambda text: checked(text, "k.cu"),
     "a check of Python": lambda text: checked(text, "k.py"),
@@ -69,7 +61,6 @@ READERS: dict[str, Callable[[str], object]] = {
     "the tokens of C++": lambda text: list(tokens(C, text)),
     "the tokens of Python": lambda text: list(tokens(PYTHON, text)),
     "the functions that are compiled just in time": lambda text: list(jit_functions(text.encode())),
-    "the diff": compared,
     "the diagnostics": compiler_diagnostics.__wrapped__,
     "the first error": lambda text: (compiler_diagnostics.cache_clear(), first_error(text)),
     "a name that is defined twice": defined_twice,

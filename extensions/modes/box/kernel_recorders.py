@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,22 +18,12 @@ GPU_CORES = 132  # of an H100; a module may choose its grid by it
 KERNEL_LIMIT = 8
 
 
-@dataclass(slots=True)
-class RecordedNumba:
-    """Kernels and the types they are for, in their order, each pair once; of a kernel with signatures those alone."""
+def record_numba(torch: Any, architecture: int) -> list[tuple[Any, tuple[Any, ...]]]:
+    """Replace what would ask for a GPU, until the process ends. architecture: the GPU's, such as 90. Raises ImportError without Numba.
 
-    pairs: list[tuple[Any, tuple[Any, ...]]] = field(default_factory=list)
-    signed: set[int] = field(default_factory=set)
-
-    def add(self, dispatcher: Any, types: tuple[Any, ...]) -> None:
-        """Note a kernel for these types."""
-        if not any(recorded is dispatcher and those == types for recorded, those in self.pairs):
-            self.pairs.append((dispatcher, types))
-
-
-def record_numba(torch: Any, architecture: int) -> RecordedNumba:
-    """Replace what would ask for a GPU, until the process ends. architecture: the GPU's, such as 90. Raises ImportError without Numba."""
-    recorded = RecordedNumba()
+    Kernels and the types they are for come into the list, in their order, each pair once; of a kernel with signatures those alone.
+    """
+    pairs, signed = list[tuple[Any, tuple[Any, ...]]](), set[int]()
     cuda: Any = importlib.import_module("numba.cuda")
     dispatchers: Any = importlib.import_module("numba.cuda.dispatcher")
     dispatcher, device = dispatchers.CUDADispatcher, SimpleNamespace(compute_capability=divmod(architecture, 10))
@@ -43,16 +32,20 @@ def record_numba(torch: Any, architecture: int) -> RecordedNumba:
     def array_of(value: Any) -> Any:
         return value.detach().numpy() if isinstance(value, torch.Tensor) else value
 
+    def add(dispatcher: Any, types: tuple[Any, ...]) -> None:
+        if not any(recorded is dispatcher and those == types for recorded, those in pairs):
+            pairs.append((dispatcher, types))
+
     def launch(self: Any, *arguments: Any) -> None:
-        if id(self) not in recorded.signed:
-            recorded.add(self, tuple(self.typeof_pyval(array_of(argument)) for argument in arguments))
+        if id(self) not in signed:
+            add(self, tuple(self.typeof_pyval(array_of(argument)) for argument in arguments))
 
     def configured(self: Any, *configuration: Any, **named: Any) -> Callable[..., None]:
         return lambda *arguments: launch(self, *arguments)
 
     def compile_for(self: Any, signature: Any) -> None:
-        recorded.signed.add(id(self))
-        recorded.add(self, normalized(signature)[0])
+        signed.add(id(self))
+        add(self, normalized(signature)[0])
 
     dispatchers.get_current_device = lambda: device  # which a device function is compiled for
     dispatcher.configure = dispatcher.forall = configured
@@ -76,20 +69,16 @@ def record_numba(torch: Any, architecture: int) -> RecordedNumba:
         }
     for name, value in replaced.items():
         setattr(cuda, name, value)
-    return recorded
+    return pairs
 
 
-@dataclass(slots=True)
-class RecordedTriton:
-    """Triton's own `CompiledKernel`s, each once; tuned: names of kernels of whose configurations the first was taken."""
+def record_triton(torch: Any, architecture: int) -> tuple[list[Any], list[str]]:
+    """Replace launches, until the process ends. architecture: such as 90. Raises ImportError without Triton.
 
-    kernels: list[Any] = field(default_factory=list)
-    tuned: list[str] = field(default_factory=list)
-
-
-def record_triton(torch: Any, architecture: int) -> RecordedTriton:
-    """Replace launches, until the process ends. architecture: such as 90. Raises ImportError without Triton."""
-    recorded = RecordedTriton()
+    Triton's own `CompiledKernel`s come into the first list, each once; into the second the names of kernels of whose configurations the
+    first was taken.
+    """
+    kernels, tuned = list[Any](), list[str]()
     emulated_triton.set_driver(torch, capability=(architecture // 10, architecture % 10), cores=GPU_CORES)
     function: Any = importlib.import_module("triton.runtime.jit").JITFunction
     tuner: Any = importlib.import_module("triton.runtime.autotuner").Autotuner
@@ -97,19 +86,15 @@ def record_triton(torch: Any, architecture: int) -> RecordedTriton:
 
     def run(self: Any, *arguments: Any, grid: Any, warmup: bool, **named: Any) -> Any:
         kernel = compile_or_launch(self, *arguments, grid=grid, warmup=True, **named)
-        if (
-            kernel is not None
-            and not any(kernel is recorded_kernel for recorded_kernel in recorded.kernels)
-            and len(recorded.kernels) < KERNEL_LIMIT
-        ):
-            recorded.kernels.append(kernel)
+        if kernel is not None and not any(kernel is recorded for recorded in kernels) and len(kernels) < KERNEL_LIMIT:
+            kernels.append(kernel)
         return kernel
 
     def bench(self: Any, *arguments: Any, config: Any, **named: Any) -> list[float]:
         name = str(getattr(self.base_fn, "__name__", "kernel"))
-        if name not in recorded.tuned:
-            recorded.tuned.append(name)
+        if name not in tuned:
+            tuned.append(name)
         return [1.0, 1.0, 1.0]  # all alike: the first is taken
 
     function.run, tuner._bench = run, bench
-    return recorded
+    return kernels, tuned

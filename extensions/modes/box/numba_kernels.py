@@ -49,7 +49,7 @@ def main() -> None:
         call_entry(job, python_module.find_entry(imported, job.entry))
     uses: list[wire.KernelUse] = []
     remarks: dict[str, None] = {}
-    for dispatcher, types in recorded.pairs[:KERNEL_LIMIT]:
+    for dispatcher, types in recorded[:KERNEL_LIMIT]:
         with contextlib.suppress(Exception):  # Numba's own refusal comes again where the kernel is run
             kernel = numba_ptx.compiled(dispatcher, types, architecture)
             uses.append(numba_ptx.use(kernel, architecture))

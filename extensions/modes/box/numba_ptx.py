@@ -73,7 +73,7 @@ def compiled(dispatcher: Any, argument_types: Sequence[Any], architecture: int) 
 def use(kernel: NumbaKernel, architecture: int) -> KernelUse:
     """Return the kernel's use of the device; registers are 0 where there is no ptxas."""
     doubles = len(ptxas.float64_instructions([kernel.ptx]).get(kernel.entry, ()))
-    described = [kernel_use for kernel_use in ptxas.kernels(assembled(kernel.ptx, architecture).log) if kernel_use.registers]
+    described = [kernel_use for kernel_use in ptxas.kernels(assembled(kernel.ptx, architecture)[0]) if kernel_use.registers]
     resources = described[0] if len(described) == 1 else KernelUse(name="", registers=0)
     return replace(resources, name=kernel.name[: ptxas.NAME_LIMIT_CHARS], double_instruction_count=doubles)
 
@@ -100,24 +100,19 @@ def _by_llvm(texts: Sequence[str], entry: str, processor: str) -> str:
     return str(machine.emit_assembly(module))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assembled:
-    """Output of ptxas, and the cubin; nothing of both where there is no ptxas."""
+def assembled(ptx: str, architecture: int) -> tuple[str, bytes | None]:
+    """Have ptxas assemble a text, for the architecture that it names: the toolkit's, or Triton's where that is too old for it.
 
-    log: str = ""
-    cubin: bytes | None = None
-
-
-def assembled(ptx: str, architecture: int) -> Assembled:
-    """Have ptxas assemble a text, for the architecture that it names: the toolkit's, or Triton's where that is too old for it."""
-    result = Assembled()
+    Returns its output and the cubin; nothing of both where there is no ptxas.
+    """
+    log, cubin = "", None
     for program in (shutil.which("ptxas"), nvidia_file("bin/ptxas"), nvidia_file("bin/ptxas-blackwell")):
-        if program is not None and (result := _assembled_by(str(program), ptx, architecture)).cubin is not None:
-            break
-    return result
+        if program is not None and cubin is None:
+            log, cubin = _assembled_by(str(program), ptx, architecture)
+    return log, cubin
 
 
-def _assembled_by(program: str, ptx: str, architecture: int) -> Assembled:
+def _assembled_by(program: str, ptx: str, architecture: int) -> tuple[str, bytes | None]:
     target = re.search(r"^\.target (sm_\w+)", ptx, re.MULTILINE)
     with tempfile.TemporaryDirectory(prefix="ptxas-") as place:
         source, cubin = Path(place) / "kernel.ptx", Path(place) / "kernel.cubin"
@@ -126,9 +121,9 @@ def _assembled_by(program: str, ptx: str, architecture: int) -> Assembled:
         try:
             process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=PTXAS_S)
         except (OSError, subprocess.TimeoutExpired):
-            return Assembled()
+            return "", None
         log = (process.stderr + process.stdout).replace(f"{Path(program).name} ", "ptxas ")
-        return Assembled(log=log, cubin=cubin.read_bytes() if process.returncode == 0 and cubin.exists() else None)
+        return log, cubin.read_bytes() if process.returncode == 0 and cubin.exists() else None
 
 
 def nvidia_file(path: str) -> Path | None:

@@ -18,20 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.protocol import wire
-from sandbox.protocol.box_files import (
-    COMPUTE_SANITIZER,
-    FILE_LIMIT_BYTES,
-    NCU,
-    NCU_CSV,
-    NCU_REPORT,
-    NCU_TEXT,
-    NSIGHT,
-    PROFILE_NOTE,
-    SANITIZER_TEXT,
-    leave,
-    read_left,
-)
+from sandbox.protocol import box_files, wire
+from sandbox.protocol.box_files import NSIGHT, leave, read_left
 from sandbox.protocol.wire import ToolOutcome
 
 IMPORT_S = 60.0
@@ -62,7 +50,7 @@ def main() -> int:
     except Exception as error:  # noqa: BLE001  the kernel may have removed or locked what the tool needs
         outcome, detail, files = ToolOutcome.FAILED, f"{type(error).__name__}: {error}", ()
     profile = wire.KernelProfile(tools=(wire.ProfileTool(name=name, outcome=outcome, detail=detail[:TAIL_BYTES]),))
-    leave(out_dir, PROFILE_NOTE, wire.encode(wire.ProfileNote(profile=profile, files=dict.fromkeys(files, name))))
+    leave(out_dir, box_files.PROFILE_NOTE, wire.encode(wire.ProfileNote(profile=profile, files=dict.fromkeys(files, name))))
     return 0
 
 
@@ -89,34 +77,34 @@ def find(program: str) -> str | None:
 
 
 def _sanitizer_report(_: str, out_dir: Path, printed: str) -> Found:
-    text = _text(out_dir / SANITIZER_TEXT)
+    text = _text(out_dir / box_files.SANITIZER_TEXT)
     summary = re.search(r"ERROR SUMMARY: (\d+) error", text)
     if summary is None:
-        return ToolOutcome.FAILED, _why(text or printed), (SANITIZER_TEXT,) if text else ()
+        return ToolOutcome.FAILED, _why(text or printed), (box_files.SANITIZER_TEXT,) if text else ()
     count = int(summary[1])
     lines = [line.strip("= \t") for line in text.splitlines() if line.startswith("=========")]
     first = next((line for line in lines if line and not line.startswith(("COMPUTE-SANITIZER", "ERROR SUMMARY"))), "")
     sentence = "memcheck found no error" if count == 0 else f"memcheck found {count} error{'' if count == 1 else 's'}; the first: {first}"
-    return ToolOutcome.RAN, sentence, (SANITIZER_TEXT,)
+    return ToolOutcome.RAN, sentence, (box_files.SANITIZER_TEXT,)
 
 
 def _ncu_report(program: str, out_dir: Path, printed: str) -> Found:
-    report = out_dir / NCU_REPORT
+    report = out_dir / box_files.NCU_REPORT
     if not report.is_file():
         if COUNTERS_CLOSED in printed:
             why = "the driver lets only administrators read the GPU's counters, and a box gets no such right"
             return ToolOutcome.UNAVAILABLE, f"{why}; load the driver with NVreg_RestrictProfilingToAdminUsers=0", ()
         return ToolOutcome.FAILED, _why(printed), ()
-    files = [NCU_REPORT]
-    pages = {NCU_TEXT: (), NCU_CSV: ("--csv",)}
+    files = [box_files.NCU_REPORT]
+    pages = {box_files.NCU_TEXT: (), box_files.NCU_CSV: ("--csv",)}
     for name, options in pages.items():
         process = subprocess.run(
             [program, "--import", str(report), "--page", "details", *options], capture_output=True, timeout=IMPORT_S, check=False
         )
         if process.returncode == 0:
-            leave(out_dir, name, process.stdout[:FILE_LIMIT_BYTES])
+            leave(out_dir, name, process.stdout[: box_files.FILE_LIMIT_BYTES])
             files.append(name)
-    return ToolOutcome.RAN, _figures(_text(out_dir / NCU_CSV)), tuple(files)
+    return ToolOutcome.RAN, _figures(_text(out_dir / box_files.NCU_CSV)), tuple(files)
 
 
 def _figures(text: str) -> str:
@@ -137,7 +125,7 @@ def _figures(text: str) -> str:
 def _text(path: Path) -> str:
     """A report of a tool, or what a kernel has put in its place; "" where that is no plain file."""
     with suppress(OSError):
-        return read_left(path, FILE_LIMIT_BYTES).decode("utf-8", "replace")
+        return read_left(path, box_files.FILE_LIMIT_BYTES).decode("utf-8", "replace")
     return ""
 
 
@@ -148,20 +136,20 @@ def _why(text: str) -> str:
 
 
 TOOLS = {
-    COMPUTE_SANITIZER: NvidiaTool(
+    box_files.COMPUTE_SANITIZER: NvidiaTool(
         program="compute-sanitizer",
         options=(
-            *("--tool", "memcheck", "--log-file", f"{{out}}/{SANITIZER_TEXT}", "--target-processes", "application-only"),
+            *("--tool", "memcheck", "--log-file", f"{{out}}/{box_files.SANITIZER_TEXT}", "--target-processes", "application-only"),
             *("--report-api-errors", "no"),  # PyTorch asks the driver for functions that it need not have
         ),
         report=_sanitizer_report,
     ),
-    NCU: NvidiaTool(
+    box_files.NCU: NvidiaTool(
         program="ncu",
         options=(
             *(word for section in ("SpeedOfLight", "Occupancy", "MemoryWorkloadAnalysis") for word in ("--section", section)),
             *("--profile-from-start", "off", "--clock-control", "none", "--target-processes", "application-only"),
-            *("--launch-count", str(LAUNCH_COUNT), "--force-overwrite", "--export", f"{{out}}/{NCU_REPORT}"),
+            *("--launch-count", str(LAUNCH_COUNT), "--force-overwrite", "--export", f"{{out}}/{box_files.NCU_REPORT}"),
         ),
         report=_ncu_report,
     ),

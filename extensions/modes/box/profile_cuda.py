@@ -90,11 +90,10 @@ def profile_cuda(
         findings.tool(NVCC, ToolOutcome.UNAVAILABLE, "this version of nvcc does not say what it runs, so its PTX can't be kept")
         return
     # A directory with the header that PyTorch's builds without CUDA leave out: what is compiled with it is never linked.
-    directory = place / "stubs"
-    header = directory / "c10" / "cuda" / "impl" / "cuda_cmake_macros.h"
+    stubs = place / "stubs"
+    header = stubs / "c10" / "cuda" / "impl" / "cuda_cmake_macros.h"
     header.parent.mkdir(parents=True)
     header.write_text("#pragma once\n#define C10_CUDA_BUILD_SHARED_LIBS\n", "utf-8")
-    stubs = directory
     result, attempt = steps.StepsResult(succeeded=False, log=""), place
     for number, headers in enumerate(language.headers(job, sources, _new_directory(place / "headers"))):
         if isinstance(headers, Headers):

@@ -27,6 +27,7 @@ from sandbox.protocol.wire import ToolOutcome
 
 TRITON, NUMBA = "Triton", "Numba"
 EXTENSION_LIMIT = 4
+NumbaPairs = list[tuple[Any, tuple[Any, ...]]]
 FORMS = ("ttir", "ttgir", "llir", "ptx", "cubin")
 
 
@@ -136,13 +137,14 @@ def _recorder(name: str, text: str, findings: ProfileFindings, install: Any) -> 
         return None
 
 
-def _record_numba(torch: Any, architecture: int) -> kernel_recorders.RecordedNumba:
+def _record_numba(torch: Any, architecture: int) -> NumbaPairs:
     emulated_numba.answer_without_runtime()
     return kernel_recorders.record_numba(torch, architecture)
 
 
-def _keep_triton(recorded: kernel_recorders.RecordedTriton, architecture: int, findings: ProfileFindings, why: str) -> None:
-    for kernel in recorded.kernels:
+def _keep_triton(recorded: tuple[list[Any], list[str]], architecture: int, findings: ProfileFindings, why: str) -> None:
+    kernels, tuned = recorded
+    for kernel in kernels:
         name = findings.free_name(str(kernel.metadata.name), [f".{form}" for form in FORMS])
         for form in FORMS:
             content = kernel.asm.get(form)
@@ -150,20 +152,20 @@ def _keep_triton(recorded: kernel_recorders.RecordedTriton, architecture: int, f
                 findings.keep(f"{name}.{form}", TRITON, content if isinstance(content, bytes) else str(content).encode("utf-8", "replace"))
         # What a kernel of Triton's takes of the device: its shared memory is asked for by the launch.
         ptx = str(kernel.asm.get("ptx", ""))
-        described = ptxas.kernels(numba_ptx.assembled(ptx, architecture).log)
+        described = ptxas.kernels(numba_ptx.assembled(ptx, architecture)[0])
         use = described[0] if described else wire.KernelUse(name=str(kernel.metadata.name), registers=0)
         doubles = sum(len(places) for places in ptxas.float64_instructions([ptx]).values())
         findings.kernels.append(
             replace(use, double_instruction_count=doubles, shared_bytes=max(use.shared_bytes, int(kernel.metadata.shared)))
         )
-    for name in recorded.tuned:
+    for name in tuned:
         findings.remarks.append(f"the autotuner of {name} took the first configuration: nothing is timed without a GPU")
-    _say(TRITON, len(recorded.kernels), "TTIR, TTGIR, LLIR, PTX and cubin", findings, why)
+    _say(TRITON, len(kernels), "TTIR, TTGIR, LLIR, PTX and cubin", findings, why)
 
 
-def _keep_numba(recorded: kernel_recorders.RecordedNumba, architecture: int, sources: Path, findings: ProfileFindings, why: str) -> None:
+def _keep_numba(recorded: NumbaPairs, architecture: int, sources: Path, findings: ProfileFindings, why: str) -> None:
     count, by_nvvm = 0, True
-    for dispatcher, types in recorded.pairs[: numba_kernels.KERNEL_LIMIT]:
+    for dispatcher, types in recorded[: numba_kernels.KERNEL_LIMIT]:
         try:
             kernel = numba_ptx.compiled(dispatcher, types, architecture)
         except Exception as error:  # noqa: BLE001  Numba's own refusal
@@ -172,8 +174,8 @@ def _keep_numba(recorded: kernel_recorders.RecordedNumba, architecture: int, sou
         count, by_nvvm = count + 1, by_nvvm and kernel.by_nvvm
         name = findings.free_name(kernel.name, (".ptx", ".cubin"))
         findings.keep(f"{name}.ptx", NUMBA, kernel.ptx.encode())
-        if (result := numba_ptx.assembled(kernel.ptx, architecture)).cubin is not None:
-            findings.keep(f"{name}.cubin", "ptxas", result.cubin or b"")
+        if (cubin := numba_ptx.assembled(kernel.ptx, architecture)[1]) is not None:
+            findings.keep(f"{name}.cubin", "ptxas", cubin)
         findings.kernels.append(numba_ptx.use(kernel, architecture))
         with contextlib.suppress(Exception):
             findings.remarks += numba_ptx.numba_float64_remarks(kernel, numba_kernels.source_path(dispatcher, sources))

@@ -1,8 +1,8 @@
 """Looks at a submission's kernels without a device.  Runs in a build box as the builder does, with no more rights.
 
-Usage: `static_profile SRC OUT`; SRC is as for the builder. CUDA sources are compiled by nvcc for a GPU, whatever device they were graded on; a
-Python module is imported and its entry called once, as `profile_kernels.py` says. Leaves files and profile.json in OUT. All of it is a
-claim, and decides nothing.
+Usage: `static_profile SRC OUT`; SRC is as for the builder. CUDA sources are compiled by nvcc for a GPU, whatever device they were graded
+on; a Python module is imported and its entry called once, as `profile_kernels.py` says. Leaves files and profile.json in OUT. All of it
+is a claim, and decides nothing.
 """
 
 from __future__ import annotations
@@ -42,12 +42,8 @@ def disassemble(findings: ProfileFindings) -> None:
     if program is None:
         findings.tool(NVDISASM, ToolOutcome.UNAVAILABLE, "it is neither on the PATH nor in Triton's package; install one of both")
         return
-    cubins = [name for name in findings.files if name.endswith(".cubin")]
-    if not cubins:
-        findings.tool(NVDISASM, ToolOutcome.UNAVAILABLE, "there is no machine code to disassemble")
-        return
     failed = ""
-    for name in cubins:
+    for name in [name for name in findings.files if name.endswith(".cubin")]:
         # -c: no section dump; -g: lines; -hex is left out, for the encoding helps nobody.
         command = [str(program), "-c", "-g", str(findings.out / name)]
         try:

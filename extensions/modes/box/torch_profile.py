@@ -5,32 +5,24 @@ CUDA C++ calls a hook of the emulated device; the interpreters of Triton and Num
 
 from __future__ import annotations
 
+import ctypes
 import gzip
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from extensions.modes.box import launch_hook
 from sandbox.devices import Device
 from sandbox.launch.kernel import Loaded, RunnerSetup
 from sandbox.launch.loop import Profile
-from sandbox.protocol import wire
-from sandbox.protocol.box_files import (
-    FILE_LIMIT_BYTES,
-    PROFILE_NOTE,
-    TORCH_PROFILER,
-    TORCH_TABLE,
-    TORCH_TRACE,
-    TORCH_TRACE_PACKED,
-    leave,
-)
+from sandbox.protocol import box_files, wire
+from sandbox.protocol.box_files import leave
 from sandbox.protocol.wire import ToolOutcome
 
 LAUNCH_COUNT = 3
@@ -38,6 +30,9 @@ ROW_COUNT = 100
 ERROR_CHARS = 300
 KIND_LIMIT = 64
 WARP_SIZE, USUAL_WARPS = 32, 4
+# What the emulated device calls before and after each launch, where one is set; see native/emu/launch.h there.
+HOOK = "grader_launch_hook"
+LaunchHook = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint), ctypes.c_size_t, ctypes.c_int)
 Three = tuple[int, int, int]
 Range = Callable[[str], AbstractContextManager[object]]
 
@@ -53,9 +48,9 @@ def profile(launch: Callable[[], object], kernel: Loaded, device: Device, out_di
     try:
         note = _profiled(launch, kernel, device, out_dir)
     except Exception as error:  # noqa: BLE001  the note says it; what the kernel throws it threw in verification too
-        failed = wire.ProfileTool(name=TORCH_PROFILER, outcome=ToolOutcome.FAILED, detail=f"{type(error).__name__}: {error}"[:ERROR_CHARS])
-        note = wire.ProfileNote(profile=wire.KernelProfile(tools=(failed,)))
-    leave(out_dir, PROFILE_NOTE, wire.encode(note))
+        detail = f"{type(error).__name__}: {error}"[:ERROR_CHARS]
+        note = wire.ProfileNote(profile=_claim(ToolOutcome.FAILED, detail))
+    leave(out_dir, box_files.PROFILE_NOTE, wire.encode(note))
 
 
 def _profiled(launch: Callable[[], object], kernel: Loaded, device: Device, out_dir: Path) -> wire.ProfileNote:
@@ -75,25 +70,29 @@ def _profiled(launch: Callable[[], object], kernel: Loaded, device: Device, out_
                 launch()
                 device.synchronize()
     by = "device_time_total" if device.HAS_PROFILER else "cpu_time_total"
-    leave(out_dir, TORCH_TABLE, profiled.key_averages().table(sort_by=by, row_limit=ROW_COUNT).encode())
+    leave(out_dir, box_files.TORCH_TABLE, profiled.key_averages().table(sort_by=by, row_limit=ROW_COUNT).encode())
     trace = _trace(profiled)
-    files = {TORCH_TABLE: TORCH_PROFILER}
-    for name, content in ((TORCH_TRACE, trace), (TORCH_TRACE_PACKED, gzip.compress(trace))):
-        if len(content) <= FILE_LIMIT_BYTES:
+    files = {box_files.TORCH_TABLE: box_files.TORCH_PROFILER}
+    for name, content in ((box_files.TORCH_TRACE, trace), (box_files.TORCH_TRACE_PACKED, gzip.compress(trace))):
+        if len(content) <= box_files.FILE_LIMIT_BYTES:
             leave(out_dir, name, content)
-            files[name] = TORCH_PROFILER
+            files[name] = box_files.TORCH_PROFILER
             break
     launches = tuple(_launches_in(json.loads(trace))) if device.HAS_PROFILER else log.launches()
     coverage = "CPU and CUDA" if device.HAS_PROFILER else "CPU only, because there is no GPU here: its times say nothing about one"
     cut = "" if len(files) > 1 else "; the trace is too large and was left out"
     detail = f"{LAUNCH_COUNT} calls; activities: {coverage}{cut}"
-    profile = wire.KernelProfile(tools=(wire.ProfileTool(name=TORCH_PROFILER, outcome=ToolOutcome.RAN, detail=detail),), launches=launches)
-    return wire.ProfileNote(profile=profile, files=files)
+    return wire.ProfileNote(profile=_claim(ToolOutcome.RAN, detail, launches), files=files)
+
+
+def _claim(outcome: ToolOutcome, detail: str, launches: tuple[wire.KernelLaunch, ...] = ()) -> wire.KernelProfile:
+    tool = wire.ProfileTool(name=box_files.TORCH_PROFILER, outcome=outcome, detail=detail)
+    return wire.KernelProfile(tools=(tool,), launches=launches)
 
 
 def _trace(profiled: Any) -> bytes:
     with tempfile.TemporaryDirectory(prefix="trace-") as place:
-        path = Path(place) / TORCH_TRACE
+        path = Path(place) / box_files.TORCH_TRACE
         profiled.export_chrome_trace(str(path))
         return path.read_bytes()
 
@@ -148,14 +147,24 @@ def logged(kernel: Loaded, within: Range) -> Iterator[LaunchLog]:
         elif running:
             running.pop().__exit__(None, None, None)
 
-    hook = launch_hook.LaunchHook(on_launch)
+    hook = LaunchHook(on_launch)
     libraries = kernel.libraries()
-    launch_hook.set_hook(libraries, hook)
+    set_hook(libraries, hook)
     try:
         with _of_triton(log, within), _of_numba(log, within):
             yield log
     finally:
-        launch_hook.set_hook(libraries, None)
+        set_hook(libraries, None)
+
+
+def set_hook(libraries: Iterable[ctypes.CDLL], hook: Any) -> None:
+    """Have libraries call a `LaunchHook`, or nothing for None; one of a real device has no such place. The caller keeps the hook alive."""
+    for library in libraries:
+        try:
+            place = ctypes.c_void_p.in_dll(library, HOOK)
+        except ValueError:
+            continue
+        place.value = None if hook is None else ctypes.cast(hook, ctypes.c_void_p).value
 
 
 @contextmanager

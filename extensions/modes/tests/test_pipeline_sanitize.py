@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from extensions.modes.sanitize import RunResult, sanitizer_follows
+from extensions.modes.sanitize import sanitizer_follows
 from grader.api.conversion import to_message
 from grader.cli.report import render_profile
 from grader.isolation import Box, BoxExit, BoxSpec, Purpose
@@ -179,9 +179,9 @@ def test_only_a_wrong_access_is_looked_for_after_a_failed_test(outcome: wire.Tri
     """A limit, an exception or a shape says all that there is to say. A crash is a wrong access where a signal ended the process."""
     trial = wire.Trial(workload_id="n8", phase=wire.TrialPhase.VERIFY, index=0, outcome=outcome)
     for cause in BoxCause:
-        result = RunResult().after(wire.Load(outcome=wire.LoadOutcome.LOADED)).after(trial).after(wire.RunEnd(cause=cause))
+        process = (wire.Load(outcome=wire.LoadOutcome.LOADED), trial, wire.RunEnd(cause=cause))
         crashed = outcome is wire.TrialOutcome.CRASHED and cause is BoxCause.SIGNALLED
-        follows = sanitizer_follows(lease(wire.Mode.TEST).submission.new, result, on_gpu=False)
+        follows = sanitizer_follows(lease(wire.Mode.TEST).submission.new, process, on_gpu=False)
         assert follows is (crashed or outcome.value in EXPLAINED)
 
 

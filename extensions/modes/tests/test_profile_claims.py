@@ -1,12 +1,13 @@
 """Files that a box of profile mode leaves are claims: every attack next to a control that is taken."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
 
 from extensions.modes import profile
-from extensions.modes.profile import ClaimedFile
-from grader.artifacts.files import FILE_COUNT_LIMIT, SUBMISSION_LIMIT_BYTES
+from extensions.modes.profile import ClaimedFile, ProfileClaims
+from grader.artifacts.files import FILE_COUNT_LIMIT, SUBMISSION_LIMIT_BYTES, SubmissionFiles
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import FILE_LIMIT_BYTES, PROFILE_NOTE
 from sandbox.protocol.wire import ToolOutcome
@@ -91,19 +92,27 @@ def test_a_file_over_the_limit_is_left_there(out):
     assert names(found) == ["fits"] and "'large' is over" in found.profile.remarks[0]
 
 
-def test_all_files_together_have_a_limit_and_a_count(out):
+async def profiled(place, *files):
+    """The files that are kept of these, and the remarks."""
+    host = SimpleNamespace(files=SubmissionFiles(place / "kept", 1 << 30))
+    claims = (ProfileClaims(files=files),)
+    *kept, merged = [fact async for fact in profile.profiled(claims, host, wire.Build(outcome=wire.BuildOutcome.BUILT))]
+    return kept, merged.remarks
+
+
+async def test_all_files_together_have_a_limit_and_a_count(out):
     many = [ClaimedFile(name=f"f{number}", tool="t", content=b"x") for number in range(FILE_COUNT_LIMIT + 3)]
-    kept, left_out = profile.bounded(many)
-    assert len(kept) == FILE_COUNT_LIMIT and left_out == [one.name for one in many[-3:]]
+    kept, (remark,) = await profiled(out, *many)
+    assert len(kept) == FILE_COUNT_LIMIT and remark.endswith(f"too many: {', '.join(one.name for one in many[-3:])}")
     large = [ClaimedFile(name=f"f{number}", tool="t", content=bytes(FILE_LIMIT_BYTES)) for number in range(6)]
-    kept, left_out = profile.bounded(large)
-    assert sum(len(one.content) for one in kept) <= SUBMISSION_LIMIT_BYTES and len(kept) == 4 and left_out == ["f4", "f5"]
+    kept, (remark,) = await profiled(out, *large)
+    assert sum(one.size_bytes for one in kept) <= SUBMISSION_LIMIT_BYTES and len(kept) == 4 and remark.endswith(": f4, f5")
 
 
-def test_two_boxes_can_not_leave_one_name_twice(out):
+async def test_two_boxes_can_not_leave_one_name_twice(out):
     """The first one counts, so that a later box replaces nothing."""
-    kept, left_out = profile.bounded([ClaimedFile(name="a", tool="t", content=b"1"), ClaimedFile(name="a", tool="u", content=b"2")])
-    assert [one.content for one in kept] == [b"1"] and left_out == ["a"]
+    (kept,), (remark,) = await profiled(out, ClaimedFile(name="a", tool="t", content=b"1"), ClaimedFile(name="a", tool="u", content=b"22"))
+    assert (kept.tool, kept.size_bytes) == ("t", 1) and remark.endswith(": a")
 
 
 def test_a_note_with_more_names_than_files_may_be_is_cut(out):
@@ -146,11 +155,11 @@ def test_a_forged_profile_is_cut_to_what_can_be(out):
         architecture="sm_90a\x1b" * 99,
     )
     found = profile.take(out, TOOLS).profile
-    assert found.launches == (launch,) * (profile.LAUNCH_LIMIT - len(forged))
+    assert found.launches == (launch,) * (profile.LIST_LIMITS["launches"] - len(forged))
     assert (
-        len(found.tools) == profile.TOOL_LIMIT
+        len(found.tools) == profile.LIST_LIMITS["tools"]
         and found.tools[0].name == "nvcc[2J"
-        and len(found.tools[0].detail) == profile.DETAIL_LIMIT_CHARS
+        and len(found.tools[0].detail) == profile.TEXT_LIMITS_CHARS["detail"]
     )
     assert [use.name for use in found.kernels] == ["]0;k"] and all(text.isprintable() for text in (*found.remarks, found.architecture))
     assert len(found.remarks) <= 17 and len(found.architecture) <= 16

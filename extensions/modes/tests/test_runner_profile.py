@@ -2,7 +2,7 @@
 
 import contextlib
 
-from extensions.modes.box import launch_hook
+from extensions.modes.box import torch_profile
 from extensions.modes.box.torch_profile import KIND_LIMIT, LaunchLog, _launches_in, logged
 from sandbox.launch.kernel import Loaded
 from sandbox.protocol import wire
@@ -47,7 +47,7 @@ def test_a_library_without_a_place_for_the_hook_is_left_alone():
     import ctypes
 
     library = ctypes.CDLL(None)
-    launch_hook.set_hook([library], None)
+    torch_profile.set_hook([library], None)
     kernel = Loaded(bind=lambda call: None, uses_torch=False, libraries=lambda: (library,))
     with logged(kernel, lambda name: contextlib.nullcontext()) as log:
         pass

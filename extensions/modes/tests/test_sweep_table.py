@@ -11,7 +11,7 @@ from rich.console import Console
 
 from extensions.modes import sweep_command as command
 from extensions.modes.sweep_problem import sweep_problem
-from extensions.modes.sweep_table import NOT_RUN, SweepMetric, collate, rows, to_csv
+from extensions.modes.sweep_table import NOT_RUN, SweepMetric, collate, table_rows, to_csv
 from extensions.modes.tests.test_sweep import EXAMPLES
 from extensions.web.tests.test_plots import marks
 from grader.api import messages
@@ -105,7 +105,7 @@ def test_a_time_below_the_clock_is_not_resolved():
 
 def test_csv_has_every_column_in_full():
     read = list(csv.DictReader(io.StringIO(to_csv(TABLE))))
-    assert len(read) == 3 * len(SIZES) and list(read[0]) == list(rows(TABLE)[0])
+    assert len(read) == 3 * len(SIZES) and list(read[0]) == list(table_rows(TABLE)[0])
     for column in (
         "certified_ns",
         "certified_low_ns",
@@ -147,7 +147,7 @@ def test_practice_times_are_marked_on_plot_and_table():
         table = collate(ended)
         assert ("practice" in "".join(drawn(table).itertext())) is marked
         assert ("practice" in printed(table, ended)) is marked
-        assert {row["clock"] for row in rows(table)} == {"host" if marked else "device"}
+        assert {row["clock"] for row in table_rows(table)} == {"host" if marked else "device"}
 
 
 def test_the_table_has_a_cell_for_each_provider_and_what_is_wrong():
@@ -168,4 +168,4 @@ def test_a_problem_says_its_sweeps_in_words():
 @pytest.mark.parametrize("text", ["rows", "rows=", "rows=x", "rows=-1", "rows=" + "9" * 40])
 def test_the_size_of_another_axis_is_a_number(text):
     with pytest.raises(UsageError, match="rows=4096"):
-        command.sweep_message(axis="", start=None, stop=None, factor=None, step=None, axis_sizes=[text], seconds=None)
+        command.axis_sizes([text])

@@ -13,8 +13,6 @@ WIDTH, HEIGHT = 640.0, 360.0
 LEFT, RIGHT, BOTTOM, TOP = 76.0, 16.0, 46.0, 12.0
 ROW = 18.0  # of a legend
 _GAP = 10.0  # between labels
-
-
 _TICKS = 5  # about so many
 _MANY_DECADES = 6
 
@@ -118,20 +116,12 @@ class ChartAxis:
     log: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LegendEntry:
-    """A name with its mark. index: of the series, for shape and colour."""
-
-    name: str
-    index: int
-
-
-def legend_rows(entries: Sequence[LegendEntry], width: float) -> list[list[LegendEntry]]:
-    """Entries in the rows that they need."""
-    rows: list[list[LegendEntry]] = []
+def legend_rows(names: Sequence[str], width: float) -> list[list[tuple[int, str]]]:
+    """The names of the series, each with its index, in the rows that they need."""
+    rows: list[list[tuple[int, str]]] = []
     room = 0.0
-    for entry in entries:
-        need = _entry_width(entry)
+    for entry in enumerate(names):
+        need = _entry_width(entry[1])
         if not rows or need > room:
             rows.append([])
             room = width
@@ -140,18 +130,18 @@ def legend_rows(entries: Sequence[LegendEntry], width: float) -> list[list[Legen
     return rows
 
 
-def draw_legend(parent: ElementTree.Element, rows: Sequence[Sequence[LegendEntry]], start: float, top: float) -> None:
+def draw_legend(parent: ElementTree.Element, rows: Sequence[Sequence[tuple[int, str]]], start: float, top: float) -> None:
     """Draw rows of entries from (left, top) on."""
     for row_number, row in enumerate(rows):
         x, y = start, top + ROW * row_number + ROW / 2
-        for entry in row:
-            color, kind = svg.color_of(entry.index), svg.series_class(entry.index)
+        for index, name in row:
+            color, kind, shape = svg.style_of(index)
             svg.line(parent, x, y, x + 18, y, f"line {kind}", stroke=color)
-            svg.path(parent, [svg.mark(svg.shape_of(entry.index), x + 9, y)], f"point {kind}", stroke=color, fill="none")
-            label = svg.text(parent, x + 24, y + 4, svg.short(entry.name), "label legend")
-            if svg.short(entry.name) != entry.name:
-                svg.hover(label, entry.name)
-            x += _entry_width(entry)
+            svg.path(parent, [svg.mark(shape, x + 9, y)], f"point {kind}", stroke=color, fill="none")
+            label = svg.text(parent, x + 24, y + 4, svg.short(name), "label legend")
+            if svg.short(name) != name:
+                svg.hover(label, name)
+            x += _entry_width(name)
 
 
 def draw_axes(
@@ -185,5 +175,5 @@ def draw_axes(
     svg.text(parent, 14, middle, words, "label", text_anchor="middle", transform=turned)
 
 
-def _entry_width(entry: LegendEntry) -> float:
-    return 24 + svg.width_of(svg.short(entry.name)) + 16
+def _entry_width(name: str) -> float:
+    return 24 + svg.width_of(svg.short(name)) + 16

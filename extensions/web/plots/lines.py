@@ -16,7 +16,6 @@ from extensions.web.plots.frames import (
     TOP,
     WIDTH,
     ChartAxis,
-    LegendEntry,
     Scale,
     draw_axes,
     draw_legend,
@@ -58,8 +57,7 @@ def line_chart(
 
     A linear y axis begins at 0. On a logarithmic axis, values that are not positive leave a gap too.
     """
-    entries = [LegendEntry(line.name, index) for index, line in enumerate(series)]
-    rows = legend_rows(entries, WIDTH - LEFT - RIGHT)
+    rows = legend_rows([line.name for line in series], WIDTH - LEFT - RIGHT)
     top = TOP + ROW * len(rows)
     height = HEIGHT + ROW * len(rows)
     drawing = svg.drawing(WIDTH, height, title=title, description=description, kind="lines")
@@ -79,7 +77,7 @@ def _draw_band(element: ElementTree.Element, chart_series: ChartSeries, index: i
     if not chart_series.lows:
         return
     values = zip(chart_series.xs, chart_series.lows, chart_series.highs, strict=True)
-    color, kind = svg.color_of(index), svg.series_class(index)
+    color, kind, _ = svg.style_of(index)
     for run in _runs([(x, low, high) for x, low, high in values], across, up):
         if len(run) == 1:
             x, low, high = (across.at(run[0][0]), up.at(run[0][1]), up.at(run[0][2]))
@@ -93,7 +91,7 @@ def _draw_band(element: ElementTree.Element, chart_series: ChartSeries, index: i
 def _draw_line(
     element: ElementTree.Element, chart_series: ChartSeries, index: int, across: Scale, up: Scale, x_label: str, y_label: str
 ) -> None:
-    color, kind, shape = svg.color_of(index), svg.series_class(index), svg.shape_of(index)
+    color, kind, shape = svg.style_of(index)
     for run in _runs(list(zip(chart_series.xs, chart_series.ys, strict=True)), across, up):
         points = [(across.at(x), up.at(y)) for x, y in run]
         svg.path(element, _stairs(points) if chart_series.stepped else _polyline(points), f"line {kind}", stroke=color, stroke_width="1.5")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from xml.etree import ElementTree
 
 from extensions.web.plots import svg
-from extensions.web.plots.frames import BOTTOM, LEFT, ROW, TOP, LegendEntry, Scale, draw_axes, draw_legend, legend_rows, scale_of
+from extensions.web.plots.frames import BOTTOM, LEFT, ROW, TOP, Scale, draw_axes, draw_legend, legend_rows, scale_of
 
 WIDTH, HEIGHT = 520.0, 260.0
 HISTOGRAM = 90.0  # how wide
@@ -39,8 +39,7 @@ def samples_chart(
     drawn = {name: [max(float(value), floor) for value in values] for name, values in measured.items()}
     everything = [value for values in drawn.values() for value in values]
     logarithmic = max(everything) / min(everything) > LOG_RATIO
-    entries = [LegendEntry(f"{name}: {value_text(statistics.median(drawn[name]))}", index) for index, name in enumerate(drawn)]
-    rows = legend_rows(entries, WIDTH - LEFT)
+    rows = legend_rows([f"{name}: {value_text(statistics.median(values))}" for name, values in drawn.items()], WIDTH - LEFT)
     height = HEIGHT + ROW * len(rows)
     drawing = svg.drawing(WIDTH, height, title=title, description=_description(measured, drawn, value_text, most_samples), kind="samples")
     right = WIDTH - HISTOGRAM - 24
@@ -55,11 +54,11 @@ def samples_chart(
 
 
 def _draw_series(element: ElementTree.Element, values: Sequence[float], index: int, across: Scale, up: Scale, most_samples: int) -> None:
-    color, kind = svg.color_of(index), svg.series_class(index)
+    color, kind, shape = svg.style_of(index)
     middle = up.at(statistics.median(values))
     svg.line(element, across.start, middle, across.end, middle, f"median {kind}", stroke=color, stroke_dasharray="5 3")
     every = -(-len(values) // most_samples)
-    shape, places = svg.shape_of(index), [(across.at(place + 1), up.at(values[place])) for place in range(0, len(values), every)]
+    places = [(across.at(place + 1), up.at(values[place])) for place in range(0, len(values), every)]
     crosses = [(x - 2, y - 2) for x, y in places]
     dots = svg.repeated(places, "h0") if shape in _DOTS else svg.repeated(crosses, "l4 4m0-4l-4 4", sinks=4)
     cap = {"circle": ("round", "4"), "square": ("square", "3.5")}.get(shape, ("butt", "1.2"))
@@ -82,7 +81,7 @@ def _draw_histogram(element: ElementTree.Element, series: Sequence[Sequence[floa
             place += len(list(alike))
             commands.append(f"H{svg.number(start + HISTOGRAM * part / highest)}V{svg.number(up.start - size * place)}")
         commands.append(f"H{svg.number(start)}z")
-        color, kind = svg.color_of(index), svg.series_class(index)
+        color, kind, _ = svg.style_of(index)
         svg.path(element, commands, f"histogram {kind}", stroke=color, fill=color, fill_opacity="0.15")
     svg.text(element, start, up.start + 16, "share", "label")
 

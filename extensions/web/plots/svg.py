@@ -105,19 +105,9 @@ def _tenths(count: int, *, after: bool = False) -> str:
     return f"-{words}" if count < 0 else f" {words}" if after else words
 
 
-def shape_of(index: int) -> str:
-    """The shape of the series with this index."""
-    return MARKS[index % len(MARKS)]
-
-
-def color_of(index: int) -> str:
-    """The colour of the series with this index."""
-    return COLORS[index % len(COLORS)]
-
-
-def series_class(index: int) -> str:
-    """The class by which a style sheet colours the series with this index."""
-    return f"mark-{index % len(COLORS)}"
+def style_of(index: int) -> tuple[str, str, str]:
+    """The colour of the series with this index, the class by which a style sheet colours it, and the shape of its marks."""
+    return COLORS[index % len(COLORS)], f"mark-{index % len(COLORS)}", MARKS[index % len(MARKS)]
 
 
 def short(name: str) -> str:

@@ -4,8 +4,10 @@ import random
 
 import pytest
 
-from grader.api.comparison import DIFF_LINES, SpeedChange, source_changes, workload_changes
+from extensions.web.comparison import DIFF_LINES, SpeedChange, source_changes, workload_changes
 from grader.v1 import report_pb2, submission_pb2
+from tests.unit.step_counts import call_steps
+from tests.unit.test_linear_text import SOUPS, is_linear, submitted
 
 
 def timed(certified_ns, *, workload_id="n64", speedup=None, spread=0.01, count=40, seed=1):
@@ -90,3 +92,14 @@ def test_sources_that_are_too_long_are_not_compared():
     long = "\n".join(str(line) for line in range(DIFF_LINES + 1))
     [found] = source_changes(submission(sources=[("k.cu", long)]), submission(sources=[("k.cu", "x")]))
     assert len(found.lines) == 1 and "too long to compare" in found.lines[0]
+
+
+def compared(text: str) -> None:
+    """Most lines differ, and the others are apart from each other: difflib's worst case."""
+    first = "\n".join(f"{text[:10]}{line // 2}{'x' * (line % 2)}" for line in range(len(text) // 8))
+    list(source_changes(submitted(first), submitted(first.replace("x", "y"))))
+    list(source_changes(submitted(text), submitted(text[1:])))
+
+
+def test_sources_are_compared_in_linear_time() -> None:
+    assert not [soup for soup in SOUPS if not is_linear(lambda text: call_steps(lambda: compared(text)), soup, 200)]
