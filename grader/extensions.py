@@ -6,7 +6,7 @@ have groups of their own: `grader/formats/__init__.py`, `sandbox/protocol/langua
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from grader.config import Settings
     from grader.ledger import Ledger
     from grader.problems.competition_store import Competitions
-    from grader.problems.store import Problems
+    from grader.problems.store import Imported, Problems
     from grader.server.grading import Grading
     from grader.v1 import submission_pb2
 
 PAGES, REPORT_FILES, FLEETS = "grader.pages", "grader.report_files", "grader.fleets"
-COMMANDS, ADMIN_COMMANDS = "grader.commands", "grader.admin_commands"
-SERVER_SIDE = ("grader.formats", "grader.references", PAGES, REPORT_FILES, FLEETS, COMMANDS, ADMIN_COMMANDS)  # groups that no box needs
+COMMANDS, ADMIN_COMMANDS, PROBLEM_CHECKS = "grader.commands", "grader.admin_commands", "grader.problem_checks"
+# Groups that no box needs.
+SERVER_SIDE = ("grader.formats", "grader.references", PAGES, REPORT_FILES, FLEETS, COMMANDS, ADMIN_COMMANDS, PROBLEM_CHECKS)
 PACKAGE = "kernel-grader-extensions"
 
 
@@ -65,6 +66,16 @@ class AdminCommand(Protocol):
 
     def main(self, arguments: Sequence[str]) -> int:
         """Run the command; return the exit code."""
+
+
+class ProblemCheck(Protocol):
+    """Group `grader.problem_checks`: a function that runs the code of problems before `grader-cli problems import` stores them."""
+
+    def __call__(
+        self, imports: Sequence[Imported], *, check: bool, sandbox: str, trusted: bool, force: bool, json: bool
+    ) -> AsyncIterator[Imported]:
+        """Yield each import with what its code says of its arguments. check: with warnings or a refusal, unless force, too; then it is also
+        printed, unless json. Code runs in this sandbox, or trusted as our own user. GraderFailed where it can't."""
 
 
 def named(group: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Checks that a problem tells right answers from wrong ones.
 
-`python -m sandbox.judge.admission.check KIND`: jobs in, findings out, as JSON lines.
+`python -m extensions.problem_check.judge.check KIND`: jobs in, findings out, as JSON lines.
 
 A process of its own, as a judge is: it executes the problem's reference, and nothing that anybody submitted.
 """
@@ -19,9 +19,9 @@ from typing import BinaryIO
 
 import torch
 
+from extensions.problem_check.judge.examination import FAILED, UNKNOWN, examine, free_bytes, is_out_of_memory
 from sandbox.devices import Device, open_device
 from sandbox.judge import end_with_parent
-from sandbox.judge.admission.examination import FAILED, UNKNOWN, examine, free_bytes, is_out_of_memory
 from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, describe, load_task, register
 from sandbox.protocol import wire
 

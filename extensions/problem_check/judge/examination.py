@@ -20,10 +20,10 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from extensions.problem_check.judge.case import AdmissionCase, Tensors
+from extensions.problem_check.judge.mutants import Mutant, mutants
+from extensions.problem_check.judge.numerics import FIRST_COLUMNS
 from sandbox.devices import Device
-from sandbox.judge.admission.case import AdmissionCase, Tensors
-from sandbox.judge.admission.mutants import Mutant, mutants
-from sandbox.judge.admission.numerics import FIRST_COLUMNS
 from sandbox.judge.inputs import shape_of
 from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, Task, native
 from sandbox.judge.tensors import equal

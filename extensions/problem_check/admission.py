@@ -1,6 +1,6 @@
 """Asks whether a problem tells right answers from wrong ones, before anything is submitted to it.
 
-The problem's code is executed by `sandbox/judge/admission/check.py`: in a box (`check_box`), or for a trusted problem in a process of
+The problem's code is executed by `judge/check.py`: in a box (`check_box`), or for a trusted problem in a process of
 our own user. Both end with the check.
 """
 
@@ -16,8 +16,8 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from extensions.problem_check.check_box import CheckBox, CheckReport
 from grader import devices
-from grader.admission.check_box import CheckBox, CheckReport
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import END_S, judge_environment
 from grader.errors import JudgeBroken
@@ -89,8 +89,7 @@ def _messages(content: bytes) -> Iterator[object]:
 
 
 BUDGET_S = 30.0
-# Beyond the budget: importing torch, opening the device, and a reference that its own process can't end (`time_limit` in
-# sandbox/judge/admission/check.py).
+# Beyond the budget: importing torch, opening the device, and a reference that its own process can't end (`time_limit` in judge/check.py).
 PATIENCE_S = 120.0
 NOTICE_S = 30.0  # so often a check that takes long is said to go on
 FINDING_LIMIT, MESSAGE_LIMIT_CHARS = 20_000, 2_000  # of what a box says
@@ -101,7 +100,7 @@ CAUSES = {
     BoxCause.SANDBOX_VIOLATION: "makes a system call that is not allowed in a box",
 }
 SMALLER = "make the problem smaller (--set NAME=VALUE for a kernelbench file)"
-COMMAND = (sys.executable, "-m", "sandbox.judge.admission.check")
+COMMAND = (sys.executable, "-m", "extensions.problem_check.judge.check")
 
 
 class AdmissionOutcome(StrEnum):
