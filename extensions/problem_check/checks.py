@@ -48,7 +48,8 @@ async def check_all(path: Path, device: str, budget_s: float, adjustments: Adjus
     imports = [entry for entry in import_all(path, adjustments=adjustments) if entry.same_as is None]
     if not imports:
         raise ProblemInvalid(str(path), f"holds no problem; looked for {expected_layouts(formats())}")
-    refused = {str(entry.path): reason for entry in imports if (reason := _refusal(entry))}
+    broken = [entry for entry in imports if entry.unusable or entry.reason]
+    refused = {str(entry.path): f"can't be judged here: {entry.unusable}" if entry.unusable else entry.reason for entry in broken}
     if refused and len(imports) == 1:
         raise ProblemInvalid(*next(iter(refused.items())))
     async with open_box(sandbox, trusted=trusted) as box:
@@ -64,10 +65,6 @@ async def check_all(path: Path, device: str, budget_s: float, adjustments: Adjus
         for name, reason in refused.items():
             print_line(f"{name}: refused: {one_line(reason, most_chars=1000)}", "red")
     return Exit.DONE if admitted else Exit.OTHER_VERDICT
-
-
-def _refusal(entry: Imported) -> str:
-    return f"can't be judged here: {entry.unusable}" if entry.unusable else entry.reason
 
 
 async def check_problem(problem: Problem, gpu: Gpu | None, budget_s: float, box: CheckBox | None, *, json: bool) -> Admission:

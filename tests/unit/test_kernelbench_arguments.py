@@ -15,7 +15,8 @@ from tests.unit.kernelbench_files import FIXTURES, NONE, OTHER_KEY, ROW, drawn, 
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, describe, load_task
+    from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, load_task
+    from sandbox.judge.references.kernelbench import describe
 
 
 PRODUCT = FIXTURES / "5_Scaled_product.py"

@@ -13,7 +13,8 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.references import ReferenceFailed, describe, nests
+    from sandbox.judge.references import ReferenceFailed, nests
+    from sandbox.judge.references.kernelbench import describe
     from tests.unit.kernelbench_files import NONE, model, spec_of
     from tests.unit.test_kernelbench_judge import judged, trials
 

@@ -74,7 +74,7 @@ def limits(**changes) -> Limits:
 
 def hostile(tmp_path, attack, template=ATTEMPT):
     directory = tmp_path / "hostile"
-    directory.mkdir(exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     (directory / "problem.toml").write_text(TOML)
     (directory / "reference.py").write_text(template.replace("{attack}", textwrap.indent(textwrap.dedent(attack).strip(), "    ")))
     return native.load(directory)
@@ -200,19 +200,18 @@ def reference(x):
 
 async def test_it_may_lie_about_itself_and_no_more(make_box, tmp_path):
     """A reference that writes its own report is admitted by it, in a box or not: it is the author's word for the author's problem.
-    What it writes is shown without control characters in a box; the control shows that they were in it."""
+    What it writes is shown without control characters; the control shows that they were in it."""
     problem = hostile(tmp_path, "", FORGED.replace("{workload}", "n8"))
     boxed, trusted = await admission.check(problem, box=make_box()), await admission.check(problem)
-    assert boxed.admitted and [one.check for one in boxed.findings] == ["zeros"]
-    assert not any("\x1b" in one.message for one in boxed.findings)
-    assert any("\x1b" in one.message for one in trusted.findings)
+    for checked in (boxed, trusted):
+        assert checked.admitted and [one.check for one in checked.findings] == ["zeros"]
+        assert [one.message for one in checked.findings] == [r"\x1b]0;owned\x07"]
 
 
 async def test_it_does_not_report_on_another_problem(make_box, tmp_path):
-    """A workload that the problem does not have is no report; the control takes it."""
-    problem = hostile(tmp_path, "", FORGED.replace("{workload}", "of-another"))
-    boxed, trusted = await admission.check(problem, box=make_box()), await admission.check(problem)
-    assert not boxed.admitted and trusted.admitted
+    """A workload that the problem does not have is no report; the control names one that it has."""
+    forged = [hostile(tmp_path / name, "", FORGED.replace("{workload}", name)) for name in ("of-another", "n8")]
+    assert [(await admission.check(problem, box=make_box())).admitted for problem in forged] == [False, True]
 
 
 async def test_a_symlink_for_a_report_is_not_followed(make_box, tmp_path):

@@ -13,7 +13,7 @@ from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
     from extensions.problem_check.judge.check import admit
-    from sandbox.judge.references import describe
+    from sandbox.judge.references.kernelbench import describe
     from tests.unit import test_strides
     from tests.unit.kernelbench_files import NONE, model
     from tests.unit.kernelbench_files import spec_of as spec_of_parts
