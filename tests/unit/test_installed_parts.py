@@ -84,7 +84,8 @@ def test_without_a_check_problems_are_imported_unchecked(tmp_path):
 
 def test_an_unknown_command_may_be_one_of_a_package_that_is_not_installed(points):
     """The control: with a package that adds commands nothing is said of packages."""
-    unknown = command("problems", "audit")
-    assert unknown.exit_code == 2 and "kernel-grader-extensions adds commands, and is not installed here" in unknown.stderr
+    unknown = command("problems", "lst")
+    assert unknown.exit_code == 2 and "Did you mean 'list'?" in unknown.stderr
+    assert "kernel-grader-extensions adds commands, and is not installed here" in " ".join(unknown.stderr.split())
     points.append(EntryPoint(name="some", value="json", group=extensions.COMMANDS))
-    assert "kernel-grader-extensions" not in command("problems", "audit").stderr
+    assert "kernel-grader-extensions" not in command("problems", "lst").stderr
