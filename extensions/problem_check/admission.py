@@ -206,7 +206,8 @@ def reported(report: CheckReport, problem: wire.ProblemSpec, budget_s: float, *,
             case _:
                 break
     if report.too_slow:
-        findings.append(_too_slow(findings, budget_s))
+        reason = f"it was not done within {budget_s:.0f} s; {SMALLER}, or give it more time (--budget)"
+        findings.append(_not_to_the_end("time", findings, reason))
     elif report.ended.cause is BoxCause.MEMORY_LIMIT:
         findings.append(_not_to_the_end("fits", findings, f"the reference takes more memory than the box has; {SMALLER}"))
     else:
@@ -217,12 +218,8 @@ def reported(report: CheckReport, problem: wire.ProblemSpec, budget_s: float, *,
         text = f"{text}; does it take all memory, or end the process?"
         if ended.cause in CAUSES:
             text = f"the reference {CAUSES[ended.cause]}; the check ended without a result"
-        findings.append(_failed("ends", text))
+        findings.append(wire.Finding(check="ends", workload_id="", outcome=FindingOutcome.FAILED, message=text))
     return findings
-
-
-def _too_slow(findings: list[wire.Finding], budget_s: float) -> wire.Finding:
-    return _not_to_the_end("time", findings, f"it was not done within {budget_s:.0f} s; {SMALLER}, or give it more time (--budget)")
 
 
 def _not_to_the_end(name: str, findings: list[wire.Finding], reason: str) -> wire.Finding:
@@ -276,7 +273,3 @@ def _announced(problem_id: str, limit_s: float, notice_s: float, waiting: Callab
         yield
     finally:
         due.cancel()
-
-
-def _failed(name: str, message: str) -> wire.Finding:
-    return wire.Finding(check=name, workload_id="", outcome=FindingOutcome.FAILED, message=message)
