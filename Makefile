@@ -29,7 +29,7 @@ export PYTHONUNBUFFERED := 1
 # Whatever the caller says: here hundreds of processes start, each a third sooner with its modules' bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all test-alone test-parallel check lint examples seeds formats public attack containment gpu size bench-build bench-latency proto clean setup setup-dev headers hooks
+.PHONY: help demo test test-all test-core test-alone test-parallel check lint examples seeds formats public attack containment gpu size bench-build bench-latency proto clean setup setup-dev headers hooks
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,11 @@ test: ## Set up, then run the tests (of the slow ones a part, another one with e
 
 test-all: ## Run every test except those of `make gpu`: what `make test` leaves out, too
 	@$(MAKE) --no-print-directory --keep-going test-alone test-parallel PYTEST_ARGS="--all-cases $(PYTEST_ARGS)"
+
+# Of hard links: nothing is written into it, and what is installed twice takes no space.
+test-core: setup-dev ## Run the core's tests in a copy of the environment that has no extension
+	@rm -rf build/core && mkdir -p build && cp -al $(VENV) build/core && rm -rf build/core/lib/python*/site-packages/*kernel_grader_extensions*
+	@$(MAKE) --no-print-directory --keep-going test-alone test-parallel VENV=build/core TESTS="$(or $(TESTS),tests)"
 
 # Collects only the files that have such a test.
 test-alone: setup-dev

@@ -7,7 +7,7 @@ have groups of their own: `grader/formats/__init__.py`, `sandbox/protocol/langua
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,13 +24,15 @@ if TYPE_CHECKING:
     from grader.ledger import Ledger
     from grader.model import Problem, Report
     from grader.problems.competition_store import Competitions
-    from grader.problems.store import Problems
+    from grader.problems.store import Imported, Problems
     from grader.server.grading import Grading
     from grader.v1 import submission_pb2
 
 PAGES, REPORT_FILES, FLEETS = "grader.pages", "grader.report_files", "grader.fleets"
 COMMANDS, ADMIN_COMMANDS, MODES = "grader.commands", "grader.admin_commands", "grader.modes"
-SERVER_SIDE = ("grader.formats", "grader.references", PAGES, REPORT_FILES, FLEETS, COMMANDS, ADMIN_COMMANDS, MODES)  # no box needs them
+PROBLEM_CHECKS = "grader.problem_checks"
+# Groups that no box needs.
+SERVER_SIDE = ("grader.formats", "grader.references", PAGES, REPORT_FILES, FLEETS, COMMANDS, ADMIN_COMMANDS, MODES, PROBLEM_CHECKS)
 CORE_MODES = (wire.Mode.TEST, wire.Mode.BENCHMARK, wire.Mode.RANKED)
 PACKAGE = "kernel-grader-extensions"
 
@@ -70,6 +72,16 @@ class AdminCommand(Protocol):
 
     def main(self, arguments: Sequence[str]) -> int:
         """Run the command; return the exit code."""
+
+
+class ProblemCheck(Protocol):
+    """Group `grader.problem_checks`: a function that runs the code of problems before `grader-cli problems import` stores them."""
+
+    def __call__(
+        self, imports: Sequence[Imported], *, check: bool, sandbox: str, trusted: bool, force: bool, json: bool
+    ) -> AsyncIterator[Imported]:
+        """Yield each import with what its code says of its arguments. check: with warnings or a refusal, unless force, too; then it is also
+        printed, unless json. Code runs in this sandbox, or trusted as our own user. GraderFailed where it can't."""
 
 
 class GradingMode(Protocol):

@@ -35,7 +35,7 @@ from grader.isolation.select import make
 from grader.isolation.settings import BoxSettings
 from tools.page import ROOT, Table, case_result, facts, table_lines, words_of
 
-SUITE = "tests/containment"
+SUITE = ("tests/containment", "extensions/problem_check/tests/test_containment.py")
 CAGES = ("docker", "bubblewrap")
 MARK_VARIABLE = "GRADER_CONTAINMENT_RUN"
 # For what is taken down after a container is gone: the engine clears the files of its network namespaces once a minute.
@@ -238,7 +238,7 @@ def _suite(options: argparse.Namespace, place: Path, mark: str) -> Outcome:
     scratch.mkdir(mode=0o700)
     try:
         words = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"--basetemp={scratch}/tests", f"--junitxml={result}"]
-        if all(Path(path).resolve().is_relative_to(ROOT / "tests") for path in options.paths):
+        if all(Path(path).resolve().is_relative_to(ROOT) for path in options.paths):
             words.append("--all-cases")
         if set(options.isolation) != set(CAGES):
             words += ["-k", " or ".join(options.isolation)]
@@ -278,7 +278,7 @@ def _page(head: dict[str, str], runs: Sequence[Run]) -> list[str]:
 def main(arguments: Sequence[str] | None = None, machine: Callable[[str], Look] = lambda mark: Machine(mark=mark).look) -> int:
     """Run, compare and print; 1 if a run is not clean. machine: makes the look around from a mark."""
     parser = argparse.ArgumentParser(prog="python -m tools.containment", description=__doc__.splitlines()[0])
-    parser.add_argument("paths", nargs="*", default=[SUITE], metavar="PATH", help=f"tests to run ({SUITE})")
+    parser.add_argument("paths", nargs="*", default=[*SUITE], metavar="PATH", help=f"tests to run ({' '.join(SUITE)})")
     parser.add_argument("--repeat", type=int, default=2, help="how often, one after the other (2)")
     parser.add_argument("--isolation", type=words_of(CAGES), default=list(CAGES), help="docker, bubblewrap, or both (both)")
     parser.add_argument("--beside", action="store_true", help="run while others grade here: their boxes come and go, our leftovers stay")

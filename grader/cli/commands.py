@@ -10,21 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from grader import devices, extensions
+from grader import extensions
 from grader.cli import competitions, extras, problems
 from grader.cli import login as login_command
 from grader.cli import submit as submit_command
-from grader.cli.check_options import (
-    AdjustOptions,
-    AllowLowerPrecision,
-    CheckPlace,
-    KeepWeights,
-    SandboxForCheck,
-    SetConstants,
-    ToleranceOption,
-    Trusted,
-)
 from grader.cli.competition_export import export_command
+from grader.cli.import_options import AllowLowerPrecision, KeepWeights, SandboxForCheck, SetConstants, ToleranceOption, Trusted
 from grader.cli.options import (
     EXAMPLES,
     EXIT_CODES,
@@ -37,7 +28,6 @@ from grader.cli.options import (
     SandboxOption,
     Server,
     StateDir,
-    device_choice,
 )
 from grader.cli.organizer_commands import (
     actions_command,
@@ -60,9 +50,7 @@ if TYPE_CHECKING:
     from grader.cli import demo as demo_command
     from grader.cli import doctor as doctor_command
     from grader.cli import imports as imports_command
-    from grader.cli import problem_check as problem_check_command
 else:
-    problem_check_command = extras.CommandModule("grader.cli.problem_check", "server", "judge")
     demo_command = extras.CommandModule("grader.cli.demo", "server", "judge")
     doctor_command = extras.CommandModule("grader.cli.doctor", "server")
     imports_command = extras.CommandModule("grader.cli.imports", "server", "judge")
@@ -282,50 +270,14 @@ def problems_import(
         lambda: imports_command.import_problems(
             path,
             state_dir,
-            CheckPlace(sandbox=sandbox, trusted=trusted),
-            AdjustOptions.read(set_constants, tolerance, allow_lower_precision, keep_weights),
+            imports_command.read_adjustments(set_constants, tolerance, allow_lower_precision, keep_weights),
             format_name=format_name,
             precision=precision,
             prefix=prefix,
             check=check,
+            sandbox=sandbox,
+            trusted=trusted,
             force=force,
-            json=json,
-        )
-    )
-
-
-@problems_app.command("check")
-def problems_check(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A problem, or a directory of problems.")],
-    device: Annotated[
-        str,
-        typer.Option(
-            metavar="DEVICE", callback=device_choice, help=f"What to check on: {devices.FORMS}. Not a GPU that a server is using."
-        ),
-    ] = devices.EMULATED,
-    budget: Annotated[float, typer.Option(min=1.0, max=3600.0, help="Seconds for each problem; larger workloads are left out.")] = 30.0,
-    set_constants: SetConstants = None,
-    tolerance: ToleranceOption = None,
-    allow_lower_precision: AllowLowerPrecision = False,
-    keep_weights: KeepWeights = False,
-    sandbox: SandboxForCheck = AUTO,
-    trusted: Trusted = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
-) -> None:
-    """Check whether a problem rejects wrong answers: run its reference, and try wrong answers on its tolerance.
-
-    The reference runs in a sandbox without network, unless --trusted is given.
-
-    Exit code: 0 if it is admitted, 1 if not.
-    """
-
-    run(
-        lambda: problem_check_command.check_all(
-            path,
-            device,
-            budget,
-            CheckPlace(sandbox=sandbox, trusted=trusted),
-            AdjustOptions.read(set_constants, tolerance, allow_lower_precision, keep_weights),
             json=json,
         )
     )

@@ -1,7 +1,7 @@
 """`grader-cli problems import`: keeps problems of every format in the state directory, for every later command there.
 
-A single problem is checked first, as `problems check` does it. A whole level would take an hour, so that has to be requested: of several
-problems only the arguments are learned. Needs the extras `server` and `judge`: only `grader/cli/extras.py` loads this.
+An installed package may run their code before (`ProblemCheck` in `grader/extensions.py`): it checks a single problem, and more only where
+that is requested, since a whole level would take an hour. Needs the extras `server` and `judge`: only `grader/cli/extras.py` loads this.
 """
 
 from __future__ import annotations
@@ -9,63 +9,63 @@ from __future__ import annotations
 import json as json_module
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rich.table import Table
 
-from grader.admission.check_box import CheckBox
-from grader.admission.problem_check import Admission, AdmissionOutcome, describe
-from grader.cli.check_options import AdjustOptions, CheckPlace
-from grader.cli.exits import Exit, GraderFailed
-from grader.cli.output import plain, print_line, print_note, stdout_console
-from grader.cli.problem_check import check_box, check_names, check_problem, read_adjustments
+from grader import extensions
+from grader.cli.exits import Exit, GraderFailed, UsageError
+from grader.cli.output import plain, print_line, stdout_console
 from grader.config import Settings, state_directory
-from grader.errors import JudgeBroken
-from grader.formats import expected_layouts, formats, is_described_by_judge, with_description
+from grader.formats import expected_layouts, formats
+from grader.formats.adjustments import Adjustments
+from grader.formats.kernelbench import NotALiteral, literal
 from grader.problems.kept import keep
-from grader.problems.store import Imported, constants_of, import_all
+from grader.problems.store import Imported, import_all
 from grader.views.sanitize import one_line
 
 UNREQUESTED_CHECKS = 1  # so many problems are checked without --check
-CHECK_BUDGET_S = 30.0
-DESCRIBE_BUDGET_S = 120.0  # of all problems together
-REASONS_SHOWN, REASON_CHARS, SHOWN_CONSTANTS = 12, 300, 6
-_UNCHECKED = re.compile(r"not checked(?: to the end)?: ")
+REASONS_SHOWN = 12
+_HOW_TO_CHECK = "`grader-cli problems check PATH` does it, or --check here"
+_NOT_INSTALLED = f"no installed package checks problems; install {extensions.PACKAGE}: pip install ./extensions in a clone"
 
 
 async def import_problems(
     path: Path,
     state_dir: Path | None,
-    place: CheckPlace,
-    changes: AdjustOptions,
+    adjustments: Adjustments,
     *,
     format_name: str | None,
     precision: str | None,
     prefix: str,
     check: bool | None,
+    sandbox: str,
+    trusted: bool,
     force: bool,
     json: bool,
 ) -> Exit:
     """Import the problems at or below a path, and print the outcome of each. MISUSE where nothing was imported.
 
-    check: admission before a problem is stored; None: of a single problem only; False: nothing is executed at all. force: store refused
-    problems, too. prefix: put in front of every id.
+    check: check problems before they are stored; None: a single problem only; False: execute nothing at all. sandbox, trusted: where their
+    code runs. force: store refused problems, too. prefix: put in front of every id.
     """
+    parts: Iterable[extensions.ProblemCheck] = () if check is False else extensions.named(extensions.PROBLEM_CHECKS).values()
+    examine = next(iter(parts), None)
+    if check and examine is None:
+        raise UsageError(f"--check: {_NOT_INSTALLED}")
     into = Settings(state_dir=state_dir or state_directory()).imported_path
-    adjustments = read_adjustments(changes)
     try:
         entries = import_all(path, format_name=format_name, precision=precision, prefix=prefix, adjustments=adjustments)
         imports: Sequence[Imported] = [entry if force else _refuse_unusable(entry) for entry in entries]
         count = sum(entry.fresh for entry in imports)
-        checks = bool(count) and (check if check is not None else count <= UNREQUESTED_CHECKS)
-        if checks:
-            async with check_box(place) as box:  # each is stored at once
-                imports = [_store(into, await _checked(entry, box, force=force, json=json)) for entry in imports]
-        else:
-            described = await _describe_all(imports, place) if check is None else imports
-            imports = [_store(into, entry) for entry in described]
+        checks = examine is not None and bool(count) and (count <= UNREQUESTED_CHECKS if check is None else check)
+        if examine is None:
+            imports = [_store(into, entry) for entry in imports]
+        else:  # each is stored at once
+            examined = examine(imports, check=checks, sandbox=sandbox, trusted=trusted, force=force, json=json)
+            imports = [_store(into, entry) async for entry in examined]
     except OSError as error:
         raise GraderFailed(f"the state directory's {into} can't be written: {error}; name another with --state-dir") from None
     layouts = expected_layouts({name: layout for name, layout in formats().items() if format_name in (None, name)})
@@ -73,7 +73,8 @@ async def import_problems(
     if json:
         print(json_module.dumps(_to_data(imports, empty), indent=2))
     elif imports:
-        _print(imports, path, checked=checks)
+        how_to_check = _HOW_TO_CHECK if check is False or examine else _NOT_INSTALLED
+        _print(imports, path, "" if checks else f"none was checked for what a cheat could pass: {how_to_check}")
     else:
         print(empty)
     return Exit.DONE if any(entry.problem for entry in imports) else Exit.MISUSE
@@ -85,63 +86,33 @@ def _refuse_unusable(entry: Imported) -> Imported:
     return Imported(path=entry.path, reason=f"can't be judged here: {entry.unusable}; --force imports it all the same")
 
 
+def read_adjustments(
+    set_constants: Sequence[str] | None, tolerance: float | None, allow_lower_precision: bool, keep_weights: bool
+) -> Adjustments:
+    """Read `--set`, `--tolerance`, `--allow-lower-precision` and `--keep-weights`. Raises UsageError."""
+    constants: dict[str, str] = {}
+    for text in set_constants or ():
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals or not name.isidentifier():
+            raise UsageError(f"--set {text!r} is not NAME=VALUE; write it as batch_size=4")
+        if name in constants:
+            raise UsageError(f"--set {name} is given twice; give it once")
+        try:
+            constants[name] = literal(value)
+        except NotALiteral as error:
+            raise UsageError(f"--set {name}: {error}") from None
+    try:
+        return Adjustments(constants=constants, tolerance=tolerance, allow_lower_precision=allow_lower_precision, keep_weights=keep_weights)
+    except ValueError as error:
+        raise UsageError(f"--tolerance: {error}") from None
+
+
 def _store(into: Path, entry: Imported) -> Imported:
     return replace(entry, replaced=keep(entry.problem, into)) if entry.fresh and entry.problem is not None else entry
 
 
-async def _describe_all(imports: Sequence[Imported], place: CheckPlace) -> Sequence[Imported]:
-    """Learn the arguments of the entry of each problem where only its own code has them. Where that fails they stay as they are."""
-    waiting = [entry.problem for entry in imports if entry.fresh and entry.problem is not None and is_described_by_judge(entry.problem)]
-    if not waiting or place.trusted:
-        return imports
-    print_note(f"learning the arguments of {len(waiting)} problems in a sandbox, at most {DESCRIBE_BUDGET_S:.0f} s (not with --no-check)")
-    try:
-        async with check_box(place) as box:
-            assert box is not None
-            descriptions = await describe(waiting, box, DESCRIBE_BUDGET_S)
-    except (GraderFailed, JudgeBroken) as error:
-        print_note(f"not learned: {one_line(str(error))}")
-        return imports
-    described = []
-    for entry in imports:
-        description = descriptions.get(entry.problem.digest) if entry.problem else None
-        if entry.problem is not None and description is not None:
-            entry = replace(entry, problem=with_description(entry.problem, description))
-        described.append(entry)
-    return described
-
-
-async def _checked(entry: Imported, box: CheckBox | None, *, force: bool, json: bool) -> Imported:
-    """Check a problem. Without the memory or time for it the problem is stored unchecked, as it is in a set."""
-    if entry.problem is None or not entry.fresh or entry.unusable:
-        return entry
-    admission = await check_problem(entry.problem, None, CHECK_BUDGET_S, box, json=json)
-    match admission.outcome:
-        case AdmissionOutcome.ADMITTED:
-            warnings = entry.warnings
-        case AdmissionOutcome.WARNED:
-            warnings = (*entry.warnings, f"a wrong kernel could pass ({check_names(admission.warnings)})")
-        case AdmissionOutcome.UNCHECKED:
-            warnings = (*entry.warnings, f"not checked: {_unchecked_reason(entry, admission)}")
-        case AdmissionOutcome.REFUSED if force:
-            warnings = (*entry.warnings, f"although refused ({check_names(admission.refusals)})")
-        case AdmissionOutcome.REFUSED:
-            reason = f"refused ({check_names(admission.refusals)}): {one_line(admission.refusals[0].message, most_chars=REASON_CHARS)}"
-            return Imported(path=entry.path, reason=f"{reason}; --force imports it all the same")
-    problem = entry.problem if admission.described is None else with_description(entry.problem, admission.described)
-    return replace(entry, problem=problem, warnings=warnings)
-
-
-def _unchecked_reason(entry: Imported, admission: Admission) -> str:
-    """The first reason, and the constants that make the problem smaller."""
-    assert entry.problem is not None
-    reason = _UNCHECKED.sub("", admission.left_out[0].message) if admission.left_out else "nothing was found"
-    constants = constants_of(formats()[entry.problem.spec.format], entry.path)
-    listed = ", ".join(f"{name} = {value}" for name, value in list(constants.items())[:SHOWN_CONSTANTS])
-    return one_line(reason, most_chars=REASON_CHARS) + (f"; its constants: {listed}" if listed else "")
-
-
-def _print(imports: Sequence[Imported], path: Path, *, checked: bool) -> None:
+def _print(imports: Sequence[Imported], path: Path, unchecked: str) -> None:
     table = Table("file", "problem", "", box=None, pad_edge=False)
     for entry in imports:
         style = "red" if entry.problem is None else "yellow" if entry.warnings else ""
@@ -155,8 +126,8 @@ def _print(imports: Sequence[Imported], path: Path, *, checked: bool) -> None:
     for reason, count in _reasons(imports).most_common(REASONS_SHOWN):
         print_line(f"  {count} refused: {one_line(reason)}")
     if counts["imported"]:
-        if not checked:
-            print("none was checked for what a cheat could pass: `grader-cli problems check PATH` does it, or --check here")
+        if unchecked:
+            print(unchecked)
         print("a running server of this state directory finds them too; problems of its competitions change when it starts again")
 
 

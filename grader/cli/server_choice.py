@@ -6,15 +6,17 @@ import functools
 import re
 import sys
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from typing import Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from grader.api import credentials
 from grader.api.credentials import CredentialStore
 from grader.cli.output import did_you_mean, print_note
 from grader.errors import SettingsInvalid
+from grader.extensions import COMMANDS, PACKAGE
 from grader.views.sanitize import one_line
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,11 +26,26 @@ _LOCAL_ONLY = ("state_dir", "sandbox")  # parameters that mean nothing to a serv
 
 
 class GraderTyper(typer.Typer):
-    """Commands of the class below."""
+    """Groups and commands of the classes below."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"cls": CommandGroup, **settings})
 
     def command(self, *args: Any, **settings: Any) -> Callable[[F], F]:
         """As typer's."""
         return super().command(*args, **{"cls": ServerCommand, **settings})
+
+
+class CommandGroup(TyperGroup):
+    """A group of commands. It says where more of them come from, where no package has added any."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command by its name."""
+        command = super().get_command(ctx, cmd_name)
+        if command is None and not ctx.resilient_parsing and not entry_points(group=COMMANDS):
+            package = f"The package {PACKAGE} adds commands, and is not installed here: pip install ./extensions in a clone."
+            ctx.fail(f"No such command {cmd_name!r}.{did_you_mean(cmd_name, self.commands)} {package}")
+        return command
 
 
 class ServerCommand(TyperCommand):

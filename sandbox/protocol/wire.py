@@ -857,7 +857,7 @@ class FindingOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Finding of a check of `sandbox/judge/admission/check.py`. workload_id "": of all that were checked."""
+    """Finding of the check of a problem (`extensions/problem_check`). workload_id "": of all that were checked."""
 
     check: str
     workload_id: str

@@ -7,7 +7,6 @@ import re
 import select
 import shutil
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -152,25 +151,6 @@ def test_a_closed_pipe_cancels_and_is_no_verdict(cli: Cli, environment: dict[str
     states = [one["state"] for one in cli("list", "--json").json["submissions"]]
     expected = (3, f"cancelled {name}\n", "CANCELLED") if lines == 1 else (0, "", "SUCCEEDED")
     assert (code, told, states) == (*expected[:2], [f"SUBMISSION_STATE_{expected[2]}"])
-
-
-@pytest.mark.parametrize(
-    "where", [pytest.param(("--trusted",), id="trusted"), pytest.param(("--sandbox", "bubblewrap"), id="box", marks=pytest.mark.bubblewrap)]
-)
-def test_a_check_of_a_problem_ends_with_the_command(environment: dict[str, str], tmp_path: Path, where: tuple[str, ...]) -> None:
-    """SIGTERM ends what executes the reference, too."""
-    if "bubblewrap" in where and shutil.which("bwrap") is None:
-        pytest.skip("bwrap is not installed")
-    with started(environment, "problems", "check", ADD, "--budget", "3600", *where) as process:
-        deadline_s = time.monotonic() + 60
-        while not descendants(process.pid) and time.monotonic() < deadline_s:
-            time.sleep(0.01)
-        with watched(descendants(process.pid)) as begun:
-            assert begun
-            process.send_signal(signal.SIGTERM)
-            process.communicate()
-            assert process.wait(timeout=300) == 143
-            assert all_end(begun)
 
 
 # -- other commands ---------------------------------------------------------------------------------------------------------

@@ -120,7 +120,6 @@ def test_the_base_package_submits_to_a_server(programs: Path, address: str, tmp_
         (("submit", ADD / "grid_stride.cu"), "server,judge", ", or pass --server HOST:PORT"),
         (("submit", ADD / "grid_stride.cu", "--problem", ADD / "problem.toml"), "server,judge", ", or pass --server HOST:PORT"),
         (("list",), "server", ", or pass --server HOST:PORT"),
-        (("problems", "check", ADD), "server,judge", ""),
         (("problems", "import", ADD), "server,judge", ""),
         (("doctor",), "server", ""),
         (("demo",), "server,judge", ""),
@@ -133,21 +132,3 @@ def test_a_command_that_needs_an_extra_says_which(
     done = client(programs, tmp_path, *words)
     expected = f"error: this command needs packages that are not installed: pip install '.[{extras}]' in a clone{other}\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
-
-
-def test_the_wheel_of_the_extensions_has_pages_and_entry_points(tmp_path):
-    """Built twice in one tree, as where somebody installs again; neither tests nor the build before are in it."""
-    shutil.copytree(ROOT / "extensions", tmp_path / "extensions", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build"))
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
-    for _ in range(2):
-        run(*pip, "--wheel-dir", tmp_path, tmp_path / "extensions")
-    (wheel,) = tmp_path.glob("kernel_grader_extensions-*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-        (points,) = [archive.read(name).decode() for name in names if name.endswith("entry_points.txt")]
-    assert {"extensions/web/templates/home.html", "extensions/web/report/static/style.css"} <= set(names)
-    assert not [name for name in names if "/tests/" in name or "/build/" in name]
-    assert all(
-        f"[grader.{group}]" in points
-        for group in ("admin_commands", "commands", "fleets", "formats", "modes", "pages", "references", "report_files")
-    )

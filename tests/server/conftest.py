@@ -1,7 +1,5 @@
 """Servers with a fake grade, reached over a real socket."""
 
-import os
-import shutil
 import tempfile
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,7 +17,6 @@ from grader.v1 import grader_service_pb2_grpc
 from tests import fakes
 from tests.postgres import postgres, url  # noqa: F401  # fixtures
 from tests.requests import new_submission
-from tests.requirements import absent
 
 
 @pytest.fixture(autouse=True)
@@ -84,21 +81,6 @@ def finished():
         return events[-1].submission
 
     return watch
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser():
-    """A Chromium without a display."""
-    from playwright.async_api import async_playwright  # takes long to import
-
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        absent("chromium", "there is no chromium on the path")
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-    async with async_playwright() as playwright:
-        opened = await playwright.chromium.launch(executable_path=path, args=arguments)
-        yield opened
-        await opened.close()
 
 
 @pytest_asyncio.fixture

@@ -1,32 +1,47 @@
 """Parts of installed packages: one that can't be imported, or is missing, is named with what to do."""
 
+import json
 from dataclasses import replace
-from importlib import metadata
 from importlib.metadata import EntryPoint
 
 import pytest
 from typer.testing import CliRunner
 
 from grader import extensions
+from grader.cli import server_choice
 from grader.cli.main import app
 from grader.errors import ProblemInvalid, SettingsInvalid
 from grader.problems import kept
 from tests import fakes
 
-POINTS = (
+CHECK = EntryPoint(name="made_up", value="tests.unit.test_installed_parts:examine", group=extensions.PROBLEM_CHECKS)
+POINTS = [
     EntryPoint(name="good", value="json:dumps", group="grader.any"),
     EntryPoint(name="broken", value="no_such_module:part", group="grader.any"),
-)
+]
+
+
+async def examine(imports, **options):
+    """A check of problems, which warns of the options that it gets."""
+    for entry in imports:
+        yield replace(entry, warnings=(json.dumps(options),))
+
+
+def command(*words):
+    return CliRunner().invoke(app, [*map(str, words)], env={"COLUMNS": "200", "NO_COLOR": "1"})
 
 
 @pytest.fixture(autouse=True)
 def points(monkeypatch):
-    """Two packages, of which one lost a module."""
+    """Two packages, of which one lost a module; a test may append another."""
+    points = [*POINTS]
 
     def entry_points(group, name=None):
-        return [point for point in POINTS if point.group == group and name in (None, point.name)]
+        return [point for point in points if point.group == group and name in (None, point.name)]
 
     monkeypatch.setattr(extensions, "entry_points", entry_points)
+    monkeypatch.setattr(server_choice, "entry_points", entry_points)
+    return points
 
 
 def test_a_part_that_cannot_be_imported_is_named():
@@ -47,9 +62,30 @@ def test_a_kept_problem_of_a_format_that_is_not_installed_is_refused(tmp_path):
         kept.read_kept(path)
 
 
-@pytest.mark.parametrize("installed", [False, True])
-def test_an_unknown_command_may_be_one_of_a_package_that_is_not_installed(monkeypatch, installed):
-    """The control: where a package with commands is installed, nobody is sent to install it."""
-    monkeypatch.setattr(metadata, "entry_points", lambda group: [POINTS[0]] * installed)
-    ended = CliRunner().invoke(app, ["no_such_command"])
-    assert ended.exit_code == 2 and ("kernel-grader-extensions" in ended.output) is not installed
+def test_an_installed_check_examines_what_is_imported(points, tmp_path):
+    """A single problem without a request, and none with --no-check."""
+    points.append(CHECK)
+    where = ("problems", "import", fakes.write_problem(tmp_path), "--state-dir", tmp_path / "state", "--json")
+    options = {"sandbox": "auto", "trusted": False, "force": False, "json": True}
+    for words, warnings in (((), [options | {"check": True}]), (("--no-check",), [])):
+        (imported,) = json.loads(command(*where, *words).stdout)["imported"]
+        assert [*map(json.loads, imported["warnings"])] == warnings
+
+
+def test_without_a_check_problems_are_imported_unchecked(tmp_path):
+    """The command says so, and what to install; a check that was requested is not left out in silence."""
+    where = ("problems", "import", fakes.write_problem(tmp_path), "--state-dir", tmp_path / "state")
+    missing = "no installed package checks problems; install kernel-grader-extensions"
+    refused = command(*where, "--check")
+    assert refused.exit_code == 2 and f"--check: {missing}" in refused.stderr and not (tmp_path / "state" / "problems").exists()
+    imported = command(*where)
+    assert imported.exit_code == 0 and "1 imported" in imported.stdout and missing in imported.stdout
+
+
+def test_an_unknown_command_may_be_one_of_a_package_that_is_not_installed(points):
+    """The control: with a package that adds commands nothing is said of packages."""
+    unknown = command("problems", "lst")
+    assert unknown.exit_code == 2 and "Did you mean 'list'?" in unknown.stderr
+    assert "kernel-grader-extensions adds commands, and is not installed here" in " ".join(unknown.stderr.split())
+    points.append(EntryPoint(name="some", value="json", group=extensions.COMMANDS))
+    assert "kernel-grader-extensions" not in command("problems", "lst").stderr

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from grader.admission.problem_check import is_sane
 from grader.formats import kernelbench
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
@@ -15,7 +13,8 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.references import ReferenceFailed, describe, nests
+    from sandbox.judge.references import ReferenceFailed, nests
+    from sandbox.judge.references.kernelbench import describe
     from tests.unit.kernelbench_files import NONE, model, spec_of
     from tests.unit.test_kernelbench_judge import judged, trials
 
@@ -73,23 +72,16 @@ def test_the_memory_between_elements_is_the_judges(tmp_path: Path) -> None:
 
 
 def test_strides_are_told_to_people(tmp_path: Path) -> None:
-    """In the statement, once a box has described the problem; a description with strides that are none is not believed."""
+    """In the statement, once a box has described the problem."""
     spec = made(tmp_path, TURNED)
     found = describe(spec, "cpu")
-    assert (
-        found is not None
-        and found.strides == {"x": (1, 80), "output": (1, 80)}
-        and is_sane(found)
-        and wire.decode(wire.encode(found)) == found
-    )
+    assert found is not None and found.strides == {"x": (1, 80), "output": (1, 80)} and wire.decode(wire.encode(found)) == found
     problem = kernelbench.with_description(kernelbench.load(tmp_path / "9_Made.py"), found)
     assert (
         "x has strides (1, 80)" in problem.statement
         and "output has" not in problem.statement
         and problem.spec.workloads[0].strides == found.strides
     )
-    for wrong in ({"x": (1,)}, {"x": (-1, 80)}, {"y": (1, 80)}):
-        assert not is_sane(replace(found, strides=wrong))
 
 
 def test_inputs_whose_strides_differ_from_call_to_call_get_those_of_the_first() -> None:

@@ -4,7 +4,7 @@
     python -m tools.service.stub_server worker MILLISECONDS OPTIONS OF grader-worker...
 
 instant: facts come from this process, instead of a fleet. processes, worker: the real fleet and pipeline, with a judge and
-boxes that are processes and can be killed, but do nothing. remote: workers join.
+boxes that are processes and can be killed, but do nothing. remote: workers join; it and worker need extensions/fleet.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from extensions.fleet import main as worker
-from extensions.fleet.fleet_port import joined
+from grader import extensions
 from grader.config import Settings
 from grader.dispatch.judge_process import JudgeProcess
 from grader.dispatch.local_fleet import LocalFleet
@@ -171,11 +171,13 @@ def main() -> int:
     kind, wait_ms, *words = sys.argv[1:]
     wait_s = float(wait_ms) / 1000
     if kind == "worker":
+        worker = import_module("extensions.fleet.main")
         return worker.start(vars(worker.parser().parse_args(words)), wiring=processes(wait_s), examine=_examine)
     options: dict[str, Any] = {name: value for name, value in vars(parser().parse_args(words)).items() if value is not None}
     if kind == "instant":
         options["lease_s"] = HELD_LEASE_S
-    return run(options, {"instant": instant, "processes": processes}[kind](wait_s) if kind != "remote" else joined)
+    remote = extensions.part(extensions.FLEETS, "remote")
+    return run(options, remote if kind == "remote" else {"instant": instant, "processes": processes}[kind](wait_s))
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ import pytest
 
 from extensions.fleet import ray_placement
 from extensions.fleet.ray_placement import LaneCount, WorkerActor, clean_environment
+from extensions.fleet.tests.ray_cluster import RayCluster
 from grader.config import Settings
 from tests.e2e.conftest import EXAMPLES
 from tests.harness.programs import program
-from tests.harness.ray_cluster import RayCluster
 from tests.run_files import cache_directory
 from tests.waiting import until
 

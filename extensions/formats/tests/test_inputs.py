@@ -16,7 +16,7 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.admission.check import admit
+    from extensions.problem_check.judge.check import admit
     from sandbox.judge.references import load_task
 
 KEY, OTHER_KEY = "0123456789abcdef" * 2, "f" * 32

@@ -3,10 +3,10 @@
 from contextlib import asynccontextmanager
 
 from extensions.web.sign_in import BEGIN
+from extensions.web.tests.identity_provider import CLIENT_ID, CLIENT_SECRET, allowed_by, fake_provider
+from extensions.web.tests.signed_in import SAME_SITE, reader
 from extensions.web.tests.site import site
 from grader.rules.identities import IdentityProvider, claim_rules
-from tests.server.identity_provider import CLIENT_ID, CLIENT_SECRET, allowed_by, fake_provider
-from tests.server.signed_in import SAME_SITE, reader
 
 BACK = {"Sec-Fetch-Site": "cross-site"}
 PUBLIC_URL = "http://127.0.0.1:1"

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from extensions.web import pages
 from extensions.web.pages import site_templates
 from extensions.web.site import Site as WebSite
+from extensions.web.tests.signed_in import reader
 from grader.config import Settings
 from grader.ledger import Ledger
 from grader.model import Score, SourceFile
@@ -23,7 +24,6 @@ from grader.server.web_port import application, web_serving
 from sandbox.protocol import wire
 from tests import fakes
 from tests.clock import Clock
-from tests.server.signed_in import reader
 
 START = datetime(2026, 5, 1, tzinfo=UTC)
 FREEZE, END = START + timedelta(hours=47), START + timedelta(hours=48)

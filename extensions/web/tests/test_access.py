@@ -5,13 +5,13 @@ import contextlib
 import pytest
 import sqlalchemy as sa
 
+from extensions.web.tests.signed_in import key_of, reader
 from extensions.web.tests.site import END, START, site
 from grader import errors
 from grader.access import ANYBODY
 from grader.ledger.tables import submissions
 from grader.model import Caller, Scope
 from grader.v1 import grader_service_pb2 as api
-from tests.server.signed_in import key_of, reader
 
 USUAL = frozenset({Scope.SUBMIT, Scope.READ})
 VIEWERS = {

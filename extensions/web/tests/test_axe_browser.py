@@ -3,11 +3,11 @@
 import pytest
 
 from extensions.web.report.report_file import report_file
+from extensions.web.tests.axe import findings_everywhere
+from extensions.web.tests.browser import NARROW, reader
 from extensions.web.tests.filled_site import filled_site
 from extensions.web.tests.site import END, FREEZE
 from extensions.web.tests.test_html_report import graded
-from tests.server.axe import findings_everywhere
-from tests.server.browser import NARROW, reader
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 WIDE = {"width": 1280, "height": 900}

@@ -8,10 +8,10 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from extensions.web.submission_pages import SubmissionPages
+from extensions.web.tests.signed_in import key_of, reader
 from extensions.web.tests.site import END, signed_site, timed
 from grader.model import Scope, SourceFile
 from grader.peers import PeerLimits
-from tests.server.signed_in import key_of, reader
 
 EVIL = "<script>x</script>\n</td>\u202e\n"
 

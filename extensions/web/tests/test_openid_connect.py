@@ -16,14 +16,14 @@ from joserfc import jwk, jwt
 from extensions.web.provider_sign_in import SIGN_IN_COOKIE, SIGN_IN_LASTS
 from extensions.web.sessions import COOKIE
 from extensions.web.sign_in import BEGIN
+from extensions.web.tests.identity_provider import CLIENT_ID, CLIENT_SECRET, allowed_by
 from extensions.web.tests.provider_site import BACK, PUBLIC_URL, began, provider_site, refused, sign_in, user_of
+from extensions.web.tests.signed_in import SAME_SITE, key_of, reader
 from extensions.web.tests.site import START, site
 from grader.observability import log
 from grader.peers import PeerLimits
 from grader.rules.identities import CALLBACK
 from tests.forged_tokens import FORGERIES
-from tests.server.identity_provider import CLIENT_ID, CLIENT_SECRET, allowed_by
-from tests.server.signed_in import SAME_SITE, key_of, reader
 
 TLS = {"X-Forwarded-Proto": "https"}
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from extensions.web.tests.axe import findings_everywhere
+from extensions.web.tests.browser import reader
 from extensions.web.tests.provider_site import provider_site
 from extensions.web.tests.test_axe_browser import SIZES
 from tests.ports import free_port
-from tests.server.axe import findings_everywhere
-from tests.server.browser import reader
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 import aiohttp
 import pytest
 
+from extensions.web.tests.signed_in import key_of, reader
 from extensions.web.tests.site import END, START, site
 from extensions.web.tests.test_submit_page import send
 from grader import errors
@@ -26,7 +27,6 @@ from sandbox.protocol import wire
 from tests import fakes
 from tests.server.competition_files import NOW, toml
 from tests.server.processes import fake_server
-from tests.server.signed_in import key_of, reader
 from tests.waiting import until
 
 USUAL = (Scope.SUBMIT, Scope.READ)

@@ -8,12 +8,12 @@ from functools import partial
 import aiohttp
 import pytest
 
+from extensions.web.tests.signed_in import key_of, reader
 from extensions.web.tests.site import FREEZE, signed_site
 from extensions.web.views import PAGE_SIZE
 from grader.errors import SubmissionNotFound
 from grader.model import Scope
 from tests import fakes
-from tests.server.signed_in import key_of, reader
 
 LIMIT_S = 300.0
 IDS = re.compile(r'<th scope="row"><a href="/submissions/([^"]+)">')

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from extensions.web.pages import site_templates
+from extensions.web.tests.browser import DESKTOP, EVIL, reader
 from extensions.web.tests.site import END, site
 from grader.model import SourceFile
 from sandbox.protocol import wire
 from tests import fakes
-from tests.server.browser import DESKTOP, EVIL, reader
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 STRANGE = 'script:not([src="/static/site.js"]), img, iframe, [onmouseover], [onload]'

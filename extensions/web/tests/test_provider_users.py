@@ -6,13 +6,13 @@ from functools import partial
 import pytest
 
 from extensions.web.sign_in import API_KEY_LASTS
+from extensions.web.tests.identity_provider import CLIENT_ID, CLIENT_SECRET, fake_provider
 from extensions.web.tests.provider_site import BACK, PUBLIC_URL, provider_site, refused, sign_in, user_of
+from extensions.web.tests.signed_in import SAME_SITE, hidden, key_of, reader
 from grader.api.client import GraderClient
 from grader.model import Scope
 from grader.server.running import serving
 from tests import fakes
-from tests.server.identity_provider import CLIENT_ID, CLIENT_SECRET, fake_provider
-from tests.server.signed_in import SAME_SITE, hidden, key_of, reader
 
 
 def key_shown(text):

@@ -3,8 +3,8 @@
 import pytest
 
 from extensions.web.report.report_file import report_file
+from extensions.web.tests.browser import DESKTOP, EVIL, reader
 from extensions.web.tests.test_html_report import graded
-from tests.server.browser import DESKTOP, EVIL, reader
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 

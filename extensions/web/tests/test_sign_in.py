@@ -11,12 +11,12 @@ from multidict import CIMultiDict
 
 from extensions.web.sessions import COOKIE, LASTS, Sessions, Transport, transport
 from extensions.web.sign_in import local_path
+from extensions.web.tests.signed_in import SAME_SITE, hidden, key_of, reader
 from extensions.web.tests.site import START, signed_site
 from grader.errors import Unauthenticated
 from grader.model import Caller, Scope
 from grader.observability import log
 from grader.peers import PeerLimits
-from tests.server.signed_in import SAME_SITE, hidden, key_of, reader
 
 TLS = {"X-Forwarded-Proto": "https"}
 

@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from extensions.web.tests.browser import reader
+from extensions.web.tests.signed_in import key_of
 from grader.ledger import Ledger
 from grader.server.running import serving
 from tests import fakes
-from tests.server.browser import reader
-from tests.server.signed_in import key_of
 from tests.server.web_apps import served_app
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from extensions.web.tests.browser import EVIL, NARROW, reader
 from extensions.web.tests.site import site
 from grader.model import SourceFile
 from sandbox.protocol import wire
 from tests import fakes
-from tests.server.browser import EVIL, NARROW, reader
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 

@@ -13,6 +13,7 @@ from aiohttp.test_utils import make_mocked_request
 from extensions.web import submit_page
 from extensions.web.site import FormRefused, sentence
 from extensions.web.submit_page import FORM_LIMIT_BYTES, SubmitPage
+from extensions.web.tests.signed_in import SAME_SITE, USUAL, hidden, key_of, reader
 from extensions.web.tests.site import START, site
 from grader.api.client import GraderClient
 from grader.errors import CallRefused, FieldViolation, InvalidRequest, InvalidSubmission
@@ -25,7 +26,6 @@ from sandbox.protocol import wire
 from tests import fakes
 from tests.requests import new_submission
 from tests.server.competition_files import toml
-from tests.server.signed_in import SAME_SITE, USUAL, hidden, key_of, reader
 
 GOOD = fakes.source("accept")
 USUAL_FIELDS = {"problem": "sum", "competition": "", "mode": "benchmark", "language": "", "device_kind": ""}

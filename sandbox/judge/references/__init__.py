@@ -86,13 +86,6 @@ def half_of(format_name: str) -> ModuleType:
     return import_module(modules[format_name])
 
 
-def describe(spec: wire.ProblemSpec, where: str) -> wire.Described | None:
-    """Describe a problem's arguments by its own code, without making anything large; None where its format has no need of that."""
-    learn = getattr(half_of(spec.format), "describe", None)
-    with blamed("the file"):
-        return None if learn is None else learn(spec, where)
-
-
 def load_task(spec: wire.ProblemSpec, where: str) -> Task:
     """A problem's task on the device that torch calls where."""
     try:

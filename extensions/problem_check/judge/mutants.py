@@ -9,8 +9,8 @@ from functools import partial
 
 import torch
 
-from sandbox.judge.admission.case import AdmissionCase, Tensors
-from sandbox.judge.admission.numerics import (
+from extensions.problem_check.judge.case import AdmissionCase, Tensors
+from extensions.problem_check.judge.numerics import (
     FIRST_COLUMNS,
     first_columns,
     flushed,

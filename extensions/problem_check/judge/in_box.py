@@ -1,4 +1,4 @@
-"""Runs `sandbox.judge.admission.check` in a box: the job comes from a file and the findings go to a file.  Arguments: KIND JOB FINDINGS."""
+"""Runs `check.py` in a box: the job comes from a file and the findings go to a file.  Arguments: KIND JOB FINDINGS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def main() -> None:
     os.close(job_descriptor)
     os.close(findings_descriptor)
     # Only here: importing torch takes seconds, and its output must not be among the findings.
-    from sandbox.judge.admission import check
+    from extensions.problem_check.judge import check
 
     sys.argv = [sys.argv[0], kind]
     check.main()

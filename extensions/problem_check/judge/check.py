@@ -1,6 +1,6 @@
 """Checks that a problem tells right answers from wrong ones.
 
-`python -m sandbox.judge.admission.check KIND`: jobs in, findings out, as JSON lines.
+`python -m extensions.problem_check.judge.check KIND`: jobs in, findings out, as JSON lines.
 
 A process of its own, as a judge is: it executes the problem's reference, and nothing that anybody submitted.
 """
@@ -19,10 +19,10 @@ from typing import BinaryIO
 
 import torch
 
+from extensions.problem_check.judge.examination import FAILED, UNKNOWN, examine, free_bytes, is_out_of_memory
 from sandbox.devices import Device, open_device
 from sandbox.judge import end_with_parent
-from sandbox.judge.admission.examination import FAILED, UNKNOWN, examine, free_bytes, is_out_of_memory
-from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, describe, load_task, register
+from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, blamed, half_of, load_task, register
 from sandbox.protocol import wire
 
 GRACE_SHARE, LEAST_GRACE_S = 0.2, 1.0  # of the budget: how much longer the process may take to find that the time is over
@@ -49,10 +49,10 @@ def admit(
 
 
 def arguments_of(spec: wire.ProblemSpec, device: Device) -> Iterator[wire.Described]:
-    """Describe a problem's arguments; nothing where its files say it all, or where that fails."""
-    with suppress(ReferenceFailed):
-        if (description := describe(spec, device.TORCH)) is not None:
-            yield description
+    """Describe a problem's arguments, without making anything large; nothing where its files say it all, or where that fails."""
+    with suppress(ReferenceFailed), blamed("the file"):
+        if (describe := getattr(half_of(spec.format), "describe", None)) is not None:
+            yield describe(spec, device.TORCH)
 
 
 @contextmanager

@@ -7,13 +7,12 @@ import signal
 import pytest
 from typer.testing import CliRunner
 
-from grader.admission import problem_check
-from grader.admission.check_box import CheckReport, read_limits, staged_problem
-from grader.admission.problem_check import Admission, AdmissionOutcome
-from grader.cli.check_options import safe_isolations
+from extensions.problem_check import admission
+from extensions.problem_check.admission import Admission, AdmissionOutcome
+from extensions.problem_check.check_box import CheckReport, read_limits, staged_problem, usable_isolation
 from grader.cli.exits import GraderFailed
+from grader.cli.import_options import safe_isolations
 from grader.cli.main import app
-from grader.cli.problem_check import usable_isolation
 from grader.errors import JudgeBroken
 from grader.formats import native
 from grader.isolation import BoxExit, BoxSpec, GpuAccess, Purpose
@@ -38,7 +37,7 @@ def finding(check="zeros", workload_id="", message=""):
 def reported(spec, *messages, cause=BoxCause.EXITED, code=0, raw=b"", output=b"", number=None):
     content = raw + b"".join(map(wire.encode, messages))
     report = CheckReport(content=content, ended=BoxExit(cause=cause, exit_code=code, output=output, signal=number))
-    return problem_check.reported(report, spec, 30.0)
+    return admission.reported(report, spec, 30.0)
 
 
 def test_a_check_may_name_an_input_in_capitals(spec):
@@ -85,8 +84,8 @@ def test_findings_without_number_are_bounded(spec):
     """One more than the limit refuses."""
     content = b"".join(map(wire.encode, [*[finding()] * 21, FINISHED]))
     report = CheckReport(content=content, ended=BoxExit(cause=BoxCause.EXITED, exit_code=0))
-    assert len(problem_check.reported(report, spec, 30.0, limit=21)) == 21
-    assert [one.outcome for one in problem_check.reported(report, spec, 30.0, limit=20)][20:] == [FAILED]
+    assert len(admission.reported(report, spec, 30.0, limit=21)) == 21
+    assert [one.outcome for one in admission.reported(report, spec, 30.0, limit=20)][20:] == [FAILED]
 
 
 @pytest.mark.parametrize(
@@ -116,12 +115,12 @@ def test_too_little_memory_or_time_refuses_nothing_and_admits_nothing(spec, endi
     (first, last) = reported(spec, finding(workload_id=workload), **ending)
     assert first == finding(workload_id=workload)
     assert (last.check, last.workload_id, last.outcome) == (check, workload, UNKNOWN) and said in last.message
-    assert admission(first, last).outcome is AdmissionOutcome.UNCHECKED
-    assert admission(first, last, finding(workload_id="another")).outcome is AdmissionOutcome.ADMITTED
+    assert admission_of(first, last).outcome is AdmissionOutcome.UNCHECKED
+    assert admission_of(first, last, finding(workload_id="another")).outcome is AdmissionOutcome.ADMITTED
     assert reported(spec, cause=BoxCause.SIGNALLED, code=None, number=signal.SIGSEGV)[0].outcome is FAILED
 
 
-def admission(*findings):
+def admission_of(*findings):
     return Admission(problem_id="p", digest="d", findings=findings)
 
 
@@ -129,13 +128,13 @@ def test_warnings_are_no_refusal():
     """A refusal is one, whatever else was found; and without anything that passed nothing was checked."""
     passed, warned = finding(workload_id="w"), dataclasses.replace(finding("half precision"), outcome=wire.FindingOutcome.WARNING)
     refused = dataclasses.replace(finding("seed"), outcome=FAILED)
-    assert [admission(*found).outcome for found in ((passed,), (passed, warned), (passed, warned, refused), (warned,))] == [
+    assert [admission_of(*found).outcome for found in ((passed,), (passed, warned), (passed, warned, refused), (warned,))] == [
         AdmissionOutcome.ADMITTED,
         AdmissionOutcome.WARNED,
         AdmissionOutcome.REFUSED,
         AdmissionOutcome.UNCHECKED,
     ]
-    assert admission(passed, warned).admitted and not admission(warned).admitted
+    assert admission_of(passed, warned).admitted and not admission_of(warned).admitted
 
 
 def test_the_tensors_of_workloads_are_copied_into_the_box(spec, tmp_path):

@@ -20,10 +20,10 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from extensions.problem_check.judge.case import AdmissionCase, Tensors
+from extensions.problem_check.judge.mutants import Mutant, mutants
+from extensions.problem_check.judge.numerics import FIRST_COLUMNS
 from sandbox.devices import Device
-from sandbox.judge.admission.case import AdmissionCase, Tensors
-from sandbox.judge.admission.mutants import Mutant, mutants
-from sandbox.judge.admission.numerics import FIRST_COLUMNS
 from sandbox.judge.inputs import shape_of
 from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, Task, native
 from sandbox.judge.tensors import equal
@@ -45,7 +45,6 @@ SMALL_BYTES = 16 << 20  # what is smaller takes no less time
 MEMORY_VARIABLE = "GRADER_CHECK_MEMORY_BYTES"  # what the box has, where there is one
 ELSEWHERE = "make the workload smaller, or check on a larger device"
 MORE_TIME = "make the workload smaller, or give the check more time with --budget"
-_Outcome = wire.FindingOutcome
 
 
 class EffectiveMutants:
@@ -69,7 +68,7 @@ class EffectiveMutants:
 
     def findings(self) -> Iterator[wire.Finding]:
         """Yield the findings once every workload has been seen. A published set is as it is: there it is a warning."""
-        outcome = wire.FindingOutcome.FAILED if self._spec.format == native.NAME else wire.FindingOutcome.WARNING
+        outcome = FAILED if self._spec.format == NATIVE else WARNING
         for tensor, same in zip(self._spec.inputs, self._same, strict=True):
             if same:
                 statement = (
@@ -324,15 +323,15 @@ def accepted_everywhere(
     """
     about_mutant = [finding for finding in findings if finding.check == mutant.check]
     accepting = {finding.workload_id for finding in about_mutant if finding.message == mutant.accepted_here}
-    rejecting = {finding.workload_id for finding in about_mutant if finding.outcome is _Outcome.PASSED}
+    rejecting = {finding.workload_id for finding in about_mutant if finding.outcome is PASSED}
     for kind in DeviceKind:
         names = {workload.workload_id for workload in _workloads(spec, kind)}
         if not names & accepting or names & rejecting:
             continue
         complete = names <= examined
         statement = f"{mutant.cheat} would be accepted at every workload{'' if complete else ' that was checked'} ({kind}); {mutant.remedy}"
-        refused = complete and spec.format == "native"
-        outcome = _Outcome.FAILED if refused else _Outcome.WARNING
+        refused = complete and spec.format == NATIVE
+        outcome = FAILED if refused else WARNING
         yield wire.Finding(check=mutant.check, workload_id="", outcome=outcome, message=statement)
         return
 
@@ -345,7 +344,7 @@ def narrow_columns(spec: wire.ProblemSpec) -> Iterator[wire.Finding]:
     for count in FIRST_COLUMNS:
         if 0 < emulated <= count < gpu:
             statement = f"no output has more than {count} columns on the emulated device, and {gpu} on a GPU; add a wider workload"
-            yield wire.Finding(check="columns", workload_id="", outcome=_Outcome.WARNING, message=statement)
+            yield wire.Finding(check="columns", workload_id="", outcome=WARNING, message=statement)
             return
 
 

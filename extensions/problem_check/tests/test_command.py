@@ -1,6 +1,6 @@
 """`grader-cli problems check`, as a person runs it, and what stands behind it: a process that executes the problem and may die of it.
 
-What a hostile problem tries in the box of a check is in `tests/containment/test_problem_check.py`.
+What a hostile problem tries in the box of a check is in `test_containment.py`.
 """
 
 from __future__ import annotations
@@ -8,17 +8,20 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from grader.admission import problem_check
+from extensions.problem_check import admission
 from grader.formats import native
 from grader.model import Problem
-from tests.e2e.conftest import ROOT, Cli
+from tests.e2e.conftest import ROOT, Cli, started
+from tests.e2e.test_cli_alone import ADD, all_end, descendants, watched
 
 pytestmark = pytest.mark.slow
 
@@ -86,7 +89,7 @@ def test_trusted_runs_the_reference_without_a_box(cli: Cli, tmp_path: Path) -> N
 @pytest.mark.parametrize("body", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGSEGV)"])
 async def test_a_reference_that_ends_the_process_is_refused(tmp_path: Path, body: str) -> None:
     """Silence is no admission."""
-    found = await problem_check.check(load(tmp_path, body))
+    found = await admission.check(load(tmp_path, body))
     assert not found.admitted and "the process that ran the reference ended" in found.refusals[-1].message
 
 
@@ -96,8 +99,8 @@ async def test_a_reference_that_never_returns_is_not_admitted(tmp_path: Path, bo
     mark = tmp_path / "pid"
     problem = load(tmp_path, f"open({str(mark)!r}, 'w').write(str(os.getpid())); {body}")
     told: list[str] = []
-    found = await problem_check.check(problem, budget_s=1.0, patience_s=600.0, notice_s=0.2, waiting=told.append)
-    assert found.outcome is problem_check.AdmissionOutcome.UNCHECKED and not found.refusals
+    found = await admission.check(problem, budget_s=1.0, patience_s=600.0, notice_s=0.2, waiting=told.append)
+    assert found.outcome is admission.AdmissionOutcome.UNCHECKED and not found.refusals
     assert found.left_out[-1].check == "time" and "it was not done within 1 s" in found.left_out[-1].message
     assert told and all(line.startswith("still checking 'mean': ") and line.endswith(" s of at most 601 s") for line in told)
     assert not mark.exists() or not Path(f"/proc/{mark.read_text()}").exists()  # a busy machine may not come as far as the reference
@@ -122,3 +125,22 @@ def test_a_reference_that_loops_ends_with_the_command(environment: dict[str, str
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(child, signal.SIGKILL)
             os.close(child)
+
+
+@pytest.mark.parametrize(
+    "where", [pytest.param(("--trusted",), id="trusted"), pytest.param(("--sandbox", "bubblewrap"), id="box", marks=pytest.mark.bubblewrap)]
+)
+def test_a_check_of_a_problem_ends_with_the_command(environment: dict[str, str], tmp_path: Path, where: tuple[str, ...]) -> None:
+    """SIGTERM ends what executes the reference, too."""
+    if "bubblewrap" in where and shutil.which("bwrap") is None:
+        pytest.skip("bwrap is not installed")
+    with started(environment, "problems", "check", ADD, "--budget", "3600", *where) as process:
+        deadline_s = time.monotonic() + 60
+        while not descendants(process.pid) and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        with watched(descendants(process.pid)) as begun:
+            assert begun
+            process.send_signal(signal.SIGTERM)
+            process.communicate()
+            assert process.wait(timeout=300) == 143
+            assert all_end(begun)

@@ -14,7 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sandbox.judge.admission.case import AdmissionCase, Tensors
+from extensions.problem_check.judge.case import AdmissionCase, Tensors
 from sandbox.judge.references import ReferenceFailed
 
 FLUSHED = 1e-6  # of the largest element; what is smaller is set to zero

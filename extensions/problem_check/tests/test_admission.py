@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from grader.admission.problem_check import Admission, AdmissionOutcome
+from extensions.problem_check.admission import Admission, AdmissionOutcome
 from grader.formats import kernelbench, native
 from grader.formats.adjustments import UNCHANGED, Adjustments
 from sandbox.devices.emulated import EmulatedDevice
@@ -19,15 +19,16 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.admission import case
-    from sandbox.judge.admission.case import AdmissionCase
-    from sandbox.judge.admission.check import admit
-    from sandbox.judge.admission.examination import examine, working_bytes
+    from extensions.problem_check.judge import case
+    from extensions.problem_check.judge.case import AdmissionCase
+    from extensions.problem_check.judge.check import admit
+    from extensions.problem_check.judge.examination import examine, working_bytes
     from sandbox.judge.references import Task
     from sandbox.judge.tolerance import Comparison
+    from tests.unit import test_few_elements
 
 
-EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
+EXAMPLES = Path(__file__).parents[3] / "kernels_examples"
 PASSED, FAILED = wire.FindingOutcome.PASSED, wire.FindingOutcome.FAILED
 WARNING, UNKNOWN = wire.FindingOutcome.WARNING, wire.FindingOutcome.UNKNOWN
 SMALL_BYTES = 50_000_000
@@ -500,3 +501,10 @@ def test_the_examples_are_admitted(name: str) -> None:
     findings = found(dataclasses.replace(spec, workloads=small))
     assert refusals(findings) == {}
     assert {one.workload_id for one in findings if one.check == "zeros"} == {one.workload_id for one in small}
+
+
+def test_admission_judges_few_elements_as_a_trial_does() -> None:
+    """What the reference makes of shaken inputs is asked there, too."""
+    task = Task(spec=test_few_elements.MEAN, reference=lambda inputs: [test_few_elements.mean(inputs[0])])
+    cases = (AdmissionCase.draw(task, test_few_elements.MEAN.workloads[0], index, EmulatedDevice()) for index in range(300))
+    assert all(case.accepts([test_few_elements.strided(case.inputs[0])]) for case in cases)

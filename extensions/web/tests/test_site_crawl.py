@@ -7,6 +7,7 @@ from urllib.parse import urljoin
 
 import aiohttp
 
+from extensions.web.tests.signed_in import key_of, reader
 from grader import errors
 from grader.api.client import GraderClient
 from grader.ledger import Ledger
@@ -15,7 +16,6 @@ from grader.server.running import serving
 from sandbox.protocol import wire
 from tests import fakes
 from tests.server.competition_files import toml
-from tests.server.signed_in import key_of, reader
 from tests.server.test_secrecy import PLANTED, SECRET, Telltale, found_in
 
 USUAL = (Scope.SUBMIT, Scope.READ)

@@ -1,43 +1,13 @@
-"""Options of `grader-cli problems check` and `import`: what to change in a problem, and where its code runs.  Imports nothing of the
-server."""
+"""Options of `grader-cli problems import`: what to change in a problem, and where its code runs.  Imports nothing of the server."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from grader.cli.exits import UsageError
 from grader.cli.options import among, one_of
 from grader.isolations import AUTO, isolations
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckPlace:
-    """Where to run a problem's code. trusted: as our own user, without a box."""
-
-    sandbox: str = AUTO
-    trusted: bool = False
-
-    def __post_init__(self) -> None:
-        if self.trusted and self.sandbox != AUTO:
-            raise UsageError("--trusted runs the problem's code without a sandbox; leave out --sandbox or --trusted")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdjustOptions:
-    """Changes to a problem, as they were written on the command line. constants: NAME=VALUE each."""
-
-    constants: tuple[str, ...] = ()
-    tolerance: float | None = None
-    allow_lower_precision: bool = False
-    keep_weights: bool = False
-
-    @classmethod
-    def read(cls, constants: list[str] | None, tolerance: float | None, lower: bool, keep: bool) -> AdjustOptions:
-        """Take the options as typer passes them."""
-        return cls(constants=tuple(constants or ()), tolerance=tolerance, allow_lower_precision=lower, keep_weights=keep)
 
 
 def safe_isolations() -> list[str]:

@@ -18,8 +18,8 @@ from pathlib import Path
 import docker
 import pytest
 
-from grader.admission import problem_check
-from grader.admission.check_box import CheckBox, read_limits
+from extensions.problem_check import admission
+from extensions.problem_check.check_box import CheckBox, read_limits
 from grader.formats import native
 from grader.isolation import Limits, processes
 from grader.isolation.launch import STATE_LABEL
@@ -74,7 +74,7 @@ def limits(**changes) -> Limits:
 
 def hostile(tmp_path, attack, template=ATTEMPT):
     directory = tmp_path / "hostile"
-    directory.mkdir(exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     (directory / "problem.toml").write_text(TOML)
     (directory / "reference.py").write_text(template.replace("{attack}", textwrap.indent(textwrap.dedent(attack).strip(), "    ")))
     return native.load(directory)
@@ -82,7 +82,7 @@ def hostile(tmp_path, attack, template=ATTEMPT):
 
 async def said(problem, box, **options):
     """Return all that was found, as one text."""
-    found = await problem_check.check(problem, box=box, **options)
+    found = await admission.check(problem, box=box, **options)
     assert not found.admitted
     return " ".join(one.message for one in found.findings)
 
@@ -200,19 +200,18 @@ def reference(x):
 
 async def test_it_may_lie_about_itself_and_no_more(make_box, tmp_path):
     """A reference that writes its own report is admitted by it, in a box or not: it is the author's word for the author's problem.
-    What it writes is shown without control characters in a box; the control shows that they were in it."""
+    What it writes is shown without control characters; the control shows that they were in it."""
     problem = hostile(tmp_path, "", FORGED.replace("{workload}", "n8"))
-    boxed, trusted = await problem_check.check(problem, box=make_box()), await problem_check.check(problem)
-    assert boxed.admitted and [one.check for one in boxed.findings] == ["zeros"]
-    assert not any("\x1b" in one.message for one in boxed.findings)
-    assert any("\x1b" in one.message for one in trusted.findings)
+    boxed, trusted = await admission.check(problem, box=make_box()), await admission.check(problem)
+    for checked in (boxed, trusted):
+        assert checked.admitted and [one.check for one in checked.findings] == ["zeros"]
+        assert [one.message for one in checked.findings] == [r"\x1b]0;owned\x07"]
 
 
 async def test_it_does_not_report_on_another_problem(make_box, tmp_path):
-    """A workload that the problem does not have is no report; the control takes it."""
-    problem = hostile(tmp_path, "", FORGED.replace("{workload}", "of-another"))
-    boxed, trusted = await problem_check.check(problem, box=make_box()), await problem_check.check(problem)
-    assert not boxed.admitted and trusted.admitted
+    """A workload that the problem does not have is no report; the control names one that it has."""
+    forged = [hostile(tmp_path / name, "", FORGED.replace("{workload}", name)) for name in ("of-another", "n8")]
+    assert [(await admission.check(problem, box=make_box())).admitted for problem in forged] == [False, True]
 
 
 async def test_a_symlink_for_a_report_is_not_followed(make_box, tmp_path):
@@ -225,7 +224,7 @@ def reference(x):
     os.symlink("/etc/passwd", "/grader/out/findings")
     os._exit(0)
 """
-    found = await problem_check.check(hostile(tmp_path, "", template), box=make_box())
+    found = await admission.check(hostile(tmp_path, "", template), box=make_box())
     assert not found.admitted and [one.check for one in found.findings] == ["ends"] and "root" not in found.findings[0].message
 
 
@@ -265,6 +264,19 @@ async def test_a_check_that_is_killed_leaves_no_box_for_long(found_cages, tmp_pa
 async def test_an_honest_problem_is_admitted_in_the_box(make_box, tmp_path):
     """And found the same as without: the control of all refusals here."""
     problem = hostile(tmp_path, "", "def reference(x):\n    print('noise')\n    return x * 2 + 1\n")
-    boxed, trusted = await problem_check.check(problem, box=make_box()), await problem_check.check(problem)
+    boxed, trusted = await admission.check(problem, box=make_box()), await admission.check(problem)
     assert boxed.admitted and trusted.admitted and {one.check for one in boxed.findings} == {one.check for one in trusted.findings}
     assert all(one.outcome is not FAILED for one in boxed.findings)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in CAGES])
+async def test_checks_of_one_user_run_at_the_same_time(found_cages, tmp_path, name):
+    """The first one sweeps, and each that ends removes what no other needs."""
+    await usable(name, found_cages)
+    hostile(tmp_path, "", "def reference(x):\n    return x * 2 + 1\n")
+    command = [sys.executable, "-m", "grader.cli.main", "problems", "check", "--sandbox", name, str(tmp_path / "hostile")]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    checks = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(3)]
+    outputs = [check.communicate(timeout=2 * HANG_S)[0] for check in checks]
+    assert [check.returncode for check in checks] == [0] * 3, outputs
+    assert list(tmp_path.glob("grader-check-*")) == []

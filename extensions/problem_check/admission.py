@@ -1,6 +1,6 @@
 """Asks whether a problem tells right answers from wrong ones, before anything is submitted to it.
 
-The problem's code is executed by `sandbox/judge/admission/check.py`: in a box (`check_box`), or for a trusted problem in a process of
+The problem's code is executed by `judge/check.py`: in a box (`check_box`), or for a trusted problem in a process of
 our own user. Both end with the check.
 """
 
@@ -12,15 +12,18 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from extensions.problem_check.check_box import REPORT_LIMIT_BYTES, CheckBox, CheckReport
 from grader import devices
-from grader.admission.check_box import CheckBox, CheckReport
+from grader.cli.output import print_note
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import END_S, judge_environment
 from grader.errors import JudgeBroken
+from grader.isolation import BoxExit
 from grader.model import Problem
 from grader.views.sanitize import one_line
 from sandbox.protocol import wire
@@ -89,8 +92,7 @@ def _messages(content: bytes) -> Iterator[object]:
 
 
 BUDGET_S = 30.0
-# Beyond the budget: importing torch, opening the device, and a reference that its own process can't end (`time_limit` in
-# sandbox/judge/admission/check.py).
+# Beyond the budget: importing torch, opening the device, and a reference that its own process can't end (`time_limit` in judge/check.py).
 PATIENCE_S = 120.0
 NOTICE_S = 30.0  # so often a check that takes long is said to go on
 FINDING_LIMIT, MESSAGE_LIMIT_CHARS = 20_000, 2_000  # of what a box says
@@ -101,7 +103,7 @@ CAUSES = {
     BoxCause.SANDBOX_VIOLATION: "makes a system call that is not allowed in a box",
 }
 SMALLER = "make the problem smaller (--set NAME=VALUE for a kernelbench file)"
-COMMAND = (sys.executable, "-m", "sandbox.judge.admission.check")
+COMMAND = (sys.executable, "-m", "extensions.problem_check.judge.check")
 
 
 class AdmissionOutcome(StrEnum):
@@ -155,11 +157,6 @@ class Admission:
         return self.outcome in (AdmissionOutcome.ADMITTED, AdmissionOutcome.WARNED)
 
 
-def say(line: str) -> None:
-    """Tell who waits at a terminal."""
-    sys.stderr.write(f"{line}\n")
-
-
 async def check(
     problem: Problem,
     gpu: Gpu | None = None,
@@ -167,7 +164,7 @@ async def check(
     patience_s: float = PATIENCE_S,
     *,
     notice_s: float = NOTICE_S,
-    waiting: Callable[[str], None] = say,
+    waiting: Callable[[str], None] = print_note,
     box: CheckBox | None = None,
 ) -> Admission:
     """Check a problem, on the emulated device where gpu is None: at its workloads for other devices too, as far as budget_s goes.
@@ -178,17 +175,13 @@ async def check(
     limit_s = budget_s + patience_s
     job = wire.AdmissionJob(job_id="check", problem=problem.spec, budget_s=budget_s)
     with _announced(problem.problem_id, limit_s, notice_s, waiting):
-        if box is None:
-            findings, described = await _trusted(job, gpu, limit_s)
-        else:
-            report = await box.run([job], gpu, limit_s)
-            findings, described = reported(report, problem.spec, budget_s), descriptions(report.content).get(problem.digest)
+        report = await (_trusted(job, gpu, limit_s) if box is None else box.run([job], gpu, limit_s))
+    findings, described = reported(report, problem.spec, budget_s), descriptions(report.content).get(problem.digest)
     return Admission(problem_id=problem.problem_id, digest=problem.digest, findings=tuple(findings), described=described)
 
 
 def reported(report: CheckReport, problem: wire.ProblemSpec, budget_s: float, *, limit: int = FINDING_LIMIT) -> list[wire.Finding]:
-    """Return the findings that a box reports. Its reference may have written them itself, so each is bounded and free of control
-    characters.
+    """Return the findings of a report. Its reference may have written them itself, so each is bounded and free of control characters.
 
     JudgeBroken where the report says that the check itself failed.
     """
@@ -213,7 +206,8 @@ def reported(report: CheckReport, problem: wire.ProblemSpec, budget_s: float, *,
             case _:
                 break
     if report.too_slow:
-        findings.append(_too_slow(findings, budget_s))
+        reason = f"it was not done within {budget_s:.0f} s; {SMALLER}, or give it more time (--budget)"
+        findings.append(_not_to_the_end("time", findings, reason))
     elif report.ended.cause is BoxCause.MEMORY_LIMIT:
         findings.append(_not_to_the_end("fits", findings, f"the reference takes more memory than the box has; {SMALLER}"))
     else:
@@ -224,12 +218,8 @@ def reported(report: CheckReport, problem: wire.ProblemSpec, budget_s: float, *,
         text = f"{text}; does it take all memory, or end the process?"
         if ended.cause in CAUSES:
             text = f"the reference {CAUSES[ended.cause]}; the check ended without a result"
-        findings.append(_failed("ends", text))
+        findings.append(wire.Finding(check="ends", workload_id="", outcome=FindingOutcome.FAILED, message=text))
     return findings
-
-
-def _too_slow(findings: list[wire.Finding], budget_s: float) -> wire.Finding:
-    return _not_to_the_end("time", findings, f"it was not done within {budget_s:.0f} s; {SMALLER}, or give it more time (--budget)")
 
 
 def _not_to_the_end(name: str, findings: list[wire.Finding], reason: str) -> wire.Finding:
@@ -238,50 +228,33 @@ def _not_to_the_end(name: str, findings: list[wire.Finding], reason: str) -> wir
     return wire.Finding(check=name, workload_id=workload_id, outcome=FindingOutcome.UNKNOWN, message=f"not checked to the end: {reason}")
 
 
-async def _trusted(job: wire.AdmissionJob, gpu: Gpu | None, limit_s: float) -> tuple[list[wire.Finding], wire.Described | None]:
-    kind = devices.EMULATED if gpu is None else gpu.kind
+async def _trusted(job: wire.AdmissionJob, gpu: Gpu | None, limit_s: float) -> CheckReport:
     own_gpu = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        kind,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,  # what a reference prints; what matters is in the findings
-        limit=wire.LINE_LIMIT_BYTES,
-        env={**judge_environment(os.environ, None, None), **own_gpu},
-        start_new_session=True,
-    )
-    findings: list[wire.Finding] = []
-    described, code = None, None
-    try:
-        async with asyncio.timeout(limit_s), contextlib.aclosing(_statements(process, job)) as statements:
-            async for statement in statements:
-                match statement:
-                    case wire.Finding():
-                        findings.append(statement)
-                    case wire.Described():
-                        described = statement if is_sane(statement) else None
-                    case wire.Finished():
-                        break
-                    case wire.Broken():
-                        raise JudgeBroken(statement.message)
-                    case _:
-                        raise JudgeBroken(f"the check of a problem said {type(statement).__name__}")
-            else:
-                code = await process.wait()
-    except TimeoutError:
-        code = -signal.SIGALRM
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, 9)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), END_S)
-    if code == -signal.SIGALRM:
-        findings.append(_too_slow(findings, job.budget_s))
-    elif code is not None:
-        text = f"the process that ran the reference ended with {code}; does it take all memory, or end the process?"
-        findings.append(_failed("ends", text))
-    return findings, described
+    with tempfile.TemporaryFile() as report:
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            devices.EMULATED if gpu is None else gpu.kind,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=report,
+            stderr=asyncio.subprocess.DEVNULL,  # what a reference prints; what matters is in the findings
+            env={**judge_environment(os.environ, None, None), **own_gpu},
+            start_new_session=True,
+        )
+        cause = BoxCause.EXITED
+        try:
+            async with asyncio.timeout(limit_s):
+                await process.communicate(wire.encode(job))
+        except TimeoutError:
+            cause = BoxCause.WALL_LIMIT
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), END_S)
+        report.seek(0)
+        code = process.returncode or 0
+        ended = BoxExit(cause=cause, exit_code=code, signal=-code if code < 0 else None)
+        return CheckReport(content=report.read(REPORT_LIMIT_BYTES), ended=ended)
 
 
 @contextlib.contextmanager
@@ -300,21 +273,3 @@ def _announced(problem_id: str, limit_s: float, notice_s: float, waiting: Callab
         yield
     finally:
         due.cancel()
-
-
-async def _statements(process: asyncio.subprocess.Process, job: wire.AdmissionJob) -> AsyncGenerator[object]:
-    """Start the check, and yield its messages until it closes its output."""
-    assert process.stdin is not None and process.stdout is not None
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # then it has ended, and there is no line to be read
-        process.stdin.write(wire.encode(job))
-        await process.stdin.drain()
-        process.stdin.close()
-    while line := await process.stdout.readline():
-        try:
-            yield wire.decode(line)
-        except wire.WireError as error:
-            raise JudgeBroken(f"the check of a problem said what is no finding: {error}") from None
-
-
-def _failed(name: str, message: str) -> wire.Finding:
-    return wire.Finding(check=name, workload_id="", outcome=FindingOutcome.FAILED, message=message)

@@ -6,6 +6,8 @@ What comes back is a claim of untrusted code. It is read with limits, and it dec
 from __future__ import annotations
 
 import dataclasses
+import fcntl
+import hashlib
 import importlib.util
 import json
 import os
@@ -13,20 +15,23 @@ import secrets
 import shutil
 import signal
 import tempfile
-import tomllib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 
 from grader import devices
+from grader.cli.exits import GraderFailed, UsageError
+from grader.cli.import_options import safe_isolations
 from grader.dispatch.gpus import Gpu
 from grader.errors import JudgeBroken
 from grader.isolation import SRC, BoxExit, BoxSpec, GpuAccess, Isolation, IsolationBroken, Limits, Purpose
-from grader.isolation.directories import hold_slot, output_directory, run_directory, shared_slot_directory
+from grader.isolation.directories import hold_slot, leave_runtime, output_directory, run_directory, shared_slot_directory
 from grader.isolation.pickup import Refusal, pick_up
+from grader.isolation.select import ClosableIsolation, make
 from grader.isolation.settings import BoxSettings
-from grader.isolation.toolchain import package_directory, profile
+from grader.isolation.toolchain import package_directory
+from grader.isolations import AUTO
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BoxCause
 
@@ -36,8 +41,19 @@ OUT_LIMIT_BYTES = 16 << 20
 STAGED_LIMIT_BYTES = 16 << 30  # of a problem's safetensors
 CHUNK_BYTES = 1 << 20
 MEMORY_VARIABLE = "GRADER_CHECK_MEMORY_BYTES"
-# {src}/sandbox is a copy: the judge's half of the package is in no other box.
-BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from sandbox.judge.admission.in_box import main; main()"
+LIMITS = Limits(  # wall_s is replaced by the check's own limit, and memory_bytes is at most seven eighths of the host's
+    wall_s=300.0,
+    cpu_s=3600.0,
+    memory_bytes=32 << 30,
+    process_count=512,
+    output_bytes=16 << 20,
+    file_bytes=256 << 20,
+    tmp_bytes=512 << 20,
+    open_file_count=4096,
+)
+# {src} has copies of the judge's half of `sandbox` and of ours, which are in no other box.
+PROGRAM = "extensions.problem_check.judge.in_box"
+BOOT = f"import sys; sys.path.insert(0, sys.argv.pop(1)); from {PROGRAM} import main; main()"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +120,7 @@ class CheckBox:
             triton_dir.mkdir()
             ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
             shutil.copytree(package_directory("sandbox"), source_dir / "sandbox", ignore=ignored, copy_function=shutil.copyfile)
+            copy_module(PROGRAM, source_dir)
             staged = []
             for index, job in enumerate(jobs):
                 data_dir = source_dir / f"job-{index}"
@@ -120,17 +137,21 @@ class CheckBox:
 
 
 def copy_reference_module(format_name: str, directory: Path) -> str:
-    """Copy the judge's half of a format that another package brings, with the modules beside it, into directory. Return the module's name;
-    "" for a built-in format. JudgeBroken where it can't be found."""
+    """Copy the judge's half of a format that another package brings. Return the module's name; "" for a built-in format."""
     name = next((point.value for point in entry_points(group="grader.references", name=format_name)), "")
-    if not name:
-        return ""
+    if name:
+        copy_module(name, directory)
+    return name
+
+
+def copy_module(name: str, directory: Path) -> None:
+    """Copy a module, with those beside it, into directory. JudgeBroken where it can't be found."""
     try:
         spec = importlib.util.find_spec(name)
     except ModuleNotFoundError:
         spec = None
     if spec is None or spec.origin is None or spec.submodule_search_locations:
-        raise JudgeBroken(f"the module {name!r} of the format {format_name!r} is missing, or a package; install it again, or remove it")
+        raise JudgeBroken(f"the module {name!r} is missing, or a package; install its package again, or remove it")
     *packages, _ = name.split(".")
     source, target = Path(spec.origin), directory.joinpath(*packages)
     target.mkdir(parents=True, exist_ok=True)
@@ -138,14 +159,12 @@ def copy_reference_module(format_name: str, directory: Path) -> str:
         shutil.copyfile(path, target / path.name)
     for depth in range(1, len(packages)):
         shutil.copyfile(source.parents[depth] / "__init__.py", target.parents[depth - 1] / "__init__.py")
-    return name
 
 
 def read_limits() -> Limits:
     """Return the limits of a check, with no more memory than the host can give."""
-    limits = Limits(**tomllib.loads(profile("limits.toml").read_text("utf-8"))["check"])
     host_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return dataclasses.replace(limits, memory_bytes=min(limits.memory_bytes, host_bytes // 8 * 7))
+    return dataclasses.replace(LIMITS, memory_bytes=min(LIMITS.memory_bytes, host_bytes // 8 * 7))
 
 
 def staged_problem(problem: wire.ProblemSpec, directory: Path, seen_as: str = SRC) -> wire.ProblemSpec:
@@ -180,3 +199,68 @@ def _copy_range(source: Path, begin: int, size: int, target: Path) -> None:
         while size and (chunk := reading.read(min(size, CHUNK_BYTES))):
             writing.write(chunk)
             size -= len(chunk)
+
+
+@asynccontextmanager
+async def open_box(sandbox: str, *, trusted: bool = False) -> AsyncIterator[CheckBox | None]:
+    """Open the box that a check runs in; None where the problem is trusted. GraderFailed where no isolation works here."""
+    if trusted:
+        if sandbox != AUTO:
+            raise UsageError("--trusted runs the problem's code without a sandbox; leave out --sandbox or --trusted")
+        yield None
+        return
+    directory = Path(tempfile.gettempdir()) / f"grader-check-{os.geteuid()}"
+    directory.mkdir(mode=0o711, exist_ok=True)
+    if directory.is_symlink() or directory.stat().st_uid != os.geteuid():
+        raise GraderFailed(f"{directory} belongs to another user; remove it, or set TMPDIR to a directory of your own")
+    state_id = hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:12]
+    settings = BoxSettings(state_id=f"check{state_id}", runtime_dir=directory)
+    names = safe_isolations() if sandbox == AUTO else [sandbox]
+    with _lock_file(directory) as descriptor:
+        alone = True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # another check of this user runs
+            alone = False
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        run_directory(settings)  # while it is there, another check that ends leaves the files that boxes share
+        try:
+            isolation = await usable_isolation(names, settings)
+            try:
+                if alone:
+                    await isolation.sweep()  # removes the boxes of a check that was killed
+                    fcntl.flock(descriptor, fcntl.LOCK_SH)
+                yield CheckBox(isolation, settings)
+            finally:
+                await isolation.close()
+        finally:
+            leave_runtime(settings)
+
+
+async def usable_isolation(names: Sequence[str], settings: BoxSettings) -> ClosableIsolation:
+    """Return the first of these isolations that works here; GraderFailed where none does."""
+    reasons = []
+    for name in names:
+        isolation = make(name, settings)
+        finding = await isolation.check()
+        if finding.usable:
+            return isolation
+        await isolation.close()
+        reasons.append(f"{name}: {finding.detail}")
+    raise GraderFailed(
+        f"no sandbox for the problem's code works here ({'; '.join(reasons)}); "
+        "install bubblewrap or start a Docker engine, or pass --trusted to run the code as you"
+    )
+
+
+@contextmanager
+def _lock_file(directory: Path) -> Iterator[int]:
+    """Open the directory's lock. It lies where the slots' are: the directory itself is removed with the last check."""
+    locks = shared_slot_directory()
+    locks.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = locks / f"{directory.name}-{hashlib.sha256(bytes(directory.resolve())).hexdigest()[:12]}.lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

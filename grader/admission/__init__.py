@@ -1,1 +1,0 @@
-"""Asks whether a problem tells right answers from wrong ones, in a box, before anything is submitted to it. It grades no submission."""
