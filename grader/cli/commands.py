@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from grader import devices, extensions
-from grader.cli import competitions, extras, problems
+from grader.cli import extras, problems
 from grader.cli import login as login_command
 from grader.cli import submit as submit_command
 from grader.cli.check_options import (
@@ -23,11 +23,15 @@ from grader.cli.check_options import (
     ToleranceOption,
     Trusted,
 )
-from grader.cli.competition_export import export_command
 from grader.cli.options import (
     EXAMPLES,
     EXIT_CODES,
+    GRADE,
+    HERE,
     LIST_EXAMPLES,
+    PROBLEMS,
+    RESULTS,
+    SERVERS,
     SUBMIT_EXAMPLES,
     DeviceOption,
     Json,
@@ -38,19 +42,11 @@ from grader.cli.options import (
     StateDir,
     device_choice,
 )
-from grader.cli.organizer_commands import (
-    actions_command,
-    ban_command,
-    check_command,
-    new_command,
-    reload_command,
-)
 from grader.cli.output import print_note
-from grader.cli.rejudge import final_command, rejudge_app
 from grader.cli.running import run
-from grader.cli.server_choice import GraderTyper
+from grader.cli.server_choice import GraderTyper, ProgramGroup
 from grader.cli.session import Target
-from grader.cli.submissions import cancel_command, list_command, show_command, withdraw_command
+from grader.cli.submissions import cancel_command, list_command, show_command
 from grader.cli.sweep import sweep_command
 from grader.errors import SettingsInvalid
 from grader.isolations import AUTO
@@ -69,6 +65,7 @@ else:
 
 app = GraderTyper(
     name="grader-cli",
+    cls=ProgramGroup,
     help="Grades GPU kernels: is it right, and how much faster than PyTorch is it?",
     epilog=f"{EXAMPLES}\n\n{EXIT_CODES}",
     no_args_is_help=True,
@@ -76,11 +73,7 @@ app = GraderTyper(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 problems_app = GraderTyper(no_args_is_help=True, help="Problems that kernels can be submitted to.")
-competitions_app = GraderTyper(no_args_is_help=True, help="Competitions: problems, a time window, and boards.")
 
-# The panels of `--help`, in their order; commands are registered in theirs.
-GRADE, RESULTS, PROBLEMS, SERVERS = "Grade kernels", "Look at results", "Problems and competitions", "Servers"
-HERE, ADMINISTRATORS = "This machine", "For administrators"
 app.command("init", rich_help_panel=GRADE)(problems.init_command)
 
 
@@ -220,16 +213,9 @@ def watch(name: Name, server: Server = None, state_dir: StateDir = None, json: J
 
 
 app.command("cancel", rich_help_panel=GRADE)(cancel_command)
-app.command("withdraw", rich_help_panel=GRADE)(withdraw_command)
 app.command("list", epilog=LIST_EXAMPLES, rich_help_panel=RESULTS)(list_command)
-
-
 app.command("show", rich_help_panel=RESULTS)(show_command)
 app.add_typer(problems_app, name="problems", rich_help_panel=PROBLEMS)
-app.add_typer(competitions_app, name="competitions", rich_help_panel=PROBLEMS)
-
-
-app.command("leaderboard", rich_help_panel=PROBLEMS)(competitions.leaderboard_command)
 problems_app.command("list")(problems.list_command)
 problems_app.command("show")(problems.show_command)
 
@@ -321,16 +307,6 @@ def problems_check(
     )
 
 
-competitions_app.command("list")(competitions.list_command)
-competitions_app.command("show")(competitions.show_command)
-competitions_app.command("new")(new_command)
-competitions_app.command("check")(check_command)
-competitions_app.command("export")(export_command)
-competitions_app.command("ban", rich_help_panel=ADMINISTRATORS)(ban_command)
-competitions_app.command("actions", rich_help_panel=ADMINISTRATORS)(actions_command)
-competitions_app.command("reload", rich_help_panel=ADMINISTRATORS)(reload_command)
-
-
 @app.command(rich_help_panel=SERVERS)
 def login(
     named: Annotated[
@@ -385,10 +361,6 @@ def demo(sandbox: SandboxOption = AUTO, device: DeviceOption = AUTO, state_dir: 
     Exit code: 0 if every verdict is the one that the kernel's first line expects, 1 if not.
     """
     run(lambda: demo_command.demo(Target(state_dir=state_dir, sandbox=sandbox, device=device)))
-
-
-app.add_typer(rejudge_app, name="rejudge", rich_help_panel=ADMINISTRATORS)
-app.command("final", epilog=EXIT_CODES, rich_help_panel=ADMINISTRATORS)(final_command)
 
 
 def _add_extensions() -> None:

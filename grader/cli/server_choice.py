@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from importlib.metadata import entry_points
 from typing import Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
+from grader import extensions
 from grader.api import credentials
 from grader.api.credentials import CredentialStore
+from grader.cli.exits import Exit
 from grader.cli.output import did_you_mean, print_note
+from grader.cli.running import run
 from grader.errors import SettingsInvalid
 from grader.views.sanitize import one_line
 
@@ -27,8 +32,32 @@ class GraderTyper(typer.Typer):
     """Commands of the class below."""
 
     def command(self, *args: Any, **settings: Any) -> Callable[[F], F]:
+        """As typer's; a coroutine function is run to its exit code."""
+        register = super().command(*args, **{"cls": ServerCommand, **settings})
+
+        def add(function: F) -> F:
+            register(_run_to_end(function) if inspect.iscoroutinefunction(function) else function)
+            return function
+
+        return add
+
+
+def _run_to_end(work: Callable[..., Coroutine[Any, Any, Exit]]) -> Callable[..., None]:
+    @functools.wraps(work)
+    def command(**parameters: Any) -> None:
+        run(work(**parameters))
+
+    return command
+
+
+class ProgramGroup(TyperGroup):
+    """All commands. Where no installed package adds any, a command that is not there may be in one."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """As typer's."""
-        return super().command(*args, **{"cls": ServerCommand, **settings})
+        if self.get_command(ctx, args[0]) is None and not entry_points(group=extensions.COMMANDS):
+            print_note(f"more commands are in {extensions.PACKAGE}: pip install ./extensions in a clone", "yellow")
+        return super().resolve_command(ctx, args)
 
 
 class ServerCommand(TyperCommand):

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from extensions.competitions.cli import rejudge as command
 from grader import errors
 from grader.api.client import GraderClient
-from grader.cli import rejudge as command
 from grader.cli.exits import Exit, UsageError
 from grader.cli.session import Target
 from grader.ledger import Ledger

@@ -15,9 +15,9 @@ from typing import Annotated
 
 import typer
 
+from extensions.competitions.cli.competitions import CompetitionName, LeaderboardOptions, read_board, to_csv
 from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, resource_id
-from grader.cli.competitions import CompetitionName, LeaderboardOptions, read_board, to_csv
 from grader.cli.exits import Exit, GraderFailed, UsageError
 from grader.cli.options import Server, StateDir
 from grader.cli.output import json_text, print_line

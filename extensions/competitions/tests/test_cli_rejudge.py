@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from extensions.competitions.cli.rejudge import RejudgeOptions, render
 from grader.cli.main import app
-from grader.cli.rejudge import RejudgeOptions, render
 from grader.v1 import rejudge_pb2, report_pb2
 
 ORDER = RejudgeOptions(cause="a bug", competition="spring", top_count=3, device_kind="emulated", run=True)

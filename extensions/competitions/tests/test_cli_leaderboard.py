@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from grader.cli.competitions import LeaderboardOptions, leaderboard
+from extensions.competitions.cli.competitions import LeaderboardOptions, leaderboard
 from grader.cli.exits import Exit, UsageError
 from grader.cli.session import Target
 from grader.ledger import Ledger

@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from google.protobuf.message import Message
 
+from extensions.competitions.cli.competitions import CompetitionName
 from grader.api.resource_names import COMPETITIONS, full_name, resource_id
 from grader.cli import extras
-from grader.cli.competitions import CompetitionName
 from grader.cli.exits import Exit
 from grader.cli.options import Json, Server, StateDir
 from grader.cli.output import print_json, print_line, print_list, text_table
-from grader.cli.running import run
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.v1 import competition_pb2, grader_service_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
 
 if TYPE_CHECKING:
-    from grader.cli import competition_files
+    from extensions.competitions.cli import files
 else:
-    competition_files = extras.CommandModule("grader.cli.competition_files", "server")
+    files = extras.CommandModule("extensions.competitions.cli.files", "server")
 
 ProblemDirs = Annotated[
     list[Path] | None,
@@ -44,39 +43,31 @@ ImportedIn = Annotated[
 ]
 
 
-def check_command(
+async def check_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A competition.toml, or its directory.")],
     problems: ProblemDirs = None,
     state_dir: ImportedIn = None,
-) -> None:
+) -> Exit:
     """Check a competition's file, and print every mistake with its line, its key and what to write.
 
     Exit code: 0 if a server takes it, 1 if not.
     """
-
-    async def work() -> Exit:
-        return competition_files.check(file, problems or (), state_dir)
-
-    run(work())
+    return files.check(file, problems or (), state_dir)
 
 
-def new_command(
+async def new_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The competition's name, and the directory that is made for it.")],
     problem: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="A problem of it. May be repeated. Default: the first.", show_default=False)
     ] = None,
     problems: ProblemDirs = None,
     state_dir: ImportedIn = None,
-) -> None:
+) -> Exit:
     """Write NAME/competition.toml: a competition of two days from tomorrow, with a comment on each key and a random seed."""
-
-    async def work() -> Exit:
-        return competition_files.new(name, problem or (), problems or (), state_dir)
-
-    run(work())
+    return files.new(name, problem or (), problems or (), state_dir)
 
 
-def ban_command(
+async def ban_command(
     name: CompetitionName,
     user: Annotated[str, typer.Argument(metavar="USER", help="The user, with all keys of theirs. Default: list who is banned.")] = "",
     reason: Annotated[
@@ -86,77 +77,63 @@ def ban_command(
     server: Server = None,
     state_dir: StateDir = None,
     json: Json = False,
-) -> None:
+) -> Exit:
     """Ban a user from a competition: submissions are refused, and those that are there leave the boards. For administrators."""
     if not user and (lift or reason):
         raise typer.BadParameter("--lift and --reason are of a user; name one")
     if user and not lift and not reason:
         raise typer.BadParameter("a ban needs a reason; add --reason TEXT")
-
-    async def work() -> Exit:
-        competition = _competition(name)
-        async with connect(
-            Target(server=server, state_dir=state_dir), ServerRequirement.GRADE if user else ServerRequirement.READ
-        ) as client:
-            if not user:
-                bans = await client.list_bans(competition)
-                rows = [
-                    (ban.user, str(ban.submission_count), formatting.utc(ban.create_time), ban.administrator or "-", ban.reason)
-                    for ban in bans.bans
-                ]
-                table = text_table(("user", "submissions", "since (UTC)", "by", "reason"), rows)
-                print_list(bans, [table] if rows else [], "no user is banned from it", json=json)
-            elif lift:
-                lifted = await client.lift_ban(competition, user, reason=reason)
-                print_line(f"{user} may take part in {competition} again" if lifted else f"{user} is not banned from {competition}")
-            else:
-                ban = await client.ban_user(competition, user, reason=reason)
-                scope = f"submissions there, which are on no board now: {ban.submission_count}"
-                empty = "and has submitted nothing there; check the name with: grader-cli list"
-                sentence = f"{ban.user} is banned from {ban.competition}"
-                _print(ban, f"{sentence}; {scope}" if ban.submission_count else f"{sentence}, {empty}", json=json)
-        return Exit.DONE
-
-    run(work())
+    competition = _competition(name)
+    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.GRADE if user else ServerRequirement.READ) as client:
+        if not user:
+            bans = await client.list_bans(competition)
+            rows = [
+                (ban.user, str(ban.submission_count), formatting.utc(ban.create_time), ban.administrator or "-", ban.reason)
+                for ban in bans.bans
+            ]
+            table = text_table(("user", "submissions", "since (UTC)", "by", "reason"), rows)
+            print_list(bans, [table] if rows else [], "no user is banned from it", json=json)
+        elif lift:
+            lifted = await client.lift_ban(competition, user, reason=reason)
+            print_line(f"{user} may take part in {competition} again" if lifted else f"{user} is not banned from {competition}")
+        else:
+            ban = await client.ban_user(competition, user, reason=reason)
+            scope = f"submissions there, which are on no board now: {ban.submission_count}"
+            empty = "and has submitted nothing there; check the name with: grader-cli list"
+            sentence = f"{ban.user} is banned from {ban.competition}"
+            _print(ban, f"{sentence}; {scope}" if ban.submission_count else f"{sentence}, {empty}", json=json)
+    return Exit.DONE
 
 
-def actions_command(
+async def actions_command(
     name: CompetitionName,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 50,
     server: Server = None,
     state_dir: StateDir = None,
     json: Json = False,
-) -> None:
+) -> Exit:
     """List what was withdrawn, banned and reloaded in a competition, by whom and why. For administrators."""
-
-    async def work() -> Exit:
-        async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
-            actions = (await client.list_competition_actions(_competition(name), page_size=limit)).actions
-        rows = [
-            (formatting.utc(action.create_time), action.action.replace("_", " "), action.subject, action.user or "-", action.reason)
-            for action in actions
-        ]
-        table = text_table(("time (UTC)", "action", "what", "by", "reason"), rows)
-        message = grader_service_pb2.ListCompetitionActionsResponse(actions=actions)
-        print_list(message, [table] if rows else [], "nothing was done there yet", json=json)
-        return Exit.DONE
-
-    run(work())
+    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
+        actions = (await client.list_competition_actions(_competition(name), page_size=limit)).actions
+    rows = [
+        (formatting.utc(action.create_time), action.action.replace("_", " "), action.subject, action.user or "-", action.reason)
+        for action in actions
+    ]
+    table = text_table(("time (UTC)", "action", "what", "by", "reason"), rows)
+    message = grader_service_pb2.ListCompetitionActionsResponse(actions=actions)
+    print_list(message, [table] if rows else [], "nothing was done there yet", json=json)
+    return Exit.DONE
 
 
-def reload_command(server: Server = None, json: Json = False) -> None:
+async def reload_command(server: Server = None, json: Json = False) -> Exit:
     """Have a server read the files of its competitions again, without a restart, and print what has changed. For administrators.
 
     All files are taken or none. After the start of a competition its problems, secrets and scoring stay as they are.
     """
-
-    async def work() -> Exit:
-        async with connect(Target(server=server), ServerRequirement.GRADE) as client:
-            answer = await client.reload_competitions()
-        _print(answer, "\n".join(describe_changes(answer.changes)), json=json)
-        return Exit.DONE
-
-    run(work())
+    async with connect(Target(server=server), ServerRequirement.GRADE) as client:
+        answer = await client.reload_competitions()
+    _print(answer, "\n".join(describe_changes(answer.changes)), json=json)
+    return Exit.DONE
 
 
 def describe_changes(changes: Sequence[competition_pb2.CompetitionChange]) -> list[str]:

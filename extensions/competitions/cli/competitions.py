@@ -1,4 +1,4 @@
-"""`grader-cli competitions list` and `show`, and `leaderboard`: competitions and their boards."""
+"""`grader-cli competitions list` and `show`, `withdraw` and `leaderboard`: competitions and their boards."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from rich.text import Text
 from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, resource_id
 from grader.cli.exits import Exit, UsageError
-from grader.cli.options import Json, Server, StateDir
-from grader.cli.output import plain, print_json, print_list, print_message, print_parts, text_table
+from grader.cli.options import Json, Name, Server, StateDir
+from grader.cli.output import plain, print_json, print_line, print_list, print_message, print_parts, text_table
 from grader.cli.running import run
 from grader.cli.saved_files import STDOUT, write_text
 from grader.cli.session import ServerRequirement, Target, connect
+from grader.cli.submissions import whole_name
 from grader.v1 import competition_pb2, grader_service_pb2, report_pb2, submission_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
@@ -36,30 +37,51 @@ _VISIBILITIES = {
 }
 
 
-def list_command(server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
+async def list_command(server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
     """List the competitions and their states."""
-
-    async def work() -> Exit:
-        async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
-            competitions = (await client.list_competitions(page_size=1000)).competitions
-        parts: list[RenderableType] = [_competition_table(competitions)] if competitions else []
-        empty = "no competitions here; name a server that holds some with --server HOST:PORT"
-        print_list(grader_service_pb2.ListCompetitionsResponse(competitions=competitions), parts, empty, json=json)
-        return Exit.DONE
-
-    run(work())
+    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
+        competitions = (await client.list_competitions(page_size=1000)).competitions
+    parts: list[RenderableType] = [_competition_table(competitions)] if competitions else []
+    empty = "no competitions here; name a server that holds some with --server HOST:PORT"
+    print_list(grader_service_pb2.ListCompetitionsResponse(competitions=competitions), parts, empty, json=json)
+    return Exit.DONE
 
 
-def show_command(name: CompetitionName, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
+async def show_command(name: CompetitionName, server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
     """Print a competition: its problems, times, limits and score."""
+    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
+        competition = await client.get_competition(full_name(COMPETITIONS, name))
+    print_message(competition, render(competition), json=json)
+    return Exit.DONE
 
-    async def work() -> Exit:
-        async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
-            competition = await client.get_competition(full_name(COMPETITIONS, name))
-        print_message(competition, render(competition), json=json)
-        return Exit.DONE
 
-    run(work())
+async def withdraw_command(
+    name: Name,
+    reason: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help="Why, in one line. Everybody who sees the submission sees it. Needed for another user's submission.",
+            show_default=False,
+        ),
+    ] = "",
+    undo: Annotated[bool, typer.Option("--undo", help="Put it back on the boards: for administrators.")] = False,
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+) -> Exit:
+    """Take a submission off the boards of its competition: your own until the end, as an administrator any at any time.
+
+    It is still shown to those who saw it, marked as withdrawn, and still counts against your quota.
+    """
+    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.GRADE) as client:
+        full = await whole_name(client, name)
+        submission = await (client.restore(full, reason=reason) if undo else client.withdraw(full, reason=reason))
+    if json:
+        print_json(submission)
+    else:
+        print_line(f"{submission.name}: {formatting.withdrawal(submission) or 'counts on the boards'}")
+    return Exit.DONE
 
 
 def _competition_table(competitions: Sequence[competition_pb2.Competition]) -> Table:

@@ -261,23 +261,19 @@ def create_command(
 
 
 @rejudge_app.command("show")
-def show_command(
+async def show_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="rejudges/ID, or just ID. Default: list the newest.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to list, newest first.")] = 20,
     server: Server = None,
     state_dir: StateDir = None,
     json: Json = False,
-) -> None:
+) -> Exit:
     """Print a rejudge, and all that it changes; without a name list rejudges, newest first."""
-
-    async def work() -> Exit:
-        target = _target(server, state_dir, json=json)
-        if not name:
-            return await list_rejudges(target, limit, json=json)
-        async with connect(target, ServerRequirement.READ) as client:
-            return await _print(client, await client.get_rejudge(full_name(REJUDGES, name)), json=json)
-
-    run(work())
+    target = _target(server, state_dir, json=json)
+    if not name:
+        return await list_rejudges(target, limit, json=json)
+    async with connect(target, ServerRequirement.READ) as client:
+        return await _print(client, await client.get_rejudge(full_name(REJUDGES, name)), json=json)
 
 
 @rejudge_app.command("apply")

@@ -21,7 +21,7 @@ from grader.server.wiring import box_settings
 from sandbox.protocol import wire
 from tests import fakes
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FIXTURES = ROOT / "tests" / "fixtures" / "competitions"
 TEXT = (FIXTURES / "spring" / "competition.toml").read_text()
 SIZE = 70368

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.cli import competition_export
+from extensions.competitions.cli import export as competition_export
 from grader.cli.exits import GraderFailed, UsageError
 from grader.cli.session import Target
 from grader.ledger import Ledger, records

@@ -11,8 +11,8 @@ from google.protobuf.duration_pb2 import Duration
 from rich.console import Console
 from typer.testing import CliRunner
 
+from extensions.competitions.cli.organizers import describe_changes
 from grader.cli.main import app
-from grader.cli.organizer_commands import describe_changes
 from grader.cli.progress import PlainLines
 from grader.v1 import competition_pb2, submission_pb2
 from tests import fakes
