@@ -6,8 +6,9 @@ have groups of their own: `grader/formats/__init__.py`, `sandbox/protocol/langua
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,20 +22,54 @@ if TYPE_CHECKING:
     from grader.ledger import Ledger
     from grader.problems.competition_store import Competitions
     from grader.problems.store import Problems
+    from grader.rules.identities import IdentityProvider
+    from grader.server.auth import Authenticator
     from grader.server.grading import Grading
+    from grader.server.service import GraderServicer
     from grader.v1 import submission_pb2
 
-PAGES, REPORT_FILES, FLEETS = "grader.pages", "grader.report_files", "grader.fleets"
+SERVER_PARTS, REPORT_FILES, FLEETS = "grader.server_parts", "grader.report_files", "grader.fleets"
 COMMANDS, ADMIN_COMMANDS = "grader.commands", "grader.admin_commands"
-SERVER_SIDE = ("grader.formats", "grader.references", PAGES, REPORT_FILES, FLEETS, COMMANDS, ADMIN_COMMANDS)  # groups that no box needs
+# Groups that no box needs.
+SERVER_SIDE = ("grader.formats", "grader.references", SERVER_PARTS, REPORT_FILES, FLEETS, COMMANDS, ADMIN_COMMANDS)
 PACKAGE = "kernel-grader-extensions"
 
 
-class PageModule(Protocol):
-    """Group `grader.pages`: a module that adds pages to the web port."""
+Call = Callable[[Any], Awaitable[Any]]  # answers a request message
 
-    def routes(self, ledger: Ledger, problems: Problems, competitions: Competitions, **parts: Any) -> Iterable[web.RouteDef]:
-        """Return what is served next to metrics and health. parts: as `_pages` of `grader/server/running.py` passes them."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerContext:
+    """A server, as its parts see it. gate: knows keys; None: callers need none. provider: that users may sign in with."""
+
+    settings: Settings
+    ledger: Ledger
+    problems: Problems
+    competitions: Competitions
+    service: GraderServicer
+    gate: Authenticator | None
+    provider: IdentityProvider | None = None
+
+
+async def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerAdditions:
+    """Additions of a part to a server."""
+
+    calls: Mapping[str, Call] = field(default_factory=dict)  # by the names of the API's methods; the server checks keys and scopes
+    routes: Callable[[], Iterable[web.RouteDef]] = tuple  # served next to metrics and health; asked for where there is a web port
+    run: Callable[[], Coroutine[Any, Any, None]] = _nothing  # a task of a server that grades, cancelled when it drains
+    reload: Callable[[], Awaitable[None]] = _nothing  # reads files again at SIGHUP; logs what is wrong with them
+
+
+class ServerPart(Protocol):
+    """Group `grader.server_parts`: a function that adds to a server."""
+
+    def __call__(self, server: ServerContext) -> ServerAdditions:
+        """Return what the server gets."""
 
 
 class ReportFile(Protocol):

@@ -28,20 +28,23 @@ from extensions.web.sessions import KeyGate, Sessions
 from extensions.web.sign_in import BEGIN, SIGN_IN_LIMITS, SignInPages
 from extensions.web.site import STANDINGS_S, Answer, ArtifactSource, NoArtifacts, PageAbsent, Site, artifact_rows, attachment, page_number
 from extensions.web.submission_pages import SubmissionPages
-from extensions.web.submit_page import SubmitPage, Submitter
+from extensions.web.submit_page import PageSubmissions, SubmitPage, Submitter
 from extensions.web.views import PAGE_SIZE, PagePosition
 from grader import access
 from grader.api import messages
+from grader.config import web_address
 from grader.errors import ProblemNotFound
+from grader.extensions import ServerContext
 from grader.ledger import Ledger
 from grader.model import Competition, Phase, Submission
-from grader.peers import PeerLimits
+from grader.peers import PeerLimits, loopback
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules import leaderboard
 from grader.rules.disclosure import Redactor
 from grader.rules.identities import CALLBACK, IdentityProvider
 from grader.rules.leaderboard import Board, Standing
+from grader.server.connections import stream_limits as limits_of_streams
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "static" / "site.js"
@@ -54,6 +57,26 @@ _STARTER = r"{name:[a-z0-9_]{1,210}\.(?:cu|py)}"
 def site_templates(autoescape: bool = True) -> jinja2.Environment:
     """The site's templates. autoescape False is for the test that shows what it is for."""
     return environment(HERE / "templates", autoescape=autoescape)
+
+
+def routes_of(server: ServerContext) -> list[web.RouteDef]:
+    """Return what a server serves next to its own."""
+    settings, service = server.settings, server.service
+    host, _ = web_address(settings.web or "")
+    return routes(
+        server.ledger,
+        server.problems,
+        server.competitions,
+        open_server=not settings.asks_keys and loopback(f"{host}:0"),
+        artifacts=service.artifacts,
+        events=service.watch,
+        stream_limits=limits_of_streams(settings),
+        api_address=settings.listen,
+        asks_keys=settings.asks_keys,
+        gate=server.gate,
+        submitter=PageSubmissions(service),
+        provider=server.provider,
+    )
 
 
 def routes(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
+import structlog
 from aiohttp import web
 from markupsafe import escape
 
@@ -30,8 +31,10 @@ from grader.errors import (
     UserBanned,
 )
 from grader.intake.gate import decode_source
-from grader.model import Caller, Competition, Phase, Problem
+from grader.model import Caller, Competition, Phase, Problem, Submission
 from grader.peers import PeerCount, PeerLimits, network_of
+from grader.server.interceptors import enter_call
+from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
 from sandbox.protocol import wire
@@ -54,6 +57,23 @@ class Submitter(Protocol):
 
     def device_kinds(self) -> tuple[str, ...]:
         """Return what can be asked for."""
+
+
+class PageSubmissions:
+    """The same of a server."""
+
+    def __init__(self, service: GraderServicer) -> None:
+        self.device_kinds, self._service = service.device_kinds, service
+
+    async def submit(self, caller: Caller, request: api.SubmitRequest) -> str:
+        """As the API's Submit. Whether the caller may submit was asked before."""
+        # A task of its own: who calls is kept for each task, and one task of the web port serves every request of a connection.
+        return (await asyncio.create_task(self._take(caller, request))).submission_id
+
+    async def _take(self, caller: Caller, request: api.SubmitRequest) -> Submission:
+        enter_call(caller)
+        structlog.contextvars.bind_contextvars(user=caller.user, key=caller.key_id)
+        return await self._service.take(request)
 
 
 class SubmitPage:

@@ -6,8 +6,10 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from grader import extensions
-from grader.errors import ProblemInvalid, SettingsInvalid
+from grader.errors import NotInstalled, ProblemInvalid, SettingsInvalid
 from grader.problems import kept
+from grader.server.service import GraderServicer
+from grader.v1 import competition_pb2, grader_service_pb2
 from tests import fakes
 
 POINTS = (
@@ -42,3 +44,17 @@ def test_a_kept_problem_of_a_format_that_is_not_installed_is_refused(tmp_path):
     kept.keep(replace(problem, spec=replace(problem.spec, format="elsewhere")), tmp_path)
     with pytest.raises(ProblemInvalid, match="'elsewhere', which no installed package brings; install kernel-grader-extensions"):
         kept.read_kept(path)
+
+
+async def test_a_method_of_the_api_that_no_installed_package_answers_says_what_to_install():
+    """The control: a package answers its own."""
+
+    async def answer(request):
+        return competition_pb2.Competition(name=request.name)
+
+    service = GraderServicer(None, None, worker=None)
+    service.add({"GetCompetition": answer})
+    request = grader_service_pb2.GetCompetitionRequest(name="competitions/one")
+    assert (await service.GetCompetition(request, None)).name == request.name
+    with pytest.raises(NotInstalled, match="the package for GetLeaderboard; its administrator can install kernel-grader-extensions"):
+        await service.GetLeaderboard(grader_service_pb2.GetLeaderboardRequest(), None)

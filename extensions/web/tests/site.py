@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from extensions.competitions.board_calls import BoardCalls
 from extensions.web import pages
 from extensions.web.pages import site_templates
 from extensions.web.site import Site as WebSite
@@ -55,7 +56,9 @@ class PageSite:
     def servicer(self, viewer):
         """Return the API's service on this ledger, called by this viewer."""
         interceptors.enter_call(viewer)
-        return GraderServicer(self.ledger, self.problems, worker=None, competitions=self.competitions)
+        service = GraderServicer(self.ledger, self.problems, worker=None, competitions=self.competitions)
+        service.add(BoardCalls(self.ledger, self.competitions).calls())
+        return service
 
     def open_pages(self):
         """Return the part of the pages that an open server has, for pages that a test makes itself."""

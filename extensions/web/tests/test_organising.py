@@ -10,6 +10,7 @@ from datetime import timedelta
 import aiohttp
 import pytest
 
+from extensions.competitions.organising_calls import OrganisingCalls
 from extensions.web.tests.site import END, START, site
 from extensions.web.tests.test_submit_page import send
 from grader import errors
@@ -19,7 +20,6 @@ from grader.model import Caller, Scope
 from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.server import serve
-from grader.server.competition_service import CompetitionService
 from grader.server.running import serving
 from grader.v1 import competition_pb2
 from sandbox.protocol import wire
@@ -292,7 +292,7 @@ async def test_a_reload_whose_caller_goes_away_is_recorded_and_done(place):
     (file := place / "competition.toml").write_text(toml("one"))
     competitions, ledger = Competitions.load((file,), Problems.load((place / "problems",))), SlowRecord()
     file.write_text(toml("one").replace('"T"', '"Another title"'))
-    reloading = asyncio.create_task(CompetitionService(ledger, competitions).reload())
+    reloading = asyncio.create_task(OrganisingCalls(ledger, competitions, None).reload(None))
     await ledger.asked.wait()
     reloading.cancel()
     await asyncio.sleep(0)

@@ -9,30 +9,30 @@ import structlog
 from grader import access
 from grader.api.conversion import to_message
 from grader.api.resource_names import COMPETITIONS, SUBMISSIONS, parse
-from grader.errors import FieldViolation, InvalidRequest, ProblemInvalid, ReloadRefused
+from grader.errors import CallRefused, FieldViolation, InvalidRequest, ProblemInvalid, ReloadRefused
 from grader.isolation.cancellation import finish_despite_cancel
 from grader.ledger import Ledger
-from grader.model import Submission
 from grader.problems.competition_store import Competitions
 from grader.rules.competition_changes import CompetitionChange, changes, check_fair
 from grader.rules.keys import check_user
 from grader.rules.organising import checked_reason, needs_reason
 from grader.server import interceptors, paging
-from grader.v1 import competition_pb2
+from grader.server.service import GraderServicer
+from grader.v1 import competition_pb2, submission_pb2
 from grader.v1 import grader_service_pb2 as api
 
 log = structlog.get_logger()
 
 
-class CompetitionService:
+class OrganisingCalls:
     """Every change is in the ledger's record of actions and in the log."""
 
-    def __init__(self, ledger: Ledger, competitions: Competitions) -> None:
-        self._ledger, self._competitions = ledger, competitions
+    def __init__(self, ledger: Ledger, competitions: Competitions, service: GraderServicer) -> None:
+        self._ledger, self._competitions, self._service = ledger, competitions, service
         self._actions = ledger.competition_actions
         self._reloading = asyncio.Lock()
 
-    async def withdraw(self, request: api.WithdrawSubmissionRequest) -> Submission:
+    async def withdraw(self, request: api.WithdrawSubmissionRequest) -> submission_pb2.Submission:
         """Withdraw a submission from the boards of its competition."""
         user, submission = interceptors.current_caller(), await self._ledger.get(parse(SUBMISSIONS, request.name))
         access.check_owned(user, submission)
@@ -40,14 +40,14 @@ class CompetitionService:
         competition = self._competitions.get(submission.new.competition_id) if submission.new.competition_id else None
         withdrawn = await self._actions.withdraw(submission.submission_id, competition, user, reason)
         log.info("submission_withdrawn", submission=submission.submission_id, competition=submission.new.competition_id, reason=reason)
-        return withdrawn
+        return await self._service.shown(withdrawn)
 
-    async def restore(self, request: api.RestoreSubmissionRequest) -> Submission:
+    async def restore(self, request: api.RestoreSubmissionRequest) -> submission_pb2.Submission:
         """Restore a withdrawn submission."""
         submission_id, reason = parse(SUBMISSIONS, request.name), checked_reason(request.reason, required=False)
         restored = await self._actions.restore(submission_id, interceptors.current_caller().user, reason)
         log.info("submission_restored", submission=submission_id, reason=reason)
-        return restored
+        return await self._service.shown(restored)
 
     async def ban(self, request: api.BanUserRequest) -> competition_pb2.Ban:
         """Ban a user from a competition."""
@@ -81,8 +81,21 @@ class CompetitionService:
             next_page_token=paging.encode(following, *scope),
         )
 
-    async def reload(self) -> list[CompetitionChange]:
+    async def reload(self, request: api.ReloadCompetitionsRequest) -> api.ReloadCompetitionsResponse:
         """Read the files again, all of them or none. ReloadRefused where one is wrong or unfair."""
+        changed = await self._reload()
+        return api.ReloadCompetitionsResponse(changes=[to_message(competition_pb2.CompetitionChange, change) for change in changed])
+
+    async def reload_and_log(self) -> None:
+        """Read the files again; what is wrong with them is logged."""
+        try:
+            await self._reload()
+        except CallRefused as error:
+            log.error("competitions_not_reloaded", error=str(error))
+        except Exception:  # ours; the server goes on with what it has
+            log.error("competitions_not_reloaded", exc_info=True)
+
+    async def _reload(self) -> list[CompetitionChange]:
         async with self._reloading:
             try:
                 fresh = await asyncio.to_thread(self._competitions.read_again)

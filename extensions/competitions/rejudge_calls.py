@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 import structlog
@@ -15,15 +15,13 @@ import structlog
 from grader import devices
 from grader.api.conversion import to_message
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, parse, resource_id, violation
-from grader.dispatch import Worker
 from grader.errors import FieldViolation, GraderFault, InvalidRequest, NoSuchDevice, ProblemInvalid
+from grader.extensions import ServerContext
 from grader.intake import gate
-from grader.ledger import Ledger
 from grader.ledger.rejudge_items import Undecided
 from grader.ledger.rejudges import Candidate, new_id
 from grader.model import Competition, Problem, Report
-from grader.problems.competition_store import Competitions, problem_for
-from grader.problems.store import Problems
+from grader.problems.competition_store import problem_for
 from grader.rules.leaderboard import board
 from grader.rules.rejudge import Change, Rejudge, RejudgeMethod, RejudgeOrder, RejudgeState, meant, rule
 from grader.server import interceptors, paging
@@ -41,20 +39,12 @@ NAMED_LIMIT = 10_000  # submissions that one request may name; by problem or com
 TOP_LIMIT = 100_000
 
 
-class RejudgeService:
+class RejudgeCalls:
     """Makes, shows and ends rejudges. worker None: a server that only reads, which asks for no more than `get` and `page`."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        problems: Problems,
-        competitions: Competitions,
-        *,
-        device_kinds: Callable[[], tuple[str, ...]],
-        worker: Worker | None,
-    ) -> None:
-        self._ledger, self._problems, self._competitions = ledger, problems, competitions
-        self._device_kinds, self._worker = device_kinds, worker
+    def __init__(self, server: ServerContext) -> None:
+        self._ledger, self._problems, self._competitions = server.ledger, server.problems, server.competitions
+        self._device_kinds, self._worker = server.service.device_kinds, server.service.worker
         self._kept: dict[str, Problem] = {}  # by digest, as the ledger has them
         self._news, self._idle = asyncio.Event(), asyncio.Event()
 
