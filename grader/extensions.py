@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from datetime import datetime
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,18 +21,20 @@ if TYPE_CHECKING:
 
     from grader.config import Settings
     from grader.ledger import Ledger
-    from grader.problems.competition_store import Competitions
+    from grader.model import NewSubmission, Problem
     from grader.problems.store import Problems
     from grader.rules.identities import IdentityProvider
+    from grader.rules.quotas import AdmissionCheck, Quota
     from grader.server.auth import Authenticator
     from grader.server.grading import Grading
     from grader.server.service import GraderServicer
     from grader.v1 import submission_pb2
+    from grader.v1.grader_service_pb2 import SubmitRequest
 
 SERVER_PARTS, REPORT_FILES, FLEETS = "grader.server_parts", "grader.report_files", "grader.fleets"
-COMMANDS, ADMIN_COMMANDS = "grader.commands", "grader.admin_commands"
+COMMANDS, ADMIN_COMMANDS, SUBMIT_POLICIES = "grader.commands", "grader.admin_commands", "grader.submit_policies"
 # Groups that no box needs.
-SERVER_SIDE = ("grader.formats", "grader.references", SERVER_PARTS, REPORT_FILES, FLEETS, COMMANDS, ADMIN_COMMANDS)
+SERVER_SIDE = ("grader.formats", "grader.references", SERVER_PARTS, REPORT_FILES, FLEETS, COMMANDS, ADMIN_COMMANDS, SUBMIT_POLICIES)
 PACKAGE = "kernel-grader-extensions"
 
 
@@ -45,7 +48,7 @@ class ServerContext:
     settings: Settings
     ledger: Ledger
     problems: Problems
-    competitions: Competitions
+    policy: SubmitPolicy
     service: GraderServicer
     gate: Authenticator | None
     provider: IdentityProvider | None = None
@@ -70,6 +73,34 @@ class ServerPart(Protocol):
 
     def __call__(self, server: ServerContext) -> ServerAdditions:
         """Return what the server gets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitTerms:
+    """Terms for a submission to a competition. problem: as it is graded by there, by its id."""
+
+    competition_id: str
+    device_kind: str
+    problem: Callable[[str], Problem]
+    check: Callable[[NewSubmission, Problem], None]  # CallRefused where a submission is not within the rules
+    admit: AdmissionCheck
+    quotas: tuple[Quota, ...]
+
+
+class SubmitPolicy(Protocol):
+    """Group `grader.submit_policies`, name `competitions`: a function of settings, problems and `report(detail, remedy)` returns it."""
+
+    def terms(self, request: SubmitRequest, device_kinds: Sequence[str]) -> SubmitTerms:
+        """Return the terms of the competition that a request names; CallRefused where there are none."""
+
+    def quotas(self, now: datetime) -> Sequence[Quota]:
+        """Return what limits each user now, besides the server's own quotas."""
+
+    def readable(self, now: datetime) -> frozenset[str]:
+        """Return the competitions whose submissions everybody may see by now."""
+
+    def ended(self, before: datetime) -> Sequence[str]:
+        """Return the competitions that ended before a time, and whose submissions need no more be kept for them."""
 
 
 class ReportFile(Protocol):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from extensions.competitions.store import Competitions
 from grader.api.messages import board_to_proto, competition_to_proto
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, parse
 from grader.errors import ProblemNotFound
 from grader.extensions import Call
 from grader.ledger import Ledger
-from grader.problems.competition_store import Competitions
 from grader.rules import leaderboard
 from grader.server import interceptors, paging
 from grader.v1 import competition_pb2

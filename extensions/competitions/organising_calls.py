@@ -6,14 +6,14 @@ import asyncio
 
 import structlog
 
+from extensions.competitions.file_changes import CompetitionChange, changes, check_fair
+from extensions.competitions.store import Competitions
 from grader import access
 from grader.api.conversion import to_message
 from grader.api.resource_names import COMPETITIONS, SUBMISSIONS, parse
 from grader.errors import CallRefused, FieldViolation, InvalidRequest, ProblemInvalid, ReloadRefused
 from grader.isolation.cancellation import finish_despite_cancel
 from grader.ledger import Ledger
-from grader.problems.competition_store import Competitions
-from grader.rules.competition_changes import CompetitionChange, changes, check_fair
 from grader.rules.keys import check_user
 from grader.rules.organising import checked_reason, needs_reason
 from grader.server import interceptors, paging

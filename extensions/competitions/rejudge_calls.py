@@ -12,6 +12,8 @@ from contextlib import suppress
 
 import structlog
 
+from extensions.competitions.secret_workloads import problem_for
+from extensions.competitions.store import Competitions
 from grader import devices
 from grader.api.conversion import to_message
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, parse, resource_id, violation
@@ -21,7 +23,6 @@ from grader.intake import gate
 from grader.ledger.rejudge_items import Undecided
 from grader.ledger.rejudges import Candidate, new_id
 from grader.model import Competition, Problem, Report
-from grader.problems.competition_store import problem_for
 from grader.rules.leaderboard import board
 from grader.rules.rejudge import Change, Rejudge, RejudgeMethod, RejudgeOrder, RejudgeState, meant, rule
 from grader.server import interceptors, paging
@@ -42,8 +43,8 @@ TOP_LIMIT = 100_000
 class RejudgeCalls:
     """Makes, shows and ends rejudges. worker None: a server that only reads, which asks for no more than `get` and `page`."""
 
-    def __init__(self, server: ServerContext) -> None:
-        self._ledger, self._problems, self._competitions = server.ledger, server.problems, server.competitions
+    def __init__(self, server: ServerContext, competitions: Competitions) -> None:
+        self._ledger, self._problems, self._competitions = server.ledger, server.problems, competitions
         self._device_kinds, self._worker = server.service.device_kinds, server.service.worker
         self._kept: dict[str, Problem] = {}  # by digest, as the ledger has them
         self._news, self._idle = asyncio.Event(), asyncio.Event()

@@ -7,12 +7,15 @@ from typing import Any
 from extensions.competitions.board_calls import BoardCalls
 from extensions.competitions.organising_calls import OrganisingCalls
 from extensions.competitions.rejudge_calls import RejudgeCalls
+from extensions.competitions.store import Competitions
 from grader.extensions import Call, ServerAdditions, ServerContext
 
 
 def server_part(server: ServerContext) -> ServerAdditions:
     """Add competitions, boards and rejudges."""
-    organising, rejudges = OrganisingCalls(server.ledger, server.competitions, server.service), RejudgeCalls(server)
+    competitions = server.policy
+    assert isinstance(competitions, Competitions)  # of the same package
+    organising, rejudges = OrganisingCalls(server.ledger, competitions, server.service), RejudgeCalls(server, competitions)
 
     def writes(call: Call) -> Call:
         async def answer(request: Any) -> Any:
@@ -22,7 +25,7 @@ def server_part(server: ServerContext) -> ServerAdditions:
         return answer
 
     reads: dict[str, Call] = {
-        **BoardCalls(server.ledger, server.competitions).calls(),
+        **BoardCalls(server.ledger, competitions).calls(),
         "GetRejudge": rejudges.get,
         "ListRejudges": rejudges.page,
         "ListBans": organising.bans,

@@ -17,6 +17,7 @@ import jinja2
 from aiohttp import web
 from markupsafe import Markup
 
+from extensions.competitions.store import Competitions
 from extensions.web import board_views, views
 from extensions.web.board_views import SHOWN_USERS, progress_chart
 from extensions.web.live import STREAM_LIMITS, LiveSubmissions, SubmissionEvents
@@ -38,7 +39,6 @@ from grader.extensions import ServerContext
 from grader.ledger import Ledger
 from grader.model import Competition, Phase, Submission
 from grader.peers import PeerLimits, loopback
-from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules import leaderboard
 from grader.rules.disclosure import Redactor
@@ -66,7 +66,7 @@ def routes_of(server: ServerContext) -> list[web.RouteDef]:
     return routes(
         server.ledger,
         server.problems,
-        server.competitions,
+        server.policy if isinstance(server.policy, Competitions) else Competitions(),
         open_server=not settings.asks_keys and loopback(f"{host}:0"),
         artifacts=service.artifacts,
         events=service.watch,
@@ -267,7 +267,7 @@ class Pages:
     async def _seen(self, request: web.Request) -> Submission:
         """A submission that this request may see."""
         submission = await self._site.ledger.get(request.match_info["id"])
-        access.check_seen(self._site.viewer(request), submission, self._site.competitions.all(), self._site.now())
+        access.check_seen(self._site.viewer(request), submission, self._site.readable())
         return submission
 
     async def home(self, request: web.Request) -> web.Response:

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field, replace
 from grader.formats import formats
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
 from grader.model import Problem, Sweep
-from grader.problems.competition_store import first_shown
 from grader.rules.sweep import LARGEST_SIZE, SweepInvalid, check_bytes, check_known, sizes
 from sandbox.protocol import wire
 
@@ -107,7 +106,7 @@ def _unsaid(problem: Problem, request: SweepRequest, kind: str) -> Sweep:
 
 def _like(problem: Problem, kind: str) -> wire.Workload:
     """The first public workload for this kind of device, or of any: it says what a size does not."""
-    like = first_shown(problem, kind) or first_shown(problem, None)
+    like = problem.first_shown(kind) or problem.first_shown(None)
     if like is None:
         raise SweepInvalid("axis", f"problem {problem.problem_id!r} has no public workload that the sizes of a sweep could be like")
     return like

@@ -24,10 +24,10 @@ from grader.artifacts.files import SubmissionFiles
 from grader.config import SOCKET_NAME, Settings
 from grader.dispatch.dispatcher import Dispatcher
 from grader.errors import SettingsInvalid
+from grader.intake.gate import submit_policy
 from grader.ledger import Ledger
 from grader.ledger.servers import connection_name
 from grader.observability.observer import Observer
-from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules.identities import IdentityProvider
 from grader.rules.quotas import for_server
@@ -93,7 +93,7 @@ class Serving:
 async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str], None] | None = None) -> AsyncIterator[Serving]:
     """Serve until the context is left, then drain. waiting: see `state_lock`."""
     problems = Problems.load(settings.problems, settings.imported_path)
-    competitions = Competitions.load(settings.competitions, problems)
+    policy = submit_policy(settings, problems)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(state_lock(settings.lock_path, waiting))
         name = connection_name(installed_version(), socket.gethostname(), settings.listen)
@@ -103,7 +103,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         grading = await stack.enter_async_context(wiring(settings))
         refuse_unsafe(settings, grading)
         operation = ServerTelemetry(settings)
-        watch = SubmissionWatch(ledger, competitions, lane_count=lambda: len(grading.lanes()) or grading.capacity())
+        watch = SubmissionWatch(ledger, policy, lane_count=lambda: len(grading.lanes()) or grading.capacity())
         prefix = worker_prefix(settings.state_dir)
         dispatcher = Dispatcher(
             ledger,
@@ -122,14 +122,14 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
             device_kinds=grading.device_kinds,
             queue_limit=settings.queue_limit,
             user_queue_limit=settings.user_queue_limit,
-            competitions=competitions,
+            policy=policy,
             quotas=for_server(settings.hourly_limit, settings.daily_limit),
             watch=watch,
             artifacts=owned_artifacts(settings, ledger),
         )
-        parts = _parts(settings, ledger, problems, competitions, service, door, provider)
+        parts = _parts(settings, ledger, problems, policy, service, door, provider)
         pages = partial(_pages, parts)
-        await stack.enter_async_context(operation.watching(ledger, grading, routes=pages, competitions=competitions.all))
+        await stack.enter_async_context(operation.watching(ledger, grading, policy=policy, routes=pages))
         # The lock is ours and the boxes are swept: anybody who held these leases is dead, and nothing of it runs.
         # In a database that servers share, that is known of the leases of this state directory only.
         reclaimed = await ledger.reclaim_all(prefix if settings.database else "")
@@ -161,11 +161,11 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
 async def reading(settings: Settings) -> AsyncIterator[Serving]:
     """Serve what the ledger and the problems say, and nothing that changes them; next to another server, if one runs."""
     problems = Problems.load(settings.problems, settings.imported_path)
-    competitions = Competitions.load(settings.competitions, problems)
+    policy = submit_policy(settings, problems)
     async with Ledger.open(settings.ledger) as ledger:
-        service = GraderServicer(ledger, problems, worker=None, competitions=competitions, artifacts=owned_artifacts(settings, ledger))
+        service = GraderServicer(ledger, problems, worker=None, policy=policy, artifacts=owned_artifacts(settings, ledger))
         door = await security_for(settings, ledger.keys)
-        _parts(settings, ledger, problems, competitions, service, door)
+        _parts(settings, ledger, problems, policy, service, door)
         running = await _start(settings, service, None, door)
         try:
             yield running
@@ -177,7 +177,7 @@ def _parts(
     settings: Settings,
     ledger: Ledger,
     problems: Problems,
-    competitions: Competitions,
+    policy: extensions.SubmitPolicy,
     service: GraderServicer,
     door: Security,
     provider: IdentityProvider | None = None,
@@ -187,7 +187,7 @@ def _parts(
         settings=settings,
         ledger=ledger,
         problems=problems,
-        competitions=competitions,
+        policy=policy,
         service=service,
         gate=door.gate,
         provider=provider,

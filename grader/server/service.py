@@ -19,11 +19,10 @@ from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, check
 from grader.artifacts.files import SubmissionFiles, chunks
 from grader.dispatch import Worker
 from grader.errors import ArtifactNotFound, FieldViolation, InvalidRequest, NotInstalled, ReadOnly, ShuttingDown
-from grader.extensions import Call
-from grader.intake.gate import SubmissionGate
+from grader.extensions import Call, SubmitPolicy
+from grader.intake.gate import NoCompetitions, SubmissionGate
 from grader.ledger import Ledger
 from grader.model import Caller, Submission, SubmissionArtifact, SubmissionState, Verdict
-from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules.quotas import Quota
 from grader.server import interceptors, paging
@@ -78,14 +77,14 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         device_kinds: Callable[[], tuple[str, ...]] = tuple,
         queue_limit: int = 1000,
         user_queue_limit: int | None = None,
-        competitions: Competitions | None = None,
+        policy: SubmitPolicy | None = None,
         quotas: Sequence[Quota] = (),
         watch: SubmissionWatch | None = None,
         artifacts: OwnedArtifacts | None = None,
     ) -> None:
         self._ledger, self._problems = ledger, problems
-        self._competitions = competitions or Competitions()
-        self._gate = SubmissionGate(problems=problems, competitions=self._competitions, quotas=quotas)
+        self._policy = policy or NoCompetitions()
+        self._gate = SubmissionGate(problems=problems, policy=self._policy, quotas=quotas)
         self._submissions = SubmissionService(
             ledger=ledger,
             gate=self._gate,
@@ -94,7 +93,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
             user_queue_limit=user_queue_limit,
         )
         self.worker, self.device_kinds, self.artifacts = worker, device_kinds, artifacts
-        self.watch = watch or SubmissionWatch(ledger, self._competitions, poll_s=READER_POLL_S if worker is None else WATCH_POLL_S)
+        self.watch = watch or SubmissionWatch(ledger, self._policy, poll_s=READER_POLL_S if worker is None else WATCH_POLL_S)
         self._accepting = True
         self._updates = SubmissionUpdates(ledger, self.shown, self.watch.leaving, self.watch.poll_s)
         methods = {method.name for method in api.DESCRIPTOR.services_by_name["GraderService"].methods}
@@ -136,7 +135,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def GetSubmission(self, request: api.GetSubmissionRequest, context: Context) -> submission_pb2.Submission:
         """Return a submission."""
         submission = await self._ledger.get(parse(SUBMISSIONS, request.name))
-        access.check_seen(interceptors.current_caller(), submission, self._competitions.all(), self._ledger.now())
+        access.check_seen(interceptors.current_caller(), submission, self._policy.readable(self._ledger.now()))
         full = request.view == report_pb2.REPORT_VIEW_FULL
         if full:
             submission = replace(submission, judgements=tuple(await self._ledger.judgements(submission.submission_id)))
@@ -147,9 +146,8 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         size = paging.page_size(request.page_size)
         problem_id, states = parse(PROBLEMS, request.problem, "problem") if request.problem else "", _states(request.states)
         competition_id = parse(COMPETITIONS, request.competition, "competition") if request.competition else ""
-        competitions, now = self._competitions.all(), self._ledger.now()
         submission_filter = access.submission_filter(
-            interceptors.current_caller(), request.user, competition_id, competitions, now, tag=request.tag
+            interceptors.current_caller(), request.user, competition_id, self._policy.readable(self._ledger.now()), tag=request.tag
         )
         submission_filter = replace(
             submission_filter, verdicts=_verdicts(request.verdicts), id_prefix=check_prefix(SUBMISSIONS, request.id_prefix, "id_prefix")

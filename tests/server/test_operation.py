@@ -15,6 +15,7 @@ from grader import errors
 from grader.api.client import GraderClient
 from grader.cli.session import Target
 from grader.cli.submissions import show
+from grader.intake.gate import NoCompetitions
 from grader.ledger import Ledger
 from grader.observability.observer import LaneNow, LaneState
 from grader.server import operation
@@ -266,7 +267,7 @@ async def test_a_submission_says_that_its_sources_are_kept_no_longer(operated, s
         before = await server.client.get_submission(made.name)
         assert before.sources and not before.sources_removed
         async with Ledger.open(settings.ledger, now=lambda: datetime.now(UTC) + timedelta(days=2)) as ledger:
-            assert await remove_due(ledger, Periods.from_days(1, 0), []) == RemovedCounts(sources=1)
+            assert await remove_due(ledger, Periods.from_days(1, 0), NoCompetitions()) == RemovedCounts(sources=1)
         after = await server.client.get_submission(made.name)
         await show(Target(server=server.client.address), made.name, json=False)
     assert "its sources are kept no longer" in capsys.readouterr().out

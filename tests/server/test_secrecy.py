@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
+from extensions.competitions.store import Competitions
 from grader.api.client import GraderClient
 from grader.errors import GraderError, ProblemBroken
 from grader.ledger import Ledger
 from grader.ledger.tables import submissions
 from grader.observability import log
-from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.server.running import serving
 from grader.v1 import rejudge_pb2, submission_pb2

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from extensions.competitions import competition_file
+from extensions.competitions.store import Competitions
 from grader.formats import native
-from grader.problems import competition_file
-from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from sandbox.protocol import wire
 

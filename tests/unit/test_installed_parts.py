@@ -6,11 +6,16 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from grader import extensions
+from grader.config import Settings
 from grader.errors import NotInstalled, ProblemInvalid, SettingsInvalid
+from grader.intake.gate import SubmissionGate, submit_policy
+from grader.model import SourceFile
 from grader.problems import kept
+from grader.problems.store import Problems
 from grader.server.service import GraderServicer
 from grader.v1 import competition_pb2, grader_service_pb2
 from tests import fakes
+from tests.requests import new_submission
 
 POINTS = (
     EntryPoint(name="good", value="json:dumps", group="grader.any"),
@@ -58,3 +63,19 @@ async def test_a_method_of_the_api_that_no_installed_package_answers_says_what_t
     assert (await service.GetCompetition(request, None)).name == request.name
     with pytest.raises(NotInstalled, match="the package for GetLeaderboard; its administrator can install kernel-grader-extensions"):
         await service.GetLeaderboard(grader_service_pb2.GetLeaderboardRequest(), None)
+
+
+def test_competitions_without_their_package_are_refused(tmp_path):
+    """In the settings of a server, and in a submission. The control: without them it is accepted."""
+    problems = Problems(imported=tmp_path)
+    kept.keep(fakes.problem(), tmp_path)
+    with pytest.raises(SettingsInvalid, match="no installed package reads them; install kernel-grader-extensions"):
+        submit_policy(Settings(competitions=(tmp_path,)), problems)
+    gate = SubmissionGate(problems=problems, policy=submit_policy(Settings(), problems))
+    request = grader_service_pb2.SubmitRequest(
+        submission=new_submission(fakes.problem().problem_id, [SourceFile(path="kernel.cu", content=fakes.source("accept"))])
+    )
+    assert gate.check(request, ("emulated",)).policy.admit is None
+    request.submission.competition = "competitions/one"
+    with pytest.raises(NotInstalled, match="the package for competitions"):
+        gate.check(request, ("emulated",))

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from extensions.competitions.secret_workloads import problem_for
+from extensions.competitions.store import Competitions
 from grader.errors import ProblemNotFound
 from grader.formats import kernelbench
 from grader.model import Problem
-from grader.problems.competition_store import Competitions, problem_for
 from grader.problems.kept import keep
 from grader.problems.store import Problems
 from tests import fakes

@@ -10,16 +10,16 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from extensions.competitions.competition_file import CompetitionIdentifier
+from extensions.competitions.file_check import check as mistakes_of
+from extensions.competitions.file_check import template
+from extensions.competitions.store import FILE_NAME, Competitions
 from grader.cli.exits import Exit, UsageError
 from grader.cli.output import print_line, print_note
 from grader.cli.session import EXAMPLES
 from grader.config import IMPORTED_NAME, state_directory
 from grader.errors import ProblemNotFound
 from grader.model import Problem
-from grader.problems.competition_check import check as mistakes_of
-from grader.problems.competition_check import template
-from grader.problems.competition_file import CompetitionIdentifier
-from grader.problems.competition_store import FILE_NAME, Competitions
 from grader.problems.store import Problems
 from grader.views.sanitize import one_line
 

@@ -1,3 +1,5 @@
-"""The servers of tests/server."""
+"""The servers of tests/server, and the ledgers of tests/contract."""
 
+from tests.contract.conftest import clock, ledger, location  # noqa: F401  # fixtures
+from tests.postgres import postgres, url  # noqa: F401  # fixtures
 from tests.server.conftest import client, finished, grade, kernel_, place, quiet, serve, settings  # noqa: F401  # fixtures

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 import typer.testing
 
+from extensions.competitions.file_check import check, template
+from extensions.competitions.secret_workloads import problem_for
+from extensions.competitions.store import Competitions
 from grader.cli.commands import app
 from grader.config import Settings
 from grader.errors import CompetitionNotFound, ProblemInvalid
 from grader.model import ScoreKind, TieRule, Visibility
-from grader.problems.competition_check import check, template
-from grader.problems.competition_store import Competitions, problem_for
 from grader.problems.store import Problems
 from grader.server.wiring import box_settings
 from sandbox.protocol import wire

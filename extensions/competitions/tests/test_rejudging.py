@@ -7,14 +7,15 @@ from dataclasses import replace
 import pytest
 
 from extensions.competitions.cli import rejudge as command
+from extensions.competitions.competition_file import SizeRange
+from extensions.competitions.secret_workloads import problem_for
+from extensions.competitions.store import Competitions
 from grader import errors
 from grader.api.client import GraderClient
 from grader.cli.exits import Exit, UsageError
 from grader.cli.session import Target
 from grader.ledger import Ledger
 from grader.model import NewSubmission, Scope, SourceFile
-from grader.problems.competition_file import SizeRange
-from grader.problems.competition_store import Competitions, problem_for
 from grader.problems.store import Problems
 from grader.rules.disclosure import Redactor
 from grader.rules.rejudge import RejudgeOrder

@@ -14,10 +14,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from extensions.competitions.secret_workloads import problem_for
 from extensions.web.tests.site import START, TIMES, PageSite, page_site
 from grader.errors import FieldViolation, InvalidSubmission
 from grader.model import Caller, Lease, NewSubmission, Report, Scope, SourceFile
-from grader.problems.competition_store import problem_for
 from grader.v1 import grader_service_pb2 as api
 from sandbox.protocol import wire
 from tests.server import made_up_reports as reports

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from extensions.competitions.board_calls import BoardCalls
+from extensions.competitions.secret_workloads import problem_for
+from extensions.competitions.store import Competitions
 from extensions.web import pages
 from extensions.web.pages import site_templates
 from extensions.web.site import Site as WebSite
 from grader.config import Settings
 from grader.ledger import Ledger
 from grader.model import Score, SourceFile
-from grader.problems.competition_store import Competitions, problem_for
 from grader.problems.store import Problems
 from grader.server import interceptors
 from grader.server.auth import Authenticator
@@ -56,7 +57,7 @@ class PageSite:
     def servicer(self, viewer):
         """Return the API's service on this ledger, called by this viewer."""
         interceptors.enter_call(viewer)
-        service = GraderServicer(self.ledger, self.problems, worker=None, competitions=self.competitions)
+        service = GraderServicer(self.ledger, self.problems, worker=None, policy=self.competitions)
         service.add(BoardCalls(self.ledger, self.competitions).calls())
         return service
 

@@ -11,13 +11,13 @@ import aiohttp
 import pytest
 
 from extensions.competitions.organising_calls import OrganisingCalls
+from extensions.competitions.store import Competitions
 from extensions.web.tests.site import END, START, site
 from extensions.web.tests.test_submit_page import send
 from grader import errors
 from grader.api.client import GraderClient
 from grader.ledger import Ledger
 from grader.model import Caller, Scope
-from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.server import serve
 from grader.server.running import serving
@@ -205,7 +205,8 @@ async def test_a_longer_competition_takes_submissions_at_once(organised, kernel)
     alice, root = await organised.client("alice"), await organised.client("root")
     with pytest.raises(errors.ReloadRefused, match="'end' of competition 'one' would be over by now"):
         await root.reload_competitions()
-    organised.running.service._competitions.replace(organised.running.service._competitions.read_again())  # as a restart would
+    competitions = organised.running.service._policy
+    competitions.replace(competitions.read_again())  # as a restart would
     with pytest.raises(errors.CompetitionClosed):
         await alice.submit(kernel("accept", competition_id="one"))
     with pytest.raises(errors.PermissionDenied):

@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from extensions.competitions import file_changes as competition_changes
+from extensions.competitions.competition_file import CompetitionFile
+from extensions.competitions.file_changes import FIXED, UNSHOWN, ChangeKind, changes, check_fair
 from grader.errors import InvalidRequest, ReloadRefused
 from grader.model import Competition, Ranking, ScoreKind, TieRule, Visibility
-from grader.problems.competition_file import CompetitionFile
-from grader.rules import competition_changes
-from grader.rules.competition_changes import FIXED, UNSHOWN, ChangeKind, changes, check_fair
 from grader.rules.organising import checked_reason
 from sandbox.protocol import wire
 

@@ -12,11 +12,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from extensions.competitions.competition_file import FIELDS_ONLY, CompetitionFile, Secret, TomlKey, disagreements, key_of, line_of, sentence
+from extensions.competitions.secret_workloads import SecretInvalid, secret_workloads
+from extensions.competitions.store import check_baseline, read_toml
 from grader.errors import ProblemInvalid, ProblemNotFound
 from grader.formats import formats
 from grader.model import Problem
-from grader.problems.competition_file import FIELDS_ONLY, CompetitionFile, Secret, TomlKey, disagreements, key_of, line_of, sentence
-from grader.problems.competition_store import SecretInvalid, check_baseline, first_shown, read_toml, secret_workloads
 from grader.problems.store import Problems
 from sandbox.protocol.devices import DeviceKind
 
@@ -157,7 +158,7 @@ def template(name: str, problems: Sequence[Problem], now: datetime, seed: str, p
 
 def _secret(problem: Problem, seed: str) -> str:
     """A secret workload like the problem's first public one on a GPU; "" where its format takes none."""
-    like = first_shown(problem, DeviceKind.CUDA)
+    like = problem.first_shown(DeviceKind.CUDA)
     if like is None or not like.axes or not getattr(formats().get(problem.spec.format), "SECRET_SIZES", False):
         return ""
     axes = {axis: {"low": max(size // 2, 1), "high": max(size, 1)} for axis, size in like.axes.items()}

@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 import sqlalchemy as sa
 
+from extensions.competitions.terms import check_admission
+from extensions.competitions.tests.test_boards import COMPETITION, REAL, SCORE, graded, users
 from grader.errors import QuotaExceeded, SubmissionNotFound, UserBanned, WithdrawalRefused
 from grader.ledger.tables import submissions
 from grader.model import ActionKind, Caller, Scope, Withdrawal
@@ -15,7 +18,6 @@ from sandbox.protocol import wire
 from tests import fakes
 from tests.board_rows import START
 from tests.clock import Clock
-from tests.contract.test_boards import COMPETITION, REAL, SCORE, graded, users
 
 ALICE, ROOT = Caller(user="alice", scopes=frozenset({Scope.SUBMIT, Scope.READ})), Caller(user="root")
 
@@ -102,7 +104,7 @@ async def test_what_is_on_no_board_is_not_withdrawn(ledger, actions):
 async def test_a_withdrawal_gives_no_quota_back_and_stays_while_it_is_graded(ledger, actions):
     """Also of one that waits: it is graded, and then on no board. Who hands in again has one less."""
     new = replace(fakes.new_submission(), user="alice", competition_id="spring", mode=wire.Mode.RANKED)
-    policy = AdmissionPolicy(competition=COMPETITION, quotas=(Quota(limit=1, window=HOUR, period="in an hour"),))
+    policy = AdmissionPolicy(admit=partial(check_admission, COMPETITION), quotas=(Quota(limit=1, window=HOUR, period="in an hour"),))
     made = await ledger.submit(new, fakes.problem(), policy=policy)
     await actions.withdraw(made.submission_id, COMPETITION, ALICE, "")
     with pytest.raises(QuotaExceeded):
@@ -114,7 +116,7 @@ async def test_a_withdrawal_gives_no_quota_back_and_stays_while_it_is_graded(led
 
 async def test_a_ban_takes_a_user_off_the_boards_and_refuses_what_comes(ledger, actions, clock):
     """Of this competition only, and until it is lifted. A request that was answered before finds its submission still."""
-    policy = AdmissionPolicy(competition=COMPETITION)
+    policy = AdmissionPolicy(admit=partial(check_admission, COMPETITION))
     new = replace(fakes.new_submission(), user="alice", competition_id="spring", mode=wire.Mode.RANKED)
     for user in ("alice", "bob"):
         await graded(ledger, user=user)
@@ -126,7 +128,7 @@ async def test_a_ban_takes_a_user_off_the_boards_and_refuses_what_comes(ledger, 
         await ledger.submit(new, fakes.problem(), policy=policy)
     assert (await ledger.submit(new, fakes.problem(), request_id="r", policy=policy)).submission_id == first.submission_id
     await ledger.submit(replace(new, competition_id=""), fakes.problem())  # elsewhere as before
-    other = AdmissionPolicy(competition=replace(COMPETITION, competition_id="autumn"))
+    other = AdmissionPolicy(admit=partial(check_admission, replace(COMPETITION, competition_id="autumn")))
     await ledger.submit(replace(new, competition_id="autumn"), fakes.problem(), policy=other)
     await ledger.submit(replace(new, user="bob"), fakes.problem(), policy=policy)
     assert await actions.lift_ban("spring", "alice", "root", "") and not await actions.lift_ban("spring", "alice", "root", "")

@@ -7,25 +7,30 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
+import shlex
 import tomllib
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from grader.errors import CompetitionNotFound, ProblemInvalid, ProblemNotFound
-from grader.formats import formats
-from grader.formats.arithmetic import ExpressionInvalid, evaluate
-from grader.model import Competition, Problem, Ranking, ScoreKind, TieRule, Visibility
-from grader.problems.competition_file import CompetitionFile, Secret, key_of, line_of, sentence
+from extensions.competitions.competition_file import CompetitionFile, key_of, line_of, sentence
+from extensions.competitions.secret_workloads import SecretInvalid, secret_workloads
+from extensions.competitions.terms import for_competition, terms_of
+from grader.api.resource_names import COMPETITIONS, parse
+from grader.config import Settings
+from grader.errors import CompetitionNotFound, FieldViolation, InvalidSubmission, ProblemInvalid, ProblemNotFound
+from grader.extensions import SubmitTerms
+from grader.model import Competition, Phase, Problem, Ranking, ScoreKind, TieRule, Visibility
 from grader.problems.store import Problems
+from grader.rules.quotas import Quota
+from grader.v1 import submission_pb2
+from grader.v1.grader_service_pb2 import SubmitRequest
 from sandbox.protocol import wire
-from sandbox.protocol.devices import DeviceKind
 from sandbox.protocol.signatures import rule_of
 
 FILE_NAME = "competition.toml"
@@ -43,8 +48,8 @@ class _LoadedFiles:
 class Competitions:
     """Competitions by id. One store is shared by all who ask, so that what is read again is there for all at once."""
 
-    def __init__(self) -> None:
-        self._loaded = _LoadedFiles()
+    def __init__(self, problems: Problems | None = None) -> None:
+        self._loaded, self._problems = _LoadedFiles(), problems or Problems()
         self.read_again: Callable[[], Competitions] = Competitions
 
     @classmethod
@@ -53,7 +58,7 @@ class Competitions:
 
         `read_again()` returns what the same paths hold then, in another store. ProblemInvalid, and OSError, as when they were read first.
         """
-        store, named = cls(), tuple(paths)
+        store, named = cls(problems), tuple(paths)
         store.read_again = partial(cls.load, named, problems)
         for path in named:
             for file in _files(path):
@@ -74,6 +79,29 @@ class Competitions:
     def all(self) -> tuple[Competition, ...]:
         """Every competition, by id."""
         return tuple(self._loaded.by_id[key] for key in sorted(self._loaded.by_id))
+
+    def terms(self, request: SubmitRequest, device_kinds: Sequence[str]) -> SubmitTerms:
+        """Return the terms of the competition that a request names; CallRefused where it can't be for any."""
+        message = request.submission
+        if message.mode == submission_pb2.MODE_SWEEP or message.HasField("sweep"):
+            raise InvalidSubmission([FieldViolation("mode", "a sweep is not for a competition; leave out the competition")])
+        if request.allow_cached_result:
+            raise InvalidSubmission([FieldViolation("allow_cached_result", "a competition grades every submission; leave it out")])
+        return terms_of(self.get(parse(COMPETITIONS, message.competition, "competition")), self._problems, message, device_kinds)
+
+    def quotas(self, now: datetime) -> list[Quota]:
+        """Return what competitions that take submissions allow each user."""
+        competitions = [competition for competition in self.all() if competition.phase(now) in (Phase.OPEN, Phase.FROZEN)]
+        return [quota for competition in competitions for quota in for_competition(competition)]
+
+    def readable(self, now: datetime) -> frozenset[str]:
+        """Return the competitions whose submissions everybody may see by now."""
+        ended = (competition for competition in self.all() if competition.phase(now) is Phase.ENDED)
+        return frozenset(competition.competition_id for competition in ended if competition.visibility is Visibility.AFTER_END)
+
+    def ended(self, before: datetime) -> tuple[str, ...]:
+        """Return the competitions that ended before a time."""
+        return tuple(competition.competition_id for competition in self.all() if competition.end_time < before)
 
     def secret_files(self) -> tuple[Path, ...]:
         """The files that hold secrets, which nobody but their owner should read."""
@@ -115,16 +143,18 @@ class Competitions:
         loaded.problems.update({(competition.competition_id, problem_id): problem for problem_id, problem in pinned.items()})
 
 
-def problem_for(competition: Competition, problem: Problem) -> Problem:
-    """The problem as this competition grades it: with its secret workloads, hidden, and its ranking.
-
-    Its digest is keyed by the secret seed: digests are shown, and from a plain one sizes could be found by trying.
-    """
-    secret = competition.secret_workloads.get(problem.problem_id, ())
-    decides = [problem.digest, competition.competition_id, asdict(competition.ranking), [asdict(workload) for workload in secret]]
-    digest = hmac.new(competition.secret_seed.encode(), json.dumps(decides, sort_keys=True).encode(), hashlib.sha256).hexdigest()
-    spec = replace(problem.spec, workloads=(*problem.spec.workloads, *secret), digest=digest)
-    return replace(problem, spec=spec, ranking=competition.ranking, competition_id=competition.competition_id)
+def submit_policy(settings: Settings, problems: Problems, report: Callable[[str, str], None]) -> Competitions:
+    """Read the competitions that a server is to have, and report how many there are, and whether others can read their secrets."""
+    competitions = Competitions.load(settings.competitions, problems)
+    if settings.competitions:
+        loaded = f"{len(competitions.all())} loaded"
+        readable = [str(path) for path in competitions.secret_files() if path.stat().st_mode & 0o077]
+        if readable:
+            remedy = f"run: chmod 600 {' '.join(map(shlex.quote, readable))}"
+            report(f"{loaded}; other users of this host can read secrets in {', '.join(readable)}", remedy)
+        else:
+            report(loaded, "")
+    return competitions
 
 
 def _files(path: Path) -> list[Path]:
@@ -198,72 +228,3 @@ def check_baseline(file: CompetitionFile, problem: Problem) -> str:
     if file.baseline != "max-autotune" or "max-autotune" in problem.spec.baselines:
         return ""
     return f"{problem.problem_id!r} is not timed against 'max-autotune'; add it to the problem's baselines"
-
-
-class SecretInvalid(ValueError):
-    """Mistake in a key of a `[[secret]]`. Never quotes its values."""
-
-    def __init__(self, key: str, message: str) -> None:
-        self.key = key
-        super().__init__(message)
-
-
-def secret_workloads(secret: Secret, problem: Problem, place: str, before: int, seed: str) -> list[wire.Workload]:
-    """The workloads that one `[[secret]]` stands for. Whatever it does not say is as in the workload `like`, the first that is shown."""
-    like = first_shown(problem, secret.device)
-    if like is None:
-        raise SecretInvalid("problem", f"{problem.problem_id!r} shows no workload that this one could be like; add one")
-    if not getattr(formats().get(problem.spec.format), "SECRET_SIZES", False) or not like.axes:
-        raise SecretInvalid(
-            "problem", f"{problem.problem_id!r} is of the format {problem.spec.format}, which takes no other sizes; leave this out"
-        )
-    if set(secret.axes) != set(like.axes):
-        raise SecretInvalid("axes", f"must give exactly the axes {sorted(like.axes)}")
-    if secret.device is None and (differs := _differs_by_device(problem)):
-        text = f"is left out, and the {differs} of {problem.problem_id!r} differs between devices"
-        kinds = " or ".join(f'"{kind}"' for kind in DeviceKind)
-        raise SecretInvalid("device", f"{text}; write device = {kinds}, and a [[secret]] for each that is competed on")
-    return [_workload(secret, problem, like, f"{place}/{number}", before + number + 1, seed) for number in range(secret.count)]
-
-
-def first_shown(problem: Problem, device_kind: str | None) -> wire.Workload | None:
-    """The first public workload that is run on this kind of device, or on any."""
-    shown = (workload for workload in problem.spec.workloads if not workload.hidden)
-    return next((workload for workload in shown if device_kind is None or workload.device_kind in ("", device_kind)), None)
-
-
-def _differs_by_device(problem: Problem) -> str:
-    """Return what a secret without a device would have from the wrong one; "" where the first workloads of the devices agree."""
-    firsts = [workload for kind in DeviceKind if (workload := first_shown(problem, kind)) is not None]
-    if any((workload.tolerance or problem.spec.tolerance) != (firsts[0].tolerance or problem.spec.tolerance) for workload in firsts):
-        return "tolerance"
-    return "distribution of inputs" if any(workload.distributions != firsts[0].distributions for workload in firsts) else ""
-
-
-def _workload(secret: Secret, problem: Problem, like: wire.Workload, place: str, number: int, seed: str) -> wire.Workload:
-    axes = {name: size if isinstance(size, int) else size.drawn(seed, f"{place}/{name}") for name, size in secret.axes.items()}
-    arguments = like.arguments
-    if arguments:  # of reference_kernels: its generator takes the sizes from here
-        case = json.loads(arguments)["case"]
-        arguments = json.dumps({"case": {**case, **axes}})
-    workload_ids = {workload.workload_id for workload in problem.spec.workloads}
-    return replace(
-        like,
-        workload_id=next(name for name in (f"secret-{number}", f"secret-of-competition-{number}") if name not in workload_ids),
-        axes=axes,
-        hidden=True,
-        arguments=arguments,
-        device_kind=secret.device or "",
-        moved_bytes=_amount("moved_bytes", secret.moved_bytes if secret.moved_bytes is not None else problem.moved_bytes, axes),
-        flops=_amount("flops", secret.flops if secret.flops is not None else problem.flops, axes),
-    )
-
-
-def _amount(key: str, expression: int | str, axes: dict[str, int]) -> int | None:
-    if isinstance(expression, int):
-        return expression
-    try:
-        return evaluate(expression, axes) if expression else None
-    except ExpressionInvalid:  # its message quotes the axes
-        text = "has no value at these axes; write axes, whole numbers, + - * // % ** and parentheses, and keep it under 2 ** 63"
-        raise SecretInvalid(key, text) from None
