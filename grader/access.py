@@ -48,8 +48,10 @@ def submission_filter(caller: Caller, user: str, competition_id: str, readable: 
             raise InvalidRequest([FieldViolation("user", str(error))]) from None
     if tag and (wrong := check_tag(tag, "tag")):
         raise InvalidRequest(wrong)
-    if caller.admin:
-        return SubmissionFilter(user=user, competition_id=competition_id, tag=tag)
-    if tag or (not user and not competition_id):  # one's own list, not all that was ever opened to readers; tags are shown to owners only
-        return SubmissionFilter(user=user, competition_id=competition_id, seen_by=caller.user, tag=tag)
-    return SubmissionFilter(user=user, competition_id=competition_id, seen_by=caller.user, open_competitions=readable)
+    return SubmissionFilter(
+        user=user,
+        competition_id=competition_id,
+        seen_by=None if caller.admin else caller.user,
+        open_competitions=readable if user or competition_id else (),  # else one's own list, not all that was ever opened to readers
+        tag=tag,
+    )

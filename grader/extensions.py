@@ -13,16 +13,14 @@ from datetime import datetime
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
-from grader.errors import SettingsInvalid
+from grader.errors import NotInstalled, SettingsInvalid
 
 if TYPE_CHECKING:
     import typer
     from aiohttp import web
 
     from grader.config import Settings
-    from grader.ledger import Ledger
     from grader.model import NewSubmission, Problem
-    from grader.problems.store import Problems
     from grader.rules.identities import IdentityProvider
     from grader.rules.quotas import AdmissionCheck, Quota
     from grader.server.auth import Authenticator
@@ -46,9 +44,6 @@ class ServerContext:
     """A server, as its parts see it. gate: knows keys; None: callers need none. provider: that users may sign in with."""
 
     settings: Settings
-    ledger: Ledger
-    problems: Problems
-    policy: SubmitPolicy
     service: GraderServicer
     gate: Authenticator | None
     provider: IdentityProvider | None = None
@@ -92,15 +87,23 @@ class SubmitPolicy(Protocol):
 
     def terms(self, request: SubmitRequest, device_kinds: Sequence[str]) -> SubmitTerms:
         """Return the terms of the competition that a request names; CallRefused where there are none."""
+        raise NotInstalled("competitions")
 
     def quotas(self, now: datetime) -> Sequence[Quota]:
         """Return what limits each user now, besides the server's own quotas."""
+        return ()
 
     def readable(self, now: datetime) -> frozenset[str]:
         """Return the competitions whose submissions everybody may see by now."""
+        return frozenset()
 
     def ended(self, before: datetime) -> Sequence[str]:
         """Return the competitions that ended before a time, and whose submissions need no more be kept for them."""
+        return ()
+
+
+class NoCompetitions(SubmitPolicy):
+    """Policy of a server that has none."""
 
 
 class ReportFile(Protocol):

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationInfo, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic_core import ErrorDetails
 
 from grader import devices
@@ -47,7 +47,6 @@ def _set_in(lines: list[str], begin: int, end: int, key: str) -> int | None:
 
 _AXIS_LIMIT = 2**31 - 1
 _SECRET_LIMIT = 64
-FIELDS_ONLY = "fields only"  # a context of validation: each key by itself
 
 CompetitionIdentifier = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 
@@ -112,7 +111,7 @@ class Secret(_StrictSecretTable):
 
 
 class CompetitionFile(_StrictSecretTable):
-    """All of it."""
+    """All of it, each key by itself; `disagreements` looks at them together."""
 
     name: CompetitionIdentifier
     title: str = Field(min_length=1, max_length=200)
@@ -132,14 +131,6 @@ class CompetitionFile(_StrictSecretTable):
     processes: int = Field(default=3, ge=1, le=10)
     secret_seed: str = Field(default="", pattern=r"^([0-9a-f]{32,128})?$")
     secret: list[Secret] = []
-
-    @model_validator(mode="after")
-    def _agrees(self, info: ValidationInfo) -> CompetitionFile:
-        """Return what keys say of each other; left to the caller where the context is FIELDS_ONLY."""
-        if info.context != FIELDS_ONLY:
-            for disagreement in disagreements(self):
-                raise ValueError(disagreement.message)
-        return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from extensions.competitions.model import Competition, Phase, Visibility
 from grader.errors import ReloadRefused
-from grader.model import Competition, Phase, Visibility
 from grader.rules.quotas import shown_time
 
 # What competitors rely on from the start: another value would change what is graded, compared or shown of them.

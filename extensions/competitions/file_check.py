@@ -1,8 +1,9 @@
-"""Finds every mistake of a `competition.toml` at once, where loading it ends at the first.  Quotes no secret."""
+"""Reads a `competition.toml`, and finds every mistake of it at once.  Quotes no secret."""
 
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,15 +13,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from extensions.competitions.competition_file import FIELDS_ONLY, CompetitionFile, Secret, TomlKey, disagreements, key_of, line_of, sentence
+from extensions.competitions.competition_file import CompetitionFile, Secret, TomlKey, disagreements, key_of, line_of, sentence
 from extensions.competitions.secret_workloads import SecretInvalid, secret_workloads
-from extensions.competitions.store import check_baseline, read_toml
 from grader.errors import ProblemInvalid, ProblemNotFound
 from grader.formats import formats
 from grader.model import Problem
 from grader.problems.store import Problems
 from sandbox.protocol.devices import DeviceKind
 
+FILE_NAME = "competition.toml"
 # Instead of what is wrong or missing, so that the rest can be looked at.
 _STAND_INS: dict[str, Any] = {
     "name": "x",
@@ -40,41 +41,55 @@ class CompetitionMistake:
     key: str = ""
     line: int | None = None
 
-    def __str__(self) -> str:
+    @property
+    def error(self) -> ProblemInvalid:
+        """The mistake as an error: file, line if it is known, key."""
         where = str(self.path) if self.line is None else f"{self.path}:{self.line}"
-        return f"{where}: {self.key}: {self.message}" if self.key else f"{where}: {self.message}"
+        return ProblemInvalid(where, f"{self.key}: {self.message}" if self.key else self.message)
 
 
-def check(path: Path, problems: Problems) -> list[CompetitionMistake]:
-    """Everything that is wrong with the file, in the order of its lines; none where a server takes it."""
+def read_competition(path: Path, problems: Problems) -> tuple[CompetitionFile | None, list[CompetitionMistake]]:
+    """Read a file; None, and everything that is wrong with it, in the order of its lines, where a server does not take it."""
     try:
-        data = read_toml(path)
+        data = _read_toml(path)
     except ProblemInvalid as error:
-        return [CompetitionMistake(path=path, message=error.message)]
-    mistakes = dict.fromkeys(_mistakes(path, data, problems))
-    return sorted(mistakes, key=lambda mistake: mistake.line or 0)
+        return None, [CompetitionMistake(path=path, message=error.message)]
+    mistakes = sorted(dict.fromkeys(_mistakes(path, data, problems)), key=lambda entry: entry.line or 0)
+    return None if mistakes else CompetitionFile.model_validate(data), mistakes
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    """The data of a file. ProblemInvalid where it is not TOML."""
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ProblemInvalid(str(path), f"can't be read: {error.strerror}; name a {FILE_NAME} that this user may read") from None
+    except UnicodeDecodeError as error:
+        raise ProblemInvalid(str(path), f"is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ProblemInvalid(str(path), f"is not TOML: {error}") from None
+    except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists without end
+        raise ProblemInvalid(str(path), "is not TOML that can be read: a number is too long, or it nests too deep") from None
 
 
 def _mistakes(path: Path, data: dict[str, Any], problems: Problems) -> Iterator[CompetitionMistake]:
     wrong: set[str] = set()
     places = list(range(len(data["secret"]))) if isinstance(data.get("secret"), list) else []
     try:
-        file = CompetitionFile.model_validate(data, context=FIELDS_ONLY)
+        file = CompetitionFile.model_validate(data)
     except ValidationError as error:
         keys = [key_of(details) for details in error.errors()]
         for key, details in zip(keys, error.errors(), strict=True):
-            yield _mistake(path, key, sentence(key, details))
+            yield mistake(path, key, sentence(key, details))
         wrong = {str(key[0]) for key in keys if key}
         rest = {key: value for key, value in data.items() if key not in wrong}
         spoiled = {key[1] for key in keys if key[:1] == ("secret",) and len(key) > 1}
         places = [place for place in places if (spoiled and place not in spoiled) or "secret" in rest]
-        file = CompetitionFile.model_validate(
-            _STAND_INS | rest | {"secret": [data["secret"][index] for index in places]}, context=FIELDS_ONLY
-        )
+        file = CompetitionFile.model_validate(_STAND_INS | rest | {"secret": [data["secret"][index] for index in places]})
         wrong |= _STAND_INS.keys() - rest.keys()
     for disagreement in disagreements(file):
         if not wrong & set(disagreement.keys):
-            yield _mistake(path, disagreement.keys[:1], disagreement.message)
+            yield mistake(path, disagreement.keys[:1], disagreement.message)
     if "problems" in wrong:
         return
     by_id: dict[str, Problem] = {}
@@ -82,19 +97,21 @@ def _mistakes(path: Path, data: dict[str, Any], problems: Problems) -> Iterator[
         try:
             by_id[problem_id] = problems.get(problem_id)
         except ProblemNotFound as error:
-            yield _mistake(path, ("problems", index), str(error))
+            yield mistake(path, ("problems", index), str(error))
             continue
-        if "baseline" not in wrong and (text := check_baseline(file, by_id[problem_id])):
-            yield _mistake(path, ("problems", index), text)
+        if "baseline" not in wrong and file.baseline == "max-autotune" and file.baseline not in by_id[problem_id].spec.baselines:
+            text = f"{problem_id!r} is not timed against 'max-autotune'; add it to the problem's baselines"
+            yield mistake(path, ("problems", index), text)
     for index, secret in zip(places, file.secret, strict=True):
         if secret.problem in by_id:
             try:
-                secret_workloads(secret, by_id[secret.problem], "", 0, file.secret_seed)
+                secret_workloads(secret, by_id[secret.problem], f"{file.name}/{secret.problem}/{index}", 0, file.secret_seed)
             except SecretInvalid as error:
-                yield _mistake(path, ("secret", index, error.key), str(error))
+                yield mistake(path, ("secret", index, error.key), str(error))
 
 
-def _mistake(path: Path, key: TomlKey, message: str) -> CompetitionMistake:
+def mistake(path: Path, key: TomlKey, message: str) -> CompetitionMistake:
+    """Return what is wrong with a key of a file."""
     return CompetitionMistake(path=path, key=".".join(str(part) for part in key), line=line_of(path, key), message=message)
 
 

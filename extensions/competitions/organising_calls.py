@@ -6,6 +6,7 @@ import asyncio
 
 import structlog
 
+from extensions.competitions.actions import CompetitionActions, checked_reason, needs_reason
 from extensions.competitions.file_changes import CompetitionChange, changes, check_fair
 from extensions.competitions.store import Competitions
 from grader import access
@@ -15,7 +16,6 @@ from grader.errors import CallRefused, FieldViolation, InvalidRequest, ProblemIn
 from grader.isolation.cancellation import finish_despite_cancel
 from grader.ledger import Ledger
 from grader.rules.keys import check_user
-from grader.rules.organising import checked_reason, needs_reason
 from grader.server import interceptors, paging
 from grader.server.service import GraderServicer
 from grader.v1 import competition_pb2, submission_pb2
@@ -27,12 +27,12 @@ log = structlog.get_logger()
 class OrganisingCalls:
     """Every change is in the ledger's record of actions and in the log."""
 
-    def __init__(self, ledger: Ledger, competitions: Competitions, service: GraderServicer) -> None:
+    def __init__(self, ledger: Ledger, competitions: Competitions, service: GraderServicer, actions: CompetitionActions) -> None:
         self._ledger, self._competitions, self._service = ledger, competitions, service
-        self._actions = ledger.competition_actions
+        self._actions = actions
         self._reloading = asyncio.Lock()
 
-    async def withdraw(self, request: api.WithdrawSubmissionRequest) -> submission_pb2.Submission:
+    async def WithdrawSubmission(self, request: api.WithdrawSubmissionRequest) -> submission_pb2.Submission:
         """Withdraw a submission from the boards of its competition."""
         user, submission = interceptors.current_caller(), await self._ledger.get(parse(SUBMISSIONS, request.name))
         access.check_owned(user, submission)
@@ -42,14 +42,14 @@ class OrganisingCalls:
         log.info("submission_withdrawn", submission=submission.submission_id, competition=submission.new.competition_id, reason=reason)
         return await self._service.shown(withdrawn)
 
-    async def restore(self, request: api.RestoreSubmissionRequest) -> submission_pb2.Submission:
+    async def RestoreSubmission(self, request: api.RestoreSubmissionRequest) -> submission_pb2.Submission:
         """Restore a withdrawn submission."""
         submission_id, reason = parse(SUBMISSIONS, request.name), checked_reason(request.reason, required=False)
         restored = await self._actions.restore(submission_id, interceptors.current_caller().user, reason)
         log.info("submission_restored", submission=submission_id, reason=reason)
         return await self._service.shown(restored)
 
-    async def ban(self, request: api.BanUserRequest) -> competition_pb2.Ban:
+    async def BanUser(self, request: api.BanUserRequest) -> competition_pb2.Ban:
         """Ban a user from a competition."""
         competition_id, user = self._competition_id(request.competition), _user(request.user)
         reason = checked_reason(request.reason, required=True)
@@ -57,7 +57,7 @@ class OrganisingCalls:
         log.info("user_banned", competition=competition_id, banned_user=user, reason=reason)
         return to_message(competition_pb2.Ban, new_ban)
 
-    async def lift_ban(self, request: api.LiftBanRequest) -> api.LiftBanResponse:
+    async def LiftBan(self, request: api.LiftBanRequest) -> api.LiftBanResponse:
         """Lift the ban of a user."""
         competition_id, user = self._competition_id(request.competition), _user(request.user)
         reason = checked_reason(request.reason, required=False)
@@ -65,12 +65,12 @@ class OrganisingCalls:
         log.info("ban_lifted", competition=competition_id, banned_user=user, lifted=lifted)
         return api.LiftBanResponse(lifted=lifted)
 
-    async def bans(self, request: api.ListBansRequest) -> api.ListBansResponse:
+    async def ListBans(self, request: api.ListBansRequest) -> api.ListBansResponse:
         """Return who is banned."""
         listed = await self._actions.bans(self._competition_id(request.competition))
         return api.ListBansResponse(bans=[to_message(competition_pb2.Ban, listed_ban) for listed_ban in listed])
 
-    async def actions(self, request: api.ListCompetitionActionsRequest) -> api.ListCompetitionActionsResponse:
+    async def ListCompetitionActions(self, request: api.ListCompetitionActionsRequest) -> api.ListCompetitionActionsResponse:
         """Return a page of organisers' actions, newest first."""
         competition_id, size = self._competition_id(request.competition), paging.page_size(request.page_size)
         scope = ("actions", competition_id)
@@ -81,12 +81,12 @@ class OrganisingCalls:
             next_page_token=paging.encode(following, *scope),
         )
 
-    async def reload(self, request: api.ReloadCompetitionsRequest) -> api.ReloadCompetitionsResponse:
+    async def ReloadCompetitions(self, request: api.ReloadCompetitionsRequest) -> api.ReloadCompetitionsResponse:
         """Read the files again, all of them or none. ReloadRefused where one is wrong or unfair."""
         changed = await self._reload()
         return api.ReloadCompetitionsResponse(changes=[to_message(competition_pb2.CompetitionChange, change) for change in changed])
 
-    async def reload_and_log(self) -> None:
+    async def reload(self) -> None:
         """Read the files again; what is wrong with them is logged."""
         try:
             await self._reload()

@@ -12,20 +12,21 @@ from contextlib import suppress
 
 import structlog
 
+from extensions.competitions.boards import Boards
+from extensions.competitions.leaderboard import board
+from extensions.competitions.model import Competition
+from extensions.competitions.rejudge import Change, Rejudge, RejudgeMethod, RejudgeOrder, RejudgeState, meant, rule
+from extensions.competitions.rejudges import Candidate, Rejudges, Undecided, new_id
 from extensions.competitions.secret_workloads import problem_for
 from extensions.competitions.store import Competitions
 from grader import devices
-from grader.api.conversion import to_message
+from grader.api.conversion import from_enum, to_message
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, parse, resource_id, violation
 from grader.errors import FieldViolation, GraderFault, InvalidRequest, NoSuchDevice, ProblemInvalid
-from grader.extensions import ServerContext
 from grader.intake import gate
-from grader.ledger.rejudge_items import Undecided
-from grader.ledger.rejudges import Candidate, new_id
-from grader.model import Competition, Problem, Report
-from grader.rules.leaderboard import board
-from grader.rules.rejudge import Change, Rejudge, RejudgeMethod, RejudgeOrder, RejudgeState, meant, rule
+from grader.model import Problem, Report
 from grader.server import interceptors, paging
+from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import rejudge_pb2
 from sandbox.protocol import wire
@@ -43,18 +44,19 @@ TOP_LIMIT = 100_000
 class RejudgeCalls:
     """Makes, shows and ends rejudges. worker None: a server that only reads, which asks for no more than `get` and `page`."""
 
-    def __init__(self, server: ServerContext, competitions: Competitions) -> None:
-        self._ledger, self._problems, self._competitions = server.ledger, server.problems, competitions
-        self._device_kinds, self._worker = server.service.device_kinds, server.service.worker
+    def __init__(self, service: GraderServicer, competitions: Competitions) -> None:
+        self._ledger, self._problems, self._competitions = service.ledger, service.problems, competitions
+        self._rejudges = Rejudges(service.ledger)
+        self._device_kinds, self._worker = service.device_kinds, service.worker
         self._kept: dict[str, Problem] = {}  # by digest, as the ledger has them
         self._news, self._idle = asyncio.Event(), asyncio.Event()
 
-    async def create(self, request: api.CreateRejudgeRequest) -> rejudge_pb2.Rejudge:
+    async def CreateRejudge(self, request: api.CreateRejudgeRequest) -> rejudge_pb2.Rejudge:
         """Choose submissions and decide by facts what facts decide. A request that came before goes on with what it made."""
         order, user = _order_from_proto(request.rejudge), interceptors.current_caller().user
         if violations := gate.check_request_id(request.request_id):
             raise InvalidRequest(violations)
-        before = await self._ledger.rejudges.by_request(user, request.request_id, order) if request.request_id else None
+        before = await self._rejudges.by_request(user, request.request_id, order) if request.request_id else None
         if before is None:
             if order.device_kind and not devices.is_offered(order.device_kind, self._device_kinds()):
                 raise NoSuchDevice(order.device_kind, self._device_kinds())
@@ -64,7 +66,7 @@ class RejudgeCalls:
             if order.competition_id:
                 self._competitions.get(order.competition_id)
             named = await self._top(order) if order.top_count else order.submission_ids or None
-            candidates = await self._ledger.rejudges.candidates(order, named)
+            candidates = await self._rejudges.candidates(order, named)
             for candidate in candidates if order.submission_ids else ():
                 if not candidate.graded:
                     text = f"{candidate.submission_id!r} was not graded, so there is nothing to judge again; leave it out"
@@ -78,10 +80,10 @@ class RejudgeCalls:
                     [FieldViolation("rejudge", "means no submission that was graded; ask for less, or see `grader-cli list`")]
                 )
             numbers, problems = self._judged_by(candidates, drawn_for)
-            before = await self._ledger.rejudges.create(order, user, request.request_id, numbers, problems, rejudge_id=rejudge_id)
+            before = await self._rejudges.create(order, user, request.request_id, numbers, problems, rejudge_id=rejudge_id)
             log.info("rejudge_created", rejudge=before.rejudge_id, submission_count=before.submission_count)
         elif before.failed_count and before.state is RejudgeState.RUNNING:
-            count = await self._ledger.rejudges.try_again(before.rejudge_id)
+            count = await self._rejudges.try_again(before.rejudge_id)
             log.info("rejudge_tried_again", rejudge=before.rejudge_id, count=count)
         self._idle.clear()
         self._news.set()
@@ -89,29 +91,29 @@ class RejudgeCalls:
             await asyncio.wait_for(self._idle.wait(), PATIENCE_S)
         return await self._shown(before.rejudge_id)
 
-    async def get(self, request: api.GetRejudgeRequest) -> rejudge_pb2.Rejudge:
+    async def GetRejudge(self, request: api.GetRejudgeRequest) -> rejudge_pb2.Rejudge:
         """Return a rejudge with all that it changes."""
         return await self._shown(parse(REJUDGES, request.name))
 
-    async def page(self, request: api.ListRejudgesRequest) -> api.ListRejudgesResponse:
+    async def ListRejudges(self, request: api.ListRejudgesRequest) -> api.ListRejudgesResponse:
         """Return a page of rejudges, newest first."""
         size = paging.page_size(request.page_size)
         before = paging.decode(request.page_token, int, "rejudges")
-        rejudges, following = await self._ledger.rejudges.page(size=size, before=before)
+        rejudges, following = await self._rejudges.page(size=size, before=before)
         token = paging.encode(following, "rejudges")
         return api.ListRejudgesResponse(rejudges=[_rejudge_to_proto(rejudge) for rejudge in rejudges], next_page_token=token)
 
-    async def apply(self, request: api.ApplyRejudgeRequest) -> rejudge_pb2.Rejudge:
+    async def ApplyRejudge(self, request: api.ApplyRejudgeRequest) -> rejudge_pb2.Rejudge:
         """Apply a rejudge."""
         rejudge_id = parse(REJUDGES, request.name)
-        await self._ledger.rejudges.apply(rejudge_id)
+        await self._rejudges.apply(rejudge_id)
         log.info("rejudge_applied", rejudge=rejudge_id)
         return await self._shown(rejudge_id)
 
-    async def discard(self, request: api.DiscardRejudgeRequest) -> rejudge_pb2.Rejudge:
+    async def DiscardRejudge(self, request: api.DiscardRejudgeRequest) -> rejudge_pb2.Rejudge:
         """Discard a rejudge, and stop its runs."""
         rejudge_id = parse(REJUDGES, request.name)
-        for run_id in await self._ledger.rejudges.discard(rejudge_id):
+        for run_id in await self._rejudges.discard(rejudge_id):
             if self._worker is not None:
                 self._worker.check(run_id)
         log.info("rejudge_discarded", rejudge=rejudge_id)
@@ -133,13 +135,13 @@ class RejudgeCalls:
                 await asyncio.wait_for(self._news.wait(), POLL_S)
 
     async def _decide_some(self) -> bool:
-        batch = await self._ledger.rejudges.undecided(BATCH)
+        batch = await self._rejudges.undecided(BATCH)
         if not batch:
             return False
         for digest in {digest for candidate in batch for digest in (candidate.old_digest, candidate.new_digest)} - set(self._kept):
             self._kept[digest] = await self._ledger.problem(digest)
         rulings = await asyncio.to_thread(lambda: [(candidate, self._rule(candidate)) for candidate in batch])
-        if await self._ledger.rejudges.decide(rulings) and self._worker is not None:
+        if await self._rejudges.decide(rulings) and self._worker is not None:
             self._worker.wake()
         return True
 
@@ -172,7 +174,7 @@ class RejudgeCalls:
         return ruling.report
 
     async def _shown(self, rejudge_id: str) -> rejudge_pb2.Rejudge:
-        return _rejudge_to_proto(*await self._ledger.rejudges.changes(rejudge_id, self._competitions.all()))
+        return _rejudge_to_proto(*await self._rejudges.changes(rejudge_id, self._competitions.all()))
 
     async def _top(self, order: RejudgeOrder) -> list[str]:
         """The best of each problem's boards: of the devices that the runs are to be on, or of all where nobody has been on those.
@@ -183,7 +185,7 @@ class RejudgeCalls:
         for problem_id in competition.problem_ids:
             if order.problem_id not in ("", problem_id):
                 continue
-            standings = await self._ledger.boards.standings(competition, problem_id=problem_id)
+            standings = await Boards(self._ledger).standings(competition, problem_id=problem_id)
             clocks = {standing.device: standing.clock for standing in standings}
             fitting = [device for device, clock in clocks.items() if meant(order.device_kind, device, clock)] or list(clocks)
             for device in sorted(fitting):
@@ -200,7 +202,7 @@ class RejudgeCalls:
         """The rejudge whose secret sizes are meant: this one, an earlier one, or "", which is the file's sizes."""
         if not order.sizes_of:
             return rejudge_id if order.fresh_sizes else ""
-        earlier_order = (await self._ledger.rejudges.get(order.sizes_of)).order
+        earlier_order = (await self._rejudges.get(order.sizes_of)).order
         if earlier_order.competition_id != order.competition_id or not earlier_order.fresh_sizes:
             text = f"{order.sizes_of!r} drew no sizes for this competition; name a final of it, or leave it out"
             raise InvalidRequest([FieldViolation("sizes_of", text)])
@@ -259,15 +261,12 @@ def _order_from_proto(message: rejudge_pb2.Rejudge) -> RejudgeOrder:
 
 
 def _method(method: rejudge_pb2.RejudgeMethod, violations: list[FieldViolation]) -> RejudgeMethod:
-    methods = {
-        rejudge_pb2.REJUDGE_METHOD_UNSPECIFIED: RejudgeMethod.FACTS_OR_RUN,
-        rejudge_pb2.REJUDGE_METHOD_FACTS_OR_RUN: RejudgeMethod.FACTS_OR_RUN,
-        rejudge_pb2.REJUDGE_METHOD_RUN: RejudgeMethod.RUN,
-    }
-    if method not in methods:
-        names = ", ".join(f"REJUDGE_METHOD_{known_method.name}" for known_method in RejudgeMethod)
+    try:
+        return from_enum(RejudgeMethod, rejudge_pb2.RejudgeMethod.DESCRIPTOR, method) if method else RejudgeMethod.FACTS_OR_RUN
+    except ValueError:
+        names = ", ".join(f"REJUDGE_METHOD_{choice.name}" for choice in RejudgeMethod)
         violations.append(FieldViolation("method", f"{int(method)} is not known here; take one of: {names}"))
-    return methods.get(method, RejudgeMethod.FACTS_OR_RUN)
+        return RejudgeMethod.FACTS_OR_RUN
 
 
 def _violations(order: RejudgeOrder) -> list[FieldViolation]:

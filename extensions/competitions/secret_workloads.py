@@ -11,9 +11,10 @@ import json
 from dataclasses import asdict, replace
 
 from extensions.competitions.competition_file import Secret
+from extensions.competitions.model import Competition
 from grader.formats import formats
 from grader.formats.arithmetic import ExpressionInvalid, evaluate
-from grader.model import Competition, Problem
+from grader.model import Problem
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind
 

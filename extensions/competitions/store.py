@@ -8,32 +8,28 @@ from __future__ import annotations
 import hashlib
 import hmac
 import shlex
-import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from pydantic import ValidationError
-
-from extensions.competitions.competition_file import CompetitionFile, key_of, line_of, sentence
+from extensions.competitions.competition_file import CompetitionFile
+from extensions.competitions.file_check import FILE_NAME, mistake, read_competition
+from extensions.competitions.model import Competition, Phase, TieRule, Visibility
 from extensions.competitions.secret_workloads import SecretInvalid, secret_workloads
 from extensions.competitions.terms import for_competition, terms_of
 from grader.api.resource_names import COMPETITIONS, parse
 from grader.config import Settings
-from grader.errors import CompetitionNotFound, FieldViolation, InvalidSubmission, ProblemInvalid, ProblemNotFound
+from grader.errors import CompetitionNotFound, FieldViolation, InvalidSubmission, ProblemInvalid
 from grader.extensions import SubmitTerms
-from grader.model import Competition, Phase, Problem, Ranking, ScoreKind, TieRule, Visibility
+from grader.model import Problem, Ranking, ScoreKind
 from grader.problems.store import Problems
 from grader.rules.quotas import Quota
 from grader.v1 import submission_pb2
 from grader.v1.grader_service_pb2 import SubmitRequest
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import rule_of
-
-FILE_NAME = "competition.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,22 +118,14 @@ class Competitions:
         )
 
     def _add(self, path: Path, problems: Problems) -> None:
-        data = read_toml(path)
-        try:
-            file = CompetitionFile.model_validate(data)
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise _invalid(path, key_of(first), sentence(key_of(first), first)) from None
-        pinned = {}
-        for index, problem_id in enumerate(file.problems):
-            try:
-                pinned[problem_id] = problems.pin(problem_id)  # nobody's import changes it while this server runs
-            except ProblemNotFound as error:
-                raise _invalid(path, ("problems", index), str(error)) from None
+        file, mistakes = read_competition(path, problems)
+        if file is None:
+            raise mistakes[0].error
+        pinned = {problem_id: problems.pin(problem_id) for problem_id in file.problems}  # no import changes it while this server runs
         competition = _competition(file, path, pinned, file.secret_seed)
         before = self._loaded.files.get(competition.competition_id)
         if before is not None and before[1].resolve() != path.resolve():
-            raise _invalid(path, ("name",), f"{competition.competition_id!r} is the name of {before[1]} too; rename one")
+            raise mistake(path, ("name",), f"{competition.competition_id!r} is the name of {before[1]} too; rename one").error
         loaded = self._loaded
         loaded.by_id[competition.competition_id], loaded.files[competition.competition_id] = competition, (file, path)
         loaded.problems.update({(competition.competition_id, problem_id): problem for problem_id, problem in pinned.items()})
@@ -169,28 +157,6 @@ def _files(path: Path) -> list[Path]:
     return paths
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """The data of a file. ProblemInvalid where it is not TOML."""
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ProblemInvalid(str(path), f"can't be read: {error.strerror}; name a {FILE_NAME} that this user may read") from None
-    except UnicodeDecodeError as error:
-        raise ProblemInvalid(str(path), f"is not UTF-8 (byte {error.start}); save it as UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ProblemInvalid(str(path), f"is not TOML: {error}") from None
-    except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists without end
-        raise ProblemInvalid(str(path), "is not TOML that can be read: a number is too long, or it nests too deep") from None
-
-
-def _invalid(path: Path, key: tuple[str | int, ...], message: str) -> ProblemInvalid:
-    """Return what is wrong, where: file, line if it is known, key."""
-    line = line_of(path, key)
-    where = str(path) if line is None else f"{path}:{line}"
-    name = ".".join(str(part) for part in key)
-    return ProblemInvalid(where, f"{name}: {message}" if name else message)
-
-
 def _competition(file: CompetitionFile, path: Path, problems: dict[str, Problem], secret_seed: str) -> Competition:
     secret: dict[str, list[wire.Workload]] = {}
     for index, table in enumerate(file.secret):
@@ -198,10 +164,7 @@ def _competition(file: CompetitionFile, path: Path, problems: dict[str, Problem]
         try:
             drawn += secret_workloads(table, problems[table.problem], f"{file.name}/{table.problem}/{index}", len(drawn), secret_seed)
         except SecretInvalid as wrong:
-            raise _invalid(path, ("secret", index, wrong.key), str(wrong)) from None
-    for index, problem_id in enumerate(file.problems):
-        if text := check_baseline(file, problems[problem_id]):
-            raise _invalid(path, ("problems", index), text)
+            raise mistake(path, ("secret", index, wrong.key), str(wrong)).error from None
     return Competition(
         competition_id=file.name,
         title=file.title,
@@ -221,10 +184,3 @@ def _competition(file: CompetitionFile, path: Path, problems: dict[str, Problem]
         secret_workloads={problem_id: tuple(workloads) for problem_id, workloads in secret.items()},
         secret_seed=secret_seed,
     )
-
-
-def check_baseline(file: CompetitionFile, problem: Problem) -> str:
-    """Why the problem has no times of the competition's baseline; "" where it has."""
-    if file.baseline != "max-autotune" or "max-autotune" in problem.spec.baselines:
-        return ""
-    return f"{problem.problem_id!r} is not timed against 'max-autotune'; add it to the problem's baselines"

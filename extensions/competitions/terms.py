@@ -8,13 +8,14 @@ from functools import partial
 
 import sqlalchemy as sa
 
+from extensions.competitions.model import Competition, Phase
 from extensions.competitions.secret_workloads import problem_for
 from grader import devices
 from grader.api.resource_names import PROBLEMS, full_name
 from grader.errors import CompetitionClosed, FieldViolation, InvalidSubmission, NoSuchDevice, UserBanned
 from grader.extensions import SubmitTerms
 from grader.ledger.tables import bans
-from grader.model import Competition, NewSubmission, Phase, Problem
+from grader.model import NewSubmission, Problem
 from grader.problems.store import Problems
 from grader.rules.quotas import Quota, for_server, shown_time
 from grader.v1 import submission_pb2

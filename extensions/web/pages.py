@@ -17,6 +17,10 @@ import jinja2
 from aiohttp import web
 from markupsafe import Markup
 
+from extensions.competitions import leaderboard
+from extensions.competitions.boards import Boards
+from extensions.competitions.leaderboard import Board, Standing
+from extensions.competitions.model import Competition, Phase
 from extensions.competitions.store import Competitions
 from extensions.web import board_views, views
 from extensions.web.board_views import SHOWN_USERS, progress_chart
@@ -29,7 +33,7 @@ from extensions.web.sessions import KeyGate, Sessions
 from extensions.web.sign_in import BEGIN, SIGN_IN_LIMITS, SignInPages
 from extensions.web.site import STANDINGS_S, Answer, ArtifactSource, NoArtifacts, PageAbsent, Site, artifact_rows, attachment, page_number
 from extensions.web.submission_pages import SubmissionPages
-from extensions.web.submit_page import PageSubmissions, SubmitPage, Submitter
+from extensions.web.submit_page import SubmitPage, Submitter
 from extensions.web.views import PAGE_SIZE, PagePosition
 from grader import access
 from grader.api import messages
@@ -37,13 +41,11 @@ from grader.config import web_address
 from grader.errors import ProblemNotFound
 from grader.extensions import ServerContext
 from grader.ledger import Ledger
-from grader.model import Competition, Phase, Submission
+from grader.model import Submission
 from grader.peers import PeerLimits, loopback
 from grader.problems.store import Problems
-from grader.rules import leaderboard
 from grader.rules.disclosure import Redactor
 from grader.rules.identities import CALLBACK, IdentityProvider
-from grader.rules.leaderboard import Board, Standing
 from grader.server.connections import stream_limits as limits_of_streams
 
 HERE = Path(__file__).parent
@@ -64,9 +66,9 @@ def routes_of(server: ServerContext) -> list[web.RouteDef]:
     settings, service = server.settings, server.service
     host, _ = web_address(settings.web or "")
     return routes(
-        server.ledger,
-        server.problems,
-        server.policy if isinstance(server.policy, Competitions) else Competitions(),
+        service.ledger,
+        service.problems,
+        service.policy if isinstance(service.policy, Competitions) else Competitions(),
         open_server=not settings.asks_keys and loopback(f"{host}:0"),
         artifacts=service.artifacts,
         events=service.watch,
@@ -74,7 +76,7 @@ def routes_of(server: ServerContext) -> list[web.RouteDef]:
         api_address=settings.listen,
         asks_keys=settings.asks_keys,
         gate=server.gate,
-        submitter=PageSubmissions(service),
+        submitter=Submitter(service),
         provider=server.provider,
     )
 
@@ -204,7 +206,7 @@ class Pages:
         admin = self._site.viewer(request).admin
         before = leaderboard.counted_before(competition, now, admin=admin and "unfrozen" in request.query)
         standings = await self._site.recent(
-            (competition.competition_id, problem_id), lambda: self._site.ledger.boards.standings(competition, problem_id=problem_id)
+            (competition.competition_id, problem_id), lambda: Boards(self._site.ledger).standings(competition, problem_id=problem_id)
         )
         shown_board = await asyncio.to_thread(
             leaderboard.board, competition, standings, problem_id=problem_id, device=device, before=before
@@ -216,7 +218,7 @@ class Pages:
         ]:
             languages = await self._site.recent(
                 (competition.competition_id, shown_board.problem_id, shown_board.device, before, page),
-                lambda: self._site.ledger.boards.languages(shown),
+                lambda: Boards(self._site.ledger).languages(shown),
             )
             shown_board = leaderboard.with_languages(shown_board, languages)
         context = await asyncio.to_thread(

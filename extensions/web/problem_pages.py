@@ -10,12 +10,13 @@ from typing import Any
 
 from aiohttp import web
 
+from extensions.competitions.model import Competition, Phase
 from extensions.web.site import UNKNOWN_ADDRESS, PageAbsent, Site, attachment, page_number
 from extensions.web.views import PAGE_SIZE, PagePosition, competition_head
 from grader import access
 from grader.api import messages
 from grader.errors import SubmissionNotFound
-from grader.model import Caller, Competition, Phase, Problem, Submission, SubmissionState
+from grader.model import Caller, Problem, Submission, SubmissionState
 from grader.rules.disclosure import Redactor
 from grader.v1 import problem_pb2, submission_pb2
 from grader.views import formatting

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from grader import devices, extensions
-from grader.cli import extras, problems
-from grader.cli import login as login_command
+from grader.cli import extras, login, problems
 from grader.cli import submit as submit_command
 from grader.cli.check_options import (
     AdjustOptions,
@@ -36,7 +35,6 @@ from grader.cli.options import (
     DeviceOption,
     Json,
     Name,
-    OfServer,
     SandboxOption,
     Server,
     StateDir,
@@ -307,42 +305,9 @@ def problems_check(
     )
 
 
-@app.command(rich_help_panel=SERVERS)
-def login(
-    named: Annotated[
-        str | None,
-        typer.Option("--server", metavar="HOST:PORT", envvar="GRADER_SERVER", help="The server; over TLS as for all commands."),
-    ] = None,
-    ca: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The certificate of the server's authority, in PEM. Default: the public authorities."),
-    ] = None,
-    insecure_plain_text: Annotated[
-        bool,
-        typer.Option(
-            "--insecure-plain-text",
-            help="Send the key in plain text beyond this host. Anybody who can read the network traffic can then use it.",
-        ),
-    ] = False,
-    no_key: Annotated[bool, typer.Option("--no-key", help="Ask for no key: the server requires none.")] = False,
-) -> None:
-    """Store a key for a server, and make it the default server: commands use it unless --server or --local is given.
-
-    The key is typed at a prompt that does not show it, or piped in. GRADER_KEY takes precedence over it.
-    """
-    run(login_command.login(named, ca, plain_text=insecure_plain_text, no_key=no_key))
-
-
-@app.command(rich_help_panel=SERVERS)
-def logout(named: OfServer = None) -> None:
-    """Remove a server's key from where `login` stored it. Of the default server: there is no default afterwards."""
-    run(login_command.logout(named))
-
-
-@app.command(rich_help_panel=SERVERS)
-def whoami(named: OfServer = None, json: Json = False) -> None:
-    """Show which server is used, your user there, and the scopes of your key."""
-    run(login_command.whoami(named, json=json))
+app.command("login", rich_help_panel=SERVERS)(login.login)
+app.command("logout", rich_help_panel=SERVERS)(login.logout)
+app.command("whoami", rich_help_panel=SERVERS)(login.whoami)
 
 
 @app.command(rich_help_panel=HERE)

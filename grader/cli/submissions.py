@@ -16,7 +16,17 @@ from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_
 from grader.cli import extras, report
 from grader.cli.exits import Exit, UsageError
 from grader.cli.options import Json, Name, Server, StateDir
-from grader.cli.output import did_you_mean, plain, print_json, print_line, print_list, print_untrusted, stdout_console, text_table
+from grader.cli.output import (
+    did_you_mean,
+    plain,
+    print_json,
+    print_line,
+    print_list,
+    print_outcome,
+    print_untrusted,
+    stdout_console,
+    text_table,
+)
 from grader.cli.running import run
 from grader.cli.saved_files import artifact_file_name, save_artifacts, save_sources
 from grader.cli.session import ServerRequirement, Target, connect
@@ -339,8 +349,5 @@ async def cancel_command(name: Name, server: Server = None, state_dir: StateDir 
     """Cancel a submission that is queued or running."""
     async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.GRADE) as client:
         submission = await client.cancel(await whole_name(client, name))
-    if json:
-        print_json(submission)
-    else:
-        print_line(f"{submission.name}: {formatting.state_name(submission)}")
+    print_outcome(submission, f"{submission.name}: {formatting.state_name(submission)}", json=json)
     return Exit.DONE

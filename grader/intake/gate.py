@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import NoReturn, cast
+from typing import cast
 
 from grader import devices, extensions
 from grader.api import messages
 from grader.api.resource_names import PROBLEMS, SUBMISSIONS, resource_id, violation
 from grader.config import Settings
-from grader.errors import FieldViolation, InvalidSubmission, NoSuchDevice, NotInstalled, SettingsInvalid
-from grader.extensions import SubmitPolicy
+from grader.errors import FieldViolation, InvalidSubmission, NoSuchDevice, SettingsInvalid
+from grader.extensions import NoCompetitions, SubmitPolicy
 from grader.intake import languages
 from grader.intake.labels import check_labels
 from grader.model import SOURCE_LIMIT_BYTES, NewSubmission, Problem, SourceFile
@@ -77,26 +77,6 @@ class SubmissionGate:
     def quotas_at(self, now: datetime) -> list[Quota]:
         """Return all that limit a user now."""
         return [*self.quotas, *self.policy.quotas(now)]
-
-
-class NoCompetitions:
-    """Policy of a server that has none."""
-
-    def terms(self, request: grader_service_pb2.SubmitRequest, device_kinds: Sequence[str]) -> NoReturn:
-        """Refuse."""
-        raise NotInstalled("competitions")
-
-    def quotas(self, now: datetime) -> tuple[Quota, ...]:
-        """Return none."""
-        return ()
-
-    def readable(self, now: datetime) -> frozenset[str]:
-        """Return none."""
-        return frozenset()
-
-    def ended(self, before: datetime) -> tuple[str, ...]:
-        """Return none."""
-        return ()
 
 
 def submit_policy(settings: Settings, problems: Problems, report: Callable[[str, str], None] = lambda detail, remedy: None) -> SubmitPolicy:

@@ -29,7 +29,6 @@ from grader.ledger import Ledger
 from grader.ledger.servers import connection_name
 from grader.observability.observer import Observer
 from grader.problems.store import Problems
-from grader.rules.identities import IdentityProvider
 from grader.rules.quotas import for_server
 from grader.server.auth import Security, identity_provider, security_for
 from grader.server.connections import grpc_options, health_limits
@@ -127,7 +126,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
             watch=watch,
             artifacts=owned_artifacts(settings, ledger),
         )
-        parts = _parts(settings, ledger, problems, policy, service, door, provider)
+        parts = _parts(extensions.ServerContext(settings=settings, service=service, gate=door.gate, provider=provider))
         pages = partial(_pages, parts)
         await stack.enter_async_context(operation.watching(ledger, grading, policy=policy, routes=pages))
         # The lock is ours and the boxes are swept: anybody who held these leases is dead, and nothing of it runs.
@@ -165,7 +164,7 @@ async def reading(settings: Settings) -> AsyncIterator[Serving]:
     async with Ledger.open(settings.ledger) as ledger:
         service = GraderServicer(ledger, problems, worker=None, policy=policy, artifacts=owned_artifacts(settings, ledger))
         door = await security_for(settings, ledger.keys)
-        _parts(settings, ledger, problems, policy, service, door)
+        _parts(extensions.ServerContext(settings=settings, service=service, gate=door.gate))
         running = await _start(settings, service, None, door)
         try:
             yield running
@@ -173,29 +172,12 @@ async def reading(settings: Settings) -> AsyncIterator[Serving]:
             await running.drain(0, None)
 
 
-def _parts(
-    settings: Settings,
-    ledger: Ledger,
-    problems: Problems,
-    policy: extensions.SubmitPolicy,
-    service: GraderServicer,
-    door: Security,
-    provider: IdentityProvider | None = None,
-) -> list[extensions.ServerAdditions]:
+def _parts(context: extensions.ServerContext) -> list[extensions.ServerAdditions]:
     """Add what installed packages bring."""
-    context = extensions.ServerContext(
-        settings=settings,
-        ledger=ledger,
-        problems=problems,
-        policy=policy,
-        service=service,
-        gate=door.gate,
-        provider=provider,
-    )
     modules: dict[str, extensions.ServerPart] = extensions.named(extensions.SERVER_PARTS)
     parts = [module(context) for module in modules.values()]
     for part in parts:
-        service.add(part.calls)
+        context.service.add(part.calls)
     return parts
 
 

@@ -19,8 +19,8 @@ from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, check
 from grader.artifacts.files import SubmissionFiles, chunks
 from grader.dispatch import Worker
 from grader.errors import ArtifactNotFound, FieldViolation, InvalidRequest, NotInstalled, ReadOnly, ShuttingDown
-from grader.extensions import Call, SubmitPolicy
-from grader.intake.gate import NoCompetitions, SubmissionGate
+from grader.extensions import Call, NoCompetitions, SubmitPolicy
+from grader.intake.gate import SubmissionGate
 from grader.ledger import Ledger
 from grader.model import Caller, Submission, SubmissionArtifact, SubmissionState, Verdict
 from grader.problems.store import Problems
@@ -82,9 +82,9 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         watch: SubmissionWatch | None = None,
         artifacts: OwnedArtifacts | None = None,
     ) -> None:
-        self._ledger, self._problems = ledger, problems
-        self._policy = policy or NoCompetitions()
-        self._gate = SubmissionGate(problems=problems, policy=self._policy, quotas=quotas)
+        self.ledger, self.problems = ledger, problems
+        self.policy = policy or NoCompetitions()
+        self._gate = SubmissionGate(problems=problems, policy=self.policy, quotas=quotas)
         self._submissions = SubmissionService(
             ledger=ledger,
             gate=self._gate,
@@ -93,7 +93,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
             user_queue_limit=user_queue_limit,
         )
         self.worker, self.device_kinds, self.artifacts = worker, device_kinds, artifacts
-        self.watch = watch or SubmissionWatch(ledger, self._policy, poll_s=READER_POLL_S if worker is None else WATCH_POLL_S)
+        self.watch = watch or SubmissionWatch(ledger, self.policy, poll_s=READER_POLL_S if worker is None else WATCH_POLL_S)
         self._accepting = True
         self._updates = SubmissionUpdates(ledger, self.shown, self.watch.leaving, self.watch.poll_s)
         methods = {method.name for method in api.DESCRIPTOR.services_by_name["GraderService"].methods}
@@ -134,11 +134,11 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def GetSubmission(self, request: api.GetSubmissionRequest, context: Context) -> submission_pb2.Submission:
         """Return a submission."""
-        submission = await self._ledger.get(parse(SUBMISSIONS, request.name))
-        access.check_seen(interceptors.current_caller(), submission, self._policy.readable(self._ledger.now()))
+        submission = await self.ledger.get(parse(SUBMISSIONS, request.name))
+        access.check_seen(interceptors.current_caller(), submission, self.policy.readable(self.ledger.now()))
         full = request.view == report_pb2.REPORT_VIEW_FULL
         if full:
-            submission = replace(submission, judgements=tuple(await self._ledger.judgements(submission.submission_id)))
+            submission = replace(submission, judgements=tuple(await self.ledger.judgements(submission.submission_id)))
         return await self._placed(submission, full=full, patience_s=PATIENCE_S)
 
     async def ListSubmissions(self, request: api.ListSubmissionsRequest, context: Context) -> api.ListSubmissionsResponse:
@@ -147,7 +147,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         problem_id, states = parse(PROBLEMS, request.problem, "problem") if request.problem else "", _states(request.states)
         competition_id = parse(COMPETITIONS, request.competition, "competition") if request.competition else ""
         submission_filter = access.submission_filter(
-            interceptors.current_caller(), request.user, competition_id, self._policy.readable(self._ledger.now()), tag=request.tag
+            interceptors.current_caller(), request.user, competition_id, self.policy.readable(self.ledger.now()), tag=request.tag
         )
         submission_filter = replace(
             submission_filter, verdicts=_verdicts(request.verdicts), id_prefix=check_prefix(SUBMISSIONS, request.id_prefix, "id_prefix")
@@ -162,7 +162,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
             *([later_filters] if any(later_filters) else []),
         )
         before = paging.decode(request.page_token, int, *scope)
-        submissions, following = await self._ledger.page(
+        submissions, following = await self.ledger.page(
             size=size, before=before, problem_id=problem_id, states=states, submission_filter=submission_filter
         )
         return api.ListSubmissionsResponse(
@@ -172,9 +172,9 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def CancelSubmission(self, request: api.CancelSubmissionRequest, context: Context) -> submission_pb2.Submission:
         """Cancel what waits at once; what runs is stopped soon after."""
         worker = self.writable()
-        submission = await self._ledger.get(parse(SUBMISSIONS, request.name))
+        submission = await self.ledger.get(parse(SUBMISSIONS, request.name))
         access.check_owned(interceptors.current_caller(), submission)
-        submission = await self._ledger.cancel(submission.submission_id)
+        submission = await self.ledger.cancel(submission.submission_id)
         worker.check(submission.submission_id)
         return await self.shown(submission)
 
@@ -215,13 +215,13 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def GetProblem(self, request: api.GetProblemRequest, context: Context) -> problem_pb2.Problem:
         """Return a problem."""
-        return messages.problem_to_proto(self._problems.get(parse(PROBLEMS, request.name)))
+        return messages.problem_to_proto(self.problems.get(parse(PROBLEMS, request.name)))
 
     async def ListProblems(self, request: api.ListProblemsRequest, context: Context) -> api.ListProblemsResponse:
         """Return a page of problems, by name."""
         size = paging.page_size(request.page_size)
         after = paging.decode(request.page_token, str, "problems") or ""
-        problems = [problem for problem in self._problems.all() if problem.problem_id > after]
+        problems = [problem for problem in self.problems.all() if problem.problem_id > after]
         following = problems[size - 1].problem_id if len(problems) > size else None
         return api.ListProblemsResponse(
             problems=[messages.problem_to_proto(problem) for problem in problems[:size]],
@@ -231,8 +231,8 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def GetCaller(self, request: api.GetCallerRequest, context: Context) -> api.Caller:
         """Return the user and scopes of the key."""
         caller = interceptors.current_caller()
-        quotas = self._gate.quotas_at(self._ledger.now()) if request.with_quotas else ()
-        return messages.caller_to_proto(caller, await self._ledger.quota_uses(caller.user, quotas) if quotas else ())
+        quotas = self._gate.quotas_at(self.ledger.now()) if request.with_quotas else ()
+        return messages.caller_to_proto(caller, await self.ledger.quota_uses(caller.user, quotas) if quotas else ())
 
     def _taking(self) -> Worker:
         worker = self.writable()

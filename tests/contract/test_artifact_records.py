@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from grader.artifacts.files import SubmissionFiles
-from grader.intake.gate import NoCompetitions
+from grader.extensions import NoCompetitions
 from grader.model import Failure
 from grader.server.operation import Periods, RemovedCounts, remove_due
 from sandbox.protocol import wire

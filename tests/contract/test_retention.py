@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from grader.intake.gate import NoCompetitions
+from grader.extensions import NoCompetitions
 from grader.ledger.tables import rejudge_items, rejudges, submissions
 from grader.model import Failure
 from grader.server.operation import Periods, RemovedCounts, remove_due, retain
@@ -63,7 +63,7 @@ async def rejudged(ledger, state, submission_id):
         item = {"rejudge_id": f"r-{state}", "number": number, "judgement_count": 1, "problem_digest": fakes.problem().digest}
         connection.execute(sa.insert(rejudge_items).values(item))
 
-    await ledger._database.write(work)
+    await ledger.database.write(work)
 
 
 async def test_sources_go_and_what_was_judged_stays(ledger, clock):

@@ -7,7 +7,8 @@ import grpc
 import pytest
 
 from grader import errors
-from grader.intake.gate import NoCompetitions, SubmissionGate
+from grader.extensions import NoCompetitions
+from grader.intake.gate import SubmissionGate
 from grader.ledger import Ledger
 from grader.problems.store import Problems
 from grader.server.request_limits import BATCH_LIMIT

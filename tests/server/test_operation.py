@@ -15,7 +15,7 @@ from grader import errors
 from grader.api.client import GraderClient
 from grader.cli.session import Target
 from grader.cli.submissions import show
-from grader.intake.gate import NoCompetitions
+from grader.extensions import NoCompetitions
 from grader.ledger import Ledger
 from grader.observability.observer import LaneNow, LaneState
 from grader.server import operation
@@ -217,9 +217,9 @@ async def test_many_who_ask_whether_it_is_ready_have_the_ledger_written_once(ope
     """Anybody may ask, without a key."""
     async with operated() as server:
         await server.read("/readyz")
-        before = server.running.service._ledger.written.transaction_count
+        before = server.running.service.ledger.written.transaction_count
         await asyncio.gather(*(server.read("/readyz") for _ in range(50)))
-        assert server.running.service._ledger.written.transaction_count - before <= 5  # and what a server does by itself
+        assert server.running.service.ledger.written.transaction_count - before <= 5  # and what a server does by itself
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, resource_id
 from grader.cli.exits import Exit, UsageError
 from grader.cli.options import Json, Name, Server, StateDir
-from grader.cli.output import plain, print_json, print_line, print_list, print_message, print_parts, text_table
+from grader.cli.output import plain, print_json, print_list, print_message, print_outcome, print_parts, text_table
 from grader.cli.running import run
 from grader.cli.saved_files import STDOUT, write_text
 from grader.cli.session import ServerRequirement, Target, connect
@@ -77,10 +77,7 @@ async def withdraw_command(
     async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.GRADE) as client:
         full = await whole_name(client, name)
         submission = await (client.restore(full, reason=reason) if undo else client.withdraw(full, reason=reason))
-    if json:
-        print_json(submission)
-    else:
-        print_line(f"{submission.name}: {formatting.withdrawal(submission) or 'counts on the boards'}")
+    print_outcome(submission, f"{submission.name}: {formatting.withdrawal(submission) or 'counts on the boards'}", json=json)
     return Exit.DONE
 
 

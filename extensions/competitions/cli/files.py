@@ -11,9 +11,8 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from extensions.competitions.competition_file import CompetitionIdentifier
-from extensions.competitions.file_check import check as mistakes_of
-from extensions.competitions.file_check import template
-from extensions.competitions.store import FILE_NAME, Competitions
+from extensions.competitions.file_check import FILE_NAME, read_competition, template
+from extensions.competitions.store import Competitions
 from grader.cli.exits import Exit, UsageError
 from grader.cli.output import print_line, print_note
 from grader.cli.session import EXAMPLES
@@ -30,9 +29,9 @@ def check(path: Path, problem_dirs: Sequence[Path], state_dir: Path | None) -> E
     """Print every mistake, or what the competition is."""
     file = path / FILE_NAME if path.is_dir() else path
     problems = _problems(problem_dirs, state_dir)
-    mistakes = mistakes_of(file, problems)
+    _, mistakes = read_competition(file, problems)
     for mistake in mistakes:
-        print_line(one_line(str(mistake), most_chars=1000))
+        print_line(one_line(str(mistake.error), most_chars=1000))
     if mistakes:
         print_line(f"{len(mistakes)} mistake{'s' if len(mistakes) > 1 else ''}; a server does not start with this file")
         return Exit.OTHER_VERDICT

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from google.protobuf.message import Message
 
 from extensions.competitions.cli.competitions import CompetitionName
 from grader.api.resource_names import COMPETITIONS, full_name, resource_id
 from grader.cli import extras
 from grader.cli.exits import Exit
 from grader.cli.options import Json, Server, StateDir
-from grader.cli.output import print_json, print_line, print_list, text_table
+from grader.cli.output import print_line, print_list, print_outcome, text_table
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.v1 import competition_pb2, grader_service_pb2
 from grader.views import formatting
@@ -101,7 +100,7 @@ async def ban_command(
             scope = f"submissions there, which are on no board now: {ban.submission_count}"
             empty = "and has submitted nothing there; check the name with: grader-cli list"
             sentence = f"{ban.user} is banned from {ban.competition}"
-            _print(ban, f"{sentence}; {scope}" if ban.submission_count else f"{sentence}, {empty}", json=json)
+            print_outcome(ban, f"{sentence}; {scope}" if ban.submission_count else f"{sentence}, {empty}", json=json)
     return Exit.DONE
 
 
@@ -132,7 +131,7 @@ async def reload_command(server: Server = None, json: Json = False) -> Exit:
     """
     async with connect(Target(server=server), ServerRequirement.GRADE) as client:
         answer = await client.reload_competitions()
-    _print(answer, "\n".join(describe_changes(answer.changes)), json=json)
+    print_outcome(answer, "\n".join(describe_changes(answer.changes)), json=json)
     return Exit.DONE
 
 
@@ -150,10 +149,3 @@ def describe_changes(changes: Sequence[competition_pb2.CompetitionChange]) -> li
 
 def _competition(name: str) -> str:
     return full_name(COMPETITIONS, resource_id(COMPETITIONS, name))
-
-
-def _print(message: Message, text: str, *, json: bool) -> None:
-    if json:
-        print_json(message)
-    else:
-        print_line(text)

@@ -7,11 +7,12 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from grader.api.messages import board_to_proto
+from extensions.competitions import leaderboard
+from extensions.competitions.boards import Boards, board_to_proto
+from extensions.competitions.model import Competition, TieRule
 from grader.ledger import Ledger
 from grader.ledger.tables import submissions
-from grader.model import Competition, Report, Score, TieRule, Verdict
-from grader.rules import leaderboard
+from grader.model import Report, Score, Verdict
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import rule_of
 from tests import fakes
@@ -51,13 +52,13 @@ async def graded(
 
 
 async def users(ledger):
-    return sorted(one.user for one in await ledger.boards.standings(COMPETITION))
+    return sorted(one.user for one in await Boards(ledger).standings(COMPETITION))
 
 
 async def test_what_was_judged_by_another_tolerance_is_not_on_the_board(ledger):
     """The problem's tolerance has changed since; the control is the board by the rule that it was judged by."""
     await graded(ledger, user="earlier")
-    made = await ledger.boards.standings(COMPETITION)
+    made = await Boards(ledger).standings(COMPETITION)
     wider = replace(fakes.problem("sum").spec, tolerance=wire.Tolerance(atol=1e-2, rtol=1e-2))
     now, before = (replace(COMPETITION, rules={"sum": rule_of(spec)}) for spec in (wider, fakes.problem("sum").spec))
     found = leaderboard.board(now, made, problem_id="sum")
@@ -77,7 +78,7 @@ async def test_only_what_is_accepted_and_scored_in_the_competitions_mode_counts(
     await graded(ledger, user="foreign", problem_id="not-of-it")
     rejudged = await graded(ledger, user="rejudged")
     mark = sa.update(submissions).where(submissions.c.submission_id == rejudged.submission_id).values(rejudge_id="r")
-    await ledger._database.write(lambda connection: connection.execute(mark))
+    await ledger.database.write(lambda connection: connection.execute(mark))
     await ledger.submit(replace(fakes.new_submission(), user="queued", competition_id="spring", mode=wire.Mode.RANKED), fakes.problem())
     assert await users(ledger) == ["counts"]
 
@@ -103,7 +104,7 @@ async def test_what_was_made_since_the_freeze_is_left_out(ledger, clock):
     for user, when in (("early", COMPETITION.freeze_time - timedelta(microseconds=1)), ("late", COMPETITION.freeze_time)):
         clock.now = when
         await graded(ledger, user=user)
-    found = await ledger.boards.standings(COMPETITION, before=COMPETITION.freeze_time)
+    found = await Boards(ledger).standings(COMPETITION, before=COMPETITION.freeze_time)
     assert [one.user for one in found] == ["early"] and await users(ledger) == ["early", "late"]
 
 
@@ -113,7 +114,7 @@ async def in_bytes(ledger):
     for problem_id in ("sum", "other", ""):
         for device in ("NVIDIA H100", "NVIDIA H200"):
             found = leaderboard.board(
-                COMPETITION, await ledger.boards.standings(COMPETITION, problem_id=problem_id), problem_id=problem_id, device=device
+                COMPETITION, await Boards(ledger).standings(COMPETITION, problem_id=problem_id), problem_id=problem_id, device=device
             )
             made.append(board_to_proto(found, 0, len(found.entries)).SerializeToString(deterministic=True))
     return b"|".join(made)
@@ -148,6 +149,6 @@ async def test_a_board_of_two_thousand_submissions_is_made_at_once(location):
         took = []
         for _ in range(7):
             begun = time.process_time()
-            found = leaderboard.board(COMPETITION, await ledger.boards.standings(COMPETITION))
+            found = leaderboard.board(COMPETITION, await Boards(ledger).standings(COMPETITION))
             took.append(time.process_time() - begun)
         assert len(found.entries) == 200 and min(took) < 0.15, took

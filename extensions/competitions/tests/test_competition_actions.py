@@ -7,12 +7,15 @@ from functools import partial
 import pytest
 import sqlalchemy as sa
 
+from extensions.competitions import leaderboard
+from extensions.competitions.actions import CompetitionActions
+from extensions.competitions.boards import Boards
+from extensions.competitions.model import ActionKind
 from extensions.competitions.terms import check_admission
 from extensions.competitions.tests.test_boards import COMPETITION, REAL, SCORE, graded, users
 from grader.errors import QuotaExceeded, SubmissionNotFound, UserBanned, WithdrawalRefused
 from grader.ledger.tables import submissions
-from grader.model import ActionKind, Caller, Scope, Withdrawal
-from grader.rules import leaderboard
+from grader.model import Caller, Scope, Withdrawal
 from grader.rules.quotas import HOUR, AdmissionPolicy, Quota
 from sandbox.protocol import wire
 from tests import fakes
@@ -29,7 +32,7 @@ def clock():
 
 @pytest.fixture
 def actions(ledger):
-    return ledger.competition_actions
+    return CompetitionActions(ledger)
 
 
 async def kinds(actions):
@@ -43,7 +46,7 @@ async def test_a_withdrawn_submission_leaves_the_board_and_the_next_best_counts(
     await graded(ledger, user="bob")
 
     async def board():
-        found = leaderboard.board(COMPETITION, await ledger.boards.standings(COMPETITION, problem_id="sum"), problem_id="sum")
+        found = leaderboard.board(COMPETITION, await Boards(ledger).standings(COMPETITION, problem_id="sum"), problem_id="sum")
         return [(one.user, one.submission_id) for one in found.entries]
 
     before = await board()
@@ -92,7 +95,7 @@ async def test_what_is_on_no_board_is_not_withdrawn(ledger, actions):
         await actions.withdraw(practice.submission_id, None, ROOT, "x")
     run = await graded(ledger)
     mark = sa.update(submissions).where(submissions.c.submission_id == run.submission_id).values(rejudge_id="r")
-    await ledger._database.write(lambda connection: connection.execute(mark))
+    await ledger.database.write(lambda connection: connection.execute(mark))
     for submission_id in (run.submission_id, "0" * 16):
         with pytest.raises(SubmissionNotFound):
             await actions.withdraw(submission_id, COMPETITION, ROOT, "x")

@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from extensions.competitions import file_changes as competition_changes
+from extensions.competitions.actions import checked_reason
 from extensions.competitions.competition_file import CompetitionFile
 from extensions.competitions.file_changes import FIXED, UNSHOWN, ChangeKind, changes, check_fair
+from extensions.competitions.model import Competition, TieRule, Visibility
 from grader.errors import InvalidRequest, ReloadRefused
-from grader.model import Competition, Ranking, ScoreKind, TieRule, Visibility
-from grader.rules.organising import checked_reason
+from grader.model import Ranking, ScoreKind
 from sandbox.protocol import wire
 
 START = datetime(2026, 5, 1, tzinfo=UTC)

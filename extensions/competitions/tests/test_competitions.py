@@ -10,17 +10,21 @@ from pathlib import Path
 import pytest
 import typer.testing
 
-from extensions.competitions.file_check import check, template
+from extensions.competitions.file_check import read_competition, template
+from extensions.competitions.model import TieRule, Visibility
 from extensions.competitions.secret_workloads import problem_for
 from extensions.competitions.store import Competitions
 from grader.cli.commands import app
 from grader.config import Settings
 from grader.errors import CompetitionNotFound, ProblemInvalid
-from grader.model import ScoreKind, TieRule, Visibility
+from grader.model import ScoreKind
+from grader.problems.kept import keep
 from grader.problems.store import Problems
 from grader.server.wiring import box_settings
 from sandbox.protocol import wire
 from tests import fakes
+from tests.server import competition_files
+from tests.unit.test_kept_problems import problem as kept_problem
 
 ROOT = Path(__file__).resolve().parents[3]
 FIXTURES = ROOT / "tests" / "fixtures" / "competitions"
@@ -103,7 +107,7 @@ def test_a_mistake_is_named_with_file_line_and_key(load, tmp_path, problems, old
     assert old in TEXT
     with pytest.raises(ProblemInvalid) as caught:
         load(TEXT.replace(old, new, 1))
-    found = [str(mistake) for mistake in check(tmp_path / "competition.toml", problems)]
+    found = [str(mistake.error) for mistake in read_competition(tmp_path / "competition.toml", problems)[1]]
     assert message in str(caught.value) and any(message in mistake for mistake in found), found
     assert all(";" in mistake or "did you mean" in mistake or "must give exactly" in mistake for mistake in found)
     assert not [word for word in SECRET_WORDS for mistake in (str(caught.value), *found) if word in mistake]
@@ -289,7 +293,7 @@ def test_every_mistake_is_found_at_once(tmp_path, problems):
     """Fifteen of them, none hides another."""
     path = tmp_path / "competition.toml"
     path.write_text(WRONG)
-    found = [str(one).removeprefix(f"{path}:").strip() for one in check(path, problems)]
+    found = [str(one.error).removeprefix(f"{path}:").strip() for one in read_competition(path, problems)[1]]
     assert all(any(one.startswith(said) for one in found) for said in FOUND), found
     assert len(found) == len(FOUND)
 
@@ -299,14 +303,14 @@ def test_a_value_of_another_type_hides_nothing(tmp_path, problems, data):
     """Control: the check ends, and says at least what is missing."""
     path = tmp_path / "competition.toml"
     path.write_text(data)
-    assert any("start: is missing" in str(one) for one in check(path, problems))
+    assert any("start: is missing" in str(one.error) for one in read_competition(path, problems)[1])
 
 
 def test_the_template_passes_for_every_example(tmp_path, problems):
     """All problems in one competition; each with a secret workload where its format has some."""
     path = tmp_path / "competition.toml"
     path.write_text(template("spring", problems.all(), datetime(2026, 5, 1, tzinfo=UTC), "00" * 16, path))
-    assert check(path, problems) == []
+    assert read_competition(path, problems)[1] == []
     (made,) = Competitions.load([path], problems).all()
     assert len(made.secret_workloads) == len(problems.all()) and made.start_time == datetime(2026, 5, 2, 18, tzinfo=UTC)
 
@@ -352,8 +356,27 @@ def test_the_check_and_a_server_agree_on_spoiled_files(tmp_path, problems):
             loads = True
         except ProblemInvalid:
             loads = False
-        found = [str(one) for one in check(path, problems)]
+        found = [str(one.error) for one in read_competition(path, problems)[1]]
         assert loads is (not found), "\n".join([*lines, *found])
         assert not [word for word in SECRET_WORDS for one in found if word in one]
         refused += not loads
     assert 100 < refused < 300, "the control: some load, some do not"
+
+
+def test_an_import_changes_no_problem_of_a_competition(tmp_path):
+    """Not when it is replaced, and not when it is removed; the next server has the new one. Control: another problem changes."""
+    imported = tmp_path / "imported"
+    for problem_id in ("sum", "free"):
+        keep(kept_problem(problem_id, "old"), imported)
+    (tmp_path / "competition.toml").write_text(competition_files.toml("spring"))
+    store = Problems.load([], imported)
+    competitions = Competitions.load([tmp_path / "competition.toml"], store)
+    before = problem_for(competitions.get("spring"), store.get("sum"))
+    for problem_id in ("sum", "free"):
+        keep(kept_problem(problem_id, "new"), imported)
+    assert (store.get("sum").title, store.get("free").title) == ("old", "new")
+    assert problem_for(competitions.get("spring"), store.get("sum")) == before
+    (imported / "sum.json").unlink()
+    assert store.get("sum").title == "old"
+    keep(kept_problem("sum", "new"), imported)
+    assert Problems.load([], imported).get("sum").title == "new"

@@ -8,6 +8,8 @@ import pytest
 
 from extensions.competitions.cli import rejudge as command
 from extensions.competitions.competition_file import SizeRange
+from extensions.competitions.rejudge import RejudgeOrder
+from extensions.competitions.rejudges import Rejudges
 from extensions.competitions.secret_workloads import problem_for
 from extensions.competitions.store import Competitions
 from grader import errors
@@ -18,7 +20,6 @@ from grader.ledger import Ledger
 from grader.model import NewSubmission, Scope, SourceFile
 from grader.problems.store import Problems
 from grader.rules.disclosure import Redactor
-from grader.rules.rejudge import RejudgeOrder
 from grader.server.running import embedded
 from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
 from grader.verdict.fold import fold
@@ -174,8 +175,8 @@ async def test_a_server_that_died_while_it_made_a_rejudge_leaves_it_to_the_next(
     )
     async with Ledger.open(settings.ledger) as ledger:
         order = RejudgeOrder(cause="died", competition_id="spring")
-        numbers = {problem.digest: [one.number for one in await ledger.rejudges.candidates(order)]}
-        made = await ledger.rejudges.create(order, "", "", numbers, [problem])
+        numbers = {problem.digest: [one.number for one in await Rejudges(ledger).candidates(order)]}
+        made = await Rejudges(ledger).create(order, "", "", numbers, [problem])
     async with serve(competitions=(competition(),)) as client:
         found = await until_ready(client, rejudge_pb2.Rejudge(name=f"rejudges/{made.rejudge_id}"))
         assert found.refolded_count == 1

@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
+from extensions.competitions.model import Competition
 from extensions.competitions.store import Competitions
 from extensions.competitions.terms import check_admission, for_competition
 from grader.errors import CompetitionClosed
-from grader.model import Competition
 from grader.problems.store import Problems
 from grader.rules.quotas import AdmissionPolicy
 from tests import fakes

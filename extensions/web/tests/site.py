@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from extensions.competitions.board_calls import BoardCalls
+from extensions.competitions.boards import BoardCalls
 from extensions.competitions.secret_workloads import problem_for
+from extensions.competitions.server_part import calls_of
 from extensions.competitions.store import Competitions
 from extensions.web import pages
 from extensions.web.pages import site_templates
@@ -58,7 +59,7 @@ class PageSite:
         """Return the API's service on this ledger, called by this viewer."""
         interceptors.enter_call(viewer)
         service = GraderServicer(self.ledger, self.problems, worker=None, policy=self.competitions)
-        service.add(BoardCalls(self.ledger, self.competitions).calls())
+        service.add(calls_of(BoardCalls(self.ledger, self.competitions)))
         return service
 
     def open_pages(self):

@@ -8,14 +8,15 @@ from functools import partial
 
 import pytest
 
+from extensions.competitions import leaderboard
+from extensions.competitions.leaderboard import Standing
+from extensions.competitions.model import Competition
 from extensions.web import board_views, views
 from extensions.web.report.templating import environment
 from extensions.web.sessions import asked_from_here, viewer
 from extensions.web.tests.site import END, FREEZE, START, read_site
 from grader.access import ANYBODY, sees_competition
-from grader.model import Caller, Competition, Failure, Score, ScoreKind, SourceFile
-from grader.rules import leaderboard
-from grader.rules.leaderboard import Standing
+from grader.model import Caller, Failure, Score, ScoreKind, SourceFile
 from sandbox.protocol import wire
 from tests import fakes
 
@@ -278,7 +279,7 @@ async def test_a_page_that_has_not_changed_is_not_sent_again(open_site):
 async def test_our_own_failure_is_a_page_without_its_reason(open_site):
     """The log has it; the page says under which request."""
     async with open_site() as here:
-        here.ledger._database = None
+        here.ledger.database = None
         answer, text = await here.get("/submissions/0123456789abcdef")
         assert answer.status == 500 and "Our fault" in text and "NoneType" not in text and "read" not in text
 

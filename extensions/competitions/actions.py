@@ -1,25 +1,56 @@
-"""Actions while a competition runs: withdrawals and bans. Each is one transaction with its record, which stays."""
+"""Actions of organisers, and of owners of submissions, while a competition runs. Each is a transaction with its record, which stays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 
 import sqlalchemy as sa
 
-from grader.errors import SubmissionNotFound
-from grader.ledger import records, transactions
-from grader.ledger.database import Database
+from extensions.competitions.model import ActionKind, Ban, Competition, CompetitionAction, Phase
+from grader.errors import FieldViolation, InvalidRequest, SubmissionNotFound, WithdrawalRefused
+from grader.ledger import Ledger, records, transactions
 from grader.ledger.tables import bans, competition_actions, submissions
-from grader.model import ActionKind, Ban, Caller, Competition, CompetitionAction, Submission
-from grader.rules.organising import check_withdrawal
+from grader.model import Caller, Submission
+from grader.rules.quotas import shown_time
+
+REASON_LIMIT_CHARS = 400
+
+
+def checked_reason(reason: str, *, required: bool) -> str:
+    """The reason without blanks around it; InvalidRequest where it is too long, not one printable line, or missing."""
+    stripped = reason.strip()
+    if not stripped and required:
+        text = "is missing; say why, in one line"
+    elif len(stripped) > REASON_LIMIT_CHARS:
+        text = f"has {len(stripped)} characters; write at most {REASON_LIMIT_CHARS}"
+    elif not stripped.isprintable():
+        text = "has a character that does not print, such as a line end; write one line of text"
+    else:
+        return stripped
+    raise InvalidRequest([FieldViolation("reason", text)])
+
+
+def check_withdrawal(caller: Caller, submission: Submission, competition: Competition | None, now: datetime) -> None:
+    """WithdrawalRefused where this caller may not take it off the boards now. competition: that of the submission; None: it has none. Who
+    owns it may until the end, so that nobody changes a result that is known; an administrator may at any time."""
+    if competition is None:
+        raise WithdrawalRefused(submission.submission_id, "it is in no competition, so it is on no board")
+    if not caller.admin and competition.phase(now) is Phase.ENDED:
+        ended = f"competition {competition.competition_id!r} ended at {shown_time(competition.end_time)}"
+        raise WithdrawalRefused(submission.submission_id, f"{ended}; ask its organisers")
+
+
+def needs_reason(caller: Caller, submission: Submission) -> bool:
+    """Return whether the submission is another user's, who has to get a reason."""
+    return caller.user != submission.new.user
 
 
 class CompetitionActions:
-    """Reached as `ledger.competition_actions`."""
+    """Every method is one transaction."""
 
-    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
-        self._database, self._now = database, now
+    def __init__(self, ledger: Ledger) -> None:
+        self._database, self._now = ledger.database, ledger.now
 
     async def withdraw(self, submission_id: str, competition: Competition | None, caller: Caller, reason: str) -> Submission:
         """Take a submission off the boards of its competition. WithdrawalRefused; SubmissionNotFound.

@@ -158,7 +158,7 @@ def test_a_number_is_found_wherever_it_is_one():
 
 async def _runs(ledger):
     query = sa.select(submissions.c.submission_id, submissions.c.problem_digest).where(submissions.c.rejudge_id.is_not(None))
-    return await ledger._database.read(lambda connection: connection.execute(query).all())
+    return await ledger.database.read(lambda connection: connection.execute(query).all())
 
 
 async def test_of_a_secret_workload_the_outcome_is_told(settings, place, kernel, capsys):

@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from grader.model import Competition, Ranking, Score, ScoreKind, TieRule
-from grader.rules.leaderboard import Board, Entry, Standing, board, counted_before, progress, ranked
+from extensions.competitions.leaderboard import Board, Entry, Standing, board, counted_before, progress, ranked
+from extensions.competitions.model import Competition, TieRule
+from grader.model import Ranking, Score, ScoreKind
 from sandbox.protocol import wire
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

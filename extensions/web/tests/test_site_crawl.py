@@ -7,6 +7,7 @@ from urllib.parse import urljoin
 
 import aiohttp
 
+from extensions.competitions.tests.test_secrecy import PLANTED, SECRET, Telltale, found_in
 from grader import errors
 from grader.api.client import GraderClient
 from grader.ledger import Ledger
@@ -16,7 +17,6 @@ from sandbox.protocol import wire
 from tests import fakes
 from tests.server.competition_files import toml
 from tests.server.signed_in import key_of, reader
-from tests.server.test_secrecy import PLANTED, SECRET, Telltale, found_in
 
 USUAL = (Scope.SUBMIT, Scope.READ)
 PEOPLE = {"anonymous": None, "alice": USUAL, "bob": USUAL, "root": tuple(Scope)}

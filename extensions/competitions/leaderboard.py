@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from grader.model import Competition, Phase, Score, ScoreKind, TieRule
+from extensions.competitions.model import Competition, Phase, TieRule
+from grader.model import Score, ScoreKind
 from grader.verdict.scores import Estimate, averaged
 from sandbox.protocol import wire
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from extensions.competitions.rejudge import meant, rule
 from grader.model import Ranking, ScoreKind, Verdict
-from grader.rules.rejudge import meant, rule
 from grader.verdict.fold import fold
 from sandbox.protocol import wire
 from sandbox.protocol.wire import Libraries
