@@ -145,3 +145,11 @@ async def test_what_is_left_of_quotas_is_shown_where_it_is_asked_for(serve, comp
         shown = [(one.competition, one.limit, one.window.seconds, one.used_count) for one in found]
         assert shown == [("", 3, 86_400, 1), ("competitions/one", 2, 3600, 1)]
         assert all(one.next_time.ToDatetime(UTC) > NOW for one in found)
+
+
+async def test_a_sweep_is_for_no_competition(serve, competitions, kernel):
+    """Boards count what is graded on the competition's workloads."""
+    async with serve(competitions=competitions(one=toml("one"))) as client:
+        with pytest.raises(InvalidRequest) as refused:
+            await client.submit(kernel("accept", mode=wire.Mode.SWEEP, competition_id="one"))
+    assert [violation.field for violation in refused.value.violations] == ["mode"]

@@ -20,10 +20,12 @@ from grader.errors import CompetitionNotFound, ProblemInvalid
 from grader.model import ScoreKind
 from grader.problems.kept import keep
 from grader.problems.store import Problems
+from grader.server.checkup import CheckupStatus
 from grader.server.wiring import box_settings
 from sandbox.protocol import wire
 from tests import fakes
 from tests.server import competition_files
+from tests.unit.test_checkup import found as finding
 from tests.unit.test_kept_problems import problem as kept_problem
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -380,3 +382,17 @@ def test_an_import_changes_no_problem_of_a_competition(tmp_path):
     assert store.get("sum").title == "old"
     keep(kept_problem("sum", "new"), imported)
     assert Problems.load([], imported).get("sum").title == "new"
+
+
+def test_a_competition_that_others_can_read_is_to_be_closed(settings, tmp_path):
+    """Only where it holds a secret; the server starts all the same."""
+    path = tmp_path / "competition.toml"
+    head = 'name = "spring"\ntitle = "Spring"\nproblems = ["sum"]\nstart = 2026-05-01T00:00:00Z\nend = 2026-05-03T00:00:00Z\n'
+    path.write_text(head)
+    path.chmod(0o644)
+    assert finding(settings, "competitions", competitions=(path,)).standing is CheckupStatus.OK
+    path.write_text(f'{head}secret_seed = "{"0" * 32}"\n')
+    one = finding(settings, "competitions", competitions=(path,))
+    assert one.standing is CheckupStatus.WARNING and one.remedy == f"run: chmod 600 {path}"
+    path.chmod(0o600)
+    assert finding(settings, "competitions", competitions=(path,)).standing is CheckupStatus.OK
