@@ -39,13 +39,18 @@ def _check_no_run(caller: Caller, submission: Submission) -> None:
         raise SubmissionNotFound(submission.submission_id)
 
 
+def check_name(user: str) -> None:
+    """InvalidRequest where no user can have this name."""
+    try:
+        check_user(user)
+    except ValueError as error:
+        raise InvalidRequest([FieldViolation("user", str(error))]) from None
+
+
 def submission_filter(caller: Caller, user: str, competition_id: str, readable: Collection[str], *, tag: str = "") -> SubmissionFilter:
     """Filter a list that asks for this user's ("": anybody's) submissions to this competition ("": any or none), with this tag."""
     if user:
-        try:
-            check_user(user)
-        except ValueError as error:
-            raise InvalidRequest([FieldViolation("user", str(error))]) from None
+        check_name(user)
     if tag and (wrong := check_tag(tag, "tag")):
         raise InvalidRequest(wrong)
     return SubmissionFilter(

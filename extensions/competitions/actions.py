@@ -41,11 +41,6 @@ def check_withdrawal(caller: Caller, submission: Submission, competition: Compet
         raise WithdrawalRefused(submission.submission_id, f"{ended}; ask its organisers")
 
 
-def needs_reason(caller: Caller, submission: Submission) -> bool:
-    """Return whether the submission is another user's, who has to get a reason."""
-    return caller.user != submission.new.user
-
-
 class CompetitionActions:
     """Every method is one transaction."""
 
@@ -135,15 +130,9 @@ class CompetitionActions:
         if before is not None:
             query = query.where(this.sequence < min(before, transactions.LARGEST))
         rows = await self._database.read(lambda connection: connection.execute(query).all())
+        names = ("competition_id", "subject", "reason", "create_time")
         logged = [
-            CompetitionAction(
-                competition_id=row.competition_id,
-                kind=ActionKind(row.action),
-                user=row.user_name,
-                subject=row.subject,
-                reason=row.reason,
-                create_time=row.create_time,
-            )
+            CompetitionAction(kind=ActionKind(row.action), user=row.user_name, **{name: row._mapping[name] for name in names})
             for row in rows[:size]
         ]
         return logged, rows[size - 1].sequence if len(rows) > size else None
@@ -153,17 +142,8 @@ def _bans(connection: sa.Connection, competition_id: str) -> list[Ban]:
     same = (submissions.c.competition_id == bans.c.competition_id, submissions.c.user_name == bans.c.user_name)
     count = sa.select(sa.func.count()).where(*same, submissions.c.rejudge_id.is_(None)).scalar_subquery()
     query = sa.select(bans, count.label("submission_count")).where(bans.c.competition_id == competition_id).order_by(bans.c.user_name)
-    return [
-        Ban(
-            competition_id=row.competition_id,
-            user=row.user_name,
-            reason=row.reason,
-            create_time=row.create_time,
-            administrator=row.administrator,
-            submission_count=row.submission_count,
-        )
-        for row in connection.execute(query)
-    ]
+    names = ("competition_id", "reason", "create_time", "administrator", "submission_count")
+    return [Ban(user=row.user_name, **{name: row._mapping[name] for name in names}) for row in connection.execute(query)]
 
 
 def _submission(connection: sa.Connection, submission_id: str) -> Submission:

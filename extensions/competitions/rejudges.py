@@ -90,8 +90,8 @@ class Rejudges:
 
         SubmissionNotFound where one that is named is no user's submission. All that are named are there, graded or not.
         """
-        names = ("number", "submission_id", "problem_id", "competition_id", "state")
-        query = sa.select(*(submissions.c[name] for name in names)).where(submissions.c.rejudge_id.is_(None))
+        names = ("number", "submission_id", "problem_id", "competition_id")
+        query = sa.select(*(submissions.c[name] for name in names), submissions.c.state).where(submissions.c.rejudge_id.is_(None))
         query = query.where(submissions.c.mode != wire.Mode.SWEEP)  # it has sizes of its own, which the problem does not know
         graded = query.where(submissions.c.state == SubmissionState.SUCCEEDED)
         for name, value in (("problem_id", order.problem_id), ("competition_id", order.competition_id)):
@@ -103,13 +103,7 @@ class Rejudges:
                 chunks = (submission_ids[start : start + CHUNK] for start in range(0, len(submission_ids), CHUNK))
                 queries = [query.where(submissions.c.submission_id.in_(chunk)) for chunk in chunks]
             by_id = {
-                row.submission_id: Candidate(
-                    number=row.number,
-                    submission_id=row.submission_id,
-                    problem_id=row.problem_id,
-                    competition_id=row.competition_id,
-                    graded=row.state == SubmissionState.SUCCEEDED,
-                )
+                row.submission_id: Candidate(graded=row.state == SubmissionState.SUCCEEDED, **{name: row._mapping[name] for name in names})
                 for chunk_query in queries
                 for row in connection.execute(chunk_query)
             }
@@ -145,7 +139,11 @@ class Rejudges:
             request_key = records.request_key(user, request_id) if request_id else None
             connection.execute(sa.insert(rejudges).values(**row, request_id=request_key, state=RejudgeState.RUNNING, create_time=now))
             for digest, chosen in numbers.items():
-                _insert(connection, identifier, digest, chosen)
+                for start in range(0, len(chosen), CHUNK):
+                    part = submissions.c.number.in_(chosen[start : start + CHUNK])
+                    columns = (sa.literal(identifier), submissions.c.number, sa.literal(digest), submissions.c.judgement_count)
+                    items = ["rejudge_id", "number", "problem_digest", "judgement_count"]
+                    connection.execute(sa.insert(rejudge_items).from_select(items, sa.select(*columns).where(part)))
             return _get(connection, identifier)
 
         return await self._database.write(work)
@@ -205,16 +203,6 @@ class Rejudges:
             return [] if state == RejudgeState.DISCARDED else _discard(connection, self._now(), rejudge_id)
 
         return await self._database.write(work)
-
-
-def _insert(connection: sa.Connection, rejudge_id: str, digest: str, numbers: Sequence[int]) -> None:
-    """Choose these submissions, to be judged by the problem of this digest."""
-    names = ["rejudge_id", "number", "problem_digest", "judgement_count"]
-    for start in range(0, len(numbers), CHUNK):
-        chosen = sa.select(sa.literal(rejudge_id), submissions.c.number, sa.literal(digest), submissions.c.judgement_count).where(
-            submissions.c.number.in_(numbers[start : start + CHUNK])
-        )
-        connection.execute(sa.insert(rejudge_items).from_select(names, chosen))
 
 
 def _undecided(connection: sa.Connection, limit: int) -> list[Undecided]:

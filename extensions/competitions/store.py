@@ -14,18 +14,29 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from extensions.competitions.competition_file import CompetitionFile
 from extensions.competitions.file_check import FILE_NAME, mistake, read_competition
 from extensions.competitions.model import Competition, Phase, TieRule, Visibility
-from extensions.competitions.secret_workloads import SecretInvalid, secret_workloads
-from extensions.competitions.terms import for_competition, terms_of
-from grader.api.resource_names import COMPETITIONS, parse
+from extensions.competitions.secret_workloads import SecretInvalid, problem_for, secret_workloads
+from grader import devices
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, full_name, parse
 from grader.config import Settings
-from grader.errors import CompetitionNotFound, FieldViolation, InvalidSubmission, ProblemInvalid
+from grader.errors import (
+    CompetitionClosed,
+    CompetitionNotFound,
+    FieldViolation,
+    InvalidSubmission,
+    NoSuchDevice,
+    ProblemInvalid,
+    UserBanned,
+)
 from grader.extensions import SubmitTerms
-from grader.model import Problem, Ranking, ScoreKind
+from grader.ledger.tables import bans
+from grader.model import NewSubmission, Problem, Ranking, ScoreKind
 from grader.problems.store import Problems
-from grader.rules.quotas import Quota
+from grader.rules.quotas import Quota, for_server, shown_time
 from grader.v1 import submission_pb2
 from grader.v1.grader_service_pb2 import SubmitRequest
 from sandbox.protocol import wire
@@ -99,10 +110,6 @@ class Competitions:
         """Return the competitions that ended before a time."""
         return tuple(competition.competition_id for competition in self.all() if competition.end_time < before)
 
-    def secret_files(self) -> tuple[Path, ...]:
-        """The files that hold secrets, which nobody but their owner should read."""
-        return tuple(path for _, (file, path) in sorted(self._loaded.files.items()) if file.secret_seed)
-
     def redrawn(self, competition_id: str, rejudge_id: str) -> Competition:
         """The competition with secret sizes drawn from a seed of this rejudge's own, for a final.
 
@@ -131,12 +138,67 @@ class Competitions:
         loaded.problems.update({(competition.competition_id, problem_id): problem for problem_id, problem in pinned.items()})
 
 
+def terms_of(competition: Competition, problems: Problems, message: submission_pb2.Submission, device_kinds: Sequence[str]) -> SubmitTerms:
+    """Return the terms for this message. InvalidSubmission where the competition does not have its device."""
+    kind = message.device_kind or competition.device_kinds[0]
+    if kind not in competition.device_kinds:
+        choices = ", ".join(competition.device_kinds)
+        text = f"{kind!r} is not a device of competition {competition.competition_id!r}; leave it out, or take one of: {choices}"
+        raise InvalidSubmission([FieldViolation("device_kind", text)])
+    return SubmitTerms(
+        problem=partial(_problem, competition, problems),
+        competition_id=competition.competition_id,
+        device_kind=kind,
+        check=partial(_check_mode, competition, device_kinds, kind),
+        admit=partial(check_admission, competition),
+        quotas=for_competition(competition),
+    )
+
+
+def _problem(competition: Competition, problems: Problems, problem_id: str) -> Problem:
+    if problem_id not in competition.problem_ids:
+        choices = ", ".join(full_name(PROBLEMS, choice) for choice in competition.problem_ids)
+        text = f"{problem_id!r} is not a problem of competition {competition.competition_id!r}; take one of: {choices}"
+        raise InvalidSubmission([FieldViolation("problem", text)])
+    return problem_for(competition, problems.get(problem_id))
+
+
+def _check_mode(competition: Competition, device_kinds: Sequence[str], kind: str, submission: NewSubmission, problem: Problem) -> None:
+    if submission.mode in (wire.Mode.PROFILE, wire.Mode.SANITIZE):
+        # What they find comes from processes that begin after secret workloads were run, and could carry what those left behind.
+        text = f"a competition takes no MODE_{submission.mode.name}; leave `competition` out to run it on the public workloads"
+        raise InvalidSubmission([FieldViolation("mode", text)])
+    if submission.mode is not competition.mode and problem.first_shown(kind.partition(":")[0]) is None:
+        text = f"only MODE_{competition.mode.name} runs hidden workloads, and {kind!r} has no other here; take that mode"
+        raise InvalidSubmission([FieldViolation("mode", text)])
+    if not devices.is_offered(kind, device_kinds):
+        raise NoSuchDevice(kind, tuple(offer for offer in competition.device_kinds if devices.is_offered(offer, device_kinds)))
+
+
+def check_admission(competition: Competition, connection: sa.Connection, now: datetime, user: str) -> None:
+    """CompetitionClosed, with the time, before the start and from the end on; UserBanned."""
+    match competition.phase(now):
+        case Phase.UPCOMING:
+            raise CompetitionClosed(competition.competition_id, Phase.UPCOMING, shown_time(competition.start_time))
+        case Phase.ENDED:
+            raise CompetitionClosed(competition.competition_id, Phase.ENDED, shown_time(competition.end_time))
+    query = sa.select(bans.c.reason).where(bans.c.competition_id == competition.competition_id, bans.c.user_name == user)
+    if (reason := connection.execute(query).scalar_one_or_none()) is not None:
+        raise UserBanned(competition.competition_id, reason)
+
+
+def for_competition(competition: Competition) -> tuple[Quota, ...]:
+    """Return what the competition allows each user."""
+    return for_server(competition.hourly_limit, competition.daily_limit, competition.competition_id)
+
+
 def submit_policy(settings: Settings, problems: Problems, report: Callable[[str, str], None]) -> Competitions:
     """Read the competitions that a server is to have, and report how many there are, and whether others can read their secrets."""
     competitions = Competitions.load(settings.competitions, problems)
     if settings.competitions:
         loaded = f"{len(competitions.all())} loaded"
-        readable = [str(path) for path in competitions.secret_files() if path.stat().st_mode & 0o077]
+        secret_files = [path for _, (file, path) in sorted(competitions._loaded.files.items()) if file.secret_seed]
+        readable = [str(path) for path in secret_files if path.stat().st_mode & 0o077]  # nobody but their owner should read them
         if readable:
             remedy = f"run: chmod 600 {' '.join(map(shlex.quote, readable))}"
             report(f"{loaded}; other users of this host can read secrets in {', '.join(readable)}", remedy)

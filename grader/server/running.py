@@ -127,8 +127,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
             artifacts=owned_artifacts(settings, ledger),
         )
         parts = _parts(extensions.ServerContext(settings=settings, service=service, gate=door.gate, provider=provider))
-        pages = partial(_pages, parts)
-        await stack.enter_async_context(operation.watching(ledger, grading, policy=policy, routes=pages))
+        await stack.enter_async_context(operation.watching(ledger, grading, policy=policy, routes=partial(_pages, parts)))
         # The lock is ours and the boxes are swept: anybody who held these leases is dead, and nothing of it runs.
         # In a database that servers share, that is known of the leases of this state directory only.
         reclaimed = await ledger.reclaim_all(prefix if settings.database else "")
@@ -174,8 +173,7 @@ async def reading(settings: Settings) -> AsyncIterator[Serving]:
 
 def _parts(context: extensions.ServerContext) -> list[extensions.ServerAdditions]:
     """Add what installed packages bring."""
-    modules: dict[str, extensions.ServerPart] = extensions.named(extensions.SERVER_PARTS)
-    parts = [module(context) for module in modules.values()]
+    parts: list[extensions.ServerAdditions] = [part(context) for part in extensions.named(extensions.SERVER_PARTS).values()]
     for part in parts:
         context.service.add(part.calls)
     return parts

@@ -40,7 +40,7 @@ RUNNING, READY = rejudge_pb2.REJUDGE_STATE_RUNNING, rejudge_pb2.REJUDGE_STATE_RE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejudgeOptions:
-    """Submissions to judge again. again: makes another request of the same order."""
+    """Submissions to judge again, by names that may be short. again: makes another request of the same order."""
 
     cause: str
     problem: str = ""
@@ -120,13 +120,6 @@ async def list_rejudges(target: Target, limit: int, *, json: bool) -> Exit:
     empty = "no rejudges yet; make one with: grader-cli rejudge create --help"
     print_list(grader_service_pb2.ListRejudgesResponse(rejudges=rejudges), [table] if rows else [], empty, json=json)
     return Exit.DONE
-
-
-async def end(target: Target, name: str, *, json: bool, apply: bool) -> Exit:
-    """Apply or discard a rejudge, and print it."""
-    async with connect(target, ServerRequirement.GRADE) as client:
-        full = full_name(REJUDGES, name)
-        return await _print(client, await (client.apply_rejudge(full) if apply else client.discard_rejudge(full)), json=json)
 
 
 async def _decided(client: GraderClient, rejudge: rejudge_pb2.Rejudge, display: ProgressDisplay) -> rejudge_pb2.Rejudge:
@@ -277,15 +270,17 @@ async def show_command(
 
 
 @rejudge_app.command("apply")
-def apply_command(name: Rejudge, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
+async def apply_command(name: Rejudge, server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
     """Let the new judgements count. The old ones stay in each submission's history."""
-    run(end(_target(server, state_dir, json=json), name, json=json, apply=True))
+    async with connect(_target(server, state_dir, json=json), ServerRequirement.GRADE) as client:
+        return await _print(client, await client.apply_rejudge(full_name(REJUDGES, name)), json=json)
 
 
 @rejudge_app.command("discard")
-def discard_command(name: Rejudge, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
+async def discard_command(name: Rejudge, server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
     """Drop the new judgements, and cancel what still runs for them."""
-    run(end(_target(server, state_dir, json=json), name, json=json, apply=False))
+    async with connect(_target(server, state_dir, json=json), ServerRequirement.GRADE) as client:
+        return await _print(client, await client.discard_rejudge(full_name(REJUDGES, name)), json=json)
 
 
 def final_command(

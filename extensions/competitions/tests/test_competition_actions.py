@@ -11,7 +11,7 @@ from extensions.competitions import leaderboard
 from extensions.competitions.actions import CompetitionActions
 from extensions.competitions.boards import Boards
 from extensions.competitions.model import ActionKind
-from extensions.competitions.terms import check_admission
+from extensions.competitions.store import check_admission
 from extensions.competitions.tests.test_boards import COMPETITION, REAL, SCORE, graded, users
 from grader.errors import QuotaExceeded, SubmissionNotFound, UserBanned, WithdrawalRefused
 from grader.ledger.tables import submissions

@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from extensions.competitions import file_changes as competition_changes
+from extensions.competitions import organising_calls as competition_changes
 from extensions.competitions.actions import checked_reason
 from extensions.competitions.competition_file import CompetitionFile
-from extensions.competitions.file_changes import FIXED, UNSHOWN, ChangeKind, changes, check_fair
 from extensions.competitions.model import Competition, TieRule, Visibility
+from extensions.competitions.organising_calls import FIXED, UNSHOWN, ChangeKind, changes, check_fair
 from grader.errors import InvalidRequest, ReloadRefused
 from grader.model import Ranking, ScoreKind
 from sandbox.protocol import wire

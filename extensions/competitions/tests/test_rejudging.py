@@ -421,9 +421,9 @@ async def test_the_commands_show_list_apply_and_discard(serve, kernel, finished,
         await command.list_rejudges(target, 9, json=False)
         assert capsys.readouterr().out.count("a bug") == 2
         failed, good = (await client.list_rejudges()).rejudges
-        assert await command.end(target, good.name.removeprefix("rejudges/"), json=True, apply=True) is Exit.DONE
+        assert await command.apply_command(good.name.removeprefix("rejudges/"), server=target.server, json=True) is Exit.DONE
         assert '"REJUDGE_STATE_APPLIED"' in capsys.readouterr().out
-        await command.end(target, failed.name, json=False, apply=False)
+        await command.discard_command(failed.name, server=target.server, json=False)
         assert "DISCARDED" in capsys.readouterr().out
         assert (await client.get_submission(done[0].name)).report.verdict == report_pb2.VERDICT_WRONG_ANSWER
         assert (await client.get_submission(done[1].name)).state == submission_pb2.SUBMISSION_STATE_SUCCEEDED

@@ -7,8 +7,7 @@ from functools import partial
 import pytest
 
 from extensions.competitions.model import Competition
-from extensions.competitions.store import Competitions
-from extensions.competitions.terms import check_admission, for_competition
+from extensions.competitions.store import Competitions, check_admission, for_competition
 from grader.errors import CompetitionClosed
 from grader.problems.store import Problems
 from grader.rules.quotas import AdmissionPolicy
