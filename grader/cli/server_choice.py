@@ -55,9 +55,12 @@ class ProgramGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """As typer's."""
-        if self.get_command(ctx, args[0]) is None and not entry_points(group=extensions.COMMANDS):
-            print_note(f"more commands are in {extensions.PACKAGE}: pip install ./extensions in a clone", "yellow")
-        return super().resolve_command(ctx, args)
+        try:
+            return super().resolve_command(ctx, args)
+        except Exception as error:  # click's UsageError, which typer does not export
+            if not entry_points(group=extensions.COMMANDS):
+                vars(error)["message"] += f" More commands are in {extensions.PACKAGE}: pip install ./extensions in a clone."
+            raise
 
 
 class ServerCommand(TyperCommand):

@@ -147,4 +147,5 @@ def test_the_wheel_of_the_extensions_has_pages_and_entry_points(tmp_path):
         (points,) = [archive.read(name).decode() for name in names if name.endswith("entry_points.txt")]
     assert {"extensions/web/templates/home.html", "extensions/web/report/static/style.css"} <= set(names)
     assert not [name for name in names if "/tests/" in name or "/build/" in name]
-    assert all(f"[grader.{group}]" in points for group in ("admin_commands", "fleets", "formats", "pages", "references", "report_files"))
+    groups = ("admin_commands", "commands", "fleets", "formats", "references", "report_files", "server_parts", "submit_policies")
+    assert all(f"[grader.{group}]" in points for group in groups)
