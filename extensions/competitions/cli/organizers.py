@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from extensions.competitions.cli.competitions import CompetitionName
-from grader.api.resource_names import COMPETITIONS, full_name, resource_id
+from grader.api.resource_names import COMPETITIONS, full_name
 from grader.cli import extras
 from grader.cli.exits import Exit
 from grader.cli.options import Json, Server, StateDir
@@ -82,7 +82,7 @@ async def ban_command(
         raise typer.BadParameter("--lift and --reason are of a user; name one")
     if user and not lift and not reason:
         raise typer.BadParameter("a ban needs a reason; add --reason TEXT")
-    competition = _competition(name)
+    competition = full_name(COMPETITIONS, name)
     async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.GRADE if user else ServerRequirement.READ) as client:
         if not user:
             bans = await client.list_bans(competition)
@@ -113,7 +113,7 @@ async def actions_command(
 ) -> Exit:
     """List what was withdrawn, banned and reloaded in a competition, by whom and why. For administrators."""
     async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
-        actions = (await client.list_competition_actions(_competition(name), page_size=limit)).actions
+        actions = (await client.list_competition_actions(full_name(COMPETITIONS, name), page_size=limit)).actions
     rows = [
         (formatting.utc(action.create_time), action.action.replace("_", " "), action.subject, action.user or "-", action.reason)
         for action in actions
@@ -145,7 +145,3 @@ def describe_changes(changes: Sequence[competition_pb2.CompetitionChange]) -> li
             values = f"{one_line(key.before)} -> {one_line(key.after)}" if key.before or key.after else "changed"
             lines.append(f"  {one_line(key.key)}: {values}")
     return lines or ["nothing has changed"]
-
-
-def _competition(name: str) -> str:
-    return full_name(COMPETITIONS, resource_id(COMPETITIONS, name))

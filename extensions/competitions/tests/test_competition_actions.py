@@ -13,7 +13,7 @@ from extensions.competitions.boards import Boards
 from extensions.competitions.model import ActionKind
 from extensions.competitions.store import check_admission
 from extensions.competitions.tests.test_boards import COMPETITION, REAL, SCORE, graded, users
-from grader.errors import QuotaExceeded, SubmissionNotFound, UserBanned, WithdrawalRefused
+from grader.errors import CompetitionClosed, QuotaExceeded, SubmissionNotFound, UserBanned, WithdrawalRefused
 from grader.ledger.tables import submissions
 from grader.model import Caller, Scope, Withdrawal
 from grader.rules.quotas import HOUR, AdmissionPolicy, Quota
@@ -137,3 +137,19 @@ async def test_a_ban_takes_a_user_off_the_boards_and_refuses_what_comes(ledger, 
     assert await actions.lift_ban("spring", "alice", "root", "") and not await actions.lift_ban("spring", "alice", "root", "")
     await ledger.submit(new, fakes.problem(), policy=policy)
     assert await users(ledger) == ["alice", "bob"] and await kinds(actions) == [ActionKind.BAN_LIFTED, ActionKind.BANNED]
+
+
+@pytest.mark.parametrize(("seconds", "phase"), [(-1, "upcoming"), (0, None), (2 * 86400 - 0.001, None), (2 * 86400, "ended")])
+async def test_the_window_opens_and_closes_to_the_moment(ledger, clock, seconds, phase):
+    """The start is in it, the end is not; the time that decides is the one that is kept. A request that was answered is answered again."""
+    policy = AdmissionPolicy(admit=partial(check_admission, COMPETITION))
+    new, clock.now = replace(fakes.new_submission(), competition_id="spring"), START + timedelta(seconds=seconds)
+    if phase is None:
+        first = await ledger.submit(new, fakes.problem(), request_id="r", policy=policy)
+        assert first.create_time == clock.now
+        clock.pass_s(2 * 86400)
+        assert (await ledger.submit(new, fakes.problem(), request_id="r", policy=policy)).submission_id == first.submission_id
+    else:
+        with pytest.raises(CompetitionClosed) as caught:
+            await ledger.submit(new, fakes.problem(), policy=policy)
+        assert caught.value.phase == phase and caught.value.time.endswith("00:00:00 UTC")
