@@ -61,6 +61,8 @@ async def test_a_method_of_the_api_that_no_installed_package_answers_says_what_t
     service.add({"GetCompetition": answer})
     request = grader_service_pb2.GetCompetitionRequest(name="competitions/one")
     assert (await service.GetCompetition(request, None)).name == request.name
+    with pytest.raises(AssertionError, match="Submit"):
+        service.add({"Submit": answer})
     with pytest.raises(NotInstalled, match="the package for GetLeaderboard; its administrator can install kernel-grader-extensions"):
         await service.GetLeaderboard(grader_service_pb2.GetLeaderboardRequest(), None)
 
