@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Collection
 
 from grader.errors import FieldViolation, InvalidRequest, SubmissionNotFound
 from grader.intake.labels import check_tag
 from grader.ledger.statements import SubmissionFilter
-from grader.model import Caller, Competition, Phase, Scope, Submission, Visibility
+from grader.model import Caller, Scope, Submission
 from grader.rules.keys import check_user
 
 ANYBODY = Caller(scopes=frozenset({Scope.READ}))  # who opens a page of a server that asks for keys: nobody's owner, no administrator
 
 
-def check_seen(caller: Caller, submission: Submission, competitions: Iterable[Competition], now: datetime) -> None:
-    """SubmissionNotFound, the same as where there is none, unless it is the caller's or shown to the caller."""
+def check_seen(caller: Caller, submission: Submission, readable: Collection[str]) -> None:
+    """SubmissionNotFound, the same as where there is none, unless it is the caller's or shown to the caller. readable: competitions whose
+    submissions everybody may see."""
     _check_no_run(caller, submission)
-    if not caller.may_see(submission.new.user) and not sees_competition(caller, submission.new.competition_id, competitions, now):
+    if not caller.may_see(submission.new.user) and not sees_competition(caller, submission.new.competition_id, readable):
         raise SubmissionNotFound(submission.submission_id)
 
 
-def sees_competition(caller: Caller, competition_id: str, competitions: Iterable[Competition], now: datetime) -> bool:
+def sees_competition(caller: Caller, competition_id: str, readable: Collection[str]) -> bool:
     """Return whether all submissions to this competition ("": to none) are shown to the caller, for every user."""
-    return caller.admin or competition_id in opened(competitions, now)
+    return caller.admin or competition_id in readable
 
 
 def check_owned(caller: Caller, submission: Submission) -> None:
@@ -39,25 +39,24 @@ def _check_no_run(caller: Caller, submission: Submission) -> None:
         raise SubmissionNotFound(submission.submission_id)
 
 
-def submission_filter(
-    caller: Caller, user: str, competition_id: str, competitions: Iterable[Competition], now: datetime, *, tag: str = ""
-) -> SubmissionFilter:
+def check_name(user: str) -> None:
+    """InvalidRequest where no user can have this name."""
+    try:
+        check_user(user)
+    except ValueError as error:
+        raise InvalidRequest([FieldViolation("user", str(error))]) from None
+
+
+def submission_filter(caller: Caller, user: str, competition_id: str, readable: Collection[str], *, tag: str = "") -> SubmissionFilter:
     """Filter a list that asks for this user's ("": anybody's) submissions to this competition ("": any or none), with this tag."""
     if user:
-        try:
-            check_user(user)
-        except ValueError as error:
-            raise InvalidRequest([FieldViolation("user", str(error))]) from None
+        check_name(user)
     if tag and (wrong := check_tag(tag, "tag")):
         raise InvalidRequest(wrong)
-    if caller.admin:
-        return SubmissionFilter(user=user, competition_id=competition_id, tag=tag)
-    if tag or (not user and not competition_id):  # one's own list, not all that was ever opened to readers; tags are shown to owners only
-        return SubmissionFilter(user=user, competition_id=competition_id, seen_by=caller.user, tag=tag)
-    return SubmissionFilter(user=user, competition_id=competition_id, seen_by=caller.user, open_competitions=opened(competitions, now))
-
-
-def opened(competitions: Iterable[Competition], now: datetime) -> frozenset[str]:
-    """The competitions whose submissions everybody may see by now."""
-    ended = (competition for competition in competitions if competition.phase(now) is Phase.ENDED)
-    return frozenset(competition.competition_id for competition in ended if competition.visibility is Visibility.AFTER_END)
+    return SubmissionFilter(
+        user=user,
+        competition_id=competition_id,
+        seen_by=None if caller.admin else caller.user,
+        open_competitions=readable if user or competition_id else (),  # else one's own list, not all that was ever opened to readers
+        tag=tag,
+    )

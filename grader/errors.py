@@ -166,6 +166,14 @@ class PermissionDenied(CallRefused):
     text = "this key does not have the scope {scope!r}; ask an administrator for one that has"
 
 
+class NotInstalled(CallRefused):
+    """The server lacks the package that this needs."""
+
+    reason, code = "NOT_INSTALLED", "UNIMPLEMENTED"
+    feature: str
+    text = "this server lacks the package for {feature}; its administrator can install kernel-grader-extensions"
+
+
 class CompetitionNotFound(CallRefused):
     """There is no such competition here."""
 

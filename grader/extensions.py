@@ -7,12 +7,14 @@ have groups of their own: `grader/formats/__init__.py`, `sandbox/protocol/langua
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
-from grader.errors import ModeNotInstalled, SettingsInvalid
+from grader.errors import ModeNotInstalled, NotInstalled, SettingsInvalid
 from sandbox.protocol import wire
 
 if TYPE_CHECKING:
@@ -21,27 +23,93 @@ if TYPE_CHECKING:
 
     from grader.config import Settings
     from grader.grading.attempt import Attempt, OpenRunBox
-    from grader.ledger import Ledger
-    from grader.model import Problem, Report
-    from grader.problems.competition_store import Competitions
-    from grader.problems.store import Imported, Problems
+    from grader.model import NewSubmission, Problem, Report
+    from grader.problems.store import Imported
+    from grader.rules.identities import IdentityProvider
+    from grader.rules.quotas import AdmissionCheck, Quota
+    from grader.server.auth import Authenticator
     from grader.server.grading import Grading
+    from grader.server.service import GraderServicer
     from grader.v1 import submission_pb2
+    from grader.v1.grader_service_pb2 import SubmitRequest
 
-PAGES, REPORT_FILES, FLEETS = "grader.pages", "grader.report_files", "grader.fleets"
-COMMANDS, ADMIN_COMMANDS, MODES = "grader.commands", "grader.admin_commands", "grader.modes"
-PROBLEM_CHECKS = "grader.problem_checks"
-# Groups that no box needs.
-SERVER_SIDE = ("grader.formats", "grader.references", PAGES, REPORT_FILES, FLEETS, COMMANDS, ADMIN_COMMANDS, MODES, PROBLEM_CHECKS)
+SERVER_PARTS, SUBMIT_POLICIES, MODES = "grader.server_parts", "grader.submit_policies", "grader.modes"
+COMMANDS, ADMIN_COMMANDS, PROBLEM_CHECKS = "grader.commands", "grader.admin_commands", "grader.problem_checks"
+REPORT_FILES, FLEETS = "grader.report_files", "grader.fleets"
+GROUPS = (SERVER_PARTS, SUBMIT_POLICIES, MODES, COMMANDS, ADMIN_COMMANDS, PROBLEM_CHECKS, REPORT_FILES, FLEETS)
+SERVER_SIDE = ("grader.formats", "grader.references", *GROUPS)  # groups that no box needs
 CORE_MODES = (wire.Mode.TEST, wire.Mode.BENCHMARK, wire.Mode.RANKED)
 PACKAGE = "kernel-grader-extensions"
 
 
-class PageModule(Protocol):
-    """Group `grader.pages`: a module that adds pages to the web port."""
+Call = Callable[[Any], Awaitable[Any]]  # answers a request message
 
-    def routes(self, ledger: Ledger, problems: Problems, competitions: Competitions, **parts: Any) -> Iterable[web.RouteDef]:
-        """Return what is served next to metrics and health. parts: as `_pages` of `grader/server/running.py` passes them."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerContext:
+    """A server, as its parts see it. gate: knows keys; None: callers need none. provider: that users may sign in with."""
+
+    settings: Settings
+    service: GraderServicer
+    gate: Authenticator | None
+    provider: IdentityProvider | None = None
+
+
+async def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerAdditions:
+    """Additions of a part to a server."""
+
+    calls: Mapping[str, Call] = field(default_factory=dict)  # by the names of the API's methods; the server checks keys and scopes
+    routes: Callable[[], Iterable[web.RouteDef]] = tuple  # served next to metrics and health; asked for where there is a web port
+    run: Callable[[], Coroutine[Any, Any, None]] = _nothing  # a task of a server that grades, cancelled when it drains
+    reload: Callable[[], Awaitable[None]] = _nothing  # reads files again at SIGHUP; logs what is wrong with them
+
+
+class ServerPart(Protocol):
+    """Group `grader.server_parts`: a function that adds to a server."""
+
+    def __call__(self, server: ServerContext) -> ServerAdditions:
+        """Return what the server gets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitTerms:
+    """Terms for a submission to a competition. problem: as it is graded by there, by its id."""
+
+    competition_id: str
+    device_kind: str
+    problem: Callable[[str], Problem]
+    check: Callable[[NewSubmission, Problem], None]  # CallRefused where a submission is not within the rules
+    admit: AdmissionCheck
+    quotas: tuple[Quota, ...]
+
+
+class SubmitPolicy(Protocol):
+    """Group `grader.submit_policies`, name `competitions`: a function of settings, problems and `report(detail, remedy)` returns it."""
+
+    def terms(self, request: SubmitRequest, device_kinds: Sequence[str]) -> SubmitTerms:
+        """Return the terms of the competition that a request names; CallRefused where there are none."""
+        raise NotInstalled("competitions")
+
+    def quotas(self, now: datetime) -> Sequence[Quota]:
+        """Return what limits each user now, besides the server's own quotas."""
+        return ()
+
+    def readable(self, now: datetime) -> frozenset[str]:
+        """Return the competitions whose submissions everybody may see by now."""
+        return frozenset()
+
+    def ended(self, before: datetime) -> Sequence[str]:
+        """Return the competitions that ended before a time, and whose submissions need no more be kept for them."""
+        return ()
+
+
+class NoCompetitions(SubmitPolicy):
+    """Policy of a server that has none."""
 
 
 class ReportFile(Protocol):

@@ -66,4 +66,4 @@ async def filled(ledger: Ledger, made: list[dict[str, Any]]) -> None:
         connection.execute(sa.insert(problems).values(digest="d", problem_id="sum", document=document, create_time=START))
         connection.execute(sa.insert(submissions), made)
 
-    await ledger._database.write(fill)
+    await ledger.database.write(fill)

@@ -25,7 +25,7 @@ from grader.api.client import GraderClient
 from grader.api.resource_names import PROBLEMS, resource_id
 from grader.cli import sources
 from grader.cli.exits import Exit, GraderFailed, UsageError
-from grader.cli.options import EXIT_CODES, DeviceOption, SandboxOption, Server, StateDir
+from grader.cli.options import EXIT_CODES, GRADE, DeviceOption, SandboxOption, Server, StateDir
 from grader.cli.output import plain, print_note, stdout_console, text_table
 from grader.cli.progress import ProgressDisplay, progress
 from grader.cli.running import run
@@ -53,7 +53,7 @@ LOG_FACTOR = 15.0  # between the largest value and the least: with more, an axis
 
 def add_commands(app: typer.Typer, groups: Mapping[str, typer.Typer]) -> None:
     """Add `sweep`."""
-    app.command("sweep", epilog=EXIT_CODES, rich_help_panel="Grade kernels")(sweep_command)
+    app.command("sweep", epilog=EXIT_CODES, rich_help_panel=GRADE)(sweep_command)
 
 
 def axis_sizes(texts: Sequence[str]) -> dict[str, int]:

@@ -9,12 +9,13 @@ from typing import Any
 
 from markupsafe import Markup
 
+from extensions.competitions.leaderboard import Board
+from extensions.competitions.model import Competition, TieRule, Visibility
 from extensions.web.plots.frames import ChartAxis
 from extensions.web.plots.lines import ChartSeries, line_chart
 from extensions.web.report.content import flags, when
 from extensions.web.views import PagePosition, competition_head
-from grader.model import Competition, ScoreKind, TieRule, Visibility
-from grader.rules.leaderboard import Board
+from grader.model import ScoreKind
 
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
 _SHARED = "entries whose intervals overlap with that of the best of their group share its rank"

@@ -66,7 +66,7 @@ class LiveSubmissions:
             caller, submission_id = self._site.viewer(request), request.match_info["id"]
             submission = await self._site.ledger.get(submission_id)
             # Before the answer begins, so that it is the same as that of a page; the stream asks again.
-            access.check_seen(caller, submission, self._site.competitions.all(), self._site.now())
+            access.check_seen(caller, submission, self._site.readable())
             async with aclosing(self._events.stream(caller, submission_id, whole_number(last_event) or 0)) as events:
                 response = web.StreamResponse(headers=_HEADERS)
                 with suppress(ConnectionResetError, ShuttingDown, SubmissionNotFound):

@@ -17,6 +17,11 @@ import jinja2
 from aiohttp import web
 from markupsafe import Markup
 
+from extensions.competitions import leaderboard
+from extensions.competitions.boards import Boards
+from extensions.competitions.leaderboard import Board, Standing
+from extensions.competitions.model import Competition, Phase
+from extensions.competitions.store import Competitions
 from extensions.web import board_views, views
 from extensions.web.board_views import SHOWN_USERS, progress_chart
 from extensions.web.live import STREAM_LIMITS, LiveSubmissions, SubmissionEvents
@@ -32,16 +37,16 @@ from extensions.web.submit_page import SubmitPage, Submitter
 from extensions.web.views import PAGE_SIZE, PagePosition
 from grader import access
 from grader.api import messages
+from grader.config import web_address
 from grader.errors import ProblemNotFound
+from grader.extensions import ServerContext
 from grader.ledger import Ledger
-from grader.model import Competition, Phase, Submission
-from grader.peers import PeerLimits
-from grader.problems.competition_store import Competitions
+from grader.model import Submission
+from grader.peers import PeerLimits, loopback
 from grader.problems.store import Problems
-from grader.rules import leaderboard
 from grader.rules.disclosure import Redactor
 from grader.rules.identities import CALLBACK, IdentityProvider
-from grader.rules.leaderboard import Board, Standing
+from grader.server.connections import stream_limits as limits_of_streams
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "static" / "site.js"
@@ -54,6 +59,26 @@ _STARTER = r"{name:[a-z0-9_]{1,210}\.(?:cu|py)}"
 def site_templates(autoescape: bool = True) -> jinja2.Environment:
     """The site's templates. autoescape False is for the test that shows what it is for."""
     return environment(HERE / "templates", autoescape=autoescape)
+
+
+def routes_of(server: ServerContext) -> list[web.RouteDef]:
+    """Return what a server serves next to its own."""
+    settings, service = server.settings, server.service
+    host, _ = web_address(settings.web or "")
+    return routes(
+        service.ledger,
+        service.problems,
+        service.policy if isinstance(service.policy, Competitions) else Competitions(),
+        open_server=not settings.asks_keys and loopback(f"{host}:0"),
+        artifacts=service.artifacts,
+        events=service.watch,
+        stream_limits=limits_of_streams(settings),
+        api_address=settings.listen,
+        asks_keys=settings.asks_keys,
+        gate=server.gate,
+        submitter=Submitter(service),
+        provider=server.provider,
+    )
 
 
 def routes(
@@ -181,7 +206,7 @@ class Pages:
         admin = self._site.viewer(request).admin
         before = leaderboard.counted_before(competition, now, admin=admin and "unfrozen" in request.query)
         standings = await self._site.recent(
-            (competition.competition_id, problem_id), lambda: self._site.ledger.boards.standings(competition, problem_id=problem_id)
+            (competition.competition_id, problem_id), lambda: Boards(self._site.ledger).standings(competition, problem_id=problem_id)
         )
         shown_board = await asyncio.to_thread(
             leaderboard.board, competition, standings, problem_id=problem_id, device=device, before=before
@@ -193,7 +218,7 @@ class Pages:
         ]:
             languages = await self._site.recent(
                 (competition.competition_id, shown_board.problem_id, shown_board.device, before, page),
-                lambda: self._site.ledger.boards.languages(shown),
+                lambda: Boards(self._site.ledger).languages(shown),
             )
             shown_board = leaderboard.with_languages(shown_board, languages)
         context = await asyncio.to_thread(
@@ -244,7 +269,7 @@ class Pages:
     async def _seen(self, request: web.Request) -> Submission:
         """A submission that this request may see."""
         submission = await self._site.ledger.get(request.match_info["id"])
-        access.check_seen(self._site.viewer(request), submission, self._site.competitions.all(), self._site.now())
+        access.check_seen(self._site.viewer(request), submission, self._site.readable())
         return submission
 
     async def home(self, request: web.Request) -> web.Response:

@@ -10,12 +10,13 @@ from typing import Any
 
 from aiohttp import web
 
+from extensions.competitions.model import Competition, Phase
 from extensions.web.site import UNKNOWN_ADDRESS, PageAbsent, Site, attachment, page_number
 from extensions.web.views import PAGE_SIZE, PagePosition, competition_head
 from grader import access
 from grader.api import messages
 from grader.errors import SubmissionNotFound
-from grader.model import Caller, Competition, Phase, Problem, Submission, SubmissionState
+from grader.model import Caller, Problem, Submission, SubmissionState
 from grader.rules.disclosure import Redactor
 from grader.v1 import problem_pb2, submission_pb2
 from grader.views import formatting
@@ -44,7 +45,7 @@ class ProblemPages:
         site, stored_problem = self._site, self._site.problems.get(request.match_info["id"])
         caller = site.viewer(request)
         rows = await site.recent(
-            ("baselines", stored_problem.digest, caller.admin, access.opened(self._site.competitions.all(), self._site.now())),
+            ("baselines", stored_problem.digest, caller.admin, site.readable()),
             lambda: self._baselines(caller, stored_problem),
         )
         shown = problem(
@@ -68,15 +69,15 @@ class ProblemPages:
 
     async def _baselines(self, caller: Caller, problem: Problem) -> list[dict[str, Any]]:
         """PyTorch's times, by the newest submissions that this caller may see."""
-        ledger, competitions, now = self._site.ledger, self._site.competitions.all(), self._site.now()
+        ledger, readable = self._site.ledger, self._site.readable()
         if caller.admin:
-            lists = [access.submission_filter(caller, "", "", competitions, now)]
+            lists = [access.submission_filter(caller, "", "", readable)]
         else:
-            opened = [competition.competition_id for competition in competitions if problem.problem_id in competition.problem_ids]
+            competitions = [entry for entry in self._site.competitions.all() if problem.problem_id in entry.problem_ids]
             lists = [
-                access.submission_filter(caller, "", competition_id, competitions, now)
-                for competition_id in opened
-                if access.sees_competition(caller, competition_id, competitions, now)
+                access.submission_filter(caller, "", competition.competition_id, readable)
+                for competition in competitions
+                if competition.competition_id in readable
             ]
         submissions: list[Submission] = []
         for submission_filter in lists:
@@ -98,7 +99,7 @@ class ProblemPages:
 
     def _may_see(self, caller: Caller, submission: Submission) -> bool:
         try:
-            access.check_seen(caller, submission, self._site.competitions.all(), self._site.now())
+            access.check_seen(caller, submission, self._site.readable())
         except SubmissionNotFound:
             return False
         return True

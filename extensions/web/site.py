@@ -17,6 +17,7 @@ import jinja2
 import structlog
 from aiohttp import web
 
+from extensions.competitions.store import Competitions
 from extensions.web.sessions import RECHECK_S, Session, Sessions, asked_from_here, session_token, viewer
 from grader import access
 from grader.access import ANYBODY
@@ -32,7 +33,6 @@ from grader.errors import (
 from grader.ledger import Ledger
 from grader.model import Caller, Scope, SubmissionArtifact
 from grader.peers import loopback
-from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.views import formatting
 
@@ -137,9 +137,13 @@ class Site:
         while self.sessions is None or self.session(request) is None or await self.sessions.find(session_token(request)) is not None:
             await asyncio.sleep(RECHECK_S)
 
+    def readable(self) -> frozenset[str]:
+        """Return the competitions whose submissions everybody may see."""
+        return self.competitions.readable(self.now())
+
     def sees_competition(self, request: web.Request, competition_id: str) -> bool:
         """Return whether all submissions to this competition are shown to the caller of this request."""
-        return access.sees_competition(self.viewer(request), competition_id, self.competitions.all(), self.now())
+        return access.sees_competition(self.viewer(request), competition_id, self.readable())
 
     def server_address(self, request: web.Request) -> str:
         """How the reader reaches the API, for the command line; UNKNOWN_ADDRESS where only an operator knows."""

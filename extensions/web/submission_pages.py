@@ -70,7 +70,7 @@ class SubmissionPages:
         caller = site.user_of(request, "ListSubmissions")
         everybody = caller.admin and (not caller.user or query.get("users") == "all")
         problem_id, verdict = query.get("problem", "")[:200], query.get("verdict", "")
-        submission_filter = access.submission_filter(caller, "" if everybody else caller.user, "", site.competitions.all(), site.now())
+        submission_filter = access.submission_filter(caller, "" if everybody else caller.user, "", site.readable())
         if verdict in VERDICTS:
             submission_filter = replace(submission_filter, verdicts=(Verdict[verdict],))
         before = whole_number(query.get("before", ""))
@@ -125,7 +125,7 @@ class SubmissionPages:
         if len(submission_id) > ID_CHARS:
             raise PageAbsent
         submission = await self._site.ledger.get(submission_id)
-        access.check_seen(self._site.viewer(request), submission, self._site.competitions.all(), self._site.now())
+        access.check_seen(self._site.viewer(request), submission, self._site.readable())
         return submission
 
     async def _message(self, submission: Submission) -> submission_pb2.Submission:

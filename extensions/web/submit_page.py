@@ -8,11 +8,13 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
+import structlog
 from aiohttp import web
 from markupsafe import escape
 
+from extensions.competitions.model import Competition, Phase
 from extensions.web.forms import TOKEN_FIELD, FormTokens, FormTooLarge, SentForm, check_origin, check_private, read_form
 from extensions.web.site import FormRefused, SignInNeeded, Site, sentence
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, full_name
@@ -30,8 +32,10 @@ from grader.errors import (
     UserBanned,
 )
 from grader.intake.gate import decode_source
-from grader.model import Caller, Competition, Phase, Problem
+from grader.model import Caller, Problem, Submission
 from grader.peers import PeerCount, PeerLimits, network_of
+from grader.server.interceptors import enter_call
+from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
 from sandbox.protocol import wire
@@ -46,14 +50,21 @@ _OTHER_SESSION = "This form was of an earlier session, so nothing was submitted.
 _BUSY = "Too many forms are being sent. Try again in a few seconds."
 
 
-class Submitter(Protocol):
+class Submitter:
     """The API's Submit, for callers who may call it."""
 
-    async def submit(self, caller: Caller, request: api.SubmitRequest) -> str:
-        """The id of the submission, which is on disk; CallRefused."""
+    def __init__(self, service: GraderServicer) -> None:
+        self.device_kinds, self._service = service.device_kinds, service
 
-    def device_kinds(self) -> tuple[str, ...]:
-        """Return what can be asked for."""
+    async def submit(self, caller: Caller, request: api.SubmitRequest) -> str:
+        """Return the id of the submission, which is on disk; CallRefused. Whether the caller may submit was asked before."""
+        # A task of its own: who calls is kept for each task, and one task of the web port serves every request of a connection.
+        return (await asyncio.create_task(self._take(caller, request))).submission_id
+
+    async def _take(self, caller: Caller, request: api.SubmitRequest) -> Submission:
+        enter_call(caller)
+        structlog.contextvars.bind_contextvars(user=caller.user, key=caller.key_id)
+        return await self._service.take(request)
 
 
 class SubmitPage:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from extensions.competitions.model import Competition, Phase
 from extensions.web.report.content import when
 from extensions.web.report.source_lines import shown_sources
-from grader.model import Competition, Phase
 from grader.v1 import report_pb2, submission_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line

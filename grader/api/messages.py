@@ -20,7 +20,6 @@ from grader.api.resource_names import artifact_name
 from grader.api.statuses import failure_to_status
 from grader.model import (
     Caller,
-    Competition,
     Event,
     Failure,
     Position,
@@ -33,9 +32,8 @@ from grader.model import (
     SubmissionState,
 )
 from grader.rules.disclosure import Exposure, Redactor, omitted
-from grader.rules.leaderboard import Board
 from grader.rules.quotas import QuotaUse
-from grader.v1 import competition_pb2, grader_service_pb2, problem_pb2, report_pb2, submission_pb2
+from grader.v1 import grader_service_pb2, problem_pb2, report_pb2, submission_pb2
 from grader.verdict.compiler_diagnostics import compiler_diagnostics
 from grader.verdict.median_interval import median_interval
 from grader.verdict.timing_audit import bandwidth_share, peak_share
@@ -304,17 +302,6 @@ def artifact_to_proto(
     )
 
 
-def competition_to_proto(competition: Competition, now: datetime) -> competition_pb2.Competition:
-    """Convert a competition as everybody sees it. Of secret workloads only how many there are."""
-    return to_message(
-        competition_pb2.Competition,
-        competition,
-        competition.ranking,
-        secret_workload_counts={problem_id: len(workloads) for problem_id, workloads in competition.secret_workloads.items()},
-        state=f"COMPETITION_STATE_{competition.phase(now).name}",
-    )
-
-
 def position_to_proto(position: Position) -> submission_pb2.QueuePosition:
     """Convert a place in the queue; the estimate in whole seconds, for it is no better."""
     estimated_s = position.estimated_s
@@ -327,15 +314,4 @@ def placed_event(position: Position, sequence: int, submission: Submission, now:
     """Make the event of a watcher that waits. It is not stored, so its sequence is that of the event before: there the watch resumes."""
     return submission_pb2.SubmissionEvent(
         sequence=sequence, event_time=timestamp(now), attempt=submission.attempt_count, queue_position=position_to_proto(position)
-    )
-
-
-def board_to_proto(board: Board, first: int, size: int, next_page_token: str = "") -> competition_pb2.Leaderboard:
-    """Convert one page of a board: size entries from the first on, which counts from 0."""
-    return to_message(
-        competition_pb2.Leaderboard,
-        board,
-        entries=[to_message(competition_pb2.LeaderboardEntry, entry) for entry in board.entries[first : first + size]],
-        entry_count=len(board.entries),
-        next_page_token=next_page_token,
     )

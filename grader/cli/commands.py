@@ -5,43 +5,36 @@ from __future__ import annotations
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from grader import extensions
-from grader.cli import competitions, extras, problems
-from grader.cli import login as login_command
+from grader.cli import extras, login, problems
 from grader.cli import submit as submit_command
-from grader.cli.competition_export import export_command
 from grader.cli.import_options import AllowLowerPrecision, KeepWeights, SandboxForCheck, SetConstants, ToleranceOption, Trusted
 from grader.cli.options import (
     EXAMPLES,
     EXIT_CODES,
+    GRADE,
+    HERE,
     LIST_EXAMPLES,
+    PROBLEMS,
+    RESULTS,
+    SERVERS,
     SUBMIT_EXAMPLES,
     DeviceOption,
     Json,
     Name,
-    OfServer,
     SandboxOption,
     Server,
     StateDir,
 )
-from grader.cli.organizer_commands import (
-    actions_command,
-    ban_command,
-    check_command,
-    new_command,
-    reload_command,
-)
 from grader.cli.output import print_note
-from grader.cli.rejudge import final_command, rejudge_app
 from grader.cli.running import run
 from grader.cli.server_choice import GraderTyper
 from grader.cli.session import Target
-from grader.cli.submissions import cancel_command, list_command, show_command, withdraw_command
+from grader.cli.submissions import cancel_command, list_command, show_command
 from grader.errors import SettingsInvalid
 from grader.isolations import AUTO
 from sandbox.protocol.wire import Mode
@@ -56,20 +49,8 @@ else:
     imports_command = extras.CommandModule("grader.cli.imports", "server", "judge")
 
 
-class _Program(TyperGroup):
-    """The program, whose unknown command may be one of a package that is not installed."""
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """As typer's."""
-        command = super().get_command(ctx, cmd_name)
-        if command is None and not ctx.resilient_parsing and not metadata.entry_points(group=extensions.COMMANDS):
-            ctx.fail(f"Some commands need {extensions.PACKAGE}, which is not installed. No such command {cmd_name!r}.")
-        return command
-
-
 app = GraderTyper(
     name="grader-cli",
-    cls=_Program,
     help="Grades GPU kernels: is it right, and how much faster than PyTorch is it?",
     epilog=f"{EXAMPLES}\n\n{EXIT_CODES}",
     no_args_is_help=True,
@@ -77,11 +58,6 @@ app = GraderTyper(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 problems_app = GraderTyper(no_args_is_help=True, help="Problems that kernels can be submitted to.")
-competitions_app = GraderTyper(no_args_is_help=True, help="Competitions: problems, a time window, and boards.")
-
-# The panels of `--help`, in their order; commands are registered in theirs.
-GRADE, RESULTS, PROBLEMS, SERVERS = "Grade kernels", "Look at results", "Problems and competitions", "Servers"
-HERE, ADMINISTRATORS = "This machine", "For administrators"
 app.command("init", rich_help_panel=GRADE)(problems.init_command)
 
 
@@ -218,16 +194,11 @@ def watch(name: Name, server: Server = None, state_dir: StateDir = None, json: J
 
 
 app.command("cancel", rich_help_panel=GRADE)(cancel_command)
-app.command("withdraw", rich_help_panel=GRADE)(withdraw_command)
 app.command("list", epilog=LIST_EXAMPLES, rich_help_panel=RESULTS)(list_command)
 
 
 app.command("show", rich_help_panel=RESULTS)(show_command)
 app.add_typer(problems_app, name="problems", rich_help_panel=PROBLEMS)
-app.add_typer(competitions_app, name="competitions", rich_help_panel=PROBLEMS)
-
-
-app.command("leaderboard", rich_help_panel=PROBLEMS)(competitions.leaderboard_command)
 problems_app.command("list")(problems.list_command)
 problems_app.command("show")(problems.show_command)
 
@@ -283,52 +254,9 @@ def problems_import(
     )
 
 
-competitions_app.command("list")(competitions.list_command)
-competitions_app.command("show")(competitions.show_command)
-competitions_app.command("new")(new_command)
-competitions_app.command("check")(check_command)
-competitions_app.command("export")(export_command)
-competitions_app.command("ban", rich_help_panel=ADMINISTRATORS)(ban_command)
-competitions_app.command("actions", rich_help_panel=ADMINISTRATORS)(actions_command)
-competitions_app.command("reload", rich_help_panel=ADMINISTRATORS)(reload_command)
-
-
-@app.command(rich_help_panel=SERVERS)
-def login(
-    named: Annotated[
-        str | None,
-        typer.Option("--server", metavar="HOST:PORT", envvar="GRADER_SERVER", help="The server; over TLS as for all commands."),
-    ] = None,
-    ca: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The certificate of the server's authority, in PEM. Default: the public authorities."),
-    ] = None,
-    insecure_plain_text: Annotated[
-        bool,
-        typer.Option(
-            "--insecure-plain-text",
-            help="Send the key in plain text beyond this host. Anybody who can read the network traffic can then use it.",
-        ),
-    ] = False,
-    no_key: Annotated[bool, typer.Option("--no-key", help="Ask for no key: the server requires none.")] = False,
-) -> None:
-    """Store a key for a server, and make it the default server: commands use it unless --server or --local is given.
-
-    The key is typed at a prompt that does not show it, or piped in. GRADER_KEY takes precedence over it.
-    """
-    run(login_command.login(named, ca, plain_text=insecure_plain_text, no_key=no_key))
-
-
-@app.command(rich_help_panel=SERVERS)
-def logout(named: OfServer = None) -> None:
-    """Remove a server's key from where `login` stored it. Of the default server: there is no default afterwards."""
-    run(login_command.logout(named))
-
-
-@app.command(rich_help_panel=SERVERS)
-def whoami(named: OfServer = None, json: Json = False) -> None:
-    """Show which server is used, your user there, and the scopes of your key."""
-    run(login_command.whoami(named, json=json))
+app.command("login", rich_help_panel=SERVERS)(login.login)
+app.command("logout", rich_help_panel=SERVERS)(login.logout)
+app.command("whoami", rich_help_panel=SERVERS)(login.whoami)
 
 
 @app.command(rich_help_panel=HERE)
@@ -347,10 +275,6 @@ def demo(sandbox: SandboxOption = AUTO, device: DeviceOption = AUTO, state_dir: 
     Exit code: 0 if every verdict is the one that the kernel's first line expects, 1 if not.
     """
     run(lambda: demo_command.demo(Target(state_dir=state_dir, sandbox=sandbox, device=device)))
-
-
-app.add_typer(rejudge_app, name="rejudge", rich_help_panel=ADMINISTRATORS)
-app.command("final", epilog=EXIT_CODES, rich_help_panel=ADMINISTRATORS)(final_command)
 
 
 def _add_extensions() -> None:

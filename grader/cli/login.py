@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.table import Table
 
 from grader.api import credentials
@@ -17,6 +19,7 @@ from grader.api.channels import route
 from grader.api.credentials import Credential, CredentialStore
 from grader.api.resource_names import COMPETITIONS, resource_id
 from grader.cli.exits import Exit, UsageError
+from grader.cli.options import Json, OfServer
 from grader.cli.output import print_json, print_line, print_note, print_parts, text_table
 from grader.cli.session import dial
 from grader.errors import SettingsInvalid
@@ -32,50 +35,70 @@ _NO_KEY_CAME = (
 )
 
 
-async def login(server: str | None, ca: Path | None, *, plain_text: bool, no_key: bool = False) -> Exit:
-    """Ask for a key unless no_key, check it with the server, keep it, and make the server the default."""
-    if server is None:
+async def login(
+    named: Annotated[
+        str | None,
+        typer.Option("--server", metavar="HOST:PORT", envvar="GRADER_SERVER", help="The server; over TLS as for all commands."),
+    ] = None,
+    ca: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The certificate of the server's authority, in PEM. Default: the public authorities."),
+    ] = None,
+    insecure_plain_text: Annotated[
+        bool,
+        typer.Option(
+            "--insecure-plain-text",
+            help="Send the key in plain text beyond this host. Anybody who can read the network traffic can then use it.",
+        ),
+    ] = False,
+    no_key: Annotated[bool, typer.Option("--no-key", help="Ask for no key: the server requires none.")] = False,
+) -> Exit:
+    """Store a key for a server, and make it the default server: commands use it unless --server or --local is given.
+
+    The key is typed at a prompt that does not show it, or piped in. GRADER_KEY takes precedence over it.
+    """
+    if named is None:
         raise UsageError("--server is missing: write the HOST:PORT of the server that the key is for, or set GRADER_SERVER")
     store = CredentialStore(credentials.directory())
     store.all()  # before anybody types a key: can it be kept?
-    address, tls = route(server, None if ca is None else True)  # anybody who names an authority means TLS
-    credential = Credential(tls=tls, ca=None if ca is None else _read_ca(ca), plain_text=plain_text)
+    address, tls = route(named, None if ca is None else True)  # anybody who names an authority means TLS
+    credential = Credential(tls=tls, ca=None if ca is None else _read_ca(ca), plain_text=insecure_plain_text)
     if not no_key:
-        async with dial(server, replace(credential, key="probe")):  # likewise: may it be sent?
+        async with dial(named, replace(credential, key="probe")):  # likewise: may it be sent?
             pass
         if not (key := _ask(address)):
             raise UsageError(_NO_KEY_CAME)
         credential = replace(credential, key=key)
-    async with dial(server, credential) as client:
+    async with dial(named, credential) as client:
         caller = await client.get_caller()
-    store.put(server, credential if caller.key_id else replace(credential, key=""), default=True)  # no key is kept that is of no use
+    store.put(named, credential if caller.key_id else replace(credential, key=""), default=True)  # no key is kept that is of no use
     _show(address, caller)
     text = f"stored in {store.path}; this is the default server now: commands use it unless --server or --local is given"
     print_note(text)
-    if os.environ.get("GRADER_SERVER", server) != server:
+    if os.environ.get("GRADER_SERVER", named) != named:
         print_note("GRADER_SERVER is set, and goes before the default server", "yellow")
     if os.environ.get("GRADER_KEY"):
         print_note("GRADER_KEY is set, and goes before the stored key", "yellow")
     return Exit.DONE
 
 
-async def logout(server: str | None) -> Exit:
-    """Forget a server's key here, and the server as the default. The key stays valid until an administrator revokes it."""
+async def logout(named: OfServer = None) -> Exit:
+    """Remove a server's key from where `login` stored it. Of the default server: there is no default afterwards."""
     store = CredentialStore(credentials.directory())
-    named, default = _named(server, store), store.default()
-    if not store.remove(named):
-        raise UsageError(f"no key is stored for {credentials.bare(named)}; stored are: {', '.join(store.all()) or 'none'}")
-    text = f"{credentials.bare(named)}: forgotten here; an administrator can revoke the key itself"
+    server, default = _named(named, store), store.default()
+    if not store.remove(server):
+        raise UsageError(f"no key is stored for {credentials.bare(server)}; stored are: {', '.join(store.all()) or 'none'}")
+    text = f"{credentials.bare(server)}: forgotten here; an administrator can revoke the key itself"
     if default and not store.default():
         text += "; no default server is left, so commands run their own"
     print_line(text)
     return Exit.DONE
 
 
-async def whoami(server: str | None, *, json: bool) -> Exit:
-    """Print who the caller is to a server."""
-    named = server or _named(None, CredentialStore(credentials.directory()))
-    async with dial(named, credentials.find(named)) as client:
+async def whoami(named: OfServer = None, json: Json = False) -> Exit:
+    """Show which server is used, your user there, and the scopes of your key."""
+    server = named or _named(None, CredentialStore(credentials.directory()))
+    async with dial(server, credentials.find(server)) as client:
         caller = await client.get_caller(with_quotas=True)
     if json:
         print_json(caller)

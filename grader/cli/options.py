@@ -74,6 +74,10 @@ DeviceOption = Annotated[
 ]
 Name = Annotated[str, typer.Argument(metavar="ID", help="The submission: its id, or the beginning of it that no other has.")]
 
+# The panels of `--help`, in their order; commands are registered in theirs.
+GRADE, RESULTS, PROBLEMS, SERVERS = "Grade kernels", "Look at results", "Problems and competitions", "Servers"
+HERE, ADMINISTRATORS = "This machine", "For administrators"
+
 EXIT_CODES = "Exit codes: 0 accepted or done, 1 another verdict, 2 misuse, 3 the grader failed, 129, 130 or 143 interrupted."
 
 

@@ -80,6 +80,14 @@ def print_message(message: Message, parts: Iterable[RenderableType], *, json: bo
         print_parts(parts)
 
 
+def print_outcome(message: Message, text: str, *, json: bool) -> None:
+    """Print what a command did: the message as JSON, or a text."""
+    if json:
+        print_json(message)
+    else:
+        print_line(text)
+
+
 def print_list(message: Message, parts: Sequence[RenderableType], empty: str, *, json: bool) -> None:
     """Print a list: as JSON, as parts, or the sentence for an empty one."""
     if json:

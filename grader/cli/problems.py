@@ -31,30 +31,22 @@ ProblemName = Annotated[str, typer.Argument(metavar="NAME", help="problems/ID, o
 _ENDINGS = {CUDA: ".cu", TORCH_EXTENSION: ".cu", PYTHON: ".py"}
 
 
-def list_command(server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
+async def list_command(server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
     """List the problems."""
-
-    async def work() -> Exit:
-        async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
-            problems = (await client.list_problems(page_size=1000)).problems
-        empty = "no problems here; import some with 'grader-cli problems import PATH', or submit a file that is next to its problem.toml"
-        message = grader_service_pb2.ListProblemsResponse(problems=problems)
-        print_list(message, [_table(problems)] if problems else [], empty, json=json)
-        return Exit.DONE
-
-    run(work())
+    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
+        problems = (await client.list_problems(page_size=1000)).problems
+    empty = "no problems here; import some with 'grader-cli problems import PATH', or submit a file that is next to its problem.toml"
+    message = grader_service_pb2.ListProblemsResponse(problems=problems)
+    print_list(message, [_table(problems)] if problems else [], empty, json=json)
+    return Exit.DONE
 
 
-def show_command(name: ProblemName, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
+async def show_command(name: ProblemName, server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
     """Print a problem, and what a kernel must define."""
-
-    async def work() -> Exit:
-        async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
-            problem = await client.get_problem(full_name(PROBLEMS, name))
-        print_message(problem, render(problem), json=json)
-        return Exit.DONE
-
-    run(work())
+    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
+        problem = await client.get_problem(full_name(PROBLEMS, name))
+    print_message(problem, render(problem), json=json)
+    return Exit.DONE
 
 
 def _table(problems: Sequence[problem_pb2.Problem]) -> Table:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from importlib.metadata import entry_points
 from typing import Annotated, Any, TypeVar
 
@@ -14,7 +15,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from grader.api import credentials
 from grader.api.credentials import CredentialStore
+from grader.cli.exits import Exit
 from grader.cli.output import did_you_mean, print_note
+from grader.cli.running import run
 from grader.errors import SettingsInvalid
 from grader.extensions import COMMANDS, PACKAGE
 from grader.views.sanitize import one_line
@@ -32,8 +35,22 @@ class GraderTyper(typer.Typer):
         super().__init__(**{"cls": CommandGroup, **settings})
 
     def command(self, *args: Any, **settings: Any) -> Callable[[F], F]:
-        """As typer's."""
-        return super().command(*args, **{"cls": ServerCommand, **settings})
+        """As typer's; a coroutine function is run to its exit code."""
+        register = super().command(*args, **{"cls": ServerCommand, **settings})
+
+        def add(function: F) -> F:
+            register(_run_to_end(function) if inspect.iscoroutinefunction(function) else function)
+            return function
+
+        return add
+
+
+def _run_to_end(work: Callable[..., Coroutine[Any, Any, Exit]]) -> Callable[..., None]:
+    @functools.wraps(work)
+    def command(**parameters: Any) -> None:
+        run(work(**parameters))
+
+    return command
 
 
 class CommandGroup(TyperGroup):

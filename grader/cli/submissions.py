@@ -16,7 +16,17 @@ from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_
 from grader.cli import extras, report
 from grader.cli.exits import Exit, UsageError
 from grader.cli.options import Json, Name, Server, StateDir
-from grader.cli.output import did_you_mean, plain, print_json, print_line, print_list, print_untrusted, stdout_console, text_table
+from grader.cli.output import (
+    did_you_mean,
+    plain,
+    print_json,
+    print_line,
+    print_list,
+    print_outcome,
+    print_untrusted,
+    stdout_console,
+    text_table,
+)
 from grader.cli.running import run
 from grader.cli.saved_files import artifact_file_name, save_artifacts, save_sources
 from grader.cli.session import ServerRequirement, Target, connect
@@ -332,52 +342,12 @@ def _artifact_table(artifacts: Sequence[grader_service_pb2.Artifact]) -> Table:
     return text_table(("file", "tool", "size", "until (UTC)"), rows, right=("size",))
 
 
-# -- cancel and withdraw -------------------------------------------------------------------------------------------------
+# -- cancel --------------------------------------------------------------------------------------------------------------
 
 
-def cancel_command(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
+async def cancel_command(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
     """Cancel a submission that is queued or running."""
-
-    async def work() -> Exit:
-        async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.GRADE) as client:
-            submission = await client.cancel(await whole_name(client, name))
-        if json:
-            print_json(submission)
-        else:
-            print_line(f"{submission.name}: {formatting.state_name(submission)}")
-        return Exit.DONE
-
-    run(work())
-
-
-def withdraw_command(
-    name: Name,
-    reason: Annotated[
-        str,
-        typer.Option(
-            metavar="TEXT",
-            help="Why, in one line. Everybody who sees the submission sees it. Needed for another user's submission.",
-            show_default=False,
-        ),
-    ] = "",
-    undo: Annotated[bool, typer.Option("--undo", help="Put it back on the boards: for administrators.")] = False,
-    server: Server = None,
-    state_dir: StateDir = None,
-    json: Json = False,
-) -> None:
-    """Take a submission off the boards of its competition: your own until the end, as an administrator any at any time.
-
-    It is still shown to those who saw it, marked as withdrawn, and still counts against your quota.
-    """
-
-    async def work() -> Exit:
-        async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.GRADE) as client:
-            full = await whole_name(client, name)
-            submission = await (client.restore(full, reason=reason) if undo else client.withdraw(full, reason=reason))
-        if json:
-            print_json(submission)
-        else:
-            print_line(f"{submission.name}: {formatting.withdrawal(submission) or 'counts on the boards'}")
-        return Exit.DONE
-
-    run(work())
+    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.GRADE) as client:
+        submission = await client.cancel(await whole_name(client, name))
+    print_outcome(submission, f"{submission.name}: {formatting.state_name(submission)}", json=json)
+    return Exit.DONE

@@ -13,17 +13,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import PurePosixPath
+from typing import cast
 
 from grader import devices, extensions
 from grader.api import messages
-from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, parse, resource_id, violation
-from grader.errors import FieldViolation, InvalidSubmission, ModeNotInstalled, NoSuchDevice
+from grader.api.resource_names import PROBLEMS, SUBMISSIONS, resource_id, violation
+from grader.config import Settings
+from grader.errors import FieldViolation, InvalidSubmission, ModeNotInstalled, NoSuchDevice, SettingsInvalid
+from grader.extensions import NoCompetitions, SubmitPolicy
 from grader.intake import languages
 from grader.intake.labels import check_labels
-from grader.model import SOURCE_LIMIT_BYTES, Competition, NewSubmission, Phase, Problem, SourceFile
-from grader.problems.competition_store import Competitions, first_shown, problem_for
+from grader.model import SOURCE_LIMIT_BYTES, NewSubmission, Problem, SourceFile
 from grader.problems.store import Problems
-from grader.rules import quotas
 from grader.rules.quotas import AdmissionPolicy, Quota
 from grader.v1 import grader_service_pb2, submission_pb2
 from sandbox.protocol import wire
@@ -52,14 +53,14 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionGate:
-    """The problems and competitions that submissions are for, and the server's own quotas."""
+    """Problems that submissions are for, the terms of competitions, and the server's own quotas."""
 
     problems: Problems
-    competitions: Competitions
+    policy: SubmitPolicy
     quotas: Sequence[Quota] = ()
 
     def check(self, request: grader_service_pb2.SubmitRequest, device_kinds: Sequence[str]) -> Accepted:
-        """Return what may be stored. Raises InvalidSubmission, NoSuchDevice, ProblemNotFound, CompetitionNotFound."""
+        """Return what may be stored. Raises InvalidSubmission, NoSuchDevice, ProblemNotFound, and what the terms are refused by."""
         message = request.submission
         if not message.competition:
             accepted = check_submission(request, self.problems.get, device_kinds)
@@ -69,39 +70,29 @@ class SubmissionGate:
                 raise InvalidSubmission([FieldViolation("mode", error.detail)]) from None
             problem = accepted.problem if mode is None else mode.plan(message, accepted.problem, device_kinds)
             return replace(accepted, problem=problem, policy=AdmissionPolicy(quotas=tuple(self.quotas)))
-        if request.allow_cached_result:
-            raise InvalidSubmission([FieldViolation("allow_cached_result", "a competition grades every submission; leave it out")])
-        competition = self.competitions.get(parse(COMPETITIONS, message.competition, "competition"))
-        kind = message.device_kind or competition.device_kinds[0]
-        if kind not in competition.device_kinds:
-            choices = ", ".join(competition.device_kinds)
-            text = f"{kind!r} is not a device of competition {competition.competition_id!r}; leave it out, or take one of: {choices}"
-            raise InvalidSubmission([FieldViolation("device_kind", text)])
-        accepted = check_submission(request, lambda problem_id: self._problem(competition, problem_id), device_kinds)
+        terms = self.policy.terms(request, device_kinds)
+        accepted = check_submission(request, terms.problem, device_kinds)
         if accepted.submission.mode not in extensions.CORE_MODES:
             # What others find comes from processes that begin after secret workloads were run, and could carry what those left behind.
             text = f"a competition takes no MODE_{accepted.submission.mode.name}; leave `competition` out to run it on the public workloads"
             raise InvalidSubmission([FieldViolation("mode", text)])
-        if accepted.submission.mode is not competition.mode and first_shown(accepted.problem, kind.partition(":")[0]) is None:
-            text = f"only MODE_{competition.mode.name} runs hidden workloads, and {kind!r} has no other here; take that mode"
-            raise InvalidSubmission([FieldViolation("mode", text)])
-        if not devices.is_offered(kind, device_kinds):
-            raise NoSuchDevice(kind, tuple(offer for offer in competition.device_kinds if devices.is_offered(offer, device_kinds)))
-        submission = replace(accepted.submission, device_kind=kind, competition_id=competition.competition_id)
-        policy = AdmissionPolicy(competition=competition, quotas=(*quotas.for_competition(competition), *self.quotas))
-        return replace(accepted, submission=submission, policy=policy)
+        terms.check(accepted.submission, accepted.problem)
+        submission = replace(accepted.submission, device_kind=terms.device_kind, competition_id=terms.competition_id)
+        return replace(accepted, submission=submission, policy=AdmissionPolicy(admit=terms.admit, quotas=(*terms.quotas, *self.quotas)))
 
     def quotas_at(self, now: datetime) -> list[Quota]:
-        """Return all that limit a user now: the server's, and those of competitions that take submissions."""
-        competitions = [competition for competition in self.competitions.all() if competition.phase(now) in (Phase.OPEN, Phase.FROZEN)]
-        return [*self.quotas, *(quota for competition in competitions for quota in quotas.for_competition(competition))]
+        """Return all that limit a user now."""
+        return [*self.quotas, *self.policy.quotas(now)]
 
-    def _problem(self, competition: Competition, problem_id: str) -> Problem:
-        if problem_id not in competition.problem_ids:
-            choices = ", ".join(full_name(PROBLEMS, choice) for choice in competition.problem_ids)
-            text = f"{problem_id!r} is not a problem of competition {competition.competition_id!r}; take one of: {choices}"
-            raise InvalidSubmission([FieldViolation("problem", text)])
-        return problem_for(competition, self.problems.get(problem_id))
+
+def submit_policy(settings: Settings, problems: Problems, report: Callable[[str, str], None] = lambda detail, remedy: None) -> SubmitPolicy:
+    """Open the policy of the installed package. report: is told what an operator should know, and what to do; "": nothing."""
+    open_policy = extensions.part(extensions.SUBMIT_POLICIES, "competitions")
+    if open_policy is not None:
+        return cast(SubmitPolicy, open_policy(settings, problems, report))
+    if settings.competitions:
+        raise SettingsInvalid("competitions", f"no installed package reads them; install {extensions.PACKAGE}")
+    return NoCompetitions()
 
 
 def decode_source(path: str, content: bytes, *, index: int = 0) -> SourceFile:

@@ -14,13 +14,10 @@ import sqlalchemy as sa
 from grader.errors import NotWaiting
 from grader.ledger import queue, quota_check, records, statements, transactions
 from grader.ledger.artifact_records import ArtifactRecords
-from grader.ledger.boards import Boards
 from grader.ledger.changes import Changes
-from grader.ledger.competition_actions import CompetitionActions
 from grader.ledger.database import Database, open_database
 from grader.ledger.keys import Identities, Keys
 from grader.ledger.queue import QueueEntry, depths, device_demands
-from grader.ledger.rejudges import Rejudges
 from grader.ledger.retention import Retention
 from grader.ledger.statements import ALL_SUBMISSIONS, SubmissionFilter
 from grader.ledger.tables import judgements, submissions
@@ -49,14 +46,11 @@ class Ledger:
     """Submissions and what happened to them. `changes` tells the tasks of this process of news."""
 
     def __init__(self, database: Database, now: Callable[[], datetime], changes: Changes | None = None) -> None:
-        self._database, self.now = database, now  # `now`: the time, by the clock that everything here goes by
+        self.database, self.now = database, now  # `now`: the time, by the clock that everything here goes by
         self.changes = changes or Changes()
         self.artifacts = ArtifactRecords(database)
-        self.boards = Boards(database)
-        self.competition_actions = CompetitionActions(database, now)
         self.identities = Identities(database, now)
         self.keys = Keys(database, now)
-        self.rejudges = Rejudges(database, now)
         self.retention = Retention(database)
 
     @classmethod
@@ -71,16 +65,16 @@ class Ledger:
     @property
     def shown(self) -> str:
         """Where it is, without what is secret."""
-        return self._database.shown
+        return self.database.shown
 
     @property
     def written(self) -> WriteTotals:
         """Return what this server's writer has done so far."""
-        return self._database.written
+        return self.database.written
 
     async def prove(self) -> None:
         """Write something that changes nothing; LedgerBusy where nothing could be taken or settled now, with the reason."""
-        await self._database.prove()
+        await self.database.prove()
 
     async def submit(
         self,
@@ -97,7 +91,7 @@ class Ledger:
         allow_cached: where this user has submitted the same before, it has ended with that result when this returns.
         """
         submission_id = secrets.token_hex(8)
-        submitted = await self._database.write(
+        submitted = await self.database.write(
             lambda connection: transactions.submit(
                 connection, self.now(), submission_id, new_submission, problem, request_id, queue_limit, policy, allow_cached
             )
@@ -107,7 +101,7 @@ class Ledger:
 
     async def get(self, submission_id: str) -> Submission:
         """Return a submission, with sources and report; SubmissionNotFound."""
-        return await self._database.read(lambda connection: transactions.get(connection, submission_id))
+        return await self.database.read(lambda connection: transactions.get(connection, submission_id))
 
     async def judgements(self, submission_id: str) -> list[Judgement]:
         """Every judgement of a submission, oldest first: the last one counts."""
@@ -117,11 +111,11 @@ class Ledger:
             .where(submissions.c.submission_id == submission_id)
             .order_by(judgements.c.sequence)
         )
-        return await self._database.read(lambda connection: [records.judgement(row._mapping) for row in connection.execute(query)])
+        return await self.database.read(lambda connection: [records.judgement(row._mapping) for row in connection.execute(query)])
 
     async def problem(self, digest: str) -> Problem:
         """The problem that a submission was made to."""
-        return await self._database.read(lambda connection: transactions.get_problem(connection, digest))
+        return await self.database.read(lambda connection: transactions.get_problem(connection, digest))
 
     async def page(
         self,
@@ -146,50 +140,50 @@ class Ledger:
             rows = connection.execute(query).all()
             return [records.submission(row) for row in rows[:size]], rows[size - 1].number if len(rows) > size else None
 
-        return await self._database.read(work)
+        return await self.database.read(work)
 
     async def events(self, submission_id: str, *, after: int = 0, limit: int = 256) -> list[Event]:
         """Events after a sequence, in order."""
         wanted = {"by_submission": submission_id, "by_sequence": min(after, transactions.LARGEST), "by_limit": limit}
-        return await self._database.read(
+        return await self.database.read(
             lambda connection: [records.event(row) for row in connection.execute(statements.EVENTS_AFTER, wanted)]
         )
 
     async def tagged(self, user: str, tag: str, *, after_number: int, limit: int) -> list[tuple[int, str]]:
         """Numbers and ids of this user's submissions with this tag, oldest first: those that follow a number; after 0, the newest."""
-        return await self._database.read(lambda connection: statements.tagged(connection, user, tag, after_number, limit))
+        return await self.database.read(lambda connection: statements.tagged(connection, user, tag, after_number, limit))
 
     async def heads(self, submission_ids: Sequence[str]) -> list[Submission]:
         """These submissions as they are now, oldest first, as in lists; those that are not there are left out."""
-        return await self._database.read(lambda connection: statements.read(connection, submission_ids, statements.LISTED))
+        return await self.database.read(lambda connection: statements.read(connection, submission_ids, statements.LISTED))
 
     async def with_reports(self, submission_ids: Sequence[str]) -> list[Submission]:
         """The same with whole reports."""
-        return await self._database.read(lambda connection: statements.read(connection, submission_ids, statements.WITH_REPORT))
+        return await self.database.read(lambda connection: statements.read(connection, submission_ids, statements.WITH_REPORT))
 
     async def quota_uses(self, user: str, quotas: Sequence[Quota]) -> list[QuotaUse]:
         """How many of each of these quotas a user has used."""
-        return await self._database.read(lambda connection: quota_check.uses(connection, self.now(), user, quotas))
+        return await self.database.read(lambda connection: quota_check.uses(connection, self.now(), user, quotas))
 
     async def queued_count(self) -> int:
         """How many wait; runs of rejudges take nobody's room."""
-        return await self._database.read(transactions.queued_count)
+        return await self.database.read(transactions.queued_count)
 
     async def depths(self) -> list[QueueDepth]:
         """How many wait and since when, by mode."""
-        return await self._database.read(depths)
+        return await self.database.read(depths)
 
     async def device_demands(self) -> list[DeviceDemand]:
         """How many wait and run, by the device that they ask for."""
-        return await self._database.read(device_demands)
+        return await self.database.read(device_demands)
 
     async def queue(self) -> queue.Snapshot:
         """Return who waits, in order, what runs, and what was graded recently."""
-        return await self._database.read(lambda connection: queue.snapshot(connection, self.now().timestamp()))
+        return await self.database.read(lambda connection: queue.snapshot(connection, self.now().timestamp()))
 
     async def queue_entries(self) -> list[QueueEntry]:
         """Return what runs, and what waits in the order in which it is taken up, for administrators."""
-        return await self._database.read(queue.entries)
+        return await self.database.read(queue.entries)
 
     async def take_first(self, submission_id: str) -> None:
         """Put a submission that waits before all others. SubmissionNotFound; NotWaiting where it runs or has ended."""
@@ -198,11 +192,11 @@ class Ledger:
             if not queue.take_first(connection, submission_id):
                 raise NotWaiting(submission_id, transactions.get(connection, submission_id).state)
 
-        await self._database.write(put)
+        await self.database.write(put)
 
     async def cancel(self, submission_id: str) -> Submission:
         """Cancel what waits; ask the worker to stop what runs; AlreadyFinished otherwise."""
-        cancelled = await self._database.write_rows(lambda connection: transactions.cancel(connection, self.now(), submission_id))
+        cancelled = await self.database.write_rows(lambda connection: transactions.cancel(connection, self.now(), submission_id))
         self.changes.notify(submission_id)
         return cancelled
 
@@ -224,7 +218,7 @@ class Ledger:
             leased = (transactions.lease(connection, now, worker_id, expire_time, choices) for _ in range(count))
             return list(itertools.takewhile(lambda leased_one: leased_one is not None, leased))  # type: ignore[arg-type]
 
-        leases = await self._database.write(take)
+        leases = await self.database.write(take)
         for leased_one in leases:
             self.changes.notify(leased_one.submission.submission_id)
         return leases
@@ -232,22 +226,22 @@ class Ledger:
     async def heartbeat(self, lease: Lease, *, ttl_s: float) -> bool:
         """Keep the lease; says whether to cancel. LeaseLost like all that follow, once another attempt may have begun."""
         expire_time = self.now() + timedelta(seconds=ttl_s)
-        return await self._database.write_rows(lambda connection: transactions.heartbeat(connection, lease, expire_time))
+        return await self.database.write_rows(lambda connection: transactions.heartbeat(connection, lease, expire_time))
 
     async def append(self, lease: Lease, facts: Sequence[wire.Fact]) -> None:
         """Write facts of this attempt down."""
-        await self._database.write_rows(lambda connection: transactions.append(connection, self.now(), lease, facts))
+        await self.database.write_rows(lambda connection: transactions.append(connection, self.now(), lease, facts))
         self.changes.notify(lease.submission.submission_id, moved=False)
 
     async def settle(self, lease: Lease, report: Report, facts: Sequence[wire.Fact] = ()) -> Submission:
         """Record the verdict, and facts that were not written yet, and end the lease."""
-        settled = await self._database.write_rows(lambda connection: transactions.settle(connection, self.now(), lease, report, facts))
+        settled = await self.database.write_rows(lambda connection: transactions.settle(connection, self.now(), lease, report, facts))
         self.changes.notify(lease.submission.submission_id)
         return settled
 
     async def release(self, lease: Lease, failure: Failure, *, counted: bool = True) -> Submission:
         """End the lease without a verdict: QUEUED again, FAILED by the last counted failure or a final one, CANCELLED where asked for."""
-        released = await self._database.write_rows(lambda connection: transactions.release(connection, self.now(), lease, counted, failure))
+        released = await self.database.write_rows(lambda connection: transactions.release(connection, self.now(), lease, counted, failure))
         self.changes.notify(lease.submission.submission_id)
         return released
 
@@ -257,7 +251,7 @@ class Ledger:
 
     async def reclaim_all(self, worker_prefix: str = "", *, expired_only: bool = False) -> list[Submission]:
         """End every lease of the workers whose ids begin so, as `expire` does: for the one who knows that they are gone."""
-        ended = await self._database.write_rows(
+        ended = await self.database.write_rows(
             lambda connection: transactions.reclaim(connection, self.now(), expired_only, _LOST, worker_prefix)
         )
         for submission in ended:

@@ -1,6 +1,6 @@
 """Check of a user's quota, made inside the transaction that takes it in.
 
-Is the competition open, is the user not banned from it, is there quota left, and room?
+Does the policy admit the user now, is there quota left, and room?
 """
 
 from __future__ import annotations
@@ -10,24 +10,20 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from grader.errors import QueueFull, QueueShareUsed, QuotaExceeded, UserBanned
+from grader.errors import QueueFull, QueueShareUsed, QuotaExceeded
 from grader.ledger import statements
-from grader.ledger.tables import bans, submissions
+from grader.ledger.tables import submissions
 from grader.model import SubmissionState
-from grader.rules.quotas import AdmissionPolicy, Quota, QuotaUse, check_open
+from grader.rules.quotas import AdmissionPolicy, Quota, QuotaUse
 
 
 def check(connection: sa.Connection, now: datetime, user: str, policy: AdmissionPolicy) -> None:
-    """CompetitionClosed, UserBanned, or QuotaExceeded where one more would be too many; of several quotas the one that is spent longest.
+    """Raise what the policy refuses by, or QuotaExceeded where one more would be too many; of several quotas the one that is spent longest.
 
     What we failed at, and what was cancelled before anything was done for it, is not counted.
     """
-    if policy.competition is not None:
-        check_open(policy.competition, now)
-        competition_id = policy.competition.competition_id
-        query = sa.select(bans.c.reason).where(bans.c.competition_id == competition_id, bans.c.user_name == user)
-        if (reason := connection.execute(query).scalar_one_or_none()) is not None:
-            raise UserBanned(competition_id, reason)
+    if policy.admit is not None:
+        policy.admit(connection, now, user)
     spent = []
     for quota in policy.quotas:
         if len(counted := _counted(connection, now, user, quota)) >= quota.limit:

@@ -14,12 +14,11 @@ import sqlalchemy as sa
 from grader.ledger.database import Database
 from grader.ledger.tables import events, judgements, rejudge_items, rejudges, submissions
 from grader.model import SubmissionState
-from grader.rules.rejudge import RejudgeState
 
 BATCH = 100  # submissions in one transaction: a submitter waits no longer than for that
 REMOVED = ""  # sources of a submission: never stored so otherwise, for there is no submission without a file
 _FINAL = tuple(state for state in SubmissionState if state.final)
-_OVER = (RejudgeState.APPLIED, RejudgeState.DISCARDED)
+_OVER = ("applied", "discarded")  # states of a rejudge
 
 _Change = Callable[[Sequence[int]], sa.Executable]
 # Facts that no judgement is drawn from, of the submission that they are of or of one that it was run for.

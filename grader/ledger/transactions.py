@@ -14,9 +14,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from grader.errors import AlreadyFinished, LeaseLost, RequestIdReused, SubmissionNotFound
-from grader.ledger import artifact_records, queue, quota_check, records, rejudge_items, statements
+from grader.ledger import artifact_records, queue, quota_check, records, statements
 from grader.ledger.changes import NewsKind, tell
-from grader.ledger.tables import judgements, problems, submissions
+from grader.ledger.tables import judgements, problems, rejudge_items, rejudges, submissions
 from grader.model import Failure, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
 from grader.rules.quotas import AdmissionPolicy
 from sandbox.protocol import wire
@@ -293,8 +293,15 @@ def settle(connection: sa.Connection, now: datetime, worker_lease: Lease, report
     charge(connection, now, row)
     _record_judgement(connection, now, row, columns, row.number, row.attempt)
     if row.rejudge_id is not None:
-        rejudge_items.settled(connection, row, columns)
+        _decide(connection, row, columns)
     return records.submission(row)
+
+
+def _decide(connection: sa.Connection, run: sa.Row[Any], columns: Mapping[str, Any]) -> None:
+    """Decide the item of a rejudge that was run, by the columns of its judgement."""
+    open_rejudge = sa.select(rejudges.c.rejudge_id).where(rejudges.c.rejudge_id == run.rejudge_id, rejudges.c.state == "running")
+    item = (rejudge_items.c.rejudge_id.in_(open_rejudge), rejudge_items.c.run_number == run.number, rejudge_items.c.verdict.is_(None))
+    connection.execute(sa.update(rejudge_items).where(*item).values(columns))
 
 
 def give_up(connection: sa.Connection, now: datetime, where: sa.ColumnElement[bool], fault: Fault, failure: Failure) -> Submission | None:

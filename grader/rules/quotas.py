@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-
-from grader.errors import CompetitionClosed
-from grader.model import Competition, Phase
+from typing import Any
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+AdmissionCheck = Callable[[Any, datetime, str], None]  # of a connection to the ledger, the time, and the user
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,30 +34,14 @@ class QuotaUse:
 class AdmissionPolicy:
     """Conditions under which a submission is stored."""
 
-    competition: Competition | None = None
+    admit: AdmissionCheck | None = None  # asked in the transaction that stores the submission; it raises what refuses it
     quotas: tuple[Quota, ...] = ()
     user_queue_limit: int | None = None  # how many of one user's may wait at a time; None: as many as of all
-
-
-def check_open(competition: Competition, now: datetime) -> None:
-    """CompetitionClosed, with the time, before the start and from the end on."""
-    match competition.phase(now):
-        case Phase.UPCOMING:
-            raise CompetitionClosed(competition.competition_id, Phase.UPCOMING, shown_time(competition.start_time))
-        case Phase.ENDED:
-            raise CompetitionClosed(competition.competition_id, Phase.ENDED, shown_time(competition.end_time))
-        case Phase.OPEN | Phase.FROZEN:
-            return
 
 
 def shown_time(time: datetime) -> str:
     """A time as errors say it, in UTC."""
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def for_competition(competition: Competition) -> tuple[Quota, ...]:
-    """Return what the competition allows each user."""
-    return for_server(competition.hourly_limit, competition.daily_limit, competition.competition_id)
 
 
 def for_server(hourly_limit: int, daily_limit: int, competition_id: str | None = None) -> tuple[Quota, ...]:

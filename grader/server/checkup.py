@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shlex
 import shutil
 import socket
 import tempfile
@@ -19,13 +18,13 @@ import sqlalchemy as sa
 from grader.artifacts import usage
 from grader.config import Settings, web_address
 from grader.errors import GraderError, LedgerUnreachable, ProblemInvalid, SettingsInvalid
+from grader.intake.gate import submit_policy
 from grader.isolation.memory_toolchain import size_of, why_not
 from grader.isolation.settings import HOST_ROOT
 from grader.isolation.toolchain import host_toolchain
 from grader.ledger import migrate
 from grader.ledger.tables import keys, submissions
 from grader.observability.tracing import missing_packages
-from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.server.auth import identity_provider, server_credentials, usable_until
 from grader.server.commands.check import reading
@@ -190,18 +189,13 @@ def _contents(settings: Settings) -> Iterator[CheckupFinding]:
         if unreadable:
             names = ", ".join(problem.path for problem in unreadable)
             yield warning("imported problems", f"these can't be read: {names}", "import them again with this version, or remove the files")
-        competitions = Competitions.load(settings.competitions, problems)
+        reports: list[tuple[str, str]] = []
+        submit_policy(settings, problems, lambda detail, remedy: reports.append((detail, remedy)))
     except GraderError as error:  # it names the file, and the key in it
         yield wrong("problems and competitions", str(error))
     else:
-        if settings.competitions:
-            loaded = f"{len(competitions.all())} loaded"
-            readable = [str(path) for path in competitions.secret_files() if path.stat().st_mode & 0o077]
-            if readable:
-                remedy = f"run: chmod 600 {' '.join(map(shlex.quote, readable))}"
-                yield warning("competitions", f"{loaded}; other users of this host can read secrets in {', '.join(readable)}", remedy)
-            else:
-                yield ok("competitions", loaded)
+        for detail, remedy in reports:
+            yield warning("competitions", detail, remedy) if remedy else ok("competitions", detail)
 
 
 def space(settings: Settings) -> Iterator[CheckupFinding]:

@@ -21,8 +21,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from grader.artifacts.files import SubmissionFiles
 from grader.config import Settings
 from grader.errors import GraderError, GraderFault
+from grader.extensions import SubmitPolicy
 from grader.ledger import Ledger
-from grader.model import Competition, DeviceDemand, QueueDepth
+from grader.model import DeviceDemand, QueueDepth
 from grader.observability.observer import LaneState, Observer, Observers
 from grader.observability.tracing import tracing
 from grader.server.connections import web_limits
@@ -72,7 +73,7 @@ class ServerTelemetry:
         ledger: Ledger,
         grading: Grading,
         *,
-        competitions: Callable[[], Iterable[Competition]] = tuple,
+        policy: SubmitPolicy,
         routes: Callable[[], Iterable[Any]] = tuple,
     ) -> AsyncIterator[None]:
         """Open the web port, look at the lanes and remove what is kept for a time only, until the context is left.
@@ -94,7 +95,7 @@ class ServerTelemetry:
             settings = self._settings
             days = (settings.retain_sources_days, settings.retain_events_days, settings.retain_artifacts_days)
             files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
-            for work in (self._look(), retain(ledger, Periods.from_days(*days), competitions, files=files)):
+            for work in (self._look(), retain(ledger, Periods.from_days(*days), policy, files=files)):
                 stack.push_async_callback(_ended, asyncio.create_task(work))
             yield
 
@@ -242,7 +243,7 @@ class RemovedCounts:
 async def retain(
     ledger: Ledger,
     periods: Periods,
-    competitions: Callable[[], Iterable[Competition]],
+    policy: SubmitPolicy,
     *,
     first_s: float = RETENTION_DELAY_S,
     files: SubmissionFiles | None = None,
@@ -253,7 +254,7 @@ async def retain(
     await asyncio.sleep(first_s)
     while True:
         try:
-            removed = await remove_due(ledger, periods, competitions(), files)
+            removed = await remove_due(ledger, periods, policy, files)
             log.info(
                 "retention_done",
                 sources_removed_count=removed.sources,
@@ -265,19 +266,16 @@ async def retain(
         await asyncio.sleep(RETENTION_INTERVAL_S)
 
 
-async def remove_due(
-    ledger: Ledger, periods: Periods, competitions: Iterable[Competition], files: SubmissionFiles | None = None
-) -> RemovedCounts:
+async def remove_due(ledger: Ledger, periods: Periods, policy: SubmitPolicy, files: SubmissionFiles | None = None) -> RemovedCounts:
     """Remove what is due now."""
-    now, all_competitions = ledger.now(), tuple(competitions)
-    counts = []
+    now, counts = ledger.now(), []
     for period, remove in ((periods.sources, ledger.retention.remove_sources), (periods.events, ledger.retention.remove_events)):
         if period is None:
             counts.append(0)
             continue
         before = now - period
         # As long after a competition's end as after a submission's own: its final may run them again. One that is not known may go on.
-        over = tuple(competition.competition_id for competition in all_competitions if competition.end_time < before)
+        over = policy.ended(before)
         total, after, last = 0, -1, 0
         while last > after:
             after = last

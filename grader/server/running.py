@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,25 +21,23 @@ from grpc_reflection.v1alpha import reflection
 
 from grader import extensions
 from grader.artifacts.files import SubmissionFiles
-from grader.config import SOCKET_NAME, Settings, web_address
+from grader.config import SOCKET_NAME, Settings
 from grader.dispatch.dispatcher import Dispatcher
-from grader.errors import CallRefused, SettingsInvalid
+from grader.errors import SettingsInvalid
+from grader.intake.gate import submit_policy
 from grader.ledger import Ledger
 from grader.ledger.servers import connection_name
 from grader.observability.observer import Observer
-from grader.peers import loopback
-from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
-from grader.rules.identities import IdentityProvider
 from grader.rules.quotas import for_server
-from grader.server.auth import Authenticator, Security, identity_provider, security_for
-from grader.server.connections import grpc_options, health_limits, stream_limits
+from grader.server.auth import Security, identity_provider, security_for
+from grader.server.connections import grpc_options, health_limits
 from grader.server.grading import Grading, Wiring
 from grader.server.installed_version import installed_version
 from grader.server.interceptors import CallsInterceptor, ErrorInterceptor, KnownHealth, OpenCalls
 from grader.server.operation import ServerTelemetry
 from grader.server.server_state import state_lock, worker_prefix
-from grader.server.service import GraderServicer, OwnedArtifacts, PageSubmissions
+from grader.server.service import GraderServicer, OwnedArtifacts
 from grader.server.submission_watch import SubmissionWatch
 from grader.server.wiring import wired
 from grader.v1 import grader_service_pb2, grader_service_pb2_grpc
@@ -61,6 +59,7 @@ class Serving:
     service: GraderServicer
     health: Any  # health.aio.HealthServicer, which the stubs do not know
     server: grpc.aio.Server
+    parts: Sequence[extensions.ServerAdditions] = ()
     web_address: str = ""  # "" without a web port
 
     async def drain(self, patience_s: float, dispatching: asyncio.Task[None] | None) -> None:
@@ -76,16 +75,12 @@ class Serving:
         log.info("stopped")
 
     async def reload_at(self, event: asyncio.Event) -> NoReturn:
-        """Read the files of competitions again whenever this is asked; what is wrong with them is logged."""
+        """Have the parts read their files again whenever this is asked."""
         while True:
             await event.wait()
             event.clear()
-            try:
-                await self.service.competitions.reload()
-            except CallRefused as error:
-                log.error("competitions_not_reloaded", error=str(error))
-            except Exception:  # ours; the server goes on with what it has
-                log.error("competitions_not_reloaded", exc_info=True)
+            for part in self.parts:
+                await part.reload()
 
     def abort_running(self) -> None:
         """Give back to the queue what still runs, now."""
@@ -98,7 +93,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
     """Serve until the context is left, then drain. waiting: see `state_lock`."""
     extensions.modes()  # one that can't be imported ends the start
     problems = Problems.load(settings.problems, settings.imported_path)
-    competitions = Competitions.load(settings.competitions, problems)
+    policy = submit_policy(settings, problems)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(state_lock(settings.lock_path, waiting))
         name = connection_name(installed_version(), socket.gethostname(), settings.listen)
@@ -108,15 +103,8 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         grading = await stack.enter_async_context(wiring(settings))
         refuse_unsafe(settings, grading)
         operation = ServerTelemetry(settings)
-        watch = SubmissionWatch(ledger, competitions, lane_count=lambda: len(grading.lanes()) or grading.capacity())
-        from_pages = PageSubmissions(grading.device_kinds)
-        pages = partial(_pages, settings, ledger, problems, competitions, watch, door.gate, from_pages, provider)
-        await stack.enter_async_context(operation.watching(ledger, grading, routes=pages, competitions=competitions.all))
-        # The lock is ours and the boxes are swept: anybody who held these leases is dead, and nothing of it runs.
-        # In a database that servers share, that is known of the leases of this state directory only.
+        watch = SubmissionWatch(ledger, policy, lane_count=lambda: len(grading.lanes()) or grading.capacity())
         prefix = worker_prefix(settings.state_dir)
-        reclaimed = await ledger.reclaim_all(prefix if settings.database else "")
-        log.info("ledger_opened", database=ledger.shown, reclaimed_count=len(reclaimed))
         dispatcher = Dispatcher(
             ledger,
             grading.grade,
@@ -134,13 +122,19 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
             device_kinds=grading.device_kinds,
             queue_limit=settings.queue_limit,
             user_queue_limit=settings.user_queue_limit,
-            competitions=competitions,
+            policy=policy,
             quotas=for_server(settings.hourly_limit, settings.daily_limit),
             watch=watch,
             artifacts=owned_artifacts(settings, ledger),
         )
-        from_pages.service = service
+        parts = _parts(extensions.ServerContext(settings=settings, service=service, gate=door.gate, provider=provider))
+        await stack.enter_async_context(operation.watching(ledger, grading, policy=policy, routes=partial(_pages, parts)))
+        # The lock is ours and the boxes are swept: anybody who held these leases is dead, and nothing of it runs.
+        # In a database that servers share, that is known of the leases of this state directory only.
+        reclaimed = await ledger.reclaim_all(prefix if settings.database else "")
+        log.info("ledger_opened", database=ledger.shown, reclaimed_count=len(reclaimed))
         running = await _start(settings, service, dispatcher, door, operation.observer)
+        running.parts = parts
         running.web_address = operation.web_address
         await operation.serves(running.health, running.address, SERVICES)
         log.info("serving", address=running.address, isolation=grading.isolation, device_kinds=grading.device_kinds())
@@ -148,14 +142,15 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         raised: Exception | None = None
         async with asyncio.TaskGroup() as group:
             dispatching = group.create_task(dispatcher.run())
-            rejudging = group.create_task(service.rejudges.run())
+            tasks = [group.create_task(part.run()) for part in parts]
             try:
                 yield running
             except Exception as error:  # noqa: BLE001  # the caller's own; out of the group, so that it comes back as it was
                 raised = error
             finally:
                 operation.leaves()
-                rejudging.cancel()  # what it has not decided is decided by the next server
+                for task in tasks:  # what they have not done is done by the next server
+                    task.cancel()
                 await running.drain(settings.drain_s, dispatching)
         if raised is not None:
             raise raised
@@ -165,44 +160,31 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
 async def reading(settings: Settings) -> AsyncIterator[Serving]:
     """Serve what the ledger and the problems say, and nothing that changes them; next to another server, if one runs."""
     problems = Problems.load(settings.problems, settings.imported_path)
-    competitions = Competitions.load(settings.competitions, problems)
+    policy = submit_policy(settings, problems)
     async with Ledger.open(settings.ledger) as ledger:
-        service = GraderServicer(ledger, problems, worker=None, competitions=competitions, artifacts=owned_artifacts(settings, ledger))
-        running = await _start(settings, service, None, await security_for(settings, ledger.keys))
+        service = GraderServicer(ledger, problems, worker=None, policy=policy, artifacts=owned_artifacts(settings, ledger))
+        door = await security_for(settings, ledger.keys)
+        _parts(extensions.ServerContext(settings=settings, service=service, gate=door.gate))
+        running = await _start(settings, service, None, door)
         try:
             yield running
         finally:
             await running.drain(0, None)
 
 
-def _pages(
-    settings: Settings,
-    ledger: Ledger,
-    problems: Problems,
-    competitions: Competitions,
-    watch: SubmissionWatch,
-    gate: Authenticator | None,
-    from_pages: PageSubmissions,
-    provider: IdentityProvider | None,
-) -> Iterable[Any]:
-    """Return the pages of the web port, of installed packages; imported only where there is one."""
-    host, _ = web_address(settings.web or "")
-    open_server = not settings.asks_keys and loopback(f"{host}:0")
-    parts = {
-        "open_server": open_server,
-        "artifacts": owned_artifacts(settings, ledger),
-        "events": watch,
-        "stream_limits": stream_limits(settings),
-        "api_address": settings.listen,
-        "asks_keys": settings.asks_keys,
-        "gate": gate,
-        "submitter": from_pages,
-        "provider": provider,
-    }
-    pages: dict[str, extensions.PageModule] = extensions.named(extensions.PAGES)
-    if not pages:
+def _parts(context: extensions.ServerContext) -> list[extensions.ServerAdditions]:
+    """Add what installed packages bring."""
+    parts: list[extensions.ServerAdditions] = [part(context) for part in extensions.named(extensions.SERVER_PARTS).values()]
+    for part in parts:
+        context.service.add(part.calls)
+    return parts
+
+
+def _pages(parts: Sequence[extensions.ServerAdditions]) -> list[Any]:
+    routes = [route for part in parts for route in part.routes()]
+    if not routes:
         log.warning("no_pages", detail=f"no installed package has any; install {extensions.PACKAGE}")
-    return [route for module in pages.values() for route in module.routes(ledger, problems, competitions, **parts)]
+    return routes
 
 
 def owned_artifacts(settings: Settings, ledger: Ledger) -> OwnedArtifacts:

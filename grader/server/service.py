@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 
 import grpc
-import structlog
 
 from grader import access
 from grader.api import messages
-from grader.api.conversion import from_enum, to_message
+from grader.api.conversion import from_enum
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, check_prefix, parse, parse_artifact
 from grader.artifacts.files import SubmissionFiles, chunks
 from grader.dispatch import Worker
-from grader.errors import ArtifactNotFound, FieldViolation, InvalidRequest, ReadOnly, ShuttingDown
+from grader.errors import ArtifactNotFound, FieldViolation, InvalidRequest, NotInstalled, ReadOnly, ShuttingDown
+from grader.extensions import Call, NoCompetitions, SubmitPolicy
 from grader.intake.gate import SubmissionGate
 from grader.ledger import Ledger
 from grader.model import Caller, Submission, SubmissionArtifact, SubmissionState, Verdict
-from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.rules.quotas import Quota
-from grader.server import boards, interceptors, paging
-from grader.server.competition_service import CompetitionService
-from grader.server.interceptors import enter_call, status_for
-from grader.server.rejudge_service import RejudgeService
+from grader.server import interceptors, paging
+from grader.server.interceptors import status_for
 from grader.server.submission_service import SubmissionService
 from grader.server.submission_watch import PATIENCE_S, WATCH_POLL_S, SubmissionUpdates, SubmissionWatch
-from grader.v1 import competition_pb2, grader_service_pb2_grpc, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
 from grader.v1 import grader_service_pb2 as api
+from grader.v1 import grader_service_pb2_grpc, problem_pb2, report_pb2, submission_pb2
 
 
 class OwnedArtifacts:
@@ -79,14 +77,14 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         device_kinds: Callable[[], tuple[str, ...]] = tuple,
         queue_limit: int = 1000,
         user_queue_limit: int | None = None,
-        competitions: Competitions | None = None,
+        policy: SubmitPolicy | None = None,
         quotas: Sequence[Quota] = (),
         watch: SubmissionWatch | None = None,
         artifacts: OwnedArtifacts | None = None,
     ) -> None:
-        self._ledger, self._problems, self._worker = ledger, problems, worker
-        self._competitions = competitions or Competitions()
-        self._gate = SubmissionGate(problems=problems, competitions=self._competitions, quotas=quotas)
+        self.ledger, self.problems = ledger, problems
+        self.policy = policy or NoCompetitions()
+        self._gate = SubmissionGate(problems=problems, policy=self.policy, quotas=quotas)
         self._submissions = SubmissionService(
             ledger=ledger,
             gate=self._gate,
@@ -94,12 +92,18 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
             queue_limit=queue_limit,
             user_queue_limit=user_queue_limit,
         )
-        self.rejudges = RejudgeService(ledger, problems, self._competitions, device_kinds=device_kinds, worker=worker)
-        self.competitions = CompetitionService(ledger, self._competitions)
-        self._artifacts = artifacts
-        self._watch = watch or SubmissionWatch(ledger, self._competitions, poll_s=READER_POLL_S if worker is None else WATCH_POLL_S)
+        self.worker, self.device_kinds, self.artifacts = worker, device_kinds, artifacts
+        self.watch = watch or SubmissionWatch(ledger, self.policy, poll_s=READER_POLL_S if worker is None else WATCH_POLL_S)
         self._accepting = True
-        self._updates = SubmissionUpdates(ledger, self._shown, self._watch.leaving, self._watch.poll_s)
+        self._updates = SubmissionUpdates(ledger, self.shown, self.watch.leaving, self.watch.poll_s)
+        methods = {method.name for method in api.DESCRIPTOR.services_by_name["GraderService"].methods}
+        self.add({method: partial(_refuse, method) for method in methods - vars(GraderServicer).keys()})
+
+    def add(self, calls: Mapping[str, Call]) -> None:
+        """Answer these methods of the API, too."""
+        for method, call in calls.items():
+            assert method not in vars(GraderServicer), method  # those of the core are not replaced
+            setattr(self, method, partial(_answer, call))
 
     def stop_accepting(self) -> None:
         """Refuse new submissions from now on."""
@@ -107,7 +111,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
 
     def end_watches(self) -> None:
         """End the streams: what is written is sent, then clients are asked to come again."""
-        self._watch.leaving.set()
+        self.watch.leaving.set()
 
     async def Submit(self, request: api.SubmitRequest, context: Context) -> submission_pb2.Submission:
         """Check and keep a submission; it is on disk before this answers."""
@@ -131,11 +135,11 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def GetSubmission(self, request: api.GetSubmissionRequest, context: Context) -> submission_pb2.Submission:
         """Return a submission."""
-        submission = await self._ledger.get(parse(SUBMISSIONS, request.name))
-        access.check_seen(interceptors.current_caller(), submission, self._competitions.all(), self._ledger.now())
+        submission = await self.ledger.get(parse(SUBMISSIONS, request.name))
+        access.check_seen(interceptors.current_caller(), submission, self.policy.readable(self.ledger.now()))
         full = request.view == report_pb2.REPORT_VIEW_FULL
         if full:
-            submission = replace(submission, judgements=tuple(await self._ledger.judgements(submission.submission_id)))
+            submission = replace(submission, judgements=tuple(await self.ledger.judgements(submission.submission_id)))
         return await self._placed(submission, full=full, patience_s=PATIENCE_S)
 
     async def ListSubmissions(self, request: api.ListSubmissionsRequest, context: Context) -> api.ListSubmissionsResponse:
@@ -143,9 +147,8 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         size = paging.page_size(request.page_size)
         problem_id, states = parse(PROBLEMS, request.problem, "problem") if request.problem else "", _states(request.states)
         competition_id = parse(COMPETITIONS, request.competition, "competition") if request.competition else ""
-        competitions, now = self._competitions.all(), self._ledger.now()
         submission_filter = access.submission_filter(
-            interceptors.current_caller(), request.user, competition_id, competitions, now, tag=request.tag
+            interceptors.current_caller(), request.user, competition_id, self.policy.readable(self.ledger.now()), tag=request.tag
         )
         submission_filter = replace(
             submission_filter, verdicts=_verdicts(request.verdicts), id_prefix=check_prefix(SUBMISSIONS, request.id_prefix, "id_prefix")
@@ -160,28 +163,28 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
             *([later_filters] if any(later_filters) else []),
         )
         before = paging.decode(request.page_token, int, *scope)
-        submissions, following = await self._ledger.page(
+        submissions, following = await self.ledger.page(
             size=size, before=before, problem_id=problem_id, states=states, submission_filter=submission_filter
         )
         return api.ListSubmissionsResponse(
-            submissions=[await self._shown(submission) for submission in submissions], next_page_token=paging.encode(following, *scope)
+            submissions=[await self.shown(submission) for submission in submissions], next_page_token=paging.encode(following, *scope)
         )
 
     async def CancelSubmission(self, request: api.CancelSubmissionRequest, context: Context) -> submission_pb2.Submission:
         """Cancel what waits at once; what runs is stopped soon after."""
-        worker = self._writable()
-        submission = await self._ledger.get(parse(SUBMISSIONS, request.name))
+        worker = self.writable()
+        submission = await self.ledger.get(parse(SUBMISSIONS, request.name))
         access.check_owned(interceptors.current_caller(), submission)
-        submission = await self._ledger.cancel(submission.submission_id)
+        submission = await self.ledger.cancel(submission.submission_id)
         worker.check(submission.submission_id)
-        return await self._shown(submission)
+        return await self.shown(submission)
 
     async def WatchSubmission(self, request: api.WatchSubmissionRequest, context: Context) -> AsyncIterator[submission_pb2.SubmissionEvent]:
         """Replay, follow, and end with the final state."""
         submission_id, after = parse(SUBMISSIONS, request.name), request.after_sequence
         if after < 0:
             raise InvalidRequest([FieldViolation("after_sequence", f"{after} is negative; send the last sequence seen, or 0")])
-        async with aclosing(self._watch.stream(interceptors.current_caller(), submission_id, after)) as events:
+        async with aclosing(self.watch.stream(interceptors.current_caller(), submission_id, after)) as events:
             async for event in events:
                 yield event
 
@@ -193,7 +196,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def ListArtifacts(self, request: api.ListArtifactsRequest, context: Context) -> api.ListArtifactsResponse:
         """List the files of a submission."""
-        submission_id, owned = parse(SUBMISSIONS, request.parent, "parent"), self._artifacts
+        submission_id, owned = parse(SUBMISSIONS, request.parent, "parent"), self.artifacts
         if owned is None:
             return api.ListArtifactsResponse()
         artifacts = await owned.list_for(interceptors.current_caller(), submission_id)
@@ -206,32 +209,20 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def DownloadArtifact(self, request: api.DownloadArtifactRequest, context: Context) -> AsyncIterator[api.DownloadArtifactResponse]:
         """Stream a file of a submission."""
         submission_id, name = parse_artifact(request.name)
-        if self._artifacts is None:
+        if self.artifacts is None:
             raise ArtifactNotFound(submission_id, name)
-        for piece in chunks(await self._artifacts.read(interceptors.current_caller(), submission_id, name)):
+        for piece in chunks(await self.artifacts.read(interceptors.current_caller(), submission_id, name)):
             yield api.DownloadArtifactResponse(data=piece)
-
-    async def GetCompetition(self, request: api.GetCompetitionRequest, context: Context) -> competition_pb2.Competition:
-        """Return a competition."""
-        return boards.competition(request, self._ledger, self._competitions)
-
-    async def ListCompetitions(self, request: api.ListCompetitionsRequest, context: Context) -> api.ListCompetitionsResponse:
-        """Return a page of competitions, by name."""
-        return boards.competition_page(request, self._ledger, self._competitions)
-
-    async def GetLeaderboard(self, request: api.GetLeaderboardRequest, context: Context) -> competition_pb2.Leaderboard:
-        """Return a page of a board."""
-        return await boards.page(request, self._ledger, self._competitions, admin=interceptors.current_caller().admin)
 
     async def GetProblem(self, request: api.GetProblemRequest, context: Context) -> problem_pb2.Problem:
         """Return a problem."""
-        return messages.problem_to_proto(self._problems.get(parse(PROBLEMS, request.name)))
+        return messages.problem_to_proto(self.problems.get(parse(PROBLEMS, request.name)))
 
     async def ListProblems(self, request: api.ListProblemsRequest, context: Context) -> api.ListProblemsResponse:
         """Return a page of problems, by name."""
         size = paging.page_size(request.page_size)
         after = paging.decode(request.page_token, str, "problems") or ""
-        problems = [problem for problem in self._problems.all() if problem.problem_id > after]
+        problems = [problem for problem in self.problems.all() if problem.problem_id > after]
         following = problems[size - 1].problem_id if len(problems) > size else None
         return api.ListProblemsResponse(
             problems=[messages.problem_to_proto(problem) for problem in problems[:size]],
@@ -241,83 +232,25 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def GetCaller(self, request: api.GetCallerRequest, context: Context) -> api.Caller:
         """Return the user and scopes of the key."""
         caller = interceptors.current_caller()
-        quotas = self._gate.quotas_at(self._ledger.now()) if request.with_quotas else ()
-        return messages.caller_to_proto(caller, await self._ledger.quota_uses(caller.user, quotas) if quotas else ())
-
-    async def CreateRejudge(self, request: api.CreateRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
-        """Judge submissions again, without changing results."""
-        self._writable()
-        return await self.rejudges.create(request)
-
-    async def GetRejudge(self, request: api.GetRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
-        """Return a rejudge with what it changes."""
-        return await self.rejudges.get(request)
-
-    async def ListRejudges(self, request: api.ListRejudgesRequest, context: Context) -> api.ListRejudgesResponse:
-        """Return a page of rejudges, newest first."""
-        return await self.rejudges.page(request)
-
-    async def ApplyRejudge(self, request: api.ApplyRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
-        """Apply a rejudge."""
-        self._writable()
-        return await self.rejudges.apply(request)
-
-    async def DiscardRejudge(self, request: api.DiscardRejudgeRequest, context: Context) -> rejudge_pb2.Rejudge:
-        """Discard a rejudge."""
-        self._writable()
-        return await self.rejudges.discard(request)
-
-    async def WithdrawSubmission(self, request: api.WithdrawSubmissionRequest, context: Context) -> submission_pb2.Submission:
-        """Withdraw a submission from the boards."""
-        self._writable()
-        return await self._shown(await self.competitions.withdraw(request))
-
-    async def RestoreSubmission(self, request: api.RestoreSubmissionRequest, context: Context) -> submission_pb2.Submission:
-        """Restore a withdrawn submission."""
-        self._writable()
-        return await self._shown(await self.competitions.restore(request))
-
-    async def BanUser(self, request: api.BanUserRequest, context: Context) -> competition_pb2.Ban:
-        """Ban a user from a competition."""
-        self._writable()
-        return await self.competitions.ban(request)
-
-    async def LiftBan(self, request: api.LiftBanRequest, context: Context) -> api.LiftBanResponse:
-        """Lift the ban of a user."""
-        self._writable()
-        return await self.competitions.lift_ban(request)
-
-    async def ListBans(self, request: api.ListBansRequest, context: Context) -> api.ListBansResponse:
-        """List the bans of a competition."""
-        return await self.competitions.bans(request)
-
-    async def ListCompetitionActions(
-        self, request: api.ListCompetitionActionsRequest, context: Context
-    ) -> api.ListCompetitionActionsResponse:
-        """List organisers' actions, newest first."""
-        return await self.competitions.actions(request)
-
-    async def ReloadCompetitions(self, request: api.ReloadCompetitionsRequest, context: Context) -> api.ReloadCompetitionsResponse:
-        """Read the files of competitions again."""
-        self._writable()
-        return api.ReloadCompetitionsResponse(
-            changes=[to_message(competition_pb2.CompetitionChange, change) for change in await self.competitions.reload()]
-        )
+        quotas = self._gate.quotas_at(self.ledger.now()) if request.with_quotas else ()
+        return messages.caller_to_proto(caller, await self.ledger.quota_uses(caller.user, quotas) if quotas else ())
 
     def _taking(self) -> Worker:
-        worker = self._writable()
+        worker = self.writable()
         if not self._accepting:
             raise ShuttingDown()
         return worker
 
-    def _writable(self) -> Worker:
-        if self._worker is None:
+    def writable(self) -> Worker:
+        """Return the worker; ReadOnly where there is none."""
+        if self.worker is None:
             raise ReadOnly()
-        return self._worker
+        return self.worker
 
-    async def _shown(self, submission: Submission, *, full: bool = False) -> submission_pb2.Submission:
+    async def shown(self, submission: Submission, *, full: bool = False) -> submission_pb2.Submission:
+        """Return a submission as the caller may see it."""
         redactor, owned = (
-            await self._watch.redactors.for_problem(submission.problem_digest),
+            await self.watch.redactors.for_problem(submission.problem_digest),
             interceptors.current_caller().may_see(submission.new.user),
         )
         return messages.submission_to_proto(submission, redactor, full=full, owned=owned)
@@ -325,18 +258,26 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def _result(self, result: Submission | Exception) -> api.SubmitResult:
         if isinstance(result, Exception):
             return api.SubmitResult(error=status_for(result, "BatchSubmit"))
-        message = await self._shown(result)
+        message = await self.shown(result)
         message.ClearField("sources")
         return api.SubmitResult(submission=message)
 
     async def _placed(self, submission: Submission, *, full: bool = False, patience_s: float = 0.0) -> submission_pb2.Submission:
         """Shown with its place in the queue."""
-        message = await self._shown(submission, full=full)
+        message = await self.shown(submission, full=full)
         if submission.state is SubmissionState.QUEUED:
-            position = await self._watch.positions.position(submission.submission_id, patience_s=patience_s)
+            position = await self.watch.positions.position(submission.submission_id, patience_s=patience_s)
             if position is not None:
                 message.queue_position.CopyFrom(messages.position_to_proto(position))
         return message
+
+
+async def _answer(call: Call, request: Any, context: Context) -> Any:
+    return await call(request)
+
+
+async def _refuse(method: str, request: Any) -> NoReturn:
+    raise NotInstalled(method)
 
 
 def _states(states: Sequence[submission_pb2.SubmissionState]) -> tuple[SubmissionState, ...]:
@@ -353,23 +294,3 @@ def _verdicts(verdicts: Sequence[report_pb2.Verdict]) -> tuple[Verdict, ...]:
     except ValueError:
         names = ", ".join(f"VERDICT_{verdict.name}" for verdict in Verdict)
         raise InvalidRequest([FieldViolation("verdicts", f"one of them is not known here; take some of: {names}")]) from None
-
-
-class PageSubmissions:
-    """Submits from pages as the API's Submit does. service: None until the server has one: the web port is open before it."""
-
-    def __init__(self, device_kinds: Callable[[], tuple[str, ...]]) -> None:
-        self.device_kinds = device_kinds
-        self.service: GraderServicer | None = None
-
-    async def submit(self, caller: Caller, request: api.SubmitRequest) -> str:
-        """The id of the submission, which is on disk; CallRefused, as Submit refuses it. Whether the caller may submit was asked before."""
-        # A task of its own: who calls is kept for each task, and one task of the web port serves every request of a connection.
-        return (await asyncio.create_task(self._take(caller, request))).submission_id
-
-    async def _take(self, caller: Caller, request: api.SubmitRequest) -> Submission:
-        if self.service is None:
-            raise ShuttingDown()
-        enter_call(caller)
-        structlog.contextvars.bind_contextvars(user=caller.user, key=caller.key_id)
-        return await self.service.take(request)

@@ -12,12 +12,12 @@ from grader import access
 from grader.api import messages
 from grader.api.resource_names import SUBMISSIONS, parse
 from grader.errors import FieldViolation, InvalidRequest, ShuttingDown, SubmissionNotFound, TooManyWatches
+from grader.extensions import SubmitPolicy
 from grader.intake.labels import check_tag
 from grader.ledger import Ledger
 from grader.ledger.changes import ManyChanges
 from grader.ledger.queue import positions
 from grader.model import Caller, Event, Position, Submission, SubmissionState
-from grader.problems.competition_store import Competitions
 from grader.rules.disclosure import Redactor
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
@@ -189,9 +189,9 @@ class SubmissionWatch:
     """Used on one event loop only. lane_count: how many submissions are graded at once here."""
 
     def __init__(
-        self, ledger: Ledger, competitions: Competitions, *, lane_count: Callable[[], int] = lambda: 1, poll_s: float = WATCH_POLL_S
+        self, ledger: Ledger, policy: SubmitPolicy, *, lane_count: Callable[[], int] = lambda: 1, poll_s: float = WATCH_POLL_S
     ) -> None:
-        self._ledger, self._competitions = ledger, competitions
+        self._ledger, self._policy = ledger, policy
         self.positions = Positions(ledger, lane_count)
         self.redactors = Redactors(ledger)
         self.leaving = asyncio.Event()  # set when streams are to end: what is written is sent, then clients are asked to come again
@@ -202,7 +202,7 @@ class SubmissionWatch:
         notifier = PositionNotifier(self.positions, submission_id)
         with self._ledger.changes.of(submission_id) as changed:
             submission = await self._ledger.get(submission_id)
-            access.check_seen(caller, submission, self._competitions.all(), self._ledger.now())
+            access.check_seen(caller, submission, self._policy.readable(self._ledger.now()))
             redactor = await self.redactors.for_events(submission)
             redacted = RedactedEvents(self._ledger, submission_id, redactor)
             await redacted.begin(after)
@@ -232,7 +232,7 @@ class SubmissionWatch:
     async def so_far(self, caller: Caller, submission_id: str) -> list[submission_pb2.SubmissionEvent]:
         """Return what a stream from the beginning would send at once. SubmissionNotFound."""
         submission = await self._ledger.get(submission_id)
-        access.check_seen(caller, submission, self._competitions.all(), self._ledger.now())
+        access.check_seen(caller, submission, self._policy.readable(self._ledger.now()))
         redactor = await self.redactors.for_events(submission)
         redacted = RedactedEvents(self._ledger, submission_id, redactor)
         await redacted.begin(0)

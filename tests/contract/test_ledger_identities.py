@@ -4,10 +4,12 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import sqlalchemy as sa
 
 from grader.errors import Unauthenticated
 from grader.ledger import Ledger
 from grader.ledger.keys import SCOPES
+from grader.ledger.tables import bans
 from tests import fakes
 from tests.clock import Clock
 
@@ -35,7 +37,8 @@ async def test_a_name_that_somebody_has_is_not_given(ledger):
     key, _ = await ledger.keys.create("ann-1", SCOPES)
     await ledger.keys.revoke(key.key_id)
     await ledger.submit(fakes.new_submission(user="ann-12"), fakes.problem())
-    await ledger.competition_actions.ban("one", "ann-123", "root", "copied")
+    ban = {"competition_id": "one", "user_name": "ann-123", "administrator": "root", "reason": "copied", "create_time": START}
+    await ledger.database.write(lambda connection: connection.execute(sa.insert(bans).values(ban)))
     with pytest.raises(ValueError, match="taken"):
         await ledger.identities.enter(ISSUER, "1", NAMES, NOTE)
     assert (await ledger.identities.enter(ISSUER, "1", (*NAMES, "ann-1234"), NOTE)).user == "ann-1234" and len(await ledger.keys.all()) == 2

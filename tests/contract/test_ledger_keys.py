@@ -31,7 +31,7 @@ async def test_a_key_comes_back_as_it_was_made(ledger, location):
 async def test_of_a_secret_nothing_is_written_but_its_digest(ledger):
     """What is in the table opens nothing."""
     key, text = await ledger.keys.create("alice", frozenset(Scope))
-    row = await ledger._database.read(lambda connection: connection.execute(sa.select(keys)).one())
+    row = await ledger.database.read(lambda connection: connection.execute(sa.select(keys)).one())
     assert text.split("_")[2] not in str(row) and key.secret_digest in str(row)
 
 

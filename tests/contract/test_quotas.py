@@ -6,23 +6,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from grader.errors import CompetitionClosed, QuotaExceeded
-from grader.model import Competition, Failure
-from grader.rules.quotas import AdmissionPolicy, for_competition, for_server
+from grader.errors import QuotaExceeded, UserBanned
+from grader.model import Failure
+from grader.rules.quotas import AdmissionPolicy, for_server
 from tests import fakes
 from tests.clock import Clock
 
 START = datetime(2026, 5, 1, 16, tzinfo=UTC)
-COMPETITION = Competition(
-    competition_id="spring",
-    title="Spring",
-    problem_ids=("sum",),
-    start_time=START,
-    end_time=START + timedelta(days=2),
-    hourly_limit=2,
-    daily_limit=3,
-)
-POLICY = AdmissionPolicy(competition=COMPETITION, quotas=for_competition(COMPETITION))
+OF_COMPETITION = for_server(2, 3, "spring")
+POLICY = AdmissionPolicy(quotas=OF_COMPETITION)
 
 
 @pytest.fixture
@@ -31,7 +23,7 @@ def clock():
 
 
 async def submit(ledger, user="a", policy=POLICY, **options):
-    competition_id = policy.competition.competition_id if policy.competition else ""
+    competition_id = next((quota.competition_id for quota in policy.quotas if quota.competition_id), "")
     new = replace(fakes.new_submission(user=user), competition_id=competition_id)
     return await ledger.submit(new, fakes.problem(), policy=policy, **options)
 
@@ -57,7 +49,7 @@ async def test_the_window_slides(ledger, clock):
 
 async def test_what_is_used_is_what_is_refused_by(ledger, clock):
     """Of each quota: how many are counted, and when the oldest of them is counted no longer. Cancelled ones and others' are not."""
-    quotas = [*for_server(5, 0), *for_competition(COMPETITION)]
+    quotas = [*for_server(5, 0), *OF_COMPETITION]
     assert [(one.used_count, one.next_time) for one in await ledger.quota_uses("a", quotas)] == [(0, None)] * 3
     made = await submit(ledger)
     await submit(ledger, user="b")
@@ -109,7 +101,7 @@ async def test_users_and_competitions_have_quotas_of_their_own(ledger):
 
 async def test_the_server_s_quota_counts_everything(ledger):
     """To a competition or to none."""
-    both = AdmissionPolicy(competition=COMPETITION, quotas=(*for_competition(COMPETITION), *for_server(2, 0)))
+    both = AdmissionPolicy(quotas=(*OF_COMPETITION, *for_server(2, 0)))
     await submit(ledger, policy=both)
     await submit(ledger, policy=AdmissionPolicy(quotas=for_server(2, 0)))
     assert (await refused(ledger, policy=both)).limit == 2
@@ -128,23 +120,16 @@ async def test_what_we_failed_at_is_not_charged(ledger):
     await refused(ledger)
 
 
-@pytest.mark.parametrize(("seconds", "phase"), [(-1, "upcoming"), (0, None), (2 * 86400 - 0.001, None), (2 * 86400, "ended")])
-async def test_the_window_opens_and_closes_to_the_moment(ledger, clock, seconds, phase):
-    """The start is in it, the end is not; the time that decides is the one that is kept."""
-    clock.pass_s(seconds)
-    if phase is None:
-        assert (await submit(ledger)).create_time == clock.now
-    else:
-        with pytest.raises(CompetitionClosed) as caught:
-            await submit(ledger)
-        assert caught.value.phase == phase and caught.value.time.endswith("16:00:00 UTC")
+async def test_what_the_policy_refuses_is_not_stored(ledger, clock):
+    """Asked with the time that would be kept, before quotas; a request that was answered before is not asked again."""
+    first, times = await submit(ledger, request_id="r1"), []
 
+    def admit(connection, now, user):
+        times.append((now, user))
+        raise UserBanned("spring", "a reason")
 
-async def test_what_came_in_time_is_graded_after_the_end(ledger, clock):
-    """And a retry of its call finds it."""
-    clock.pass_s(2 * 86400 - 1)
-    made = await submit(ledger, request_id="r1")
-    clock.pass_s(3600)
-    assert (await submit(ledger, request_id="r1")).submission_id == made.submission_id
-    held = await ledger.lease("w", ttl_s=30)
-    assert (await ledger.settle(held, fakes.report())).submission_id == made.submission_id
+    policy = AdmissionPolicy(admit=admit, quotas=for_server(1, 0, "spring"))
+    assert (await submit(ledger, policy=policy, request_id="r1")).submission_id == first.submission_id
+    with pytest.raises(UserBanned):
+        await submit(ledger, policy=policy)
+    assert times == [(clock.now, "a")] and await ledger.queued_count() == 1

@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
+from grader.extensions import NoCompetitions
 from grader.ledger.tables import rejudge_items, rejudges, submissions
-from grader.model import Competition, Failure
+from grader.model import Failure
 from grader.server.operation import Periods, RemovedCounts, remove_due, retain
 from tests import fakes
 
@@ -19,8 +20,14 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 FAILURE = Failure(reason="SANDBOX_BROKEN", message="no box")
 
 
-def competition(end_time):
-    return Competition(competition_id="cup", title="Cup", problem_ids=("sum",), start_time=START - timedelta(days=1), end_time=end_time)
+class Cup(NoCompetitions):
+    """A competition that ends at this time."""
+
+    def __init__(self, end_time):
+        self.end_time = end_time
+
+    def ended(self, before):
+        return ("cup",) if self.end_time < before else ()
 
 
 async def submit(ledger, **fields):
@@ -56,7 +63,7 @@ async def rejudged(ledger, state, submission_id):
         item = {"rejudge_id": f"r-{state}", "number": number, "judgement_count": 1, "problem_digest": fakes.problem().digest}
         connection.execute(sa.insert(rejudge_items).values(item))
 
-    await ledger._database.write(work)
+    await ledger.database.write(work)
 
 
 async def test_sources_go_and_what_was_judged_stays(ledger, clock):
@@ -64,7 +71,7 @@ async def test_sources_go_and_what_was_judged_stays(ledger, clock):
     submission_id = await graded(ledger)
     before = await ledger.get(submission_id), await ledger.judgements(submission_id), await ledger.events(submission_id)
     clock.now += timedelta(days=31)
-    assert await remove_due(ledger, MONTH, []) == RemovedCounts(sources=1)
+    assert await remove_due(ledger, MONTH, NoCompetitions()) == RemovedCounts(sources=1)
     after = await ledger.get(submission_id)
     assert after.sources_removed and after == dataclasses.replace(
         before[0], new=dataclasses.replace(before[0].new, sources=()), sources_removed=True
@@ -79,7 +86,7 @@ async def test_what_is_younger_or_not_final_is_kept(ledger, clock):
     clock.now += timedelta(days=31)
     young = await submit(ledger)
     await ledger.cancel(young)
-    assert await remove_due(ledger, MONTH, []) == RemovedCounts(sources=1)
+    assert await remove_due(ledger, MONTH, NoCompetitions()) == RemovedCounts(sources=1)
     assert [await has_sources(ledger, one) for one in (old, running, waiting, young)] == [False, True, True, True]
 
 
@@ -87,7 +94,7 @@ async def test_nothing_is_removed_where_nothing_is_asked_for(ledger, clock):
     """For ever is the default."""
     submission_id = await graded(ledger, spoiled=1)
     clock.now += timedelta(days=10_000)
-    assert await remove_due(ledger, Periods.from_days(0, 0), []) == RemovedCounts()
+    assert await remove_due(ledger, Periods.from_days(0, 0), NoCompetitions()) == RemovedCounts()
     assert await has_sources(ledger, submission_id)
 
 
@@ -96,11 +103,11 @@ async def test_facts_of_attempts_that_do_not_count_go_alone(ledger, clock):
     submission_id = await graded(ledger, spoiled=2)
     before = await ledger.events(submission_id)
     clock.now += timedelta(days=31)
-    assert await remove_due(ledger, Periods.from_days(0, 30), []) == RemovedCounts(events=1)
+    assert await remove_due(ledger, Periods.from_days(0, 30), NoCompetitions()) == RemovedCounts(events=1)
     after = await ledger.events(submission_id)
     assert after == [event for event in before if event.state or event.attempt == 3]
     assert await ledger.events(submission_id, after=after[2].sequence, limit=2) == after[3:5]
-    assert await remove_due(ledger, Periods.from_days(0, 30), []) == RemovedCounts()
+    assert await remove_due(ledger, Periods.from_days(0, 30), NoCompetitions()) == RemovedCounts()
     assert await has_sources(ledger, submission_id)
 
 
@@ -109,7 +116,7 @@ async def test_a_competitions_sources_stay_as_long_after_its_end(ledger, clock, 
     """While it runs, and for its final after that; those of no competition go meanwhile."""
     inside, outside = await graded(ledger, competition_id="cup"), await graded(ledger)
     clock.now += timedelta(days=60)
-    await remove_due(ledger, MONTH, [competition(START + ends)])
+    await remove_due(ledger, MONTH, Cup(START + ends))
     assert (await has_sources(ledger, inside), await has_sources(ledger, outside)) == (kept, False)
 
 
@@ -117,7 +124,7 @@ async def test_a_competition_that_this_server_does_not_know_is_left_alone(ledger
     """Another server of the same ledger may run it."""
     submission_id = await graded(ledger, competition_id="cup")
     clock.now += timedelta(days=60)
-    await remove_due(ledger, MONTH, [])
+    await remove_due(ledger, MONTH, NoCompetitions())
     assert await has_sources(ledger, submission_id)
 
 
@@ -127,7 +134,7 @@ async def test_a_rejudge_that_is_not_applied_keeps_what_it_is_drawn_from(ledger,
     submission_id = await graded(ledger, spoiled=1)
     await rejudged(ledger, state, submission_id)
     clock.now += timedelta(days=31)
-    assert await remove_due(ledger, MONTH, []) == (RemovedCounts() if kept else RemovedCounts(sources=1, events=1))
+    assert await remove_due(ledger, MONTH, NoCompetitions()) == (RemovedCounts() if kept else RemovedCounts(sources=1, events=1))
 
 
 async def test_a_request_that_comes_again_finds_a_submission_whose_sources_are_gone(ledger, clock):
@@ -135,7 +142,7 @@ async def test_a_request_that_comes_again_finds_a_submission_whose_sources_are_g
     made = await ledger.submit(fakes.new_submission(), fakes.problem(), request_id="r1")
     await ledger.cancel(made.submission_id)
     clock.now += timedelta(days=31)
-    await remove_due(ledger, MONTH, [])
+    await remove_due(ledger, MONTH, NoCompetitions())
     again = await ledger.submit(fakes.new_submission(), fakes.problem(), request_id="r1")
     assert again.submission_id == made.submission_id and again.sources_removed
 
@@ -144,10 +151,10 @@ async def test_a_server_removes_by_itself_what_is_due(ledger, clock):
     """Without being asked for, nothing runs at all."""
     submission_id = await graded(ledger)
     clock.now += timedelta(days=31)
-    await asyncio.wait_for(retain(ledger, Periods(), list), 60)
+    await asyncio.wait_for(retain(ledger, Periods(), NoCompetitions()), 60)
     assert await has_sources(ledger, submission_id)
     async with asyncio.timeout(300):
-        task = asyncio.create_task(retain(ledger, MONTH, list, first_s=0))
+        task = asyncio.create_task(retain(ledger, MONTH, NoCompetitions(), first_s=0))
         while await has_sources(ledger, submission_id):
             await asyncio.sleep(0.02)
     task.cancel()

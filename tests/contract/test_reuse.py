@@ -9,7 +9,6 @@ from grader.ledger import checks
 from grader.ledger.statements import SubmissionFilter
 from grader.ledger.transactions import REUSED_FOR
 from grader.model import SubmissionState
-from grader.rules.rejudge import RejudgeOrder
 from sandbox.protocol import wire
 from tests import fakes
 
@@ -41,7 +40,7 @@ async def test_it_ends_at_once_with_that_result_and_says_whose_it_is(ledger, clo
     assert [one.verdict for one in await ledger.judgements(made.submission_id)] == [fakes.report().verdict]
     assert await ledger.lease("w1", ttl_s=30) is None and await ledger.queued_count() == 0
     assert len((await ledger.queue()).recent) == 1, "of how long a grading takes it says nothing"
-    assert all(one.ok for one in await ledger._database.read(checks.contents))
+    assert all(one.ok for one in await ledger.database.read(checks.contents))
     assert (await ledger.page(size=9, submission_filter=SubmissionFilter(tag="a")))[0][0].submission_id == made.submission_id
 
 
@@ -89,15 +88,3 @@ async def test_a_result_is_reused_for_a_day(ledger, clock):
     assert again.report is not None and again.report.cached_from == first.submission_id
     clock.now += timedelta(minutes=2)
     assert (await submit(ledger)).state is SubmissionState.QUEUED
-
-
-async def test_a_rejudge_finds_its_facts(ledger):
-    """They are the other's: a rejudge decides both from the same."""
-    made = [await graded(ledger), await submit(ledger)]
-    order = RejudgeOrder(cause="another rule", problem_id="sum")
-    found = await ledger.rejudges.candidates(order, None)
-    assert len(found) == 2
-    await ledger.rejudges.create(order, "root", "", {fakes.problem().digest: [one.number for one in found]}, [fakes.problem()])
-    items = await ledger.rejudges.undecided(10)
-    assert {one.submission_id for one in items} == {one.submission_id for one in made}
-    assert len(items[0].lines) == 1 and items[0].lines == items[1].lines

@@ -7,9 +7,9 @@ import grpc
 import pytest
 
 from grader import errors
+from grader.extensions import NoCompetitions
 from grader.intake.gate import SubmissionGate
 from grader.ledger import Ledger
-from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.server.request_limits import BATCH_LIMIT
 from grader.server.submission_service import SubmissionService
@@ -114,7 +114,7 @@ async def test_a_bug_that_one_meets_is_its_own_result(settings, place, kernel):
     async with Ledger.open(place / "ledger") as ledger:
         submitting = SubmissionService(
             ledger=ledger,
-            gate=Breaking(problems=problems, competitions=Competitions()),
+            gate=Breaking(problems=problems, policy=NoCompetitions()),
             device_kinds=lambda: ("emulated",),
             queue_limit=9,
             user_queue_limit=None,

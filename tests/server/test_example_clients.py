@@ -19,7 +19,6 @@ from grader.server.running import serving
 from grader.v1 import submission_pb2
 from tests import fakes
 from tests.requirements import absent
-from tests.server.competition_files import toml
 from tests.server.web_apps import served_app
 
 ROOT = Path(__file__).parents[2]
@@ -161,25 +160,3 @@ async def test_the_forwarder_posts_each_finished_submission(server, files, tmp_p
     assert [(status, body["name"]) for status, body in posts] == [(503, first.name), (204, first.name), (204, second.name)]
     assert [body["report"]["verdict"] for _, body in posts[1:]] == ["VERDICT_ACCEPTED", "VERDICT_WRONG_ANSWER"]
     assert "secret33" not in str(posts)
-
-
-async def test_a_competition_is_filled_with_users_and_their_submissions(settings, files, place):
-    """A user each from a file of keys; what each submitted is on the board."""
-    (place / "competition.toml").write_text(toml("spring"))
-    kernels = files / "kernels" / "sum"
-    kernels.mkdir(parents=True)
-    for order in ("accept", "wrong"):
-        (kernels / f"{order}.cu").write_text(fakes.source(order))
-    async with Ledger.open(settings.ledger) as ledger:
-        keys = [(user, (await ledger.keys.create(user, frozenset({Scope.SUBMIT, Scope.READ})))[1]) for user in ("ann", "ben")]
-    (files / "keys.csv").write_text("user,key_id,key,note\n" + "".join(f"{user},id,{key},\n" for user, key in keys))
-    there = settings.model_copy(update={"listen": "127.0.0.1:0", "auth": "keys", "competitions": (place / "competition.toml",)})
-    async with serving(there, fakes.wiring()) as running:
-        script = ROOT / "examples" / "fill_competition.py"
-        code, out, error = await output(
-            sys.executable, script, "spring", files / "keys.csv", files / "kernels", GRADER_SERVER=running.address
-        )
-        assert (code, error) == (0, "") and len(out.splitlines()) == 4
-        async with GraderClient(running.address, key=keys[0][1]) as client:
-            board = await client.get_leaderboard("competitions/spring", problem="problems/sum")
-    assert sorted(entry.user for entry in board.entries) == ["ann", "ben"]

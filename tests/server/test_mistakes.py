@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import timedelta
+from contextlib import contextmanager
 
 import pytest
 from typer.testing import CliRunner
 
 from grader.cli.main import app
 from tests import fakes
-from tests.server.competition_files import NOW, toml
 from tests.threaded_server import certificates, threaded_server
 
-HOUR = timedelta(hours=1)
 FILES = {
     "right.cu": fakes.source("accept"),
     "empty.cu": "",
@@ -25,7 +23,6 @@ FILES = {
     "big.cu": "//" + "x" * (1 << 21),
     "notes.txt": "hello",
     "broken.json": "{",
-    "broken.toml": "[",
 }
 # Words of libraries and of the wire that nobody should have to read.
 RAW = re.compile(r"Traceback|Errno|StatusCode|grpc|ipv[46]:|SSL_|sources\[|exception|errno|None\b|<[a-z_.]+ object", re.IGNORECASE)
@@ -53,10 +50,6 @@ MISTAKES = [
     (f"{SUBMIT} --tag a$b", 2, "'a$b' is not a tag; write 1 to 64 letters, digits and characters of"),
     (f"{SUBMIT} --parent zzzz", 2, "no submission of yours whose id begins with 'zzzz'; list them with: grader-cli list"),
     (f"{SUBMIT} --out files", 2, "only a profile leaves files, when it has ended; add --mode profile"),
-    (f"{SUBMIT} --competition sprint", 2, "take one of: future, past, spring. Did you mean 'spring'?"),
-    (f"{SUBMIT} --competition past", 2, "it ended at {past}; a submission without a competition is graded"),
-    (f"{SUBMIT} --competition future", 2, "it begins at {future}; submit it then"),
-    (f"{SUBMIT} --competition spring", 3, "is spent; try again"),
     ("submt right.cu", 2, "No such command 'submt'. Did you mean 'submit'?"),
     (f"{SUBMIT} --modee test", 2, "No such option: --modee (Possible options: --device, --mode)"),
     ("list --verdict RIGHT", 2, "'RIGHT' is not a verdict; take some of ACCEPTED, COMPILE_ERROR"),
@@ -68,10 +61,7 @@ MISTAKES = [
     ("list --verdict acepted", 2, "Did you mean 'ACCEPTED'?"),
     (f"{SUBMIT} --sandbox proces", 2, "Did you mean 'process'?"),
     ("init sum --out right.cu", 2, "'right.cu' is there already; remove it, or name another file with --out"),
-    ("leaderboard sprin", 2, "there is no competition 'sprin'; take one of: future, past, spring. Did you mean 'spring'?"),
     ("problems show sun", 2, "there is no problem 'sun'; take one of: sum. Did you mean 'sum'?"),
-    ("competitions check nope.toml", 1, "can't be read: No such file or directory; name a competition.toml"),
-    ("competitions check broken.toml", 1, "broken.toml:"),
     ("list --server localhost:1", 3, "no answer from localhost:1: nothing listens there; check host and port, and that grader-server runs"),
     ("list --server unix:/nowhere/s", 3, "the socket does not exist; check the path, and that grader-server runs"),
     ("list --server nohost.invalid:1", 3, "no host has that name; check its spelling"),
@@ -89,30 +79,18 @@ KEYS = [
 ]
 
 
+@contextmanager
+def servers(root, **changes):
+    """Addresses and keys of a server, and of one that speaks TLS."""
+    (root / "tls").mkdir()
+    with threaded_server(root / "open", **changes) as here, threaded_server(root / "tls", **certificates(root / "tls")) as secure:
+        yield {"address": here.address, "tls": secure.address, "KEY": here.key("alice"), "READ": here.key("bob", "--scopes", "read")}
+
+
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory):
-    """Addresses and keys of a server with three competitions, and of one that speaks TLS."""
-    root = tmp_path_factory.mktemp("mistakes")
-    times = {"past": (-3, -1), "future": (1, 3), "spring": (-1, 1)}
-    files = []
-    for name, (start, end) in times.items():
-        path = root / "competitions" / name / "competition.toml"
-        path.parent.mkdir(parents=True)
-        path.write_text(toml(name, start, end, "hourly_limit = 1\n"))
-        files.append(path)
-    (root / "tls").mkdir()
-    shown = {"past": f"{NOW - HOUR:%Y-%m-%d %H:%M:%S} UTC", "future": f"{NOW + HOUR:%Y-%m-%d %H:%M:%S} UTC"}
-    with (
-        threaded_server(root / "open", competitions=tuple(files)) as here,
-        threaded_server(root / "tls", **certificates(root / "tls")) as secure,
-    ):
-        yield {
-            "address": here.address,
-            "tls": secure.address,
-            **shown,
-            "KEY": here.key("alice"),
-            "READ": here.key("bob", "--scopes", "read"),
-        }
+    with servers(tmp_path_factory.mktemp("mistakes")) as served:
+        yield served
 
 
 @pytest.fixture
@@ -139,10 +117,12 @@ def graded():
 @pytest.mark.parametrize(("words", "code", "answer"), MISTAKES, ids=[words for words, _, _ in MISTAKES])
 def test_a_mistake_is_answered_with_its_remedy(facts, grader_cli, graded, words, code, answer):
     """In one sentence, on the command's own terms."""
+    check_answer(facts, grader_cli, graded, words, code, answer)
+
+
+def check_answer(facts, grader_cli, graded, words, code, answer):
     if "DONE" in words and "id" not in graded:
         graded["id"] = json.loads(grader_cli(f"{SUBMIT} --json").stdout)["name"].partition("/")[2]
-    if words.endswith("spring"):
-        grader_cli(words)  # which uses the quota of an hour
     ended = grader_cli(words.replace("DONE", graded.get("id", "")).format_map(facts))
     said = " ".join(re.sub("[│╭╮╰╯─]", " ", ended.output).split())
     assert answer.format_map(facts) in said, said

@@ -15,6 +15,7 @@ from grader import errors
 from grader.api.client import GraderClient
 from grader.cli.session import Target
 from grader.cli.submissions import show
+from grader.extensions import NoCompetitions
 from grader.ledger import Ledger
 from grader.observability.observer import LaneNow, LaneState
 from grader.server import operation
@@ -216,9 +217,9 @@ async def test_many_who_ask_whether_it_is_ready_have_the_ledger_written_once(ope
     """Anybody may ask, without a key."""
     async with operated() as server:
         await server.read("/readyz")
-        before = server.running.service._ledger.written.transaction_count
+        before = server.running.service.ledger.written.transaction_count
         await asyncio.gather(*(server.read("/readyz") for _ in range(50)))
-        assert server.running.service._ledger.written.transaction_count - before <= 5  # and what a server does by itself
+        assert server.running.service.ledger.written.transaction_count - before <= 5  # and what a server does by itself
 
 
 @pytest.mark.slow
@@ -266,7 +267,7 @@ async def test_a_submission_says_that_its_sources_are_kept_no_longer(operated, s
         before = await server.client.get_submission(made.name)
         assert before.sources and not before.sources_removed
         async with Ledger.open(settings.ledger, now=lambda: datetime.now(UTC) + timedelta(days=2)) as ledger:
-            assert await remove_due(ledger, Periods.from_days(1, 0), []) == RemovedCounts(sources=1)
+            assert await remove_due(ledger, Periods.from_days(1, 0), NoCompetitions()) == RemovedCounts(sources=1)
         after = await server.client.get_submission(made.name)
         await show(Target(server=server.client.address), made.name, json=False)
     assert "its sources are kept no longer" in capsys.readouterr().out

@@ -97,20 +97,6 @@ def test_sign_in_with_a_provider_is_looked_at(settings, tmp_path):
     assert "sign-in" not in [one.name for one in checkup.look(settings)]
 
 
-def test_a_competition_that_others_can_read_is_to_be_closed(settings, tmp_path):
-    """Only where it holds a secret; the server starts all the same."""
-    path = tmp_path / "competition.toml"
-    head = 'name = "spring"\ntitle = "Spring"\nproblems = ["sum"]\nstart = 2026-05-01T00:00:00Z\nend = 2026-05-03T00:00:00Z\n'
-    path.write_text(head)
-    path.chmod(0o644)
-    assert found(settings, "competitions", competitions=(path,)).standing is CheckupStatus.OK
-    path.write_text(f'{head}secret_seed = "{"0" * 32}"\n')
-    one = found(settings, "competitions", competitions=(path,))
-    assert one.standing is CheckupStatus.WARNING and one.remedy == f"run: chmod 600 {path}"
-    path.chmod(0o600)
-    assert found(settings, "competitions", competitions=(path,)).standing is CheckupStatus.OK
-
-
 async def test_a_port_that_is_taken_is_wrong_unless_the_server_runs(settings):
     """With the state directory's lock held, it is the server's own."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

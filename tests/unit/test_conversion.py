@@ -11,12 +11,24 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from grader.api.conversion import FieldWithoutSource, from_enum, to_message
-from grader.model import Ban, Judgement, Score, Verdict
+from grader.model import Judgement, Score, Verdict
 from grader.v1 import competition_pb2, grader_service_pb2, rejudge_pb2, report_pb2
 from sandbox.protocol import wire
 
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Ban:
+    competition_id: str
+    user: str
+    reason: str
+    create_time: datetime
+    administrator: str
+    submission_count: int = 0
+
+
 BAN = Ban(competition_id="c", user="u", reason="r", create_time=NOW, administrator="a", submission_count=3)
 # What a fact passes through between the judge that finds it and the page that shows it.
 CARRIERS = [

@@ -1,4 +1,4 @@
-"""The pages on `problem.toml` and `competition.toml` say what the code takes, and their examples load."""
+"""The page on `problem.toml` says what the code takes, and its example loads."""
 
 import dataclasses
 import re
@@ -10,13 +10,10 @@ import pytest
 from pydantic import BaseModel
 
 from grader.formats import native
-from grader.problems import competition_file
-from grader.problems.competition_store import Competitions
-from grader.problems.store import Problems
 from sandbox.protocol import wire
 
 ROOT = Path(__file__).resolve().parents[2]
-PROBLEMS, COMPETITIONS = "problems.md", "competitions.md"
+PROBLEMS = "problems.md"
 MODELS = [
     (PROBLEMS, "problem", native._ProblemFile),
     (PROBLEMS, "tensor", native._TensorTable),
@@ -24,9 +21,6 @@ MODELS = [
     (PROBLEMS, "tolerance", native._ToleranceTable),
     (PROBLEMS, "workload", native._WorkloadTable),
     (PROBLEMS, "sweep", native._SweepRange),
-    (COMPETITIONS, "competition", competition_file.CompetitionFile),
-    (COMPETITIONS, "secret", competition_file.Secret),
-    (COMPETITIONS, "range", competition_file.SizeRange),
 ]
 PARTS = [  # models whose fields are those of one above
     (native._Output, native._TensorTable),
@@ -61,12 +55,20 @@ def fields(model):
 @pytest.mark.parametrize(("name", "of", "model"), MODELS)
 def test_every_field_has_a_row_and_no_row_is_of_anything_else(name, of, model):
     """A key that is added to the code has to be added to its page."""
+    check_rows(name, of, model)
+
+
+def check_rows(name, of, model):
     assert set(rows(name, of)) == set(model.model_fields)
 
 
 @pytest.mark.parametrize(("name", "of", "model"), MODELS)
 def test_the_defaults_are_those_of_the_code(name, of, model):
     """What is required says so, and a plain value is written as TOML writes it."""
+    check_defaults(name, of, model)
+
+
+def check_defaults(name, of, model):
     for key, default in fields(model).items():
         told = rows(name, of)[key][1]
         if model.model_fields[key].is_required():
@@ -79,15 +81,22 @@ def test_the_defaults_are_those_of_the_code(name, of, model):
 
 def test_no_model_is_left_out():
     """A model that is added to the code has to be added here."""
-    known = {model for _, _, model in MODELS} | {part for part, _ in PARTS}
-    for module in (native, competition_file):
-        made = {one for one in vars(module).values() if isinstance(one, type) and issubclass(one, BaseModel) and one.model_fields}
-        assert made <= known
+    assert models_of(native) <= {model for _, _, model in MODELS} | {part for part, _ in PARTS}
+
+
+def models_of(module):
+    return {
+        member for member in vars(module).values() if isinstance(member, type) and issubclass(member, BaseModel) and member.model_fields
+    }
 
 
 def test_every_word_that_a_key_may_be_is_on_its_page():
     """Kinds of distribution, dtypes, devices, scores and so on."""
-    for name, _, model in MODELS:
+    check_words(MODELS)
+
+
+def check_words(models):
+    for name, _, model in models:
         for key, one in model.model_fields.items():
             for word in words(one.annotation):
                 assert f"`{word}`" in page(name), f"{key} = {word!r}"
@@ -109,10 +118,3 @@ def test_the_problem_of_the_page_loads(tmp_path):
     spec = native.load(tmp_path).spec
     assert [one.hidden for one in spec.workloads] == [False, False, True] and spec.inputs[0].distribution.kind == "heavy_tail"
     compile(spec.reference, "reference.py", "exec")
-
-
-def test_the_competition_of_the_page_loads(tmp_path):
-    """As it is printed, over the problems of kernels_examples."""
-    (tmp_path / "competition.toml").write_text(block(COMPETITIONS, "toml"))
-    (found,) = Competitions.load([tmp_path], Problems.load([ROOT / "kernels_examples"])).all()
-    assert {key: len(one) for key, one in found.secret_workloads.items()} == {"vector_add": 1, "row_softmax": 2}

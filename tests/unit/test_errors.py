@@ -21,6 +21,7 @@ CASES = [
     (errors.QuotaExceeded(5, 2.5), code_pb2.RESOURCE_EXHAUSTED, error_details_pb2.QuotaFailure),
     (errors.Unauthenticated("the key is not known"), code_pb2.UNAUTHENTICATED, None),
     (errors.PermissionDenied("admin"), code_pb2.PERMISSION_DENIED, None),
+    (errors.NotInstalled("GetCompetition"), code_pb2.UNIMPLEMENTED, None),
     (errors.CompetitionNotFound("c", ("a", "b")), code_pb2.NOT_FOUND, error_details_pb2.ResourceInfo),
     (errors.CompetitionClosed("c", "ended", "noon"), code_pb2.FAILED_PRECONDITION, error_details_pb2.PreconditionFailure),
     (errors.UserBanned("c", "copied a kernel"), code_pb2.PERMISSION_DENIED, None),

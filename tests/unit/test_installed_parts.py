@@ -10,9 +10,16 @@ from typer.testing import CliRunner
 from grader import extensions
 from grader.cli import server_choice
 from grader.cli.main import app
-from grader.errors import ProblemInvalid, SettingsInvalid
+from grader.config import Settings
+from grader.errors import NotInstalled, ProblemInvalid, SettingsInvalid
+from grader.intake.gate import SubmissionGate, submit_policy
+from grader.model import SourceFile
 from grader.problems import kept
+from grader.problems.store import Problems
+from grader.server.service import GraderServicer
+from grader.v1 import competition_pb2, grader_service_pb2
 from tests import fakes
+from tests.requests import new_submission
 
 CHECK = EntryPoint(name="made_up", value="tests.unit.test_installed_parts:examine", group=extensions.PROBLEM_CHECKS)
 POINTS = [
@@ -89,3 +96,35 @@ def test_an_unknown_command_may_be_one_of_a_package_that_is_not_installed(points
     assert "kernel-grader-extensions adds commands, and is not installed here" in " ".join(unknown.stderr.split())
     points.append(EntryPoint(name="some", value="json", group=extensions.COMMANDS))
     assert "kernel-grader-extensions" not in command("problems", "lst").stderr
+
+
+async def test_a_method_of_the_api_that_no_installed_package_answers_says_what_to_install():
+    """The control: a package answers its own."""
+
+    async def answer(request):
+        return competition_pb2.Competition(name=request.name)
+
+    service = GraderServicer(None, None, worker=None)
+    service.add({"GetCompetition": answer})
+    request = grader_service_pb2.GetCompetitionRequest(name="competitions/one")
+    assert (await service.GetCompetition(request, None)).name == request.name
+    with pytest.raises(AssertionError, match="Submit"):
+        service.add({"Submit": answer})
+    with pytest.raises(NotInstalled, match="the package for GetLeaderboard; its administrator can install kernel-grader-extensions"):
+        await service.GetLeaderboard(grader_service_pb2.GetLeaderboardRequest(), None)
+
+
+def test_competitions_without_their_package_are_refused(tmp_path):
+    """In the settings of a server, and in a submission. The control: without them it is accepted."""
+    problems = Problems(imported=tmp_path)
+    kept.keep(fakes.problem(), tmp_path)
+    with pytest.raises(SettingsInvalid, match="no installed package reads them; install kernel-grader-extensions"):
+        submit_policy(Settings(competitions=(tmp_path,)), problems)
+    gate = SubmissionGate(problems=problems, policy=submit_policy(Settings(), problems))
+    request = grader_service_pb2.SubmitRequest(
+        submission=new_submission(fakes.problem().problem_id, [SourceFile(path="kernel.cu", content=fakes.source("accept"))])
+    )
+    assert gate.check(request, ("emulated",)).policy.admit is None
+    request.submission.competition = "competitions/one"
+    with pytest.raises(NotInstalled, match="the package for competitions"):
+        gate.check(request, ("emulated",))

@@ -12,19 +12,11 @@ from structlog.testing import capture_logs
 from grader.errors import ProblemNotFound
 from grader.formats import kernelbench
 from grader.model import Problem
-from grader.problems.competition_store import Competitions, problem_for
 from grader.problems.kept import keep
 from grader.problems.store import Problems
 from tests import fakes
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "kernelbench" / "1_Scaled_hinge.py"
-COMPETITION = """
-name = "spring"
-title = "Spring"
-problems = ["sum"]
-start = 2026-05-01T00:00:00Z
-end = 2026-05-03T00:00:00Z
-"""
 
 
 def problem(problem_id: str = "sum", title: str = "A sum") -> Problem:
@@ -101,21 +93,3 @@ def test_an_import_changes_no_problem_of_a_directory(tmp_path: Path) -> None:
     before = store.get("sum")
     keep(problem("sum"), tmp_path / "imported")
     assert store.get("sum") == before and len(store.all()) == 1
-
-
-def test_an_import_changes_no_problem_of_a_competition(tmp_path: Path) -> None:
-    """Not when it is replaced, and not when it is removed; the next server has the new one. Control: another problem changes."""
-    for problem_id in ("sum", "free"):
-        keep(problem(problem_id, "old"), tmp_path / "imported")
-    (tmp_path / "competition.toml").write_text(COMPETITION)
-    store = Problems.load([], tmp_path / "imported")
-    competitions = Competitions.load([tmp_path / "competition.toml"], store)
-    before = problem_for(competitions.get("spring"), store.get("sum"))
-    for problem_id in ("sum", "free"):
-        keep(problem(problem_id, "new"), tmp_path / "imported")
-    assert (store.get("sum").title, store.get("free").title) == ("old", "new")
-    assert problem_for(competitions.get("spring"), store.get("sum")) == before
-    (tmp_path / "imported" / "sum.json").unlink()
-    assert store.get("sum").title == "old"
-    keep(problem("sum", "new"), tmp_path / "imported")
-    assert Problems.load([], tmp_path / "imported").get("sum").title == "new"

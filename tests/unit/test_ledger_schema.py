@@ -17,7 +17,7 @@ PRAGMAS = ("journal_mode", "synchronous", "busy_timeout", "foreign_keys")
 
 async def test_the_file_is_opened_so_that_it_survives_a_power_cut(tmp_path):
     async with Ledger.open(tmp_path / "l") as ledger:
-        for run in (ledger._database.read, ledger._database.write):
+        for run in (ledger.database.read, ledger.database.write):
             pragmas = await run(lambda connection: [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in PRAGMAS])
             assert pragmas == ["wal", 2, sqlite.BUSY_TIMEOUT_MS, 1]
 
@@ -36,12 +36,12 @@ async def test_a_locked_ledger_is_busy_and_no_mystery(tmp_path, monkeypatch):
 
 async def test_a_full_disk_is_busy_until_there_is_room(tmp_path):
     async with Ledger.open(tmp_path / "l") as ledger:
-        await ledger._database.write(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count = 1"))  # no more than now
+        await ledger.database.write(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count = 1"))  # no more than now
         with pytest.raises(LedgerBusy, match="full; make room"):
             for _ in range(100):
                 await ledger.submit(fakes.new_submission("x" * 5000), fakes.problem())
         taken = await ledger.queued_count()
-        await ledger._database.write(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count = 100000"))
+        await ledger.database.write(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count = 100000"))
         await ledger.submit(fakes.new_submission("x" * 5000), fakes.problem())
         assert await ledger.queued_count() == taken + 1
 
@@ -85,7 +85,7 @@ async def test_nothing_is_acknowledged_that_is_written_to_a_file_that_has_gone(t
 async def test_without_the_look_at_its_file_a_removed_ledger_takes_on(tmp_path):
     """The control: acknowledged, and gone."""
     async with Ledger.open(tmp_path / "l") as ledger:
-        ledger._database._file = None
+        ledger.database._file = None
         remove(tmp_path / "l")
         lost = await submit(ledger)
     async with Ledger.open(tmp_path / "l") as ledger:

@@ -6,7 +6,6 @@ from grader.errors import InvalidRequest, RequestIdReused
 from grader.v1 import problem_pb2, report_pb2, submission_pb2
 from sandbox.protocol import wire
 from tests import fakes
-from tests.server.competition_files import toml
 
 RANGE = {"axis": "n", "start": 16, "stop": 64, "factor": 2.0}
 DECLARED = '\n[[sweep]]\naxis = "n"\nstart = 16\nstop = 256\nfactor = 4\n'
@@ -75,19 +74,13 @@ async def test_a_sweep_that_cannot_be_run_is_refused_with_its_key(client, swept,
     assert not (await client.list_submissions()).submissions
 
 
-async def test_a_sweep_is_for_its_mode_and_for_no_competition(serve, place, kernel, swept):
-    """Boards count what is graded on the competition's workloads."""
-    (place / "competitions").mkdir()
-    (place / "competitions" / "competition.toml").write_text(toml("one"))
-    async with serve(competitions=(place / "competitions",)) as client:
-        other = kernel("accept", mode=wire.Mode.BENCHMARK)
-        other.sweep.CopyFrom(problem_pb2.Sweep(**RANGE))
-        competing = swept(**RANGE)
-        competing.competition = "competitions/one"
-        for wrong, field in ((other, "sweep"), (competing, "mode")):
-            with pytest.raises(InvalidRequest) as refused:
-                await client.submit(wrong)
-            assert [one.field for one in refused.value.violations] == [field]
+async def test_a_sweep_is_for_its_mode(client, kernel):
+    """Of another mode its field is refused."""
+    wrong = kernel("accept", mode=wire.Mode.BENCHMARK)
+    wrong.sweep.CopyFrom(problem_pb2.Sweep(**RANGE))
+    with pytest.raises(InvalidRequest) as refused:
+        await client.submit(wrong)
+    assert [violation.field for violation in refused.value.violations] == ["sweep"]
 
 
 async def test_a_problem_shows_its_sweeps_and_they_are_the_default(serve, settings):

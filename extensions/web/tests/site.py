@@ -7,6 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from extensions.competitions.boards import BoardCalls
+from extensions.competitions.secret_workloads import problem_for
+from extensions.competitions.server_part import calls_of
+from extensions.competitions.store import Competitions
 from extensions.web import pages
 from extensions.web.pages import site_templates
 from extensions.web.site import Site as WebSite
@@ -14,7 +18,6 @@ from extensions.web.tests.signed_in import reader
 from grader.config import Settings
 from grader.ledger import Ledger
 from grader.model import Score, SourceFile
-from grader.problems.competition_store import Competitions, problem_for
 from grader.problems.store import Problems
 from grader.server import interceptors
 from grader.server.auth import Authenticator
@@ -55,7 +58,9 @@ class PageSite:
     def servicer(self, viewer):
         """Return the API's service on this ledger, called by this viewer."""
         interceptors.enter_call(viewer)
-        return GraderServicer(self.ledger, self.problems, worker=None, competitions=self.competitions)
+        service = GraderServicer(self.ledger, self.problems, worker=None, policy=self.competitions)
+        service.add(calls_of(BoardCalls(self.ledger, self.competitions)))
+        return service
 
     def open_pages(self):
         """Return the part of the pages that an open server has, for pages that a test makes itself."""

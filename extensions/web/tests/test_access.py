@@ -53,7 +53,7 @@ async def made(place, what, ended, *, viewer="anonymous", visibility="after_end"
 async def mark(here, rejudge_id):
     """Make it a run of this rejudge; None: a submission of its user."""
     change = sa.update(submissions).values(rejudge_id=rejudge_id)
-    await here.ledger._database.write(lambda connection: connection.execute(change))
+    await here.ledger.database.write(lambda connection: connection.execute(change))
 
 
 async def status(browser, path):

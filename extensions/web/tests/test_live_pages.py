@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from extensions.competitions.secret_workloads import problem_for
 from extensions.web import views
 from extensions.web.live import LiveSubmissions
 from extensions.web.pages import SCRIPT
@@ -17,7 +18,6 @@ from grader.api.client import GraderClient
 from grader.errors import ShuttingDown
 from grader.model import Failure
 from grader.peers import PeerLimits
-from grader.problems.competition_store import problem_for
 from grader.server.running import serving
 from grader.v1 import report_pb2, submission_pb2
 from sandbox.protocol import wire

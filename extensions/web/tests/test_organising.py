@@ -10,6 +10,9 @@ from datetime import timedelta
 import aiohttp
 import pytest
 
+from extensions.competitions.actions import CompetitionActions
+from extensions.competitions.organising_calls import OrganisingCalls
+from extensions.competitions.store import Competitions
 from extensions.web.tests.signed_in import key_of, reader
 from extensions.web.tests.site import END, START, site
 from extensions.web.tests.test_submit_page import send
@@ -17,10 +20,8 @@ from grader import errors
 from grader.api.client import GraderClient
 from grader.ledger import Ledger
 from grader.model import Caller, Scope
-from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.server import serve
-from grader.server.competition_service import CompetitionService
 from grader.server.running import serving
 from grader.v1 import competition_pb2
 from sandbox.protocol import wire
@@ -127,7 +128,7 @@ async def test_who_withdraws_hides_nothing(tmp_path):
     async with site(tmp_path, visibility="after_end") as here:
         made = await here.enter("ann", 2.0)
         await here.enter("bob", 1.5)
-        await here.ledger.competition_actions.withdraw(made, here.competitions.get("spring"), Caller(user="ann", scopes=frozenset()), "")
+        await CompetitionActions(here.ledger).withdraw(made, here.competitions.get("spring"), Caller(user="ann", scopes=frozenset()), "")
         for now, status in ((START, 404), (END, 200)):
             here.clock.now = now
             async with aiohttp.ClientSession() as session:
@@ -205,7 +206,8 @@ async def test_a_longer_competition_takes_submissions_at_once(organised, kernel)
     alice, root = await organised.client("alice"), await organised.client("root")
     with pytest.raises(errors.ReloadRefused, match="'end' of competition 'one' would be over by now"):
         await root.reload_competitions()
-    organised.running.service._competitions.replace(organised.running.service._competitions.read_again())  # as a restart would
+    competitions = organised.running.service.policy
+    competitions.replace(competitions.read_again())  # as a restart would
     with pytest.raises(errors.CompetitionClosed):
         await alice.submit(kernel("accept", competition_id="one"))
     with pytest.raises(errors.PermissionDenied):
@@ -275,7 +277,7 @@ class SlowRecord:
     """A ledger that writes the record of a reload when it is told to."""
 
     def __init__(self):
-        self.competition_actions, self.asked, self.write, self.written = self, asyncio.Event(), asyncio.Event(), []
+        self.asked, self.write, self.written = asyncio.Event(), asyncio.Event(), []
 
     def now(self):
         return NOW
@@ -292,7 +294,7 @@ async def test_a_reload_whose_caller_goes_away_is_recorded_and_done(place):
     (file := place / "competition.toml").write_text(toml("one"))
     competitions, ledger = Competitions.load((file,), Problems.load((place / "problems",))), SlowRecord()
     file.write_text(toml("one").replace('"T"', '"Another title"'))
-    reloading = asyncio.create_task(CompetitionService(ledger, competitions).reload())
+    reloading = asyncio.create_task(OrganisingCalls(ledger, competitions, None, ledger).ReloadCompetitions(None))
     await ledger.asked.wait()
     reloading.cancel()
     await asyncio.sleep(0)

@@ -8,14 +8,15 @@ from functools import partial
 
 import pytest
 
+from extensions.competitions import leaderboard
+from extensions.competitions.leaderboard import Standing
+from extensions.competitions.model import Competition
 from extensions.web import board_views, views
 from extensions.web.report.templating import environment
 from extensions.web.sessions import asked_from_here, viewer
 from extensions.web.tests.site import END, FREEZE, START, read_site
 from grader.access import ANYBODY, sees_competition
-from grader.model import Caller, Competition, Failure, Score, ScoreKind, SourceFile, Visibility
-from grader.rules import leaderboard
-from grader.rules.leaderboard import Standing
+from grader.model import Caller, Failure, Score, ScoreKind, SourceFile
 from sandbox.protocol import wire
 from tests import fakes
 
@@ -239,12 +240,9 @@ async def test_an_open_server_is_open_only_to_those_who_come_from_here(open_site
 
 
 def test_the_rule_of_what_is_shown():
-    """The API's: after the end where the competition opens it, to the second; and on an open server, to those on its own host."""
-    opened = Competition(competition_id="c", title="", problem_ids=(), start_time=START, end_time=END, visibility=Visibility.AFTER_END)
-    second = timedelta(seconds=1)
-    assert not sees_competition(ANYBODY, "c", [opened], END - second) and sees_competition(ANYBODY, "c", [opened], END)
-    assert not sees_competition(ANYBODY, "c", [replace(opened, visibility=Visibility.PRIVATE)], END)
-    assert not sees_competition(ANYBODY, "", [opened], END) and sees_competition(Caller(), "", [], START)
+    """The API's: what a competition has opened; and on an open server, to those on its own host."""
+    assert sees_competition(ANYBODY, "c", {"c"}) and not sees_competition(ANYBODY, "d", {"c"})
+    assert not sees_competition(ANYBODY, "", {"c"}) and sees_competition(Caller(), "", ())
     assert viewer("localhost", [], open_server=True) == Caller() and not ANYBODY.admin and not ANYBODY.may_see("")
     assert viewer("localhost", [], open_server=False) == viewer("evil.example", [], open_server=True) == ANYBODY
     assert asked_from_here("localhost", []) and asked_from_here("[::1]:80", []) and asked_from_here("127.0.0.1:8080", ["Accept"])
@@ -281,7 +279,7 @@ async def test_a_page_that_has_not_changed_is_not_sent_again(open_site):
 async def test_our_own_failure_is_a_page_without_its_reason(open_site):
     """The log has it; the page says under which request."""
     async with open_site() as here:
-        here.ledger._database = None
+        here.ledger.database = None
         answer, text = await here.get("/submissions/0123456789abcdef")
         assert answer.status == 500 and "Our fault" in text and "NoneType" not in text and "read" not in text
 

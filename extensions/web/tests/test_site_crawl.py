@@ -7,6 +7,7 @@ from urllib.parse import urljoin
 
 import aiohttp
 
+from extensions.competitions.tests.test_secrecy import PLANTED, SECRET, Telltale, found_in
 from extensions.web.tests.signed_in import key_of, reader
 from grader import errors
 from grader.api.client import GraderClient
@@ -16,7 +17,6 @@ from grader.server.running import serving
 from sandbox.protocol import wire
 from tests import fakes
 from tests.server.competition_files import toml
-from tests.server.test_secrecy import PLANTED, SECRET, Telltale, found_in
 
 USUAL = (Scope.SUBMIT, Scope.READ)
 PEOPLE = {"anonymous": None, "alice": USUAL, "bob": USUAL, "root": tuple(Scope)}

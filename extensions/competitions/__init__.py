@@ -1,0 +1,1 @@
+"""Competitions: files, boards, rejudges, and what organisers do."""

@@ -1,0 +1,1 @@
+"""Commands of `grader-cli`.  Imports no server."""

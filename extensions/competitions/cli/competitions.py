@@ -1,0 +1,276 @@
+"""`grader-cli competitions list` and `show`, `withdraw` and `leaderboard`: competitions and their boards."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from google.protobuf.timestamp_pb2 import Timestamp
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from grader.api.client import GraderClient
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, resource_id
+from grader.cli.exits import Exit, UsageError
+from grader.cli.options import Json, Name, Server, StateDir
+from grader.cli.output import plain, print_json, print_list, print_message, print_outcome, print_parts, text_table
+from grader.cli.running import run
+from grader.cli.saved_files import STDOUT, write_text
+from grader.cli.session import ServerRequirement, Target, connect
+from grader.cli.submissions import whole_name
+from grader.v1 import competition_pb2, grader_service_pb2, report_pb2, submission_pb2
+from grader.views import formatting
+from grader.views.sanitize import one_line
+
+CompetitionName = Annotated[str, typer.Argument(metavar="NAME", help="competitions/ID, or just ID.")]
+BOARD_PAGE_SIZE = 1000  # of a whole board
+_CSV_COLUMNS = ("rank", "user", "score", "score_low", "score_high", "submission", "create_time", "problem_count", "flags")
+_VISIBILITIES = {
+    competition_pb2.VISIBILITY_PRIVATE: "only you and the organisers see your sources and reports",
+    competition_pb2.VISIBILITY_AFTER_END: "once it has ended, everybody sees all sources and reports",
+}
+
+
+async def list_command(server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
+    """List the competitions and their states."""
+    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
+        competitions = (await client.list_competitions(page_size=1000)).competitions
+    parts: list[RenderableType] = [_competition_table(competitions)] if competitions else []
+    empty = "no competitions here; name a server that holds some with --server HOST:PORT"
+    print_list(grader_service_pb2.ListCompetitionsResponse(competitions=competitions), parts, empty, json=json)
+    return Exit.DONE
+
+
+async def show_command(name: CompetitionName, server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
+    """Print a competition: its problems, times, limits and score."""
+    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
+        competition = await client.get_competition(full_name(COMPETITIONS, name))
+    print_message(competition, render(competition), json=json)
+    return Exit.DONE
+
+
+async def withdraw_command(
+    name: Name,
+    reason: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help="Why, in one line. Everybody who sees the submission sees it. Needed for another user's submission.",
+            show_default=False,
+        ),
+    ] = "",
+    undo: Annotated[bool, typer.Option("--undo", help="Put it back on the boards: for administrators.")] = False,
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+) -> Exit:
+    """Take a submission off the boards of its competition: your own until the end, as an administrator any at any time.
+
+    It is still shown to those who saw it, marked as withdrawn, and still counts against your quota.
+    """
+    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.GRADE) as client:
+        full = await whole_name(client, name)
+        submission = await (client.restore(full, reason=reason) if undo else client.withdraw(full, reason=reason))
+    print_outcome(submission, f"{submission.name}: {formatting.withdrawal(submission) or 'counts on the boards'}", json=json)
+    return Exit.DONE
+
+
+def _competition_table(competitions: Sequence[competition_pb2.Competition]) -> Table:
+    rows = [
+        (
+            resource_id(COMPETITIONS, competition.name),
+            competition.title,
+            _state(competition),
+            _time(competition.start_time).removesuffix(" UTC"),
+            _time(competition.end_time).removesuffix(" UTC"),
+            str(len(competition.problems)),
+        )
+        for competition in competitions
+    ]
+    return text_table(("competition", "title", "state", "start (UTC)", "end (UTC)", "problems"), rows)
+
+
+def render(competition: competition_pb2.Competition) -> Iterator[RenderableType]:
+    """All that a participant has to know."""
+    competition_id = one_line(resource_id(COMPETITIONS, competition.name))
+    yield plain(f"{competition_id}: {one_line(competition.title)} ({_state(competition)})", "bold")
+    if competition.statement:
+        yield plain(f"\n{competition.statement.strip()}")
+    yield Text()
+    terms = Table.grid(padding=(0, 2))
+    for label, value in _terms(competition):
+        terms.add_row(label, plain(one_line(value)))
+    yield terms
+    yield Text()
+    problem_ids = [resource_id(PROBLEMS, name) for name in competition.problems]
+    rows = [(problem_id, str(competition.secret_workload_counts.get(problem_id, 0))) for problem_id in problem_ids]
+    yield text_table(("problem", "secret workloads"), rows)
+    yield plain(f"\nthen: grader-cli submit FILE --competition {competition_id} --problem PROBLEM --server HOST:PORT")
+
+
+def _terms(competition: competition_pb2.Competition) -> Iterator[tuple[str, str]]:
+    yield "open", f"from {_time(competition.start_time)} until before {_time(competition.end_time)}"
+    if competition.HasField("freeze_time"):
+        yield "board", f"stands still from {_time(competition.freeze_time)} until the end"
+    yield "devices", ", ".join(competition.device_kinds)
+    yield "counts", f"mode {_words(submission_pb2.Mode, competition.mode, 'MODE_')}, {competition.process_count} processes each"
+    timed = competition.score_kind == report_pb2.SCORE_KIND_TIME
+    yield "score", "time, smaller is better" if timed else f"speedup over {competition.baseline}, larger is better"
+    first = ", the earlier one is listed first" if competition.tie_rule == competition_pb2.TIE_RULE_EARLIEST else ""
+    yield "ties", f"entries whose intervals overlap share a rank{first}"
+    limits = ((competition.hourly_limit, "in an hour"), (competition.daily_limit, "in a day"))
+    words = " and ".join(f"{limit} {period}" for limit, period in limits if limit)
+    yield "limits", f"at most {words} each" if words else "none but the server's"
+    yield "shown", _VISIBILITIES.get(competition.visibility, "not known to this grader-cli")
+
+
+def _state(competition: competition_pb2.Competition) -> str:
+    return _words(competition_pb2.CompetitionState, competition.state, "COMPETITION_STATE_")
+
+
+def _words(kind: Any, value: int, prefix: str) -> str:
+    return formatting.name_of(kind, value, prefix).lower().replace("_", " ")
+
+
+def _time(time: Timestamp) -> str:
+    return f"{formatting.utc(time)} UTC"
+
+
+# -- leaderboard ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderboardOptions:
+    """A board, and how much of it. csv_path: a file, or "-"; then all of it is written."""
+
+    competition: str
+    problem: str = ""
+    device: str = ""
+    everything: bool = False
+    csv_path: str = ""
+
+
+def leaderboard_command(
+    competition: Annotated[str, typer.Argument(metavar="COMPETITION", help="competitions/ID, or just ID.")],
+    problem: Annotated[str, typer.Option(help="The board of this problem. Default: the board over all problems.", show_default=False)] = "",
+    device: Annotated[
+        str, typer.Option(help="The device's model name, or a part of it. Default: the first with entries.", show_default=False)
+    ] = "",
+    everything: Annotated[bool, typer.Option("--all", help="All entries; else the first 50.")] = False,
+    csv: Annotated[
+        str, typer.Option("--csv", metavar="FILE", help="Write all entries there as CSV, or to stdout with '-'.", show_default=False)
+    ] = "",
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+) -> None:
+    """Print a competition's board: the best of each user with a 95 % interval. Overlapping intervals share a rank (shown as 1=)."""
+    options = LeaderboardOptions(competition=competition, problem=problem, device=device, everything=everything, csv_path=csv)
+    run(leaderboard(Target(server=server, state_dir=state_dir), options, json=json))
+
+
+async def leaderboard(target: Target, options: LeaderboardOptions, *, json: bool) -> Exit:
+    """Print a board, or write it to a file."""
+    if json and options.csv_path == STDOUT:
+        raise UsageError("--json and --csv - both write to stdout; take one of them, or give --csv a file")
+    async with connect(target, ServerRequirement.READ) as client:
+        board = await read_board(client, options)
+    if options.csv_path:
+        write_text(options.csv_path, to_csv(board))
+    if json:
+        print_json(board)
+    elif not options.csv_path:
+        print_parts(render_board(board))
+    return Exit.DONE
+
+
+async def read_board(client: GraderClient, options: LeaderboardOptions) -> competition_pb2.Leaderboard:
+    """Read the first page, or all of it."""
+    competition, problem, device = full_name(COMPETITIONS, options.competition), full_name(PROBLEMS, options.problem), options.device
+    everything = options.everything or bool(options.csv_path)
+    size = BOARD_PAGE_SIZE if everything else 0
+    board = await client.get_leaderboard(competition, problem=problem, device=device, page_size=size)
+    if device and device not in board.devices:
+        device = _matching_device(device, list(board.devices))
+        board = await client.get_leaderboard(competition, problem=problem, device=device, page_size=size)
+    while everything and board.next_page_token:
+        page = await client.get_leaderboard(competition, problem=problem, device=device, page_size=size, page_token=board.next_page_token)
+        board.entries.extend(page.entries)
+        board.next_page_token = page.next_page_token
+    return board
+
+
+def _matching_device(part: str, devices: list[str]) -> str:
+    """The only device whose name has this part."""
+    matches = [device for device in devices if part.lower() in device.lower()]
+    if len(matches) == 1:
+        return matches[0]
+    if not devices:
+        raise UsageError(f"no entries on a device {part!r}, nor on any other yet")
+    fault = "several devices have" if matches else "no entries on a device with"
+    raise UsageError(f"{fault} {part!r} in the name; take one of: {', '.join(devices)}")
+
+
+def render_board(board: competition_pb2.Leaderboard) -> Iterator[RenderableType]:
+    """The parts of a board, top to bottom."""
+    problem = one_line(resource_id(PROBLEMS, board.problem)) if board.problem else "all problems"
+    device = f", on {one_line(board.device)}" if board.device else ""
+    yield plain(f"{one_line(resource_id(COMPETITIONS, board.competition))}: {problem}{device}", "bold")
+    if board.score_kind == report_pb2.SCORE_KIND_TIME:
+        score, overall = "certified time, geometric mean; less is better", "only who has an entry in every problem is here"
+    else:
+        score = f"times faster than {one_line(board.baseline)}, geometric mean"
+        overall = "a problem without an entry, or with one below 1x, counts as 1x"
+    yield plain(score if board.problem else f"{score}; {overall}")
+    if board.rule:
+        yield plain(f"right is: {one_line(board.rule, most_chars=400)}")
+    if board.other_rule_count:
+        yield plain(f"{board.other_rule_count} left out: judged by another rule; 'grader-cli rejudge' judges them by this one", "yellow")
+    if board.HasField("freeze_time"):
+        frozen = formatting.utc(board.freeze_time)
+        yield plain(f"frozen: what was handed in since {frozen} UTC shows when the competition has ended", "yellow")
+    if board.entries and not board.official:
+        yield plain(formatting.PRACTICE, "yellow")
+    if not board.entries:
+        yield plain("\nno entries yet" + ("" if board.problem else "; --problem shows the board of one problem"))
+        return
+    yield Text()
+    yield _board_table(board)
+    if board.entry_count > len(board.entries):
+        yield plain(f"and {board.entry_count - len(board.entries)} more; --all shows them")
+    if further := [device for device in board.devices if device != board.device]:
+        yield plain(f"also on: {one_line(', '.join(further))}; choose with --device")
+
+
+def _board_table(board: competition_pb2.Leaderboard) -> Table:
+    shared = Counter(entry.rank for entry in board.entries)
+    rows = [
+        (
+            Text(f"{entry.rank}{'=' if shared[entry.rank] > 1 else ' '}"),
+            entry.user or "-",
+            formatting.score(entry.score, entry.score_low, entry.score_high, board.score_kind),
+            resource_id(SUBMISSIONS, entry.submission) if board.problem else str(entry.problem_count),
+            formatting.utc(entry.create_time),
+        )
+        for entry in board.entries
+    ]
+    headings = ("rank", "user", "score", "submission" if board.problem else "problems", "handed in (UTC)")
+    return text_table(headings, rows, right=("rank",))
+
+
+def to_csv(board: competition_pb2.Leaderboard) -> str:
+    """The entries with a line of headings; numbers in full, times in UTC."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_CSV_COLUMNS)
+    for entry in board.entries:
+        figures = (repr(figure) for figure in (entry.score, entry.score_low, entry.score_high))
+        submission_id, time = resource_id(SUBMISSIONS, entry.submission), entry.create_time.ToJsonString()
+        writer.writerow((entry.rank, entry.user, *figures, submission_id, time, entry.problem_count, " ".join(entry.flags)))
+    return out.getvalue()

@@ -1,0 +1,308 @@
+"""`grader-cli rejudge ...` and `final`: have submissions judged again, follow that to its end, and print what changes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from grader import devices
+from grader.api.client import GraderClient
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, full_name, resource_id
+from grader.cli.exits import Exit, UsageError
+from grader.cli.options import Json, Server, StateDir, device_choice
+from grader.cli.output import plain, print_list, print_message, print_note, text_table
+from grader.cli.progress import ProgressDisplay, progress
+from grader.cli.running import run
+from grader.cli.server_choice import GraderTyper
+from grader.cli.session import ServerRequirement, Target, connect
+from grader.cli.submissions import whole_name
+from grader.cli.submit import AWAY
+from grader.isolations import AUTO
+from grader.v1 import grader_service_pb2, rejudge_pb2, report_pb2
+from grader.views import formatting
+from grader.views.sanitize import one_line
+
+POLL_FIRST_S, POLL_LIMIT_S, POLL_GROWTH = 0.1, 5.0, 1.5
+PATIENCE_S = 120.0  # how long a server may be away, such as for a restart
+_NAMESPACE = uuid.UUID("8f2b7c1e-5d0a-4c59-9f6a-2f6f1f0f7a11")
+RUNNING, READY = rejudge_pb2.REJUDGE_STATE_RUNNING, rejudge_pb2.REJUDGE_STATE_READY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejudgeOptions:
+    """Submissions to judge again, by names that may be short. again: makes another request of the same order."""
+
+    cause: str
+    problem: str = ""
+    competition: str = ""
+    submissions: tuple[str, ...] = ()
+    top_count: int = 0
+    run: bool = False
+    device_kind: str = ""
+    fresh_sizes: bool = False
+    sizes_of: str = ""
+    again: str = ""
+
+    @property
+    def message(self) -> rejudge_pb2.Rejudge:
+        """The request to the server."""
+        return rejudge_pb2.Rejudge(
+            cause=self.cause,
+            problem=full_name(PROBLEMS, self.problem),
+            competition=full_name(COMPETITIONS, self.competition),
+            submissions=[full_name(SUBMISSIONS, submission) for submission in self.submissions],
+            method=rejudge_pb2.REJUDGE_METHOD_RUN if self.run else rejudge_pb2.REJUDGE_METHOD_FACTS_OR_RUN,
+            top_count=self.top_count,
+            device_kind=self.device_kind,
+            fresh_sizes=self.fresh_sizes,
+            sizes_of=full_name(REJUDGES, self.sizes_of),
+        )
+
+    @property
+    def request_id(self) -> str:
+        """The same for the same order, so that the same command goes on with what it began."""
+        return str(uuid.uuid5(_NAMESPACE, self.again + "\0" + self.message.SerializeToString(deterministic=True).hex()))
+
+
+async def create(target: Target, order: RejudgeOptions, *, json: bool, wait: bool, apply: bool) -> Exit:
+    """Request a rejudge, follow it until all is decided unless wait is False, and show or apply it."""
+    if not wait and target.server is None:
+        raise UsageError("--no-wait: without --server nothing would be left to run it; name a server, or wait")
+    if not wait and apply:
+        raise UsageError("--apply needs what --no-wait does not wait for; leave one of them out")
+    async with connect(target, ServerRequirement.GRADE) as client:
+        order = replace(order, submissions=tuple([await whole_name(client, name) for name in order.submissions]))
+        rejudge = await client.create_rejudge(order.message, request_id=order.request_id)
+        if wait:
+            with progress(json=json) as display:
+                client.on_absence = display.say
+                display.say(f"{rejudge.name}: {one_line(rejudge.cause)}")
+                rejudge = await _decided(client, rejudge, display)
+            if apply and rejudge.state == READY:
+                rejudge = await client.apply_rejudge(rejudge.name)
+        return await _print(client, rejudge, json=json)
+
+
+async def final(target: Target, order: RejudgeOptions, *, json: bool, apply: bool) -> Exit:
+    """Request a rejudge of the best, all run, with secret sizes of its own."""
+    name = resource_id(COMPETITIONS, order.competition)
+    about = f" ({order.again})" if order.again else ""
+    cause = f"final of {name}: the best {order.top_count} run again on {order.device_kind}{about}"
+    return await create(target, replace(order, cause=cause, run=True, fresh_sizes=True), json=json, wait=True, apply=apply)
+
+
+async def list_rejudges(target: Target, limit: int, *, json: bool) -> Exit:
+    """Print the newest rejudges."""
+    async with connect(target, ServerRequirement.READ) as client:
+        rejudges = (await client.list_rejudges(page_size=limit)).rejudges
+    rows = [
+        (
+            rejudge.name,
+            _state(rejudge),
+            str(rejudge.submission_count),
+            str(rejudge.pending_count),
+            formatting.utc(rejudge.create_time),
+            rejudge.cause,
+        )
+        for rejudge in rejudges
+    ]
+    table = text_table(("name", "state", "submissions", "to decide", "requested (UTC)", "cause"), rows)
+    empty = "no rejudges yet; make one with: grader-cli rejudge create --help"
+    print_list(grader_service_pb2.ListRejudgesResponse(rejudges=rejudges), [table] if rows else [], empty, json=json)
+    return Exit.DONE
+
+
+async def _decided(client: GraderClient, rejudge: rejudge_pb2.Rejudge, display: ProgressDisplay) -> rejudge_pb2.Rejudge:
+    """Follow a rejudge until all is decided, or all the rest has failed; across restarts of the server."""
+    loop = asyncio.get_running_loop()
+    answered_s, sentence, pause_s = loop.time(), "", POLL_FIRST_S
+    while rejudge.state == RUNNING and rejudge.pending_count > rejudge.failed_count:
+        decided = rejudge.submission_count - rejudge.pending_count
+        line = f"{decided} of {rejudge.submission_count} judged ({rejudge.rerun_count} by runs)"
+        if line != sentence:
+            display.say(line)
+            sentence = line
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * POLL_GROWTH, POLL_LIMIT_S)
+        try:
+            rejudge, answered_s = await client.get_rejudge(rejudge.name), loop.time()
+        except AWAY:
+            if loop.time() - answered_s > PATIENCE_S:
+                raise
+    return rejudge
+
+
+async def _print(client: GraderClient, rejudge: rejudge_pb2.Rejudge, *, json: bool) -> Exit:
+    kind = report_pb2.SCORE_KIND_UNSPECIFIED
+    if rejudge.competition and rejudge.changes and not json:
+        kind = (await client.get_competition(rejudge.competition)).score_kind
+    print_message(rejudge, render(rejudge, kind), json=json)
+    if rejudge.state == RUNNING and rejudge.failed_count:
+        text = f"{rejudge.failed_count} could not be run: the grader failed; the same command that made it runs them again"
+        print_note(text, "bold red")
+        return Exit.GRADER_FAILED
+    return Exit.DONE
+
+
+def render(rejudge: rejudge_pb2.Rejudge, kind: report_pb2.ScoreKind) -> Iterator[RenderableType]:
+    """The parts of what is printed, top to bottom."""
+    yield plain(f"{one_line(rejudge.name)}: {_state(rejudge)}", "bold")
+    yield plain(one_line(rejudge.cause))
+    counts = f"{rejudge.submission_count} submissions: {rejudge.refolded_count} judged by their facts, {rejudge.rerun_count} by runs"
+    yield plain(counts + (f"; {rejudge.pending_count} not decided yet" if rejudge.pending_count else ""))
+    if rejudge.changes:
+        yield Text()
+        yield _table(rejudge, kind)
+    elif not rejudge.pending_count:
+        yield plain("nothing changes")
+    name = one_line(rejudge.name)
+    for change in rejudge.changes:
+        if rejudge.top_count and change.after.rejudge != rejudge.name and change.rank_after and not change.rank_before:
+            text = f"{one_line(change.user)} is now ranked by {one_line(change.submission)}, which was not run again"
+            sizes = f"--competition {one_line(rejudge.competition)} --sizes-of {name} " if rejudge.fresh_sizes else ""
+            yield plain(f"{text}: grader-cli rejudge create --run {sizes}--submission does", "yellow")
+    if rejudge.state == READY:
+        yield plain(f"\nnothing of it counts yet: grader-cli rejudge apply {name}, or discard")
+    elif rejudge.HasField("end_time"):
+        ended = formatting.utc(rejudge.end_time)
+        yield plain(f"\n{_state(rejudge).lower()} at {ended} UTC; the same command with --again TEXT makes another")
+
+
+def _table(rejudge: rejudge_pb2.Rejudge, kind: report_pb2.ScoreKind) -> Table:
+    rows = []
+    for change in sorted(rejudge.changes, key=lambda entry: (entry.rank_after or 2**31, entry.rank_before or 2**31)):
+        ranks = (str(rank) if rank else "-" for rank in (change.rank_after, change.rank_before))
+        rows.append((*ranks, change.user, change.submission, _judgement(change.before, kind), _judgement(change.after, kind)))
+    return text_table(("rank", "was", "user", "submission", "before", "after"), rows)
+
+
+def _judgement(judgement: rejudge_pb2.Judgement, kind: report_pb2.ScoreKind) -> str:
+    verdict = formatting.name_of(report_pb2.Verdict, judgement.verdict, "VERDICT_")
+    sentence = f"{verdict} {one_line(judgement.reason)}".strip()
+    if not judgement.HasField("score"):
+        return sentence
+    score = (judgement.score, judgement.score_low, judgement.score_high)
+    kind_known = kind != report_pb2.SCORE_KIND_UNSPECIFIED
+    return f"{sentence} {formatting.score(*score, kind) if kind_known else '{:.4g} ({:.4g}..{:.4g})'.format(*score)}"
+
+
+def _state(rejudge: rejudge_pb2.Rejudge) -> str:
+    return formatting.name_of(rejudge_pb2.RejudgeState, rejudge.state, "REJUDGE_STATE_")
+
+
+rejudge_app = GraderTyper(
+    no_args_is_help=True, help="Judge submissions again, look at what changes, then apply or discard it. For administrators."
+)
+
+Rejudge = Annotated[str, typer.Argument(metavar="NAME", help="rejudges/ID, or just ID.")]
+Again = Annotated[
+    str,
+    typer.Option(
+        metavar="TEXT", help="Create a new one, not the one of the same earlier command. Any text, such as a date.", show_default=False
+    ),
+]
+Apply = Annotated[bool, typer.Option("--apply", help="Apply it when everything is decided. Default: show it only.")]
+_DEVICE_HELP = f"What to run on: auto (as each was submitted), {devices.FORMS}."
+
+
+@rejudge_app.command("create")
+def create_command(
+    cause: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the history.")],
+    problem: Annotated[str, typer.Option(help="Only submissions to this problem.", show_default=False)] = "",
+    competition: Annotated[str, typer.Option(help="Only submissions to this competition.", show_default=False)] = "",
+    submission: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this one; may be given several times.")] = None,
+    top: Annotated[int, typer.Option(min=0, help="Only this many of each problem's board, best first; needs --competition. 0: all.")] = 0,
+    run_all: Annotated[bool, typer.Option("--run", help="Run all again, including those that stored facts decide.")] = False,
+    device: Annotated[str, typer.Option(metavar="DEVICE", callback=device_choice, help=_DEVICE_HELP)] = AUTO,
+    fresh_sizes: Annotated[bool, typer.Option("--fresh-sizes", help="Draw the competition's secret sizes anew, as a final does.")] = False,
+    sizes_of: Annotated[str, typer.Option(metavar="NAME", help="Take the secret sizes that this rejudge drew.", show_default=False)] = "",
+    apply: Apply = False,
+    again: Again = "",
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Return when the server has it; needs --server.")] = False,
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+) -> None:
+    """Judge again by the problems as the server has them now, by stored facts where those suffice, and show what would change.
+
+    Nothing that others see changes before it is applied. The same command again goes on with the same rejudge, and runs again what the
+    grader failed at. Ctrl-C stops the waiting only.
+    """
+    order = RejudgeOptions(
+        cause=cause,
+        problem=problem,
+        competition=competition,
+        submissions=tuple(submission or ()),
+        top_count=top,
+        run=run_all,
+        device_kind="" if device == AUTO else device,
+        fresh_sizes=fresh_sizes,
+        sizes_of=sizes_of,
+        again=again,
+    )
+    run(create(_target(server, state_dir, json=json), order, json=json, wait=not no_wait, apply=apply))
+
+
+@rejudge_app.command("show")
+async def show_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="rejudges/ID, or just ID. Default: list the newest.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to list, newest first.")] = 20,
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+) -> Exit:
+    """Print a rejudge, and all that it changes; without a name list rejudges, newest first."""
+    target = _target(server, state_dir, json=json)
+    if not name:
+        return await list_rejudges(target, limit, json=json)
+    async with connect(target, ServerRequirement.READ) as client:
+        return await _print(client, await client.get_rejudge(full_name(REJUDGES, name)), json=json)
+
+
+@rejudge_app.command("apply")
+async def apply_command(name: Rejudge, server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
+    """Let the new judgements count. The old ones stay in each submission's history."""
+    async with connect(_target(server, state_dir, json=json), ServerRequirement.GRADE) as client:
+        return await _print(client, await client.apply_rejudge(full_name(REJUDGES, name)), json=json)
+
+
+@rejudge_app.command("discard")
+async def discard_command(name: Rejudge, server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
+    """Drop the new judgements, and cancel what still runs for them."""
+    async with connect(_target(server, state_dir, json=json), ServerRequirement.GRADE) as client:
+        return await _print(client, await client.discard_rejudge(full_name(REJUDGES, name)), json=json)
+
+
+def final_command(
+    competition: Annotated[str, typer.Argument(metavar="COMPETITION", help="competitions/ID, or just ID.")],
+    top: Annotated[int, typer.Option(min=1, help="How many of each problem's board; entries that share the last rank are included.")],
+    device: Annotated[str, typer.Option(metavar="DEVICE", callback=device_choice, help=f"What to run on: {devices.FORMS}.")],
+    apply: Apply = False,
+    again: Again = "",
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+) -> None:
+    """Run the best of a competition again, on one device with fresh secret inputs, and show the ranks before and after.
+
+    Sizes of secret workloads that the competition draws from ranges are drawn anew, from a seed of this final's own; inputs always are.
+    The same command goes on where it stopped, also after a restart of client or server.
+    """
+    if device == AUTO:
+        raise typer.BadParameter(f"a final is run on one device; write {devices.FORMS}", param_hint="--device")
+    order = RejudgeOptions(cause="", competition=competition, top_count=top, device_kind=device, again=again)
+    run(final(_target(server, state_dir, json=json), order, json=json, apply=apply))
+
+
+def _target(server: str | None, state_dir: Path | None, *, json: bool) -> Target:
+    return Target(server=server, state_dir=state_dir, quiet=json and not sys.stderr.isatty())
