@@ -75,6 +75,11 @@ def outcome_name(trial: report_pb2.Trial) -> str:
     return name_of(report_pb2.TrialOutcome, trial.outcome, "TRIAL_OUTCOME_").lower().replace("_", " ")
 
 
+def build_outcome(build: report_pb2.Build) -> str:
+    """How a build ended in lower case, such as timed out."""
+    return name_of(report_pb2.BuildOutcome, build.outcome, "BUILD_OUTCOME_").lower().replace("_", " ")
+
+
 def wrong_element(element: report_pb2.WrongElement) -> tuple[str, str, str, str]:
     """An element's place, such as c[0, 3], what is expected there, what is there, and by how much it may differ."""
     place = f"{one_line(element.output)}[{', '.join(map(str, element.index))}]" if element.index else one_line(element.output)
