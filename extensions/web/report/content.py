@@ -33,7 +33,7 @@ def submission(submission: submission_pb2.Submission, budget: charts.ChartBudget
         "id": submission.name.rpartition("/")[2],
         "problem_id": submission.problem.rpartition("/")[2],
         "competition_id": submission.competition.rpartition("/")[2],
-        "mode": formatting.name_of(submission_pb2.Mode, submission.mode, "MODE_").lower(),
+        "mode": formatting.words(submission, "mode"),
         "state": formatting.state_name(submission).lower(),
         "verdict": formatting.verdict_name(report),
         "accepted": report.verdict == report_pb2.VERDICT_ACCEPTED,
@@ -88,22 +88,9 @@ def measured(report: report_pb2.Report, budget: charts.ChartBudget) -> dict[str,
     drawn = charts.sample_charts(shown, budget)
     return {
         "host_clock": any(row.clock == report_pb2.CLOCK_HOST for row in shown),
-        "workloads": [
-            {
-                "id": row.workload_id,
-                "certified": formatting.median(row.certified),
-                "interval": formatting.median_range(row.certified),
-                "bound": formatting.time(formatting.duration_ns(row.bound_duration)) if row.HasField("bound_duration") else "-",
-                "reported": formatting.median(row.reported) if row.HasField("reported") else "",
-                "confirmed": row.reported_confirmed,
-                "baselines": [_baseline_times(row, name) for name in baselines],
-                "conditions": formatting.conditions(row.conditions),
-                "turns": formatting.turns(row),
-            }
-            for row in shown
-        ],
+        "workloads": [(row, [_baseline_times(row, name) for name in baselines]) for row in shown],
         "baselines": baselines,
-        "rates": [rates for row in shown if (rates := _rates(row, report.environment))],
+        "rates": [(row.workload_id, rates) for row in shown if (rates := figures.throughput(row, report.environment.ceilings)) is not None],
         "plots": [(row.workload_id, plot) for row, plot in zip(shown, drawn, strict=False) if plot],
         "left_out": sum(1 for row in shown[len(drawn) :] if row.certified.sample_durations_ns),
     }
@@ -118,19 +105,4 @@ def _baseline_times(measurement: report_pb2.Measurement, name: str) -> dict[str,
         "reported": formatting.median(measurement.reported_baselines[name]) if name in measurement.reported_baselines else "-",
         "speedup": certified,
         "claimed": f"{claimed:.3g}x" if claimed is not None else "-",
-    }
-
-
-def _rates(measurement: report_pb2.Measurement, environment: report_pb2.Environment) -> dict[str, Any] | None:
-    throughput = figures.throughput(measurement, environment.ceilings)
-    if throughput is None:
-        return None
-    return {
-        "id": measurement.workload_id,
-        "bytes": formatting.bytes_rate(throughput.bytes_per_s) if throughput.bytes_per_s is not None else "-",
-        "bandwidth": formatting.ceiling_share(throughput.bandwidth) if throughput.bandwidth else "-",
-        "flops": formatting.flops_rate(throughput.flops_per_s) if throughput.flops_per_s is not None else "-",
-        "shares": [formatting.ceiling_share(share) for share in throughput.shares] or ["-"],
-        "intensity": f"{throughput.intensity:.3g}" if throughput.intensity is not None else "-",
-        "limit": throughput.limit or "-",
     }
