@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 from sandbox.protocol import wire
+from sandbox.protocol.wire import ALWAYS, NOT_SECRET
 
 SOURCE_LIMIT_BYTES = 1024 * 1024
 ID_LIMIT_CHARS = 200  # an imported problem is kept in a file of its id
@@ -235,25 +236,25 @@ class Judgement:
 class Report:
     """Report on a submission, drawn from its facts by `grader/verdict/fold.py`."""
 
-    verdict: Verdict
-    reason: str
-    summary: str
-    speedups: tuple[wire.Speedup, ...] = ()
-    build: wire.Build | None = None
-    trials: tuple[wire.Trial, ...] = ()
-    measurements: tuple[wire.Measurement, ...] = ()
-    environment: wire.Environment | None = None
-    output: str = ""  # the head of what the kernel printed
-    flags: tuple[str, ...] = ()  # such as REPORTED_TIME_NOT_CONFIRMED
-    libraries: tuple[str, ...] = ()  # what it uses that others have written, where the problem asks
-    process_count: int = 1  # fresh processes that it was verified, and timed, in
-    score: Score | None = None  # of ranked mode, where it was accepted
-    rule: str = ""  # what counted as right, for people
-    profile: wire.KernelProfile | None = None  # of profile mode: claims, which decide nothing
-    timeline: tuple[wire.Span, ...] = ()  # what the time of the attempt went into
-    exit_code: int | None = None  # this and the next: how the kernel's process ended, where that decided
-    signal: int | None = None
-    cached_from: str = ""  # the id of the identical submission that was graded; "": this one was
+    verdict: Annotated[Verdict, ALWAYS]
+    reason: Annotated[str, ALWAYS]
+    summary: Annotated[str, ALWAYS]
+    speedups: Annotated[tuple[wire.Speedup, ...], ALWAYS] = ()
+    build: Annotated[wire.Build | None, ALWAYS] = None
+    trials: Annotated[tuple[wire.Trial, ...], ALWAYS] = ()
+    measurements: Annotated[tuple[wire.Measurement, ...], ALWAYS] = ()
+    environment: Annotated[wire.Environment | None, ALWAYS] = None
+    output: Annotated[str, wire.OUTPUT] = ""  # the head of what the kernel printed
+    flags: Annotated[tuple[str, ...], ALWAYS] = ()  # such as REPORTED_TIME_NOT_CONFIRMED
+    libraries: Annotated[tuple[str, ...], ALWAYS] = ()  # what it uses that others have written, where the problem asks
+    process_count: Annotated[int, ALWAYS] = 1  # fresh processes that it was verified, and timed, in
+    score: Annotated[Score | None, ALWAYS] = None  # of ranked mode, where it was accepted
+    rule: Annotated[str, ALWAYS] = ""  # what counted as right, for people
+    profile: Annotated[wire.KernelProfile | None, ALWAYS] = None  # of profile mode: claims, which decide nothing
+    timeline: Annotated[tuple[wire.Span, ...], NOT_SECRET] = ()  # what the time of the attempt went into
+    exit_code: Annotated[int | None, ALWAYS] = None  # this and the next: how the kernel's process ended, where that decided
+    signal: Annotated[int | None, ALWAYS] = None
+    cached_from: Annotated[str, ALWAYS] = ""  # the id of the identical submission that was graded; "": this one was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +322,7 @@ class Event:
     """Something that happened to a submission: a fact, or a change of state (then fact is None)."""
 
     sequence: int
-    event_time: datetime
+    event_time: Annotated[datetime, wire.MOMENT]
     attempt: int
     fact: wire.Fact | None = None
     state: SubmissionState | None = None

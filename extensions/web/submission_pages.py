@@ -43,7 +43,7 @@ def row(submission: submission_pb2.Submission) -> dict[str, Any]:
         if submission.HasField("score")
         else "",
         "withdrawn": formatting.withdrawal(submission),
-        "mode": formatting.name_of(submission_pb2.Mode, submission.mode, "MODE_").lower(),
+        "mode": formatting.words(submission, "mode"),
         "language": submission.language,
         "device": submission.device_kind,
         "time": when(submission.create_time.ToDatetime(tzinfo=UTC)),

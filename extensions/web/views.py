@@ -11,7 +11,7 @@ from typing import Any
 from extensions.competitions.model import Competition, Phase
 from extensions.web.report.content import when
 from extensions.web.report.source_lines import shown_sources
-from grader.v1 import report_pb2, submission_pb2
+from grader.v1 import submission_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
 
@@ -90,15 +90,6 @@ def sources(submission: submission_pb2.Submission) -> dict[str, Any]:
 # Lines of a running submission's page, one an event. Events come as the API sends them, with untrusted text.
 
 LINES = 50  # of what happened so far
-_STAGES = {
-    submission_pb2.STAGE_BUILDING: "building",
-    submission_pb2.STAGE_WAITING: "waiting for the device",
-    submission_pb2.STAGE_LOADING: "loading",
-    submission_pb2.STAGE_BASELINE: "timing the baselines",
-    submission_pb2.STAGE_VERIFYING: "verifying",
-    submission_pb2.STAGE_MEASURING: "measuring",
-    submission_pb2.STAGE_PROFILING: "profiling",
-}
 
 
 def line(event: submission_pb2.SubmissionEvent) -> dict[str, str]:
@@ -112,11 +103,11 @@ def line(event: submission_pb2.SubmissionEvent) -> dict[str, str]:
             stage = _place(event.queue_position)
         case "progress":
             process = f"process {event.progress.process} of {event.progress.process_count}: " if event.progress.process_count > 1 else ""
-            stage = f"{process}{_STAGES.get(event.progress.stage, 'working')} {event.progress.workload_id}".strip()
+            stage = f"{process}{formatting.STAGES.get(event.progress.stage, 'working')} {event.progress.workload_id}".strip()
         case "build":
-            text = f"build: {formatting.name_of(report_pb2.BuildOutcome, event.build.outcome, 'BUILD_OUTCOME_').lower().replace('_', ' ')}"
+            text = f"build: {formatting.words(event.build, 'outcome')}"
         case "load":
-            text = f"load: {formatting.name_of(report_pb2.LoadOutcome, event.load.outcome, 'LOAD_OUTCOME_').lower().replace('_', ' ')}"
+            text = f"load: {formatting.words(event.load, 'outcome')}"
         case "trial":
             text = f"{event.trial.workload_id}: {formatting.outcome_name(event.trial)}"
         case "measurement" if not event.measurement.hidden:  # pages show no times of hidden workloads, which the API does

@@ -54,7 +54,8 @@ def to_message(kind: type[M], *sources: object, omit: frozenset[str] = frozenset
     """Make a message of the first source that has the attribute of each field. values: fields that are computed; None leaves the field
     unset. omit: attributes that must not be shown."""
     row = _attributes(kind.DESCRIPTOR, tuple(type(source) for source in sources), frozenset(values))
-    return kind(**values, **{field: convert(_value(sources[index], path)) for field, index, path, convert in row if path not in omit})
+    shown = ((field, convert(_value(sources[index], path))) for field, index, path, convert in row if path[0] not in omit)
+    return kind(**values, **dict(shown))
 
 
 def duration(duration_ns: float | None) -> Duration | None:
@@ -85,7 +86,7 @@ def from_enum(kind: type[E], enum: EnumDescriptor, number: int) -> E:
 
 
 @functools.cache
-def _attributes(message: Descriptor, types: Sequence[type], computed: frozenset[str]) -> tuple[tuple[str, int, str, Convert], ...]:
+def _attributes(message: Descriptor, types: Sequence[type], computed: frozenset[str]) -> tuple[tuple[str, int, list[str], Convert], ...]:
     """Find field, source, attribute and conversion of each field that is not computed."""
     row, missing = [], []
     fields: Sequence[Any] = message.fields
@@ -100,7 +101,7 @@ def _attributes(message: Descriptor, types: Sequence[type], computed: frozenset[
         places = ((index, name) for name in names for index, source in enumerate(types) if hasattr(source, name.partition(".")[0]))
         index, path = next(places, (0, ""))
         if path:
-            row.append((field.name, index, path, _conversion(field, path)))
+            row.append((field.name, index, path.split("."), _conversion(field, path)))
         else:
             missing.append(field.name)
     if missing:
@@ -108,8 +109,8 @@ def _attributes(message: Descriptor, types: Sequence[type], computed: frozenset[
     return tuple(row)
 
 
-def _value(source: object, path: str) -> Any:
-    for name in path.split("."):
+def _value(source: object, path: list[str]) -> Any:
+    for name in path:
         source = getattr(source, name) if source is not None else None
     return source
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
-from grader.api.conversion import duration, from_enum, timestamp, to_message
+from grader.api.conversion import M, duration, from_enum, timestamp, to_message
 from grader.api.resource_names import artifact_name
 from grader.api.statuses import failure_to_status
 from grader.model import (
@@ -160,19 +160,25 @@ def _fact(fact: wire.Fact | None, redactor: Redactor) -> dict[str, Any]:
         case wire.Round(index=index, count=count):
             return {"progress": submission_pb2.Progress(stage="STAGE_LOADING", process=index + 1, process_count=count)}
         case wire.Environment() as environment:
-            return {"environment": to_message(report_pb2.Environment, environment)}
+            return {"environment": _disclosed(report_pb2.Environment, environment)}
         case wire.Load() as load:
-            return {"load": to_message(report_pb2.Load, load)}
+            return {"load": _disclosed(report_pb2.Load, load)}
     return {}
+
+
+def _disclosed(kind: type[M], fact: object, exposure: Exposure = Exposure.PUBLIC, **values: Any) -> M:
+    """Make a message of a fact or report, without what the table omits."""
+    declared: type = type(fact)
+    return to_message(kind, fact, omit=omitted(declared, exposure), **values)
 
 
 def report_to_proto(report: Report, redactor: Redactor, *, full: bool = False, queued: timedelta | None = None) -> report_pb2.Report:
     """Convert a report as submitters see it; single samples only in full. queued: how long its submission waited, where that is known."""
-    omit = omitted(Report, redactor.report_exposure)
-    return to_message(
+    exposure = redactor.report_exposure
+    return _disclosed(
         report_pb2.Report,
         report,
-        omit=omit,
+        exposure,
         build=_build(report.build) if report.build else None,
         trials=[_trial(trial, redactor) for trial in report.trials if not redactor.omits(trial)],
         measurements=[
@@ -180,7 +186,7 @@ def report_to_proto(report: Report, redactor: Redactor, *, full: bool = False, q
             for measurement in report.measurements
             if not redactor.omits(measurement)
         ],
-        timeline=_timeline(report.timeline, queued) if report.timeline and "timeline" not in omit else (),
+        timeline=_timeline(report.timeline, queued) if report.timeline and "timeline" not in omitted(Report, exposure) else (),
     )
 
 
@@ -210,16 +216,15 @@ def mode_from_proto(mode: submission_pb2.Mode) -> wire.Mode:
 
 def _build(build: wire.Build) -> report_pb2.Build:
     diagnostics = [to_message(report_pb2.CompilerDiagnostic, diagnostic) for diagnostic in compiler_diagnostics(build.log)]
-    return to_message(report_pb2.Build, build, diagnostics=diagnostics)
+    return _disclosed(report_pb2.Build, build, diagnostics=diagnostics)
 
 
 def _trial(trial: wire.Trial, redactor: Redactor) -> report_pb2.Trial:
     exposure = redactor.exposure(trial)
-    omit = omitted(wire.Trial, exposure)
-    return to_message(
+    return _disclosed(
         report_pb2.Trial,
         trial,
-        omit=omit,
+        exposure,
         workload_id=redactor.name(trial.workload_id, exposure >= Exposure.HIDDEN),
         hidden=exposure >= Exposure.HIDDEN,
     )
@@ -237,10 +242,10 @@ def _measurement(
             return {baseline: _samples(times, full) for baseline, times in value.items()}
         return _samples(value, full) if value else None
 
-    return to_message(
+    return _disclosed(
         report_pb2.Measurement,
         measurement,
-        omit=omit,
+        exposure,
         workload_id=redactor.name(measurement.workload_id, measurement.hidden),
         **{name: samples(name) for name in ("certified", "reported", "baselines", "reported_baselines")},
         **_amounts(measurement, exposure, environment.ceilings if environment else {}, redactor.dtype),

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -25,15 +24,6 @@ from grader.views.sanitize import one_line
 BAR_WIDTH, REFRESHES_PER_S = 40, 8
 FAILURE_LINES = 3  # so many failed steps have a line of their own
 QUEUED, STARTING, BUILDING, VERIFYING, MEASURING = "queued", "starting", "building", "verifying", "measuring"
-_STAGE_NAMES = {
-    submission_pb2.STAGE_BUILDING: BUILDING,
-    submission_pb2.STAGE_WAITING: "waiting for the device",
-    submission_pb2.STAGE_LOADING: "loading",
-    submission_pb2.STAGE_BASELINE: "timing the baselines",
-    submission_pb2.STAGE_VERIFYING: VERIFYING,
-    submission_pb2.STAGE_MEASURING: MEASURING,
-    submission_pb2.STAGE_PROFILING: "profiling",
-}
 
 
 class ProgressDisplay:
@@ -225,7 +215,7 @@ class GradingStages:
             case "build":
                 lines += self._built(event.build, now_s)
             case "load":
-                outcome = _words(report_pb2.LoadOutcome, event.load.outcome, "LOAD_OUTCOME_")
+                outcome = formatting.words(event.load, "outcome")
                 loaded = event.load.outcome == report_pb2.LOAD_OUTCOME_LOADED
                 self._stage.detail, self._failure = (outcome, "") if loaded else ("", outcome)
             case "trial":
@@ -254,7 +244,7 @@ class GradingStages:
         if reported.process_count > 1:
             self._process, self.process_count = reported.process, reported.process_count
         prefix = f"process {self._process} of {self.process_count}: " if self._process else ""
-        name = _STAGE_NAMES.get(reported.stage, "working")
+        name = formatting.STAGES.get(reported.stage, "working")
         label = f"{prefix}{name} {reported.workload_id}".strip()
         if label == self.label and self._stage.began_s is not None:
             return []
@@ -288,7 +278,7 @@ class GradingStages:
 
     def _built(self, build: report_pb2.Build, now_s: float) -> list[str]:
         lines = [] if self._stage.name == BUILDING else self._begin(BUILDING, BUILDING, "", now_s)
-        words = _words(report_pb2.BuildOutcome, build.outcome, "BUILD_OUTCOME_")
+        words = formatting.words(build, "outcome")
         words += ", with torch's own headers" if build.fallback else ""
         words += ", cached" if build.cached else ""
         built = build.outcome == report_pb2.BUILD_OUTCOME_BUILT
@@ -326,7 +316,3 @@ class GradingStages:
 
 def _line(label: str, detail: str, seconds: float) -> str:
     return f"{label}: {detail} ({seconds:.1f} s)" if detail else f"{label}: {seconds:.1f} s"
-
-
-def _words(enum: Any, value: int, prefix: str) -> str:
-    return formatting.name_of(enum, value, prefix).lower().replace("_", " ")

@@ -11,8 +11,9 @@ import math
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -150,10 +151,7 @@ async def _build(language: str, host: Host, work: Workspace, steps: StepClock) -
         duration_ns=time.monotonic_ns() - begun_ns,
         artifact_digest=hashlib.sha256(artifact).hexdigest() if isinstance(artifact, bytes) else None,
         reason=reason,
-        headers=note.headers,
-        fallback=note.fallback,
-        kernels=note.kernels,
-        remarks=note.remarks,
+        **wire.parts(note),
     )
     cacheable = isinstance(artifact, bytes) or _compiler_rejected(end, language)
     return BuildResult(build=build, artifact=artifact if isinstance(artifact, bytes) else None, cacheable=cacheable)
@@ -170,9 +168,18 @@ def read_note(content: bytes | Refusal) -> wire.BuildNote:
         return empty
     if not isinstance(note, wire.BuildNote) or note.headers not in HEADERS:
         return empty
-    kernels = tuple(replace(use, name=plain(use.name, NAME_LIMIT_CHARS)) for use in note.kernels[:KERNEL_LIMIT] if sane(use))
-    remarks = tuple(plain(remark, REMARK_LIMIT_CHARS) for remark in note.remarks[:REMARK_LIMIT])
-    return wire.BuildNote(headers=note.headers, fallback=plain(note.fallback, FALLBACK_LIMIT_CHARS), kernels=kernels, remarks=remarks)
+    claim: wire.BuildNote = bounded(note)
+    kernels = tuple(replace(use, name=use.name[:NAME_LIMIT_CHARS]) for use in claim.kernels if sane(use))
+    return replace(claim, fallback=claim.fallback[:FALLBACK_LIMIT_CHARS], kernels=kernels, remarks=claim.remarks[:REMARK_LIMIT])
+
+
+def bounded(claim: Any) -> Any:
+    """Return a claim of a box with plain texts only, and no more of anything than is shown."""
+    if isinstance(claim, str):
+        return plain(claim, REMARK_LIMIT_CHARS)
+    if isinstance(claim, tuple):
+        return tuple(bounded(part) for part in claim[:KERNEL_LIMIT])
+    return type(claim)(**{name: bounded(part) for name, part in wire.parts(claim).items()}) if is_dataclass(type(claim)) else claim
 
 
 def plain(text: str, limit_chars: int) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from grader.ledger import records
 from grader.ledger.database import Database
 from grader.ledger.tables import artifacts, submissions
 from grader.model import SubmissionArtifact
@@ -32,10 +33,7 @@ class ArtifactRecords:
         if made_after is not None:
             query = query.where(artifacts.c.create_time > made_after)
         rows = await self._database.read(lambda connection: connection.execute(query).all())
-        return [
-            SubmissionArtifact(name=row.name, tool=row.tool, digest=row.digest, size_bytes=row.size_bytes, create_time=row.create_time)
-            for row in rows
-        ]
+        return [records.read(SubmissionArtifact, row._mapping) for row in rows]
 
     async def remove_made_before(self, before: datetime) -> int:
         """Forget files that were made before a time, at most BATCH of them; how many there were."""
@@ -61,6 +59,5 @@ def insert(connection: sa.Connection, now: datetime, number: int, attempt: int, 
     """Write down the files among the facts of an attempt."""
     common = {"number": number, "attempt": attempt, "create_time": now}
     files = [fact for fact in facts if isinstance(fact, wire.ArtifactFile)]
-    names = ("name", "tool", "digest", "size_bytes")
-    if rows := [{**common, **{name: getattr(fact, name) for name in names}} for fact in files]:
+    if rows := [{**common, **wire.parts(fact)} for fact in files]:
         connection.execute(sa.insert(artifacts), rows)

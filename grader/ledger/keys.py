@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from grader.errors import Unauthenticated
+from grader.ledger import records
 from grader.ledger.database import Database
 from grader.ledger.tables import bans, identities, keys, submissions
 from grader.model import Caller, Scope
@@ -50,17 +51,8 @@ class Keys:
 
 def insert(connection: sa.Connection, key: Key) -> None:
     """Write a new key down."""
-    connection.execute(
-        sa.insert(keys).values(
-            key_id=key.key_id,
-            secret_digest=key.secret_digest,
-            user_name=key.user,
-            scopes=",".join(sorted(key.scopes)),
-            note=key.note,
-            create_time=key.create_time,
-            expire_time=key.expire_time,
-        )
-    )
+    columns = {name: value for name, value in asdict(key).items() if name in keys.c}
+    connection.execute(sa.insert(keys).values({**columns, "user_name": key.user, "scopes": ",".join(sorted(key.scopes))}))
 
 
 def taken(connection: sa.Connection, user: str) -> bool:
@@ -83,16 +75,8 @@ def revoke(connection: sa.Connection, now: datetime, key_id: str) -> Key | None:
 
 
 def _key(row: sa.Row[Any]) -> Key:
-    return Key(
-        key_id=row.key_id,
-        secret_digest=row.secret_digest,
-        user=row.user_name,
-        scopes=frozenset(scope for scope in Scope if scope in row.scopes.split(",")),  # one of a newer server is of no use here
-        create_time=row.create_time,
-        note=row.note,
-        expire_time=row.expire_time,
-        revoke_time=row.revoke_time,
-    )
+    scopes = frozenset(scope for scope in Scope if scope in row.scopes.split(","))  # one of a newer server is of no use here
+    return records.read(Key, row._mapping, user=row.user_name, scopes=scopes)
 
 
 SCOPES = frozenset({Scope.SUBMIT, Scope.READ})

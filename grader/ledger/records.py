@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from pydantic import TypeAdapter
@@ -30,13 +30,13 @@ from grader.model import (
 )
 from sandbox.protocol import wire
 
+T = TypeVar("T")
 _REPORT = TypeAdapter(Report)
 UNREADABLE = "The rest of this report cannot be read: a value in it is out of range, or of another version. Have it judged again."
 _PROBLEM = TypeAdapter(Problem)
 _FAILURE = TypeAdapter(Failure)
 _SOURCES = TypeAdapter(tuple[SourceFile, ...])
-# Where they are empty.
-_LEFT_OUT = ("user", "competition_id", "tags", "parent_id", "annotations", "precision", "measure_s", "skip_sanitizer")
+_ALWAYS_SET = ("problem_id", "language", "sources", "entry", "device_kind", "mode")  # the other fields only where they are not empty
 
 
 def to_text(data: Any) -> str:
@@ -48,7 +48,7 @@ def body_digest(new_submission: NewSubmission, problem: Problem) -> str:
     """Return what makes two submissions the same, for request ids. What is not set is left out, so that new fields change no old digest.
 
     The sizes of a sweep are part of its problem only."""
-    data = {name: value for name, value in dataclasses.asdict(new_submission).items() if value or name not in _LEFT_OUT}
+    data = {name: value for name, value in dataclasses.asdict(new_submission).items() if value or name in _ALWAYS_SET}
     if new_submission.mode is wire.Mode.SWEEP:
         data["problem_digest"] = problem.digest
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
@@ -71,39 +71,33 @@ def submission(row: sa.Row[Any]) -> Submission:
     sources, failure, withdrawal = values.get("sources"), values["failure"], None
     if values["withdraw_time"] is not None:
         withdrawal = Withdrawal(user=values["withdraw_user"], reason=values["withdraw_reason"], create_time=values["withdraw_time"])
-    return Submission(
-        submission_id=values["submission_id"],
-        new=NewSubmission(
-            problem_id=values["problem_id"],
-            language=values["language"],
+    return read(
+        Submission,
+        values,
+        new=read(
+            NewSubmission,
+            values,
             sources=_SOURCES.validate_python(json.loads(sources)) if sources else (),
-            entry=values["entry"],
-            device_kind=values["device_kind"],
             mode=wire.Mode(values["mode"]),
             user=values["user_name"],
-            competition_id=values["competition_id"],
             tags=tuple(values["tags"].split(",")) if values["tags"] else (),
-            parent_id=values["parent_id"],
             annotations=json.loads(values["annotations"]) if values["annotations"] else {},
-            precision=values["precision"],
-            measure_s=values["measure_s"],
-            skip_sanitizer=bool(values["skip_sanitizer"]),
         ),
-        problem_digest=values["problem_digest"],
         state=SubmissionState(values["state"]),
-        create_time=values["create_time"],
         attempt_count=values["attempt"],
-        start_time=values["start_time"],
-        end_time=values["end_time"],
         report=_report(values),
         failure=_FAILURE.validate_python(json.loads(failure)) if failure else None,
         score=score(values),
         sources_removed=sources == "",
-        judgement_count=values["judgement_count"],
         rejudge_id=values["rejudge_id"] or "",
-        cancel_requested=bool(values["cancel_requested"]),
         withdrawal=withdrawal,
     )
+
+
+def read(kind: type[T], values: Mapping[Any, Any], **computed: Any) -> T:
+    """Make a dataclass of a row, whose columns are called as its fields. computed: what no column holds as it is."""
+    names = (name for name in wire.field_names(kind) if name not in computed and name in values)
+    return kind(**{name: values[name] for name in names}, **computed)
 
 
 def score(values: Mapping[Any, Any]) -> Score | None:
@@ -115,16 +109,7 @@ def score(values: Mapping[Any, Any]) -> Score | None:
 
 def judgement(values: Mapping[Any, Any]) -> Judgement:
     """A judgement from the values of its columns."""
-    return Judgement(
-        sequence=values["sequence"],
-        verdict=Verdict(values["verdict"]),
-        reason=values["reason"],
-        summary=values["summary"],
-        problem_digest=values["problem_digest"],
-        create_time=values["create_time"],
-        score=score(values),
-        rejudge_id=values["rejudge_id"] or "",
-    )
+    return read(Judgement, values, verdict=Verdict(values["verdict"]), score=score(values), rejudge_id=values["rejudge_id"] or "")
 
 
 def judged(report: Report) -> dict[str, Any]:
@@ -168,10 +153,4 @@ def event(row: sa.Row[Any]) -> Event:
     fact = None
     with suppress(wire.WireError):
         fact = wire.decode(row.fact.encode()) if row.fact else None
-    return Event(
-        sequence=row.sequence,
-        event_time=row.event_time,
-        attempt=row.attempt,
-        fact=fact,
-        state=SubmissionState(row.state) if row.state else None,
-    )
+    return read(Event, row._mapping, fact=fact, state=SubmissionState(row.state) if row.state else None)

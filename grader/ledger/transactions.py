@@ -49,7 +49,6 @@ _NEWEST = (
 )
 
 
-_REQUESTS = ("precision", "measure_s", "skip_sanitizer")
 _CONTENT = ("user", "language", "entry", "device_kind", "mode", "competition_id", "precision", "measure_s")
 
 
@@ -98,18 +97,7 @@ def added(log2_weight: float | None, seconds: float, now: datetime) -> float:
 
 
 # Columns that are set from the field of the same name.
-_SAME_NAME = (
-    "problem_id",
-    "language",
-    "entry",
-    "device_kind",
-    "mode",
-    "competition_id",
-    "parent_id",
-    "precision",
-    "measure_s",
-    "skip_sanitizer",
-)
+_SAME_NAME = tuple(name for name in wire.field_names(NewSubmission) if name in submissions.c)
 _EXHAUSTED = "ATTEMPTS_EXHAUSTED"
 LARGEST = 2**31 - 1  # that a column of integers holds; a larger one finds nothing
 

@@ -1,6 +1,7 @@
 """Discloses to a submitter what may be seen of workloads that are not public: one table for facts, events and reports.  Pure.
 
-The size of a hidden workload must not get out: a submitter who knows it can write a kernel for it alone. A kernel can carry a size in any
+The declaration of a field says of which workloads it is shown (`sandbox.protocol.wire.Disclosure`); one that says nothing is omitted. The
+size of a hidden workload must not get out: a submitter who knows it can write a kernel for it alone. A kernel can carry a size in any
 number or text that it chooses (a message, an error, an exit code, a time), and a count of elements is one itself.
 """
 
@@ -12,17 +13,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum, StrEnum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from grader.model import Event, Problem, Ranking, Report, Submission
 from sandbox.protocol import wire
+from sandbox.protocol.wire import Disclosure
 
 T = TypeVar("T")
 TOOL_FACTS = (wire.KernelProfile, wire.ArtifactFile)  # that no judge emits, and modes of packages do
 
 
 class Exposure(IntEnum):
-    """Kinds of workloads that a fact may be about. The columns of TABLE, in its order."""
+    """Kinds of workloads that a fact may be about. The columns of ROWS, in its order."""
 
     PUBLIC = 0  # a workload that is shown
     LATER = 1  # the same, in a process of a ranked run after another one met a hidden workload and may have left its size for this one
@@ -43,63 +45,32 @@ class Treatment(StrEnum):
 _SHOWN, _RENAMED, _CUT, _OMITTED = Treatment.SHOWN, Treatment.RENAMED, Treatment.CUT, Treatment.OMITTED
 Row = tuple[Treatment, Treatment, Treatment, Treatment]
 _ALWAYS: Row = (_SHOWN, _SHOWN, _SHOWN, _SHOWN)
-_NAME: Row = (_SHOWN, _SHOWN, _RENAMED, _RENAMED)
-_NOT_SECRET: Row = (_SHOWN, _SHOWN, _SHOWN, _OMITTED)
-_NOT_HIDDEN: Row = (_SHOWN, _SHOWN, _OMITTED, _OMITTED)
-_FIRST: Row = (_SHOWN, _OMITTED, _OMITTED, _OMITTED)  # chosen by the kernel, so not even of a public workload once it may know a size
 _NEVER: Row = (_OMITTED, _OMITTED, _OMITTED, _OMITTED)  # decides the verdict; a submitter sees what was decided
-
-TABLE: Mapping[type, Mapping[str, Row]] = {
-    wire.Trial: {
-        "workload_id": _NAME,
-        **dict.fromkeys(("phase", "outcome", "hidden"), _ALWAYS),
-        **dict.fromkeys(("index", "run_count"), _NOT_SECRET),
-        **dict.fromkeys(("key", "element_count", "mismatched_count", "unwritten_count", "nonfinite_count"), _NOT_HIDDEN),
-        **dict.fromkeys(("message", "max_absolute_error", "max_relative_error", "budget_ratio", "duration_ns"), _FIRST),
-        **dict.fromkeys(("wrong_elements", "symptom", "cuda_error", "wrong_pattern"), _FIRST),
-    },
-    wire.Measurement: {  # of a secret workload there is none at all: it is nothing but times
-        "workload_id": (_SHOWN, _SHOWN, _RENAMED, _OMITTED),
-        **dict.fromkeys(("clock", "certified", "bound_ns", "hidden", "reported_confirmed", "baselines", "speedups"), _NOT_SECRET),
-        **dict.fromkeys(("reported_baselines", "conditions"), _NOT_SECRET),
-        **dict.fromkeys(("reported", "floor_ns", "physical_floor_ns", "moved_bytes", "flops"), _NOT_HIDDEN),
-        # How many turns the budget had time for would tell how long one took.
-        **dict.fromkeys(("turn_count", "half_width", "end"), _NOT_HIDDEN),
-        **dict.fromkeys(("disturbed", "baseline_slowed", "shortest_ns"), _NEVER),  # flags of the report
-    },
-    wire.Progress: {"stage": _ALWAYS, "workload_id": _NAME, "hidden_at_ns": _NEVER},
-    wire.Round: dict.fromkeys(("index", "count"), _ALWAYS),
-    wire.Build: dict.fromkeys((field.name for field in dataclasses.fields(wire.Build)), _ALWAYS),  # before any workload is run
-    wire.Environment: dict.fromkeys((field.name for field in dataclasses.fields(wire.Environment)), _ALWAYS),
-    wire.Load: {"outcome": _ALWAYS, "message": _FIRST},
-    wire.RunEnd: {
-        **dict.fromkeys(("cause", "wall_ns"), _NEVER),
-        **dict.fromkeys(("exit_code", "signal"), _NEVER),
-        "output": (_SHOWN, _CUT, _CUT, _OMITTED),
-    },
-    wire.Evidence: dict.fromkeys(("policy", "imported", "seen", "hints"), _NEVER),
-    # Of modes of packages, as far as `disclosed` lets them pass. The files are their owner's: `ListArtifacts`.
-    wire.KernelProfile: dict.fromkeys((field.name for field in dataclasses.fields(wire.KernelProfile)), _ALWAYS),
-    wire.ArtifactFile: dict.fromkeys((field.name for field in dataclasses.fields(wire.ArtifactFile)), _NEVER),
-    wire.Violation: dict.fromkeys(("kind", "detail"), _NEVER),
-    wire.Plan: dict.fromkeys(("trials", "measured", "rule", "sweep"), _NEVER),  # the rule is a field of the report
-    wire.AttemptTimeline: {"spans": _NEVER},  # a field of the report
-    wire.Restart: dict.fromkeys(("job_id", "cause"), _NEVER),  # between a judge and its server
-    wire.Finished: {"job_id": _NEVER},
-    wire.Broken: dict.fromkeys((field.name for field in dataclasses.fields(wire.Broken)), _NEVER),
-    wire.Health: dict.fromkeys((field.name for field in dataclasses.fields(wire.Health)), _NEVER),
-    Event: {
-        **dict.fromkeys(("sequence", "attempt", "state", "fact"), _ALWAYS),  # the fact by its own rows
-        "event_time": (_SHOWN, _SHOWN, _SHOWN, Treatment.ROUNDED),
-    },
-    Report: {
-        **dict.fromkeys(("verdict", "reason", "summary", "speedups", "build", "environment"), _ALWAYS),
-        **dict.fromkeys(("trials", "measurements", "flags", "libraries", "process_count", "score"), _ALWAYS),  # those two by their own rows
-        **dict.fromkeys(("rule", "profile", "cached_from", "exit_code", "signal"), _ALWAYS),
-        "output": (_SHOWN, _CUT, _CUT, _OMITTED),
-        "timeline": _NOT_SECRET,  # else it would say how long a secret workload took
-    },
+ROWS: Mapping[Disclosure, Row] = {
+    Disclosure.ALWAYS: _ALWAYS,
+    Disclosure.NAME: (_SHOWN, _SHOWN, _RENAMED, _RENAMED),
+    Disclosure.NAME_NOT_SECRET: (_SHOWN, _SHOWN, _RENAMED, _OMITTED),
+    Disclosure.NOT_SECRET: (_SHOWN, _SHOWN, _SHOWN, _OMITTED),
+    Disclosure.NOT_HIDDEN: (_SHOWN, _SHOWN, _OMITTED, _OMITTED),
+    # Chosen by the kernel, so not even of a public workload once it may know a size.
+    Disclosure.FIRST: (_SHOWN, _OMITTED, _OMITTED, _OMITTED),
+    Disclosure.OUTPUT: (_SHOWN, _CUT, _CUT, _OMITTED),
+    Disclosure.MOMENT: (_SHOWN, _SHOWN, _SHOWN, Treatment.ROUNDED),
 }
+# All of these is shown where the field says nothing else: of a build no workload was run, and a profile is of a public one, in boxes that
+# no hidden one was run in. The fact of an event has rows of its own.
+WHOLE = (wire.Build, wire.Environment, wire.Round, wire.KernelProfile, Event)
+
+
+def _rows(kind: type) -> Mapping[str, Row]:
+    hints = get_type_hints(kind, include_extras=True)
+    disclosures = {field.name: wire.disclosure_of(hints[field.name]) for field in dataclasses.fields(kind)}
+    default = _ALWAYS if kind in WHOLE else _NEVER
+    return {name: ROWS[disclosure] if disclosure else default for name, disclosure in disclosures.items()}
+
+
+# What is shown of each field of facts, events and reports, by what its declaration says.
+TABLE: Mapping[type, Mapping[str, Row]] = {kind: _rows(kind) for kind in (*get_args(wire.Fact), Event, Report)}
 
 
 def treatment(kind: type, name: str, exposure: Exposure) -> Treatment:

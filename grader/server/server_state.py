@@ -15,17 +15,17 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import structlog
+from pydantic import TypeAdapter
 
 from grader.artifacts.store import make_private, write_whole
 from grader.config import Settings
 from grader.errors import StateDirectoryInUse
-from grader.observability.observer import LaneNow, LaneState
+from grader.observability.observer import LaneNow
 from grader.server.installed_version import installed_version
 from grader.state_dir import writable_directory
 
@@ -180,36 +180,16 @@ class ServerSnapshot:
     def read(cls, path: Path) -> ServerSnapshot | None:
         """Return what the file says; None without one, or where it makes no sense."""
         try:
-            fields = json.loads(path.read_bytes())
-            lanes = tuple(LaneNow(name=str(lane["name"]), state=LaneState(lane["state"])) for lane in fields["lanes"])
-            return cls(
-                host=str(fields["host"]),
-                process_id=int(fields["process_id"]),
-                version=str(fields["version"]),
-                address=str(fields["address"]),
-                web_address=str(fields["web_address"]),
-                start_time=datetime.fromisoformat(fields["start_time"]),
-                write_time=datetime.fromisoformat(fields["write_time"]),
-                leaving=bool(fields["leaving"]),
-                lanes=lanes,
-            )
-        except (OSError, ValueError, KeyError, TypeError):
+            return _SNAPSHOT.validate_json(path.read_bytes())
+        except (OSError, ValueError):
             return None
 
     def write(self, path: Path) -> None:
         """Replace the file. OSError where it can't be written."""
-        fields: dict[str, Any] = {
-            "host": self.host,
-            "process_id": self.process_id,
-            "version": self.version,
-            "address": self.address,
-            "web_address": self.web_address,
-            "start_time": self.start_time.isoformat(),
-            "write_time": self.write_time.isoformat(),
-            "leaving": self.leaving,
-            "lanes": [{"name": lane.name, "state": lane.state.value} for lane in self.lanes],
-        }
-        write_whole(path, json.dumps(fields).encode())
+        write_whole(path, json.dumps(asdict(self), default=datetime.isoformat).encode())
+
+
+_SNAPSHOT = TypeAdapter(ServerSnapshot)
 
 
 def running_server(settings: Settings) -> ServerSnapshot | None:

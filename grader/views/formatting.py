@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from grader.v1 import report_pb2, submission_pb2
@@ -26,6 +27,15 @@ FLAGS = {
     "NOT_SCORED": "a workload has no speedup or time in at least one process; the submission is on no board",
 }
 NOT_RESOLVED = "not resolved"
+STAGES = {
+    submission_pb2.STAGE_BUILDING: "building",
+    submission_pb2.STAGE_WAITING: "waiting for the device",
+    submission_pb2.STAGE_LOADING: "loading",
+    submission_pb2.STAGE_BASELINE: "timing the baselines",
+    submission_pb2.STAGE_VERIFYING: "verifying",
+    submission_pb2.STAGE_MEASURING: "measuring",
+    submission_pb2.STAGE_PROFILING: "profiling",
+}
 _SHOWN_WITH_ENVIRONMENT = "EMULATED_NOT_RANKED"
 _AT_REST = ("", "GpuIdle")
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
@@ -34,6 +44,14 @@ _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
 def name_of(enum: Any, value: int, prefix: str) -> str:
     """An enum value's name without its prefix; a value that is newer than this program by its number."""
     return str(enum.Name(value)).removeprefix(prefix) if value in enum.values() else f"UNKNOWN_{value}"
+
+
+def words(message: Message, field: str) -> str:
+    """The value of a field that is an enum, in lower case, such as timed out; one that is newer than this program by its number."""
+    enum: Any = message.DESCRIPTOR.fields_by_name[field].enum_type
+    names: dict[int, str] = {value.number: value.name for value in enum.values}
+    name = names.get(getattr(message, field), f"UNKNOWN_{getattr(message, field)}")
+    return name.removeprefix(names[0].removesuffix("UNSPECIFIED")).lower().replace("_", " ")
 
 
 def verdict_name(report: report_pb2.Report) -> str:
@@ -72,7 +90,7 @@ def withdrawal(submission: submission_pb2.Submission) -> str:
 
 def outcome_name(trial: report_pb2.Trial) -> str:
     """A trial's outcome in lower case, such as unwritten."""
-    return name_of(report_pb2.TrialOutcome, trial.outcome, "TRIAL_OUTCOME_").lower().replace("_", " ")
+    return words(trial, "outcome")
 
 
 def wrong_element(element: report_pb2.WrongElement) -> tuple[str, str, str, str]:
@@ -279,7 +297,7 @@ def byte_count(size_bytes: int) -> str:
 
 def sanitizer_severity(finding: report_pb2.SanitizerFinding) -> str:
     """How much a finding weighs, in a word."""
-    return name_of(report_pb2.SanitizerSeverity, finding.severity, "SANITIZER_SEVERITY_").lower()
+    return words(finding, "severity")
 
 
 def sanitizer_place(finding: report_pb2.SanitizerFinding) -> str:

@@ -12,7 +12,7 @@ import math
 import types
 import typing
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from typing import Annotated, Any
 
 LINE_LIMIT_BYTES = 8 * 1024 * 1024
@@ -27,6 +27,25 @@ Count = Annotated[int, (0, 2**63 - 1)]
 SmallCount = Annotated[int, (0, 10**9)]  # the API has it in 32 bits, and may add to it
 Int32 = Annotated[int, (-(2**31), 2**31 - 1)]
 AnyFloat = Annotated[float, None]  # may be infinite or NaN
+
+
+class Disclosure(Enum):
+    """Workloads of which submitters see a field of a fact, in its annotation: `Annotated[Count, NOT_HIDDEN]`. Others are never shown.
+
+    `grader/rules/disclosure.py` decides what each of these means.
+    """
+
+    ALWAYS = auto()
+    NAME = auto()  # of a workload: hidden ones go by numbers
+    NAME_NOT_SECRET = auto()
+    NOT_SECRET = auto()  # not of the secret workloads of a competition
+    NOT_HIDDEN = auto()  # of public workloads only
+    FIRST = auto()  # of public workloads, until the kernel may know a hidden size: for what it can choose
+    OUTPUT = auto()
+    MOMENT = auto()
+
+
+ALWAYS, NAME, NAME_NOT_SECRET, NOT_SECRET, NOT_HIDDEN, FIRST, OUTPUT, MOMENT = Disclosure
 
 
 class WireError(ValueError):
@@ -401,8 +420,8 @@ class Environment:
 class Progress:
     """A stage began; for people, decides nothing. hidden_at_ns: by the host's monotonic clock, before the first hidden workload is run."""
 
-    stage: Stage
-    workload_id: str | None = None
+    stage: Annotated[Stage, ALWAYS]
+    workload_id: Annotated[str | None, NAME] = None
     hidden_at_ns: int | None = None
 
 
@@ -488,8 +507,8 @@ class Plan:
 class Load:
     """How the runner took the artifact."""
 
-    outcome: LoadOutcome
-    message: str = ""
+    outcome: Annotated[LoadOutcome, ALWAYS]
+    message: Annotated[str, FIRST] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -532,26 +551,26 @@ class WrongPattern:
 class Trial:
     """A run of the kernel on fresh inputs, compared with the reference."""
 
-    workload_id: str
-    phase: TrialPhase
-    index: SmallCount
-    outcome: TrialOutcome
-    hidden: bool = False
-    key: str = ""  # 128-bit hex that the inputs were made from
-    element_count: Count = 0
-    mismatched_count: Count = 0
-    unwritten_count: Count = 0
-    nonfinite_count: Count = 0
-    max_absolute_error: AnyFloat | None = None
-    max_relative_error: AnyFloat | None = None
-    budget_ratio: AnyFloat | None = None  # error over the fp64 budget; above 1 fails
-    message: str = ""  # untrusted text where outcome is RAISED
-    duration_ns: Count = 0
-    run_count: Count = 1  # how many runs that passed this stands for; then the errors are the largest of them
-    wrong_elements: tuple[WrongElement, ...] = ()  # the first ones, where an answer was compared and is wrong
-    symptom: Symptom | None = None
-    cuda_error: str = ""  # what the CUDA runtime said after the call, such as a failed launch; a claim, untrusted text
-    wrong_pattern: WrongPattern | None = None  # of the first output with wrong elements
+    workload_id: Annotated[str, NAME]
+    phase: Annotated[TrialPhase, ALWAYS]
+    index: Annotated[SmallCount, NOT_SECRET]
+    outcome: Annotated[TrialOutcome, ALWAYS]
+    hidden: Annotated[bool, ALWAYS] = False
+    key: Annotated[str, NOT_HIDDEN] = ""  # 128-bit hex that the inputs were made from
+    element_count: Annotated[Count, NOT_HIDDEN] = 0
+    mismatched_count: Annotated[Count, NOT_HIDDEN] = 0
+    unwritten_count: Annotated[Count, NOT_HIDDEN] = 0
+    nonfinite_count: Annotated[Count, NOT_HIDDEN] = 0
+    max_absolute_error: Annotated[AnyFloat | None, FIRST] = None
+    max_relative_error: Annotated[AnyFloat | None, FIRST] = None
+    budget_ratio: Annotated[AnyFloat | None, FIRST] = None  # error over the fp64 budget; above 1 fails
+    message: Annotated[str, FIRST] = ""  # untrusted text where outcome is RAISED
+    duration_ns: Annotated[Count, FIRST] = 0
+    run_count: Annotated[Count, NOT_SECRET] = 1  # how many runs that passed this stands for; then the errors are the largest of them
+    wrong_elements: Annotated[tuple[WrongElement, ...], FIRST] = ()  # the first ones, where an answer was compared and is wrong
+    symptom: Annotated[Symptom | None, FIRST] = None
+    cuda_error: Annotated[str, FIRST] = ""  # what the CUDA runtime said after the call, such as a failed launch; a claim, untrusted text
+    wrong_pattern: Annotated[WrongPattern | None, FIRST] = None  # of the first output with wrong elements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -591,27 +610,27 @@ class MeasurementEnd(StrEnum):
 class Measurement:
     """The times of one workload."""
 
-    workload_id: str
-    clock: Clock
-    certified: Samples  # the estimate: the protocol's time minus the null run's median
-    bound_ns: int  # median minus the null run's floor: real work is never longer
-    floor_ns: int
-    hidden: bool = False
-    reported: Samples | None = None  # a claim
-    reported_confirmed: bool = False
+    workload_id: Annotated[str, NAME_NOT_SECRET]
+    clock: Annotated[Clock, NOT_SECRET]
+    certified: Annotated[Samples, NOT_SECRET]  # the estimate: the protocol's time minus the null run's median
+    bound_ns: Annotated[int, NOT_SECRET]  # median minus the null run's floor: real work is never longer
+    floor_ns: Annotated[int, NOT_HIDDEN]
+    hidden: Annotated[bool, NOT_SECRET] = False
+    reported: Annotated[Samples | None, NOT_HIDDEN] = None  # a claim
+    reported_confirmed: Annotated[bool, NOT_SECRET] = False
     shortest_ns: int | None = None  # what the claim is held to, where that is less than the shortest certified time
     disturbed: bool = False  # null runs scattered as they do when somebody else is on the device; then it is forgiven the least
     baseline_slowed: bool = False  # next to the subject it ran slower than alone; then its time alone was taken
-    baselines: dict[str, Samples] = field(default_factory=dict)
-    speedups: tuple[Speedup, ...] = ()
-    reported_baselines: dict[str, Samples] = field(default_factory=dict)  # by the same do_bench, in the trusted runner
-    physical_floor_ns: Count | None = None  # the declared bytes and flops at the device's measured ceilings
-    moved_bytes: Count | None = None  # as the workload declares them
-    flops: Count | None = None
-    conditions: dict[str, str] = field(default_factory=dict)  # clocks, temperature, throttle reasons and so on while it was timed
-    turn_count: SmallCount = 0  # turns taken; 0: of a judge that did not count them
-    half_width: AnyFloat | None = None  # of the widest baseline's interval of logarithms
-    end: MeasurementEnd | None = None
+    baselines: Annotated[dict[str, Samples], NOT_SECRET] = field(default_factory=dict)
+    speedups: Annotated[tuple[Speedup, ...], NOT_SECRET] = ()
+    reported_baselines: Annotated[dict[str, Samples], NOT_SECRET] = field(default_factory=dict)  # by the trusted runner's do_bench
+    physical_floor_ns: Annotated[Count | None, NOT_HIDDEN] = None  # the declared bytes and flops at the device's measured ceilings
+    moved_bytes: Annotated[Count | None, NOT_HIDDEN] = None  # as the workload declares them
+    flops: Annotated[Count | None, NOT_HIDDEN] = None
+    conditions: Annotated[dict[str, str], NOT_SECRET] = field(default_factory=dict)  # while it was timed: clocks, temperature and so on
+    turn_count: Annotated[SmallCount, NOT_HIDDEN] = 0  # turns taken; 0: of a judge that did not count them
+    half_width: Annotated[AnyFloat | None, NOT_HIDDEN] = None  # of the widest baseline's interval of logarithms
+    end: Annotated[MeasurementEnd | None, NOT_HIDDEN] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -782,7 +801,7 @@ class RunEnd:
     cause: BoxCause
     exit_code: Int32 | None = None
     signal: Int32 | None = None
-    output: str = ""  # untrusted text
+    output: Annotated[str, OUTPUT] = ""  # untrusted text
     wall_ns: Count = 0
 
 
@@ -906,34 +925,9 @@ Fact = (
 MESSAGES: dict[str, type[Any]] = {
     cls.__name__: cls
     for cls in (
-        Job,
-        AdmissionJob,
-        BuildJob,
-        BuildNote,
-        RunnerJob,
-        Environment,
-        Progress,
-        Round,
-        Build,
-        Plan,
-        Load,
-        Trial,
-        Measurement,
-        Evidence,
-        KernelProfile,
-        ProfileNote,
-        ArtifactFile,
-        Violation,
-        RunEnd,
-        AttemptTimeline,
-        Restart,
-        Finished,
-        Broken,
-        Check,
-        Prepare,
-        Health,
-        Finding,
-        Described,
+        *typing.get_args(Fact),
+        *(Job, AdmissionJob, BuildJob, BuildNote, RunnerJob, Check, Prepare),
+        *(ProfileNote, Finding, Described),
     )
 }
 
@@ -948,11 +942,15 @@ def encode(message: object) -> bytes:
 
 def parts(data: Any) -> dict[str, Any]:
     """The fields of a dataclass by name, not copied: what `json.dumps` asks for what it does not know, many times as quick as asdict."""
-    kind = type(data)
+    return {name: getattr(data, name) for name in field_names(type(data))}
+
+
+def field_names(kind: type[Any]) -> tuple[str, ...]:
+    """Return the names of the fields of a dataclass."""
     names = _FIELD_NAMES.get(kind)
     if names is None:
         names = _FIELD_NAMES[kind] = tuple(attribute.name for attribute in dataclasses.fields(kind))
-    return {name: getattr(data, name) for name in names}
+    return names
 
 
 _FIELD_NAMES: dict[type[Any], tuple[str, ...]] = {}
@@ -993,7 +991,7 @@ def from_json(data: dict[str, Any]) -> Any:
 def _build(cls: type[Any], data: dict[str, Any]) -> Any:
     hints = _HINTS.get(cls)
     if hints is None:
-        hints = _HINTS[cls] = typing.get_type_hints(cls, include_extras=True)
+        hints = _HINTS[cls] = field_types(cls)
     unknown = set(data) - set(hints) - RETIRED.get(cls, frozenset())
     if unknown:
         raise WireError(f"{cls.__name__} has no {sorted(unknown)}")
@@ -1009,6 +1007,24 @@ RETIRED = {  # fields of facts that a ledger may still hold; they are left out
     KernelProfile: frozenset({"order_swap"}),
 }
 _HINTS: dict[type[Any], dict[str, Any]] = {}  # evaluating annotations takes longer than all else here
+
+
+def disclosure_of(hint: Any) -> Disclosure | None:
+    """Return what an annotation says of who sees the field; None where it says nothing."""
+    extras = getattr(hint, "__metadata__", ())
+    return extras[-1] if extras and isinstance(extras[-1], Disclosure) else None
+
+
+def field_types(cls: type[Any]) -> dict[str, Any]:
+    """Return the types of the fields of a message, without who sees them."""
+    return {name: _undisclosed(hint) for name, hint in typing.get_type_hints(cls, include_extras=True).items()}
+
+
+def _undisclosed(hint: Any) -> Any:
+    if disclosure_of(hint) is None:
+        return hint
+    extras = hint.__metadata__[:-1]
+    return Annotated[(hint.__origin__, *extras)] if extras else hint.__origin__
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:

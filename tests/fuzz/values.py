@@ -146,7 +146,7 @@ def wire_messages(kind: type[Any]) -> st.SearchStrategy[Any]:
 def _of_class(kind: type[Any], depth: int) -> st.SearchStrategy[Any]:
     if kind is wire.Samples:
         return st.lists(_of_hint(int, depth), min_size=1, max_size=2).map(lambda times: wire.Samples(durations_ns=tuple(times)))
-    hints = typing.get_type_hints(kind, include_extras=True)
+    hints = wire.field_types(kind)
     required = {f.name for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING}
     fields = {name: _of_hint(hint, depth) for name, hint in hints.items()}
     return st.fixed_dictionaries(

@@ -40,6 +40,42 @@ MEASUREMENT = {
     "physical_floor_ns": 880009,
     "conditions": {"clock": "c880010"},
 }
+LETTERS = {Treatment.SHOWN: "s", Treatment.RENAMED: "n", Treatment.ROUNDED: "r", Treatment.CUT: "c", Treatment.OMITTED: "-"}
+# What is shown of public workloads, of the same in a later process, of hidden and of secret ones: what declarations say, a second time.
+# Kinds and fields that are not here are never shown.
+EXPECTED = {
+    wire.Trial: {
+        "workload_id": "ssnn",
+        "phase outcome hidden": "ssss",
+        "index run_count": "sss-",
+        "key element_count mismatched_count unwritten_count nonfinite_count": "ss--",
+        "message max_absolute_error max_relative_error budget_ratio duration_ns": "s---",
+        "wrong_elements symptom cuda_error wrong_pattern": "s---",
+    },
+    wire.Measurement: {  # of a secret workload there is none at all: it is nothing but times
+        "workload_id": "ssn-",
+        "clock certified bound_ns hidden reported_confirmed baselines speedups reported_baselines conditions": "sss-",
+        # How many turns the budget had time for would tell how long one took.
+        "reported floor_ns physical_floor_ns moved_bytes flops turn_count half_width end": "ss--",
+    },
+    wire.Progress: {"stage": "ssss", "workload_id": "ssnn"},
+    wire.Round: {"index count": "ssss"},
+    wire.Build: {
+        "outcome log log_truncated duration_ns artifact_digest reason": "ssss",
+        "cached headers fallback kernels remarks": "ssss",
+    },
+    wire.Environment: {"device device_kind clock isolation versions architecture device_uuid ceilings": "ssss"},
+    wire.Load: {"outcome": "ssss", "message": "s---"},
+    wire.RunEnd: {"output": "scc-"},
+    wire.KernelProfile: {"tools workload_id architecture kernels launches remarks findings access_counts": "ssss"},
+    Event: {"sequence attempt state fact": "ssss", "event_time": "sssr"},
+    Report: {
+        "verdict reason summary speedups build environment trials measurements flags libraries process_count score": "ssss",
+        "rule profile cached_from exit_code signal": "ssss",
+        "output": "scc-",
+        "timeline": "sss-",  # else it would say how long a secret workload took
+    },
+}
 MARKS = {
     **{name: str(value).removesuffix(".5") for name, value in TRIAL.items()},
     **{name: f"8800{number:02d}" for number, name in zip((1, 2, 3, 4, 5, 8, 9, 10), MEASUREMENT, strict=True)},
@@ -74,8 +110,11 @@ def seen(exposure: Exposure) -> str:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_every_field_has_a_row(kind):
-    """A new field must say what becomes of it."""
+    """And nobody discloses one by a single word."""
     assert set(TABLE[kind]) == {one.name for one in dataclasses.fields(kind)}
+    rows = {name: "".join(LETTERS[cell] for cell in row) for name, row in TABLE[kind].items()}
+    expected = {name: row for names, row in EXPECTED.get(kind, {}).items() for name in names.split()}
+    assert {name: row for name, row in rows.items() if row != "----"} == expected
 
 
 @pytest.mark.parametrize("exposure", [Exposure.PUBLIC, Exposure.HIDDEN, Exposure.SECRET], ids=lambda one: one.name)
