@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sandbox.compilers.steps import Compiler
+from extensions.emulated_cuda.emulated_torch import install as install
 from sandbox.protocol import wire
+
+if TYPE_CHECKING:
+    from sandbox.compilers.steps import Compiler
 
 
 def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: Path, chosen: Sequence[str] = ()) -> Compiler:
@@ -21,10 +25,3 @@ def unsupported(log: str, text: str) -> str | None:
     from extensions.emulated_cuda import emulation_limits
 
     return emulation_limits.unknown_name(log, text)
-
-
-def install(text: str, remark: Callable[[str], None] = lambda sentence: None) -> None:
-    """Let torch, and Numba and Triton where the module's text names them, take this process for one with a GPU."""
-    from extensions.emulated_cuda import emulated_torch
-
-    emulated_torch.install(text, remark)

@@ -30,6 +30,7 @@ from grader.isolation.fingerprint import HostFingerprint
 from grader.isolation.settings import BoxSettings, Protections
 from grader.isolation.supervision import SupervisedBox, live
 from grader.isolation.toolchain import Toolchain, host_toolchain, image_toolchain, profile, write_own_etc
+from sandbox.protocol import box_modules
 from sandbox.protocol.wire import BoxCause
 
 DEFAULT_HOST = "unix:///var/run/docker.sock"
@@ -287,7 +288,7 @@ class DockerIsolation:
         if self._settings.image is None:
             return await self._fingerprint.current()
         await self._prepare()
-        return f"image {self._image}"
+        return f"image {self._image} {box_modules.variable()}"
 
     async def sweep(self) -> int:
         """Remove the containers of earlier servers with this state directory."""

@@ -24,6 +24,7 @@ import structlog
 
 from grader.isolation import IsolationBroken
 from grader.isolation.toolchain import cuda_home, library_binds, search_path
+from sandbox.protocol import box_modules
 
 log = structlog.get_logger()
 
@@ -32,7 +33,7 @@ WALK_COUNT = 3
 SYSTEM_HEADERS = ("/usr/include", "/usr/local/include")
 CUDA_TREES = ("bin", "nvvm", "include", "targets")
 PACKAGES = ("ninja", "tree_sitter", "tree_sitter_cuda")  # what takes part in a build, next to torch
-SKIPPED = "__pycache__"
+SKIPPED = frozenset({"__pycache__", "tests"})  # no build reads these
 MISSING = (-1, -1)
 NOT_INSTALLED = "none"
 
@@ -105,7 +106,7 @@ class ToolchainScan:
             self.file_count += 1
             return
         for entry in sorted(path.iterdir()):
-            if entry.name != SKIPPED:
+            if entry.name not in SKIPPED:
                 self.take_own(entry, f"{name}/{entry.name}")
 
     def take_tree(self, directory: str, *, deep: bool = True) -> None:
@@ -119,7 +120,7 @@ class ToolchainScan:
             if not entry.is_dir(follow_symlinks=False):
                 self.file_count += 1
                 self.note(entry.path, _facts(entry.path), str(Path(entry.path).readlink()) if entry.is_symlink() else "")
-            elif deep and entry.name != SKIPPED:
+            elif deep and entry.name != "__pycache__":
                 self.take_tree(entry.path)
 
 
@@ -143,6 +144,7 @@ def take_host(scan: ToolchainScan) -> None:
         if (package := _package(name)) is not None:
             scan.take_tree(str(package))
     scan.take_file(Path(sys.executable).parent / "ninja")
+    scan.note(box_modules.variable())
     for bind in library_binds():
         scan.take_own(bind.source, bind.target)
 

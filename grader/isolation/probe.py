@@ -22,7 +22,17 @@ LIMITS = Limits(
     tmp_bytes=1 << 20,
     open_file_count=64,
 )
-PRINT_VERSION = "import sys; sys.path.insert(0, sys.argv[1]); from sandbox.protocol.version import VERSION; print(VERSION)"
+PRINT_VERSION = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from importlib.util import find_spec
+from sandbox.protocol.box_modules import box_modules
+from sandbox.protocol.version import VERSION
+for module in box_modules().values():
+    if find_spec(module) is None:
+        raise ModuleNotFoundError(module)
+print(VERSION)
+"""
 GREETING = "grader box works"
 GPU_WITHIN_S = 60.0  # a driver without persistence mode wakes the GPU first
 GPU_LIMITS = replace(LIMITS, wall_s=50.0, cpu_s=50.0, memory_bytes=4 << 30, process_count=128, file_bytes=64 << 20, open_file_count=1024)

@@ -8,20 +8,23 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
 from grader import extensions
 from grader.isolation import LIB, IsolationBroken
+from sandbox.protocol.box_modules import GROUP as BOX_MODULES
 from sandbox.protocol.box_modules import box_modules
+from sandbox.protocol.languages import GROUP as LANGUAGES
 from sandbox.protocol.languages import languages
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")
 # The trusted half of `sandbox`: it knows references and expected values, and has no business in a box.
 TRUSTED_ONLY = frozenset({"judge", "profiles", "__pycache__"})
-NOT_IN_BOX = frozenset({"tests", "__pycache__"})  # of packages with box modules
+TESTS = "tests"  # directories of this name in packages with box modules are not for boxes
 OWN_ETC = {
     "passwd": "root:x:0:0:root:/:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
     "group": "root:x:0:\nnogroup:x:65534:\n",
@@ -74,18 +77,27 @@ def library_binds() -> tuple[BindMount, ...]:
     package = package_directory("sandbox")
     entries = sorted(entry for entry in package.iterdir() if entry.name not in TRUSTED_ONLY and entry.suffix != ".pyc")
     sandbox = (BindMount(source=entry, target=f"{LIB}/sandbox/{entry.name}") for entry in entries)
-    return (*sandbox, *(BindMount(source=path, target=f"{LIB}/{path.name}") for path in plug_ins()), *_box_module_binds())
+    languages = plug_ins()
+    modules = _box_module_binds({path.stem for path in languages})
+    return (*sandbox, *(BindMount(source=path, target=f"{LIB}/{path.name}") for path in languages), *modules)
 
 
-def _box_module_binds() -> Iterator[BindMount]:
-    """Return the packages of the box modules, without their tests, and the `__init__.py` of each package around them."""
-    packages = {module.rpartition(".")[0] for module in box_modules().values()}
-    parents = {name.rpartition(".")[0] for name in packages} - packages - {""}
-    for name in sorted(packages | parents):
-        directory = package_directory(name)
-        entries = sorted(entry for entry in directory.iterdir() if entry.name not in NOT_IN_BOX and entry.suffix != ".pyc")
-        for entry in entries if name in packages else [directory / "__init__.py"]:
-            yield BindMount(source=entry, target=f"{LIB}/{name.replace('.', '/')}/{entry.name}")
+def _box_module_binds(bound: Collection[str]) -> Iterator[BindMount]:
+    """Return the packages of the box modules, and the `__init__.py` of each package around them. bound: packages that are bound already."""
+    names = sorted({module.rpartition(".")[0] for module in box_modules().values()})
+    names = [name for name in names if name.partition(".")[0] not in bound]
+    packages = [name for name in names if not any(name.startswith(f"{outer}.") for outer in names)]
+    ancestors = {name.rsplit(".", count)[0] for name in packages for count in range(1, name.count(".") + 1)}
+    for name in packages:
+        yield BindMount(source=package_directory(name), target=f"{LIB}/{name.replace('.', '/')}")
+    for name in sorted(ancestors):
+        yield BindMount(source=package_directory(name) / "__init__.py", target=f"{LIB}/{name.replace('.', '/')}/__init__.py")
+
+
+@lru_cache
+def test_directories(package: Path) -> tuple[Path, ...]:
+    """Return the directories of tests in a package."""
+    return tuple(sorted(path for path in package.rglob(TESTS) if path.is_dir()))
 
 
 def plug_ins() -> tuple[Path, ...]:
@@ -105,9 +117,11 @@ def plug_ins() -> tuple[Path, ...]:
     return tuple(packages)
 
 
-def server_side_packages() -> tuple[Path, ...]:
-    """Return the directories of installed packages that add to the server and the judge, as they lie on this host."""
-    names = {point.value.partition(".")[0] for group in extensions.SERVER_SIDE for point in entry_points(group=group)}
+def extension_packages() -> tuple[Path, ...]:
+    """Return the directories of installed packages that add to grader, as they lie on this host: a box sees of them what is bound."""
+    names = {
+        point.value.partition(".")[0] for group in (*extensions.SERVER_SIDE, BOX_MODULES, LANGUAGES) for point in entry_points(group=group)
+    }
     specs = (importlib.util.find_spec(name) for name in sorted(names))
     return tuple(Path(place) for spec in specs if spec is not None for place in spec.submodule_search_locations or ())
 
@@ -123,18 +137,22 @@ def host_toolchain(etc_directory: Path, hidden_paths: tuple[Path, ...] = (), mem
     roots += [path for prefix in (*prefixes, *([cuda] if cuda else [])) for path in (prefix, prefix.resolve())]
     binds = _without_nested([BindMount(source=path.resolve(), target=str(path), shared=True) for path in roots])
     etc = tuple(BindMount(source=etc_directory / name, target=f"/etc/{name}") for name in OWN_ETC)
-    ours = (package_directory("sandbox"), package_directory("grader"), *server_side_packages())
+    ours = (package_directory("sandbox"), package_directory("grader"), *extension_packages())
     hidden = [path.resolve() for path in (*ours, *hidden_paths)]
     library = library_binds()
+    tests = [(bind, path.relative_to(bind.source)) for bind in library if bind.source.is_dir() for path in test_directories(bind.source)]
     return Toolchain(
         python=sys.executable,
         path=search_path(),
         binds=(*_from_memory(binds, memory_toolchain_dir), *etc, *_from_memory(library, memory_toolchain_dir)),
-        hidden=tuple(
-            str(Path(bind.target) / path.relative_to(bind.source))
-            for path in hidden
-            for bind in binds
-            if path.is_relative_to(bind.source) and path.is_dir()
+        hidden=(
+            *(
+                str(Path(bind.target) / path.relative_to(bind.source))
+                for path in hidden
+                for bind in binds
+                if path.is_relative_to(bind.source) and path.is_dir()
+            ),
+            *(str(Path(bind.target) / path) for bind, path in tests),
         ),
         hidden_sources=tuple(map(str, hidden)),
         library=library,

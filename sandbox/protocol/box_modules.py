@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.metadata import entry_points
@@ -16,15 +17,24 @@ from typing import Any
 GROUP = "grader.box_modules"
 VARIABLE = "GRADER_BOX_MODULES"  # in a box: NAME=MODULE, separated by commas
 EMULATED = "emulated"
+WORD, MODULE = re.compile(r"\w+"), re.compile(r"\w+(\.\w+)+")
 MISSING = "the emulated device needs the package kernel-grader-extensions; install it, or grade on a GPU"
 
 
 @lru_cache(maxsize=1)
 def box_modules() -> Mapping[str, str]:
-    """Return the modules' full names: in a box those that the server names, elsewhere those that are installed."""
+    """Return the modules' full names: in a box those that the server names, elsewhere those that are installed. ValueError for a wrong
+    entry point."""
     if VARIABLE in os.environ:
         return dict(word.split("=", 1) for word in os.environ[VARIABLE].split(",") if "=" in word)
-    return {point.name: point.value for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)}
+    modules: dict[str, str] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        if not WORD.fullmatch(point.name) or not MODULE.fullmatch(point.value):
+            raise ValueError(f"the entry point {point.name} = {point.value!r} of {GROUP} names no module inside a package; let it name one")
+        if point.name in modules:
+            raise ValueError(f"two entry points of {GROUP} are named {point.name!r}; uninstall a package of them")
+        modules[point.name] = point.value
+    return modules
 
 
 def variable() -> dict[str, str]:

@@ -12,7 +12,7 @@ import importlib
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,9 @@ from sandbox import devices
 from sandbox.languages import implementation
 from sandbox.launch.kernel import Loaded, RunnerSetup
 from sandbox.launch.loop import Profile, failure, serve
+from sandbox.protocol import box_modules
 from sandbox.protocol.box_files import GO, READY, WAIT
+from sandbox.protocol.devices import device_info
 from sandbox.protocol.gate import Answer, Gate, Status, Templates, receive_job, socket_address
 from sandbox.protocol.triton_key import fix_triton_key
 from sandbox.protocol.version import VERSION
@@ -42,12 +44,13 @@ def main(argv: list[str] | None = None) -> int:
     job = replace(job, templates=Templates(link, job.templates))  # type: ignore[arg-type]  # as good as a tuple
     device = devices.open_device(job.device_kind)
     gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
+    instrument, out_dir = instrument_of(arguments)
     first = gate.announce(VERSION)  # until then nothing of the submission has run: what fails is our fault
     try:
         # From here on untrusted code has run in this process: nothing that it says is believed.
         load = partial(implementation(job.language, job.language_module).load, artifact_fd, state_fd, job, arena)
         setup = RunnerSetup(load=load, artifact_fd=artifact_fd, job=job, arena=arena, device=device)
-        kernel, profile = load_instrumented(setup, arguments) if INSTRUMENT in arguments else (load(), None)
+        kernel, profile = (load(), None) if instrument is None else instrument(setup, out_dir)
     except Exception as error:  # noqa: BLE001  whatever the submission's own code throws
         gate.reply(first, failure(error, device))
         return 1
@@ -65,10 +68,14 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def load_instrumented(setup: RunnerSetup, arguments: Sequence[str]) -> tuple[Loaded, Profile | None]:
-    """Load a kernel by the module that `--instrument` names: its function `instrument(setup, out_dir)`."""
+def instrument_of(
+    arguments: Sequence[str],
+) -> tuple[Callable[[RunnerSetup, Path | None], tuple[Loaded, Profile | None]] | None, Path | None]:
+    """Import the module that `--instrument` names, and return its function `instrument` and the directory where it may leave files."""
+    if INSTRUMENT not in arguments:
+        return None, None
     module, *rest = arguments[arguments.index(INSTRUMENT) + 1 :]
-    return importlib.import_module(module).instrument(setup, Path(rest[0]) if rest else None)  # type: ignore[no-any-return]
+    return importlib.import_module(module).instrument, Path(rest[0]) if rest else None
 
 
 def preload(arguments: list[str]) -> None:
@@ -83,7 +90,10 @@ def preload(arguments: list[str]) -> None:
         if torch.version.cuda is not None:
             import triton.testing  # noqa: F401
     if "--import-device" in arguments:
-        devices.implementation(arguments[arguments.index("--import-device") + 1])
+        kind = arguments[arguments.index("--import-device") + 1]
+        devices.implementation(kind)
+        if device_info(kind).emulates_cuda:
+            box_modules.emulated()
     gc.freeze()  # nor is all that looked at later
     gc.enable()
 

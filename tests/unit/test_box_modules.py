@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from grader.config import Settings
 from grader.errors import SettingsInvalid
 from grader.isolation import toolchain
-from grader.isolation.fingerprint import ToolchainScan
+from grader.isolation.fingerprint import ToolchainScan, take_host
 from grader.server import wiring
 from sandbox.protocol import box_modules
 
@@ -42,35 +43,57 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         del sys.modules[name]
 
 
-def seen(prefix: str) -> set[str]:
-    return {bind.target.removeprefix(prefix) for bind in toolchain.library_binds() if bind.target.startswith(prefix)}
+def seen(tmp_path: Path) -> set[str]:
+    """Files of package `brought` that a box sees."""
+    inside = toolchain.host_toolchain(tmp_path / "etc")
+    binds = [bind for bind in inside.library if "/brought" in bind.target]
+    paths = {
+        f"{bind.target}/{path.relative_to(bind.source)}".rstrip("/.") for bind in binds for path in (bind.source, *bind.source.rglob("*"))
+    }
+    return {path.partition("/brought/")[2] for path in paths if not path.startswith(inside.hidden)}
 
 
-def test_a_box_is_told_the_modules_and_sees_their_packages_without_tests(package: Path) -> None:
+def test_a_box_is_told_the_modules_and_sees_their_packages_without_tests(package: Path, tmp_path: Path) -> None:
     assert box_modules.variable() == {box_modules.VARIABLE: "emulated=brought.device.toolchain,torch_headers=brought.headers"}
-    inside = seen("/grader/lib/brought/")
+    inside = seen(tmp_path)
     assert {"device/__init__.py", "device/toolchain.py", "device/cuda.h", "headers.py", "__init__.py"} <= inside
-    assert not {name for name in inside if "tests" in name}
+    assert "device/tests/t.py" not in inside and (package / "device" / "tests" / "t.py").exists()
     assert box_modules.box_module("torch_headers").__name__ == "brought.headers" and box_modules.box_module("numba_kernels") is None
 
 
-def test_of_packages_around_a_module_a_box_sees_only_the_init(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_packages_around_a_module_a_box_sees_only_the_init(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(box_modules.VARIABLE, "emulated=brought.device.toolchain")
     box_modules.box_modules.cache_clear()
-    assert {name for name in seen("/grader/lib/brought/") if "/" not in name} == {"__init__.py"}
+    assert {name for name in seen(tmp_path) if "/" not in name} == {"__init__.py", "device"}
 
 
-def test_a_header_of_such_a_package_changes_what_an_artifact_is_made_of(package: Path) -> None:
+def test_a_header_or_another_module_changes_what_an_artifact_is_made_of(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ToolchainScan, "take_tree", lambda *arguments, **named: None)
+
     def digest() -> str:
+        box_modules.box_modules.cache_clear()
         scan = ToolchainScan()
-        for bind in toolchain.library_binds():
-            scan.take_own(bind.source, bind.target)
+        take_host(scan)
         return scan.digest()
 
     before = digest()
+    (package / "device" / "tests" / "t.py").write_text("# tests are no part of it\n")
     assert digest() == before
+    monkeypatch.setenv(box_modules.VARIABLE, "emulated=brought.device.toolchain,headers=brought.headers")
+    renamed = digest()
     (package / "device" / "cuda.h").write_text("// another\n")
-    assert digest() != before
+    assert len({before, renamed, digest()}) == 3
+
+
+@pytest.mark.parametrize(
+    "points", [[("a=b", "brought.headers")], [("a", "headers")], [("a", "brought.headers:x")], [("a", "b.c"), ("a", "b.d")]]
+)
+def test_an_entry_point_that_is_no_module_in_a_package_is_named(points: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = [EntryPoint(name=name, value=value, group=box_modules.GROUP) for name, value in points]
+    monkeypatch.delenv(box_modules.VARIABLE, raising=False)
+    monkeypatch.setattr(box_modules, "entry_points", lambda group: installed)
+    with pytest.raises(ValueError, match=r"entry points? .*a"):
+        box_modules.box_modules.__wrapped__()
 
 
 async def test_a_server_with_neither_a_gpu_nor_the_emulated_device_says_what_to_install(

@@ -37,8 +37,9 @@ Three = tuple[int, int, int]
 Range = Callable[[str], AbstractContextManager[object]]
 
 
-def instrument(setup: RunnerSetup, out_dir: Path) -> tuple[Loaded, Profile]:
+def instrument(setup: RunnerSetup, out_dir: Path | None) -> tuple[Loaded, Profile]:
     """Load a kernel, to be launched under the profiler."""
+    assert out_dir is not None
     kernel = setup.load()
     return kernel, partial(profile, kernel=kernel, device=setup.device, out_dir=out_dir)
 
