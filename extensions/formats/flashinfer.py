@@ -2,7 +2,7 @@
 
 A directory with definition.json and workload.jsonl is SOL's, and compared by SOL's rule; a trace set is FlashInfer's, and compared by
 that. Nothing is executed. A submission may return its outputs or take them behind its inputs. The emulated device runs the smallest
-workloads only (`emulated_sizes.py`).
+workloads only (`problem_files.py`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from extensions.formats import flashinfer_schema as schema
+from extensions.formats import problem_files
+from extensions.formats.problem_files import read_text
 from grader.errors import ProblemInvalid
-from grader.formats import emulated_sizes, needed_packages
 from grader.formats.arithmetic import ExpressionInvalid
-from grader.formats.inside import read_text, require_inside
+from grader.formats.inside import require_inside
 from grader.formats.validation_messages import describe
 from grader.model import NewSubmission, Problem, problem_id_of
 from sandbox.protocol import wire
@@ -228,7 +229,7 @@ TRIAL_S = 30.0  # the smallest of their sizes take seconds on the emulated devic
 KINDS = ("const", "var", "expr", "random", "scalar", "safetensors", "custom")  # no keys, but pydantic names them too
 
 
-warnings = emulated_sizes.warnings
+warnings = problem_files.warnings
 
 
 def matches(path: Path) -> bool:
@@ -257,7 +258,7 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
         raise ProblemInvalid(str(rows), "has no workload; add a line")
     tensors = (*definition.inputs.values(), *definition.outputs.values())
     elements = {workload.workload_id: sum(math.prod(_shape(tensor, workload.axes)) for tensor in tensors) for workload in workloads}
-    everywhere = emulated_sizes.for_emulated(elements)
+    everywhere = problem_files.for_emulated(elements)
     kinds = ["" if workload.workload_id in everywhere else DeviceKind.CUDA for workload in workloads]
     workloads = tuple(dataclasses.replace(workload, device_kind=kind) for workload, kind in zip(workloads, kinds, strict=True))
     problem_id = problem_id_of(definition.name)
@@ -271,7 +272,7 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
 
 def unusable(problem: Problem) -> str:
     """Why no judge here can run the reference: a package that it imports is missing; "" where none is."""
-    return needed_packages.sentence(needed_packages.missing_packages({"reference": problem.spec.reference}, "reference", (schema.RUN,)))
+    return problem_files.sentence(problem_files.missing_packages({"reference": problem.spec.reference}, "reference", (schema.RUN,)))
 
 
 def _definition(files: DefinitionFiles) -> schema.Definition:

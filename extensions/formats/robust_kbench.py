@@ -21,9 +21,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from extensions.formats import problem_files
+from extensions.formats.problem_files import parse_python, read_text
 from grader.errors import ProblemInvalid
-from grader.formats import emulated_sizes, needed_packages
-from grader.formats.inside import parse_python, read_text, require_inside
+from grader.formats.inside import require_inside
 from grader.formats.validation_messages import describe
 from grader.model import Problem, problem_id_of
 from sandbox.protocol import wire
@@ -84,7 +85,7 @@ def members(path: Path) -> tuple[Path, ...]:
 
 def unusable(problem: Problem) -> str:
     """Why no judge here can run the task: a package that it imports is missing; "" where none is."""
-    return needed_packages.sentence(needed_packages.missing_packages({"task": problem.spec.reference}, "task", FUNCTIONS))
+    return problem_files.sentence(problem_files.missing_packages({"task": problem.spec.reference}, "task", FUNCTIONS))
 
 
 def warnings(problem: Problem) -> tuple[str, ...]:
@@ -92,7 +93,7 @@ def warnings(problem: Problem) -> tuple[str, ...]:
     kinds = {workload.device_kind for workload in problem.spec.workloads}
     if DeviceKind.EMULATED in kinds:
         return ("the emulated device gets a smaller batch than the config's",)
-    return emulated_sizes.warnings(problem) if DeviceKind.CUDA in kinds else ()
+    return problem_files.warnings(problem) if DeviceKind.CUDA in kinds else ()
 
 
 def load(path: Path, *, root: Path | None = None) -> Problem:
@@ -179,7 +180,7 @@ def _workloads(settings: list[_Setting], signatures: dict[str, _Signature], dire
         of_model = {**signatures["Model"].defaults, **small["init"]}.values()
         # About those of a matrix of the two largest sizes.
         weight_elements = math.prod(sorted(value for value in of_model if type(value) is int and value > 0)[-2:])
-        possible = _input_elements(small, signatures) + weight_elements <= emulated_sizes.LARGEST
+        possible = _input_elements(small, signatures) + weight_elements <= problem_files.LARGEST
         if small == setting:
             yield _workload(name, setting, direction, "" if possible else DeviceKind.CUDA)
             continue
@@ -207,7 +208,7 @@ def _smaller(setting: _Setting, signatures: dict[str, _Signature]) -> _Setting:
     arguments = dict(setting["given"])
     for key in sorted((key for key in arguments if key not in setting["init"]), key=lambda key: key != "batch_size"):
         while type(value := arguments[key]) is int and value > 1:
-            if _input_elements({**setting, "given": arguments}, signatures) <= emulated_sizes.SMALL:
+            if _input_elements({**setting, "given": arguments}, signatures) <= problem_files.SMALL:
                 break
             arguments[key] = value // 2
     return {**setting, "given": arguments}

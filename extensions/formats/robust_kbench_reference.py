@@ -20,9 +20,9 @@ from typing import Any
 
 import torch
 
+from extensions.formats import nests, problem_code
+from extensions.formats.nests import permutations_of, strides_of, with_strides
 from sandbox.judge import references, tolerance
-from sandbox.judge.references import nests, sources
-from sandbox.judge.references.nests import permutations_of, strides_of, with_strides
 from sandbox.judge.tensors import dtype_name, same_bytes
 from sandbox.launch.constant_weights import ConstantWeights
 from sandbox.protocol import pytree, wire
@@ -49,7 +49,7 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
         return by_shapes[tuple(tuple(tensor.shape) for tensor in inputs)].run(inputs)
 
     def wide(inputs: _Tensors) -> _Tensors:
-        with sources.in_double():
+        with problem_code.in_double():
             widened = [tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs]
             return by_shapes[tuple(tuple(tensor.shape) for tensor in inputs)].run(widened, wide=True)
 
@@ -152,7 +152,7 @@ class _SettingRun:
         def run(own_inputs: _Tensors) -> tuple[_Tensors, _Tensors]:
             tensors = [*(tensor.clone() for tensor in call.tensors), *own_inputs]
             output = pytree.builder(call.output)(tensors) if call.output else None
-            with sources.contained(f"{FORWARD} in setting {name!r}", code.where), sources.seeded(name, code.where):
+            with problem_code.contained(f"{FORWARD} in setting {name!r}", code.where), problem_code.seeded(name, code.where):
                 return code.outputs(forward(tensors), call.gradients, output), tensors
 
         outputs, tensors = run([item.clone() for item in call.own_tensors])
@@ -306,8 +306,8 @@ class TaskCode:
     def of(cls, spec: wire.ProblemSpec, where: str) -> TaskCode:
         """Execute the file."""
         backward = bool(json.loads(spec.workloads[0].arguments)["backward"])
-        with sources.contained("the task's file", where), sources.seeded(spec.digest, where):
-            module = sources.Modules({"task": spec.reference}, f"{NAME}_{spec.digest[:12]}", where).load("task")
+        with problem_code.contained("the task's file", where), problem_code.seeded(spec.digest, where):
+            module = problem_code.Modules({"task": spec.reference}, f"{NAME}_{spec.digest[:12]}", where).load("task")
         for name in (FORWARD, MODEL, INPUTS, *((AUTOGRAD,) if backward else ())):
             if not callable(getattr(module, name, None)):
                 raise references.ReferenceFailed(f"the task's file defines no {name}; define it at the top level")
@@ -315,7 +315,7 @@ class TaskCode:
 
     def call(self, setting: Mapping[str, Any], key: str) -> KernelCall:
         """The call that a setting and a key make. The key draws inputs, weights, and the gradient of the output."""
-        with sources.contained("the setting", self.where), sources.seeded(key, self.where):
+        with problem_code.contained("the setting", self.where), problem_code.seeded(key, self.where):
             inputs = self._made(lambda: self.names[INPUTS](**setting["given"]), INPUTS)
             weights = ConstantWeights(seed=key)
             model = self._made(lambda: weights.make(partial(self.names[MODEL], **setting["init"])), MODEL).to(self.where)

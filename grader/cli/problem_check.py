@@ -26,8 +26,7 @@ from grader.devices import EMULATED
 from grader.dispatch.gpus import Gpu
 from grader.errors import JudgeBroken, ProblemInvalid
 from grader.formats import expected_layouts, formats
-from grader.formats.adjustments import Adjustments
-from grader.formats.kernelbench import NotALiteral, literal
+from grader.formats.adjustments import Adjustments, literal
 from grader.isolation.directories import leave_runtime, shared_slot_directory
 from grader.isolation.select import ClosableIsolation, make
 from grader.isolation.settings import BoxSettings
@@ -142,7 +141,7 @@ def read_adjustments(options: AdjustOptions) -> Adjustments:
             raise UsageError(f"--set {name} is given twice; give it once")
         try:
             constants[name] = literal(value)
-        except NotALiteral as error:
+        except ValueError as error:
             raise UsageError(f"--set {name}: {error}") from None
     try:
         return Adjustments(

@@ -5,9 +5,9 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from grader import extensions
+from grader import extensions, formats
 from grader.errors import ProblemInvalid, SettingsInvalid
-from grader.problems import kept
+from grader.problems import kept, store
 from tests import fakes
 
 POINTS = (
@@ -42,3 +42,21 @@ def test_a_kept_problem_of_a_format_that_is_not_installed_is_refused(tmp_path):
     kept.keep(replace(problem, spec=replace(problem.spec, format="elsewhere")), tmp_path)
     with pytest.raises(ProblemInvalid, match="'elsewhere', which no installed package brings; install kernel-grader-extensions"):
         kept.read_kept(path)
+
+
+KERNELBENCH_FILE = "class Model:\n    def forward(self, x):\n        return x\n\ndef get_inputs():\n    return []\n"
+
+
+def test_an_import_of_a_format_that_is_not_installed_says_what_to_install(tmp_path):
+    """For a file, a directory of such, and the format by its name."""
+    formats.formats.cache_clear()
+    try:
+        (tmp_path / "1_x.py").write_text(KERNELBENCH_FILE)
+        (entry,) = store.import_all(tmp_path / "1_x.py")
+        hint = "for kernelbench, reference_kernels, flashinfer and robust_kbench install kernel-grader-extensions"
+        assert entry.problem is None and hint in entry.reason and hint in formats.expected_layouts(formats.formats())
+        assert not list(store.import_all(tmp_path))
+        with pytest.raises(ProblemInvalid, match=hint):
+            list(store.import_all(tmp_path, format_name="kernelbench"))
+    finally:
+        formats.formats.cache_clear()

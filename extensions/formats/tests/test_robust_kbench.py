@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from extensions.formats import robust_kbench
+from extensions.formats import kernelbench, problem_files, robust_kbench
 from grader.errors import ProblemInvalid
-from grader.formats import detect_format, emulated_sizes, kernelbench
+from grader.formats import detect_format
 from grader.problems.store import import_all
 from sandbox.protocol import wire
 
@@ -89,7 +89,7 @@ def test_a_large_setting_has_a_smaller_batch_on_the_emulated_device(task: Path) 
         "setting-0-small",
         "emulated",
         64,
-    ) and 0 < rows * columns <= emulated_sizes.SMALL < rows * columns * 4
+    ) and 0 < rows * columns <= problem_files.SMALL < rows * columns * 4
     assert robust_kbench.warnings(problem) == ("the emulated device gets a smaller batch than the config's",)
     assert robust_kbench.warnings(robust_kbench.load(FORWARD)) == ()
 

@@ -1,8 +1,9 @@
 """The kernelbench format's judge half: one file with `Model`, `get_inputs` and `get_init_inputs`.
 
-The file is executed once, in a module of its own. What it makes is first made without memory (`trace.py`); then the model is made for good,
-on the CPU as a runner makes its own, so that the same seed gives the same weights. The arguments of an entry are learned from one traced
-call. `ModelNew` in Python is called with the inputs, as `Model` is; an entry in a compiled language gets the weights as further inputs.
+The file is executed once, in a module of its own. What it makes is first made without memory (`kernelbench_trace.py`); then the model is
+made for good, on the CPU as a runner makes its own, so that the same seed gives the same weights. The arguments of an entry are learned
+from one traced call. `ModelNew` in Python is called with the inputs, as `Model` is; an entry in a compiled language gets the weights as
+further inputs.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from typing import Any
 
 import torch
 
+from extensions.formats import kernelbench_trace as trace
+from extensions.formats import problem_code
+from extensions.formats.kernelbench_trace import Making, TracedCall
+from extensions.formats.nests import moved, permutations_of, strides_of, with_strides
 from sandbox.judge import ReferenceFailed, references, tolerance
-from sandbox.judge.references import sources, trace
-from sandbox.judge.references.nests import moved, permutations_of, strides_of, with_strides
-from sandbox.judge.references.trace import Making, TracedCall
 from sandbox.judge.tensors import dtype_name
 from sandbox.launch.constant_weights import Constant, ConstantWeights, constant_of, kind_of
 from sandbox.protocol import pytree, wire
@@ -93,8 +95,8 @@ class _ModelSource:
         """Execute the file for a device; nothing of an earlier execution is in its module."""
         module = types.ModuleType(f"{NAME}_{spec.problem_id}_{spec.digest[:12]}")
         sys.modules[module.__name__] = module  # torch.compile looks up a function's globals by its module's name
-        with sources.seeded(spec.digest), references.blamed("the file"):
-            exec(sources.compiled(spec.reference, f"{spec.problem_id}.py", where), module.__dict__)
+        with problem_code.seeded(spec.digest), references.blamed("the file"):
+            exec(problem_code.compiled(spec.reference, f"{spec.problem_id}.py", where), module.__dict__)
         for name in (_MODEL, _INPUTS, _ARGUMENTS):
             if not callable(getattr(module, name, None)):
                 raise references.ReferenceFailed(f"the file defines no {name}; define it")
@@ -102,7 +104,7 @@ class _ModelSource:
         dtype, keeps_weights = getattr(torch, arguments["dtype"]), arguments.get("keep_weights", False)
         return cls(module=module, dtype=dtype, seed=int(spec.digest[:8], 16), keeps_weights=keeps_weights)
 
-    def traced(self, spec: wire.ProblemSpec, where: str, *, only_described: bool = False) -> trace.TracedCall:
+    def traced(self, spec: wire.ProblemSpec, where: str, *, only_described: bool = False) -> TracedCall:
         """Trace a call of the model, without memory where that can be done."""
         return trace.trace(
             self.model,
@@ -114,7 +116,7 @@ class _ModelSource:
 
     def arguments(self, making: Making = _FOR_REAL) -> list[Any]:
         """Return the arguments of Model."""
-        with sources.seeded(f"arguments {self.seed}"), references.blamed(f"{_ARGUMENTS}()"), making:
+        with problem_code.seeded(f"arguments {self.seed}"), references.blamed(f"{_ARGUMENTS}()"), making:
             values = getattr(self.module, _ARGUMENTS)()
         if not isinstance(values, (list, tuple)):
             raise references.ReferenceFailed(f"{_ARGUMENTS}() returned a {type(values).__name__}; return a list")
@@ -128,7 +130,7 @@ class _ModelSource:
         """The same, and the constants in whose place it has drawn weights, by name: none where they are kept, or have no memory."""
         values = self.arguments(making)
         weights = self.constant_weights(_numbers(values))
-        with sources.seeded(f"model {self.seed}"), references.blamed(f"{_MODEL}(*{_ARGUMENTS}())"), making:
+        with problem_code.seeded(f"model {self.seed}"), references.blamed(f"{_MODEL}(*{_ARGUMENTS}())"), making:
             torch.manual_seed(self.seed)
             make = partial(getattr(self.module, _MODEL), *values)
             draws = making is _FOR_REAL and not self.keeps_weights
@@ -144,7 +146,7 @@ class _ModelSource:
 
     def inputs(self, key: str, where: str, making: Making = _FOR_REAL) -> list[Any]:
         """The inputs of a key: tensors, cast, with the strides that the file gave them, or numbers."""
-        with sources.seeded(key, where), references.blamed(f"{_INPUTS}()"), making:
+        with problem_code.seeded(key, where), references.blamed(f"{_INPUTS}()"), making:
             values = _made_at(where, getattr(self.module, _INPUTS))
             if not isinstance(values, (list, tuple)):
                 raise references.ReferenceFailed(f"{_INPUTS}() returned a {type(values).__name__}; return a list")
@@ -216,7 +218,7 @@ def _weights(model: torch.nn.Module, description: wire.Described, where: str) ->
     return [tensor if tensor.dim() else tensor.cpu() for tensor in copies]
 
 
-def _reference(model: torch.nn.Module, traced: trace.TracedCall, constants: list[Any]) -> Reference:
+def _reference(model: torch.nn.Module, traced: TracedCall, constants: list[Any]) -> Reference:
     """The model as a function that leaves nothing behind."""
     tensors = trace.named_tensors(model)
     live = [tensors[name] for name in traced.written]
@@ -246,7 +248,7 @@ _ABSENT = object()
 class _Wide:
     """The reference in double precision; its model is made when it is first needed."""
 
-    def __init__(self, source: _ModelSource, call: trace.TracedCall, constants: list[Any], where: str) -> None:
+    def __init__(self, source: _ModelSource, call: TracedCall, constants: list[Any], where: str) -> None:
         self._source, self._seen, self._constants, self._where = source, call, constants, where
         self._call: Reference | None = None
 
@@ -255,7 +257,7 @@ class _Wide:
         if self._call is None:
             model = _moved(self._source.model(), torch.float64, self._where)
             self._call = _reference(model, self._seen, self._constants)
-        with sources.in_double():
+        with problem_code.in_double():
             return self._call([tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs])
 
 

@@ -23,9 +23,9 @@ from typing import Any
 import numpy
 import torch
 
+from extensions.formats import nests, problem_code
+from extensions.formats.nests import in_memory, tensors_of
 from sandbox.judge import references, tolerance
-from sandbox.judge.references import nests, sources
-from sandbox.judge.references.nests import in_memory, tensors_of
 from sandbox.judge.tensors import dtype_name, filled, is_nan, is_narrow, same_bytes
 from sandbox.launch import objects
 from sandbox.protocol import pytree, wire
@@ -53,7 +53,7 @@ class Code:
     """The functions of reference.py, and the files' modules."""
 
     where: str
-    modules: sources.Modules
+    modules: problem_code.Modules
     generate: Callable[..., Any]
     reference: Callable[[Any], Any]
     check: Callable[[Any, Any], Any]
@@ -64,8 +64,8 @@ class Code:
         # Their deterministic contexts take it for set: without it torch refuses cuBLAS there. It is torch's own default on Hopper.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         texts = {name.removesuffix(".py"): text for name, text in json.loads(spec.reference).items()}
-        modules = sources.Modules(texts, f"{NAME}_{spec.digest[:12]}", where)
-        with sources.contained("reference.py", where), sources.seeded(spec.digest, where):
+        modules = problem_code.Modules(texts, f"{NAME}_{spec.digest[:12]}", where)
+        with problem_code.contained("reference.py", where), problem_code.seeded(spec.digest, where):
             module = modules.load("reference")
         for name in (GENERATE, REFERENCE, CHECK):
             if not callable(getattr(module, name, None)):
@@ -91,7 +91,7 @@ class Code:
         parameters = inspect.signature(self.generate).parameters.values()
         seeded = any(parameter.name == SEED or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
         seed = {SEED: int(key[:8], 16) >> 1} if seeded else {}  # 31 bits, which every generator takes
-        with sources.contained(GENERATE, self.where), sources.seeded(key, self.where), warnings.catch_warnings():
+        with problem_code.contained(GENERATE, self.where), problem_code.seeded(key, self.where), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.use_deterministic_algorithms(fill, warn_only=True)
             torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
@@ -100,7 +100,7 @@ class Code:
     def run(self, data: Any, key: str, name: str) -> Any:
         """Call the reference."""
         try:
-            with sources.contained(f"{REFERENCE} at {name!r}", self.where), sources.seeded(key, self.where):
+            with problem_code.contained(f"{REFERENCE} at {name!r}", self.where), problem_code.seeded(key, self.where):
                 return self.reference(data)
         except references.ReferenceFailed as failure:
             if self.where != "cpu" or not any(word in f"{failure} {failure.__cause__}" for word in NOT_EMULATED):
@@ -147,7 +147,7 @@ class Code:
     def _accepts(self, make: Both, inputs: list[torch.Tensor], outputs: list[torch.Tensor], certain: bool = False) -> bool:
         copies = [tensor.clone() for tensor in (*inputs, *outputs)]
         try:
-            with sources.contained(CHECK, self.where), sources.seeded(CHECK, self.where):
+            with problem_code.contained(CHECK, self.where), problem_code.seeded(CHECK, self.where):
                 message = self.check(*make(copies))
         except references.ReferenceFailed:
             if certain:

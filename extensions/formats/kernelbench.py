@@ -16,19 +16,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from grader.errors import ProblemInvalid
-from grader.formats.adjustments import FLOOR_FACTOR, LARGEST_FLOOR, LEAST_FLOOR, UNCHANGED, Adjustments
+from grader.formats.adjustments import UNCHANGED, Adjustments
 from grader.formats.inside import require_inside
 from grader.model import NewSubmission, Problem
 from sandbox.protocol import wire
 from sandbox.protocol.languages import languages
 from sandbox.protocol.signatures import PYTHON, with_arguments, without_model
 
+LEAST_FLOOR, FLOOR_FACTOR, LARGEST_FLOOR = 5e-2, 5.0, 0.25
 _SHOWN_CHARS = 40  # of a value in a message
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-
-
-class NotALiteral(ValueError):
-    """A value that is not a number, a string, True, False, None, or a tuple or list of these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,16 +45,6 @@ class _Assignment:
         assert self.statement.end_lineno is not None and self.statement.end_col_offset is not None
         line, column = self.statement.end_lineno, self.statement.end_col_offset
         return line, column, line, column, f"; {self.name} = {value}"
-
-
-def literal(text: str) -> str:
-    """A value as it is written into a file, on one line. NotALiteral where it would have to be computed."""
-    try:
-        tree = ast.parse(text.strip(), mode="eval")
-        ast.literal_eval(tree)
-        return ast.unparse(tree)
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        raise NotALiteral(f"{text!r} is not a literal; write a number, True, False, a string in quotes, or a tuple of these") from None
 
 
 def constants(source: str) -> dict[str, str]:
@@ -219,7 +206,7 @@ _LOWER_PRECISION = " Lower precision is allowed: half precision or TF32 inside i
 
 
 # What floating tensors and weights are cast to, and the tolerance that goes with it. The budget is for outputs that are small next to atol,
-# where zeros would pass: see `sandbox/judge/references/kernelbench.py`.
+# where zeros would pass: see `kernelbench_reference.py`.
 PRECISIONS = {
     "fp32": ("float32", wire.Tolerance(atol=1e-4, rtol=1e-4, budget_floor=1e-2)),
     "fp16": ("float16", wire.Tolerance(atol=1e-2, rtol=1e-2, budget_floor=5e-2)),

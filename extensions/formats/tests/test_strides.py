@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from extensions.formats import kernelbench
+from extensions.formats.tests.kernelbench_files import NONE, judged, model, spec_of, trials
 from grader.admission.problem_check import is_sane
-from grader.formats import kernelbench
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.references import ReferenceFailed, describe, nests
-    from tests.unit.kernelbench_files import NONE, model, spec_of
-    from tests.unit.test_kernelbench_judge import judged, trials
+    from extensions.formats import nests
+    from sandbox.judge.references import ReferenceFailed, describe
 
 KEY = "0123456789abcdef" * 2
 PASSED = ["passed"] * kernelbench.TRIAL_COUNT

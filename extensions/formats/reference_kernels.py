@@ -20,9 +20,10 @@ from typing import Annotated, Any, Literal, TypeVar
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
+from extensions.formats import problem_files
+from extensions.formats.problem_files import parse_python, read_text
 from grader.errors import ProblemInvalid
-from grader.formats import needed_packages
-from grader.formats.inside import parse_python, read_text, require_inside
+from grader.formats.inside import require_inside
 from grader.formats.validation_messages import StrictModel, describe
 from grader.model import Problem, problem_id_of
 from sandbox.protocol import wire
@@ -39,7 +40,7 @@ def public(trees: Mapping[str, ast.Module]) -> list[str]:
         name = waiting.pop()
         if name != REFERENCE and name not in names:
             names.add(name)
-            imported = {module.partition(".")[0] for module in needed_packages.imported_names(ast.walk(trees[name]))}
+            imported = {module.partition(".")[0] for module in problem_files.imported_names(ast.walk(trees[name]))}
             waiting += [file for file in trees if file.removesuffix(".py") in imported]
     return sorted(names)
 
@@ -185,7 +186,7 @@ def members(path: Path) -> tuple[Path, ...]:
 def unusable(problem: Problem) -> str:
     """Why no judge here can run the reference: a package that it imports is missing; "" where none is."""
     texts = {name.removesuffix(".py"): text for name, text in json.loads(problem.spec.reference).items()}
-    reason = needed_packages.sentence(needed_packages.missing_packages(texts, REFERENCE.removesuffix(".py"), FUNCTIONS))
+    reason = problem_files.sentence(problem_files.missing_packages(texts, REFERENCE.removesuffix(".py"), FUNCTIONS))
     return reason and f"{reason}, or list its file under `files`"
 
 

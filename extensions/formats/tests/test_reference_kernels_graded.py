@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif("flashinfer" not in formats(), reason="needs the extension `formats`"),
 ]
-FIXTURES = Path(__file__).parents[1] / "fixtures"
+FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures"
 MASKED_SUMS = "reference_kernels/masked_sums"
 RMSNORM, ROWS = "flashinfer/trace/definitions/rmsnorm/rmsnorm_h128.json", "flashinfer/scaled_rows"
 NORMALISED = "x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * weight.float()"
