@@ -35,14 +35,12 @@ _ROUNDING = 1e-9
 
 def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     """Execute the reference's text once, and run it at the smallest workload: what it returns, and whether it changes its inputs."""
-    with problem_code.contained("the reference's text", where), problem_code.seeded(spec.digest, where):
-        module = problem_code.Modules({"reference": spec.reference}, f"{NAME}_{spec.digest[:12]}", where).load("reference")
-    function = getattr(module, RUN, None)
-    if not callable(function):
-        raise references.ReferenceFailed(f"the reference defines no function {RUN!r}")
+    module = problem_code.executed(spec, where, {"reference": spec.reference}, "reference", (RUN,)).load("reference")
+    function = getattr(module, RUN)
     spec = replace(spec, workloads=tuple(_with_strides(workload, where, vars(module)) for workload in spec.workloads))
     scalars = tuple(not tensor.shape for tensor in spec.inputs)
 
+    @problem_code.with_own_code
     def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         result = function(*[tensor.item() if scalar else tensor for tensor, scalar in zip(inputs, scalars, strict=True)])
         return _outputs(result, spec, inputs)
@@ -52,11 +50,9 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
 
     changed = _changed(spec, run, draw, where)
 
+    @problem_code.with_own_code
     def reference(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         return run([tensor.clone() if index in changed else tensor for index, tensor in enumerate(inputs)] if changed else inputs)
-
-    for call in (run, reference):
-        call.__code__ = call.__code__.replace()  # their own: what torch.compile makes is kept with the code object
 
     def compare(
         workload: wire.Workload,

@@ -12,7 +12,6 @@ import inspect
 import io
 import json
 import re
-import sys
 import types
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -23,14 +22,14 @@ from typing import Any
 import torch
 
 from extensions.formats import kernelbench_trace as trace
-from extensions.formats import problem_code
+from extensions.formats import nests, problem_code
 from extensions.formats.kernelbench_trace import Making, TracedCall
 from extensions.formats.nests import moved, permutations_of, strides_of, with_strides
 from sandbox.judge import ReferenceFailed, references, tolerance
 from sandbox.judge.tensors import dtype_name
 from sandbox.launch.constant_weights import Constant, ConstantWeights, constant_of, kind_of
-from sandbox.protocol import pytree, wire
-from sandbox.protocol.gate import RANK_LIMIT, TENSOR_LIMIT
+from sandbox.protocol import wire
+from sandbox.protocol.gate import TENSOR_LIMIT
 from sandbox.protocol.signatures import with_arguments
 
 NAME = "kernelbench"
@@ -40,7 +39,6 @@ Reference = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 SCALARS = {bool: "bool", int: "int64", float: "float64"}
 NAME_CHARS = 60
 _EXACT_INTEGERS = 2**53  # of a double, by which scalars travel
-_DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool")
 # Of C++ and CUDA; and the last parameter of an entry.
 _RESERVED = (
     "alignas alignof asm auto bool case catch char char8_t char16_t char32_t concept const consteval constexpr constinit const_cast "
@@ -93,13 +91,10 @@ class _ModelSource:
     @classmethod
     def of(cls, spec: wire.ProblemSpec, where: str) -> _ModelSource:
         """Execute the file for a device; nothing of an earlier execution is in its module."""
-        module = types.ModuleType(f"{NAME}_{spec.problem_id}_{spec.digest[:12]}")
-        sys.modules[module.__name__] = module  # torch.compile looks up a function's globals by its module's name
-        with problem_code.seeded(spec.digest), references.blamed("the file"):
-            exec(problem_code.compiled(spec.reference, f"{spec.problem_id}.py", where), module.__dict__)
-        for name in (_MODEL, _INPUTS, _ARGUMENTS):
-            if not callable(getattr(module, name, None)):
-                raise references.ReferenceFailed(f"the file defines no {name}; define it")
+        modules = problem_code.Modules({"file": spec.reference}, f"{NAME}_{spec.digest[:12]}", where)
+        with problem_code.seeded(spec.digest, where), references.blamed("the file"):
+            module = modules.load("file")
+        problem_code.check_defined(module, "the file", (_MODEL, _INPUTS, _ARGUMENTS))
         arguments = json.loads(spec.workloads[0].arguments)
         dtype, keeps_weights = getattr(torch, arguments["dtype"]), arguments.get("keep_weights", False)
         return cls(module=module, dtype=dtype, seed=int(spec.digest[:8], 16), keeps_weights=keeps_weights)
@@ -147,7 +142,7 @@ class _ModelSource:
     def inputs(self, key: str, where: str, making: Making = _FOR_REAL) -> list[Any]:
         """The inputs of a key: tensors, cast, with the strides that the file gave them, or numbers."""
         with problem_code.seeded(key, where), references.blamed(f"{_INPUTS}()"), making:
-            values = _made_at(where, getattr(self.module, _INPUTS))
+            values = problem_code.made_at(where, getattr(self.module, _INPUTS), f"{_INPUTS}()")
             if not isinstance(values, (list, tuple)):
                 raise references.ReferenceFailed(f"{_INPUTS}() returned a {type(values).__name__}; return a list")
             return [moved(value, where, _cast(value, self.dtype)) if torch.is_tensor(value) else value for value in values]
@@ -156,19 +151,6 @@ class _ModelSource:
         """Return forward's names of its inputs."""
         parameters = list(inspect.signature(getattr(self.module, _MODEL).forward).parameters.values())[1:]
         return [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
-
-
-def _made_at(where: str, make: Callable[[], object]) -> object:
-    """Let tensors be made on the device, which is much faster; a file that mixes those with others of its own has them made on the CPU."""
-    try:
-        with torch.device(where):
-            return make()
-    except (torch.OutOfMemoryError, torch.AcceleratorError):
-        raise
-    except RuntimeError:
-        if where == "cpu":
-            raise
-    return make()
 
 
 def _numbers(value: object) -> frozenset[float]:
@@ -226,6 +208,7 @@ def _reference(model: torch.nn.Module, traced: TracedCall, constants: list[Any])
     rebound = [(model.get_submodule(name), key) for name, key in traced.rebound]
     before = [(module, key, vars(module).get(key, _ABSENT)) for module, key in rebound]
 
+    @problem_code.with_own_code
     def call(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         if live:
             torch._foreach_copy_(live, copies)
@@ -238,7 +221,6 @@ def _reference(model: torch.nn.Module, traced: TracedCall, constants: list[Any])
         result = model(*(item if constant is None else constant for item, constant in zip(values, constants, strict=True)))
         return list(result) if isinstance(result, (tuple, list)) else [result]
 
-    call.__code__ = call.__code__.replace()  # its own: what torch.compile makes is kept with the code object, and the rest would share it
     return call
 
 
@@ -297,10 +279,7 @@ def _with_weight(
 def _state(source: _ModelSource, model: torch.nn.Module, drawn: Mapping[str, Constant]) -> bytes:
     """Return the state of which the runner makes its ModelNew. dtype: what it has to be cast to, as the weights here are."""
     arguments = source.arguments()
-    try:
-        pytree.flatten(arguments, torch.is_tensor)
-    except pytree.NestInvalid as invalid:
-        raise references.ReferenceFailed(f"{_ARGUMENTS}() can't be sent to a kernel: {invalid}; return plain values") from None
+    problem_code.flatten(arguments, f"{_ARGUMENTS}()")
     weights = {name: value.detach().cpu() for name, value in model.state_dict().items() if torch.is_tensor(value)}
     file = io.BytesIO()
     torch.save(
@@ -362,12 +341,9 @@ class _Names:
         name = self._free(wanted, len(shape))
         if not torch.is_tensor(value):
             return wire.TensorSpec(name=name, dtype=SCALARS[type(value)], shape=())
-        dtype = dtype_name(value)
-        if dtype not in _DTYPES or len(shape) > RANK_LIMIT:
-            raise ReferenceFailed(f"{wanted!r} is {dtype} with {len(shape)} axes; take one of {', '.join(_DTYPES)}, and {RANK_LIMIT} axes")
-        sizes = {f"{name}_{index}": int(size) for index, size in enumerate(shape)}
-        self.axes.update(sizes)
-        return wire.TensorSpec(name=name, dtype=dtype, shape=tuple(sizes))
+        shapes = {name: nests.shape_of(value, wanted)}
+        self.axes |= nests.axes(shapes)
+        return nests.specs(shapes)[0]
 
     def _free(self, wanted: str, rank: int) -> str:
         plain = re.sub(r"[^A-Za-z0-9_]", "_", wanted)[:NAME_CHARS]

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import ast
+import hashlib
+import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from grader.errors import ProblemInvalid
-from grader.model import Problem
+from pydantic import BaseModel, ValidationError
 
+from grader.errors import ProblemInvalid
+from grader.formats.validation_messages import describe
+from grader.model import Problem
+from sandbox.protocol import wire
+
+AXIS_LIMIT = 16
+_UNION_TAGS = ("const", "var", "expr", "random", "scalar", "safetensors", "custom")  # no keys, but pydantic names them too
 # Imported sets have the sizes of a GPU, and two cores take minutes.
 COUNT = 3
 SMALL = 1 << 22  # elements of all inputs and outputs: seconds for a kernel on the emulated device
@@ -20,8 +30,8 @@ LARGEST = 1 << 28  # for a problem that has nothing smaller: a minute or more, a
 def read_text(path: Path, limit_bytes: int, layout: str) -> str:
     """Return the text of a file; ProblemInvalid where it is too large or can't be read. layout: the files of a problem, for the error."""
     try:
-        if path.stat().st_size > limit_bytes:
-            raise ProblemInvalid(str(path), f"is over {limit_bytes} bytes; make it smaller")
+        if path.exists() and (not path.is_file() or path.stat().st_size > limit_bytes):
+            raise ProblemInvalid(str(path), f"is not a file of at most {limit_bytes} bytes; make it smaller")
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ProblemInvalid(str(path), f"can't be read: {error}; a problem is {layout}") from None
@@ -33,7 +43,37 @@ def parse_python(path: Path, text: str, name: str = "<unknown>") -> ast.Module:
         return ast.parse(text, name)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f"line {error.lineno}: " if isinstance(error, SyntaxError) else ""
-        raise ProblemInvalid(str(path), f"{line}is not Python: {error}; fix it") from None
+        raise ProblemInvalid(str(path), f"{line}is not Python: {error or type(error).__name__}; fix it") from None
+
+
+@contextmanager
+def reported(path: Path, text: str, line: int = 1, model: type[BaseModel] | None = None) -> Iterator[None]:
+    """Say where a text of a file, from this line on, is wrong: ProblemInvalid. model: see `describe`."""
+    try:
+        yield
+    except json.JSONDecodeError as error:
+        raise ProblemInvalid(f"{path}:{line + error.lineno - 1}", f"is not JSON: {error.msg} at column {error.colno}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        keys = [str(key) for key in first["loc"] if isinstance(key, int) or (key.isidentifier() and key not in _UNION_TAGS)]
+        position = 0
+        for key in keys:
+            match = re.compile(rf"^\W*{key}\W?\s*:|\"{key}\"", re.MULTILINE).search(text, position)
+            position = match.start() if match and not key.isdecimal() else position
+        place = f"{path}:{line + text.count(chr(10), 0, position)}"
+        raise ProblemInvalid(place, f"{'.'.join(keys) or path.name}: {describe(first, model)}") from None
+    except (ValueError, RecursionError) as error:
+        raise ProblemInvalid(f"{path}:{line}", f"can't be read: {error}" if isinstance(error, RecursionError) else str(error)) from None
+
+
+def digest_of(canonical: object) -> str:
+    """Return the digest of what decides verdicts."""
+    return hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest()
+
+
+def shared_axes(workloads: Sequence[wire.Workload]) -> tuple[str, ...]:
+    """Return the axes that every workload has, as many as an entry can get."""
+    return tuple(axis for axis in workloads[0].axes if all(axis in workload.axes for workload in workloads))[:AXIS_LIMIT]
 
 
 def missing_packages(texts: Mapping[str, str], start: str, functions: Sequence[str] = ()) -> tuple[str, ...]:
@@ -57,12 +97,10 @@ def missing_packages(texts: Mapping[str, str], start: str, functions: Sequence[s
     return tuple(sorted(missing))
 
 
-def sentence(packages: Sequence[str]) -> str:
-    """Return what to say of a reference that needs packages; "" where there are none."""
-    if not packages:
-        return ""
-    names = ", ".join(packages)
-    return f"its reference needs {names}, not installed here; install it next to the grader, where the judge runs"
+def unusable(texts: Mapping[str, str], start: str, functions: Sequence[str]) -> str:
+    """Return why no judge here can run a reference, of which packages are missing; "" where none is. The arguments are as above."""
+    names = ", ".join(missing_packages(texts, start, functions))
+    return names and f"its reference needs {names}, not installed here; install it next to the grader, where the judge runs"
 
 
 def _imported(text: str, functions: Sequence[str]) -> Iterator[str]:

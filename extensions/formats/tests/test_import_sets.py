@@ -128,4 +128,4 @@ def test_missing_packages_are_those_that_the_code_surely_imports() -> None:
     }
     assert problem_files.missing_packages(texts, "reference", ("ref_kernel",)) == ("gone_a", "gone_c", "gone_e")
     assert problem_files.missing_packages({"reference": "def (:\n"}, "reference") == ()
-    assert problem_files.sentence(()) == ""
+    assert problem_files.unusable({"reference": "import json\n"}, "reference", ()) == ""

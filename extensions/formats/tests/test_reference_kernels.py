@@ -120,7 +120,7 @@ def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
         ({"files": [{"name": "../a.py", "source": "task.py"}]}, "files.0.name"),
         ({"files": [{"name": "task.py", "source": "task.py"}]}, "files has no reference.py"),
         ({"files": [{"name": "reference.py", "source": "reference.py"}] * 2}, "files has a name twice"),
-        ({"files": [{"name": "reference.py", "source": "nowhere.py"}]}, "'nowhere.py' is not a file"),
+        ({"files": [{"name": "reference.py", "source": "nowhere.py"}]}, "nowhere.py: can't be read"),
         ({"files": [{"name": "reference.py", "source": "/dev/zero"}]}, "/dev/zero is outside the problem set"),
         ({"lang": "cu"}, "only 'py' is"),
         ({"lang": "rust"}, "lang: Input should be 'py' or 'cu'"),
@@ -153,7 +153,7 @@ def test_a_wrong_task_names_file_and_key(tmp_path, changes, expected):
         ("size: " + "9" * 5000, "can't be read"),
         ("- a\n- b", "valid dictionary"),
         ("", "valid dictionary"),
-        ("x: " + "a" * 300_000, "is over"),
+        ("x: " + "a" * 300_000, "is not a file of at most"),
     ],
 )
 def test_what_is_no_task_says_so(tmp_path, text, expected):

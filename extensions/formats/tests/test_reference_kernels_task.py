@@ -235,7 +235,7 @@ def test_what_a_problem_imports_is_gone_for_the_next(tmp_path):
         (source("torch.ones(n)", "data.cfloat()"), "torch.complex64"),
         (source("torch.ones(n)", "1 / 0"), "ref_kernel at 'test-0' raised ZeroDivisionError"),
         (source("torch.ones(m)", "data").replace("input(n,", "input(m,"), "unexpected keyword argument 'n'"),
-        (f"raise RuntimeError('no')\n{source('n', 'data')}", "reference.py raised RuntimeError: no"),
+        (f"raise RuntimeError('no')\n{source('n', 'data')}", "the reference raised RuntimeError: no"),
         (f"__import__('nowhere')\n{source('n', 'data')}", "No module named 'nowhere'"),
     ],
 )
