@@ -119,7 +119,7 @@ class _Setting:
     def draw(self, key: str) -> _Tensors:
         """Inputs of a key, of the same shapes and with the same values around them as at first."""
         call = self.code.call(self.arguments, key)
-        if json.dumps(renumbered(call.tree, self.places)) != self.template:
+        if json.dumps(pytree.renumbered(call.tree, self.places)) != self.template:
             raise references.ReferenceFailed(f"setting {self.name!r} gives other values with each seed; let only tensors differ")
         drawn = [torch.zeros(shape, dtype=getattr(torch, dtype), device=self.code.where) for dtype, shape in self.inputs]
         for place, tensor in zip(self.places, call.tensors, strict=True):
@@ -190,10 +190,10 @@ def _described(spec: wire.ProblemSpec, code: TaskCode) -> wire.ProblemSpec:
         own_places = range(len(names), len(names) + run.own_count)
         arguments = {
             **json.loads(workload.arguments),
-            "template": json.dumps(renumbered(run.call.tree, places)),
+            "template": json.dumps(pytree.renumbered(run.call.tree, places)),
             "places": places,
-            "forward": renumbered(run.call.forward, [*places, *own_places]),
-            "output": run.call.output and renumbered(run.call.output, places),
+            "forward": pytree.renumbered(run.call.forward, [*places, *own_places]),
+            "output": run.call.output and pytree.renumbered(run.call.output, places),
             "gradients": run.call.gradients,
             "has_own": run.own_count > 0,
             "scratch": [names.index(name) for name in run.scratch],
@@ -226,8 +226,8 @@ class KernelCall:
     tensors: those among its arguments, in the order in which they are met, with names that no two share; tree: what lies around them, as
     `pytree` writes it. own_tensors: tensors that forward_fn gets and the kernel does not; forward: the tree of forward_fn's arguments, over
     tensors and then own. Of a backward kernel, gradients: the numbers of the arguments of forward_fn that its outputs are the gradients of;
-    output: the node of the gradient of what forward_fn returns. Tensors without axes have one here, and `element` nodes: others travel as
-    numbers.
+    output: the node of the gradient of what forward_fn returns. Tensors without axes have one here, and [] for
+    dimensions in the tree: others travel as numbers.
     """
 
     tensors: _Tensors
@@ -243,8 +243,7 @@ class KernelCall:
     def forward_call(cls, arguments: tuple[Any, ...], names: tuple[str, ...]) -> KernelCall:
         """Of a kernel that is called as forward_fn is."""
         tensors, tree = _flat(arguments)
-        marked = renumbered(tree, range(len(tensors)), tensors)
-        return cls(tensors=_sent(tensors), names=_tensor_names(tree, names), tree=marked, own_tensors=[], forward=marked)
+        return cls(tensors=_sent(tensors), names=_tensor_names(tree, names), tree=tree, own_tensors=[], forward=tree)
 
     @classmethod
     def backward_call(
@@ -257,19 +256,18 @@ class KernelCall:
             raise references.ReferenceFailed(f"{KERNEL} is not given the gradient of the output; give it as it is")
         below, forward_tree = _flat(forward)
         own_tensors = [tensor for tensor in below if id(tensor) not in places]
-        everything = [*tensors, *own_tensors]
         places |= {id(tensor): len(tensors) + index for index, tensor in enumerate(own_tensors)}
         names_by_id = {id(tensor): name for tensor, name in zip((gradient, *forward), ("grad_output", *names), strict=True)}
         given_names = (names_by_id.get(id(argument), "") if torch.is_tensor(argument) else "" for argument in arguments)
         return cls(
             tensors=_sent(tensors),
             names=_tensor_names(tree, tuple(name or f"argument{index}" for index, name in enumerate(given_names))),
-            tree=renumbered(tree, range(len(tensors)), tensors),
+            tree=tree,
             own_tensors=_sent(own_tensors),
-            forward=renumbered(forward_tree, [places[id(tensor)] for tensor in below], everything),
+            forward=pytree.renumbered(forward_tree, [places[id(tensor)] for tensor in below]),
             gradients=wanted,
             gradient_names=tuple(f"grad_{names[index]}" for index in wanted),
-            output=renumbered(["tensor", 0], [places[id(gradient)]], everything),
+            output=pytree.renumbered(_flat((gradient,))[1][1][0], [places[id(gradient)]]),
         )
 
 
@@ -341,25 +339,12 @@ class TaskCode:
         return KernelCall.backward_call(arguments, gradient, forward, names, _gradients(backward, len(forward)))
 
 
-def renumbered(tree: list[Any], numbers: Sequence[int], tensors: Sequence[torch.Tensor] = ()) -> list[Any]:
-    """A tree of `pytree` with other numbers for its tensors. tensors: by the new numbers; those without axes become elements."""
-    match tree:
-        case [("tensor" | "element") as kind, int() as index]:
-            place = numbers[index]
-            return ["element" if place < len(tensors) and tensors[place].dim() == 0 else kind, place]
-        case [("list" | "tuple") as kind, [*parts]]:
-            return [kind, [renumbered(part, numbers, tensors) for part in parts]]
-        case ["dict", [*pairs]]:
-            return ["dict", [[key, renumbered(child, numbers, tensors)] for key, child in pairs]]
-    return tree
-
-
 def _sent(tensors: Sequence[torch.Tensor]) -> _Tensors:
     return [tensor if tensor.dim() else tensor.reshape(1) for tensor in tensors]
 
 
 def _flat(arguments: tuple[Any, ...]) -> tuple[_Tensors, list[Any]]:
-    tensors, text = problem_code.flatten(arguments, "the arguments")
+    tensors, text = problem_code.flatten(arguments, "the arguments", dimensions=lambda tensor: None if tensor.dim() else [])
     return tensors, json.loads(text)
 
 
