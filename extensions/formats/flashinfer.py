@@ -2,7 +2,7 @@
 
 A directory with definition.json and workload.jsonl is SOL's, and compared by SOL's rule; a trace set is FlashInfer's, and compared by
 that. Nothing is executed. A submission may return its outputs or take them behind its inputs. The emulated device runs the smallest
-workloads only (`emulated_sizes.py`).
+workloads only (`problem_files.py`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from extensions.formats import flashinfer_schema as schema
+from extensions.formats import problem_files
+from extensions.formats.problem_files import digest_of, read_text, reported
 from grader.errors import ProblemInvalid
-from grader.formats import emulated_sizes, needed_packages
 from grader.formats.arithmetic import ExpressionInvalid
-from grader.formats.inside import read_text, require_inside
-from grader.formats.validation_messages import describe
+from grader.formats.inside import require_inside
 from grader.model import NewSubmission, Problem, problem_id_of
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind
@@ -221,14 +219,12 @@ def is_trace_set(path: Path) -> bool:
 NAME = "flashinfer"
 PARTS = "a definition and its workloads"
 FILE_LIMIT_BYTES, ROW_LIMIT, WORKLOAD_LIMIT_BYTES = 4 << 20, 1000, 1 << 38
-AXIS_LIMIT = 16
 MATCHED_RATIO = {"moe": 0.95, "lowbit": 0.95}  # by op_type: FlashInfer's eval_config.yaml
 ATOL = RTOL = 1e-2
 TRIAL_S = 30.0  # the smallest of their sizes take seconds on the emulated device
-KINDS = ("const", "var", "expr", "random", "scalar", "safetensors", "custom")  # no keys, but pydantic names them too
 
 
-warnings = emulated_sizes.warnings
+warnings = problem_files.warnings
 
 
 def matches(path: Path) -> bool:
@@ -257,7 +253,7 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
         raise ProblemInvalid(str(rows), "has no workload; add a line")
     tensors = (*definition.inputs.values(), *definition.outputs.values())
     elements = {workload.workload_id: sum(math.prod(_shape(tensor, workload.axes)) for tensor in tensors) for workload in workloads}
-    everywhere = emulated_sizes.for_emulated(elements)
+    everywhere = problem_files.for_emulated(elements)
     kinds = ["" if workload.workload_id in everywhere else DeviceKind.CUDA for workload in workloads]
     workloads = tuple(dataclasses.replace(workload, device_kind=kind) for workload, kind in zip(workloads, kinds, strict=True))
     problem_id = problem_id_of(definition.name)
@@ -271,19 +267,13 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
 
 def unusable(problem: Problem) -> str:
     """Why no judge here can run the reference: a package that it imports is missing; "" where none is."""
-    return needed_packages.sentence(needed_packages.missing_packages({"reference": problem.spec.reference}, "reference", (schema.RUN,)))
+    return problem_files.unusable({"reference": problem.spec.reference}, "reference", (schema.RUN,))
 
 
 def _definition(files: DefinitionFiles) -> schema.Definition:
     text = read_text(files.definition, FILE_LIMIT_BYTES, PARTS)
-    try:
+    with reported(files.definition, text):
         definition = schema.Definition.model_validate(json.loads(text))
-    except json.JSONDecodeError as error:
-        raise ProblemInvalid(f"{files.definition}:{error.lineno}", f"is not JSON: {error.msg}") from None
-    except ValidationError as error:
-        raise _invalid(files.definition, text, 1, error) from None
-    except (ValueError, RecursionError) as error:
-        raise ProblemInvalid(str(files.definition), f"is not JSON that can be read: {error}") from None
     if not files.sol and definition.op_type is None:
         raise ProblemInvalid(str(files.definition), "op_type: is not there; add it")
     if files.sol and (pair := definition.misnamed()):
@@ -300,20 +290,13 @@ def _workloads(files: DefinitionFiles, path: Path, definition: schema.Definition
         raise ProblemInvalid(str(path), f"has {len(lines)} workloads; keep at most {ROW_LIMIT}")
     workload_ids, budget = set[str](), Left()
     for number, line in lines:
-        place = f"{path}:{number}"
-        try:
+        with reported(path, line, number):
             row = schema.workload(json.loads(line), definition.name)
             workload_id = row.uuid if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", row.uuid) else f"line-{number}"
             if workload_id in workload_ids:
                 raise ValueError(f"uuid: {row.uuid!r} is there twice; change one")
             workload_ids.add(workload_id)
             yield _workload(files, definition, row, workload_id, budget)
-        except json.JSONDecodeError as error:
-            raise ProblemInvalid(place, f"is not JSON: {error.msg} at column {error.colno}") from None
-        except ValidationError as error:
-            raise _invalid(path, line, number, error) from None
-        except (ValueError, RecursionError) as error:
-            raise ProblemInvalid(place, str(error)) from None
 
 
 def _workload(
@@ -394,7 +377,7 @@ def _rule_text(workloads: Sequence[wire.Workload]) -> str:
     rules = [json.loads(workload.arguments)["rule"] for workload in workloads]
     first = rules[0]
     if any(rule != first for rule in rules):
-        digest = hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:8]
+        digest = digest_of(rules)[:8]
         return f"SOL-ExecBench's rule, with tolerances of each workload ({digest})"
     near = (
         f"|out - ref| <= {first['atol']:g} or |out - ref| / |ref| <= {first['rtol']:g}"
@@ -423,7 +406,7 @@ def _spec(problem_id: str, definition: schema.Definition, workloads: tuple[wire.
         workloads=workloads,
         tolerance=wire.Tolerance(atol=ATOL, rtol=RTOL, budget_factor=None),
         reference=definition.reference,
-        axes=tuple(definition.axes) if len(definition.axes) <= AXIS_LIMIT else (),
+        axes=tuple(definition.axes) if len(definition.axes) <= problem_files.AXIS_LIMIT else (),
         trial_s=TRIAL_S,
         digest=_digest(problem_id, definition, workloads),
         rule=_rule_text(workloads),
@@ -445,17 +428,8 @@ def _digest(problem_id: str, definition: schema.Definition, workloads: tuple[wir
         "order": [[*definition.axes], [*definition.inputs], [*definition.outputs]],
         "workloads": [[workload.workload_id, workload.axes, of(workload), workload.device_kind] for workload in workloads],
     }
-    return hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest()
+    return digest_of(canonical)
 
 
 def _shape(tensor: schema.TensorSchema, sizes: dict[str, int]) -> tuple[int, ...]:
     return tuple(int(axis) if axis.isdecimal() else sizes[axis] for axis in tensor.shape or ())
-
-
-def _invalid(path: Path, text: str, line: int, error: ValidationError) -> ProblemInvalid:
-    """The first thing that is wrong, with its line and key."""
-    first = error.errors()[0]
-    at, keys = 0, [str(part) for part in first["loc"] if part not in KINDS]
-    for key in keys:
-        at = max(at, text.find(f'"{key}"', at))
-    return ProblemInvalid(f"{path}:{line + text.count(chr(10), 0, at)}", f"{'.'.join(keys) or path.name}: {describe(first)}")

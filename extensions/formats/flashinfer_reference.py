@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from extensions.formats import nests, problem_code
 from sandbox.judge import references
 from sandbox.judge.inputs import shape_of
-from sandbox.judge.references import nests, sources
 from sandbox.judge.tensors import is_narrow, numbers, same_bytes
 from sandbox.judge.tolerance import Comparison
 from sandbox.protocol import wire
@@ -35,14 +35,12 @@ _ROUNDING = 1e-9
 
 def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     """Execute the reference's text once, and run it at the smallest workload: what it returns, and whether it changes its inputs."""
-    with sources.contained("the reference's text", where), sources.seeded(spec.digest, where):
-        module = sources.Modules({"reference": spec.reference}, f"{NAME}_{spec.digest[:12]}", where).load("reference")
-    function = getattr(module, RUN, None)
-    if not callable(function):
-        raise references.ReferenceFailed(f"the reference defines no function {RUN!r}")
+    module = problem_code.executed(spec, where, {"reference": spec.reference}, "reference", (RUN,)).load("reference")
+    function = getattr(module, RUN)
     spec = replace(spec, workloads=tuple(_with_strides(workload, where, vars(module)) for workload in spec.workloads))
     scalars = tuple(not tensor.shape for tensor in spec.inputs)
 
+    @problem_code.with_own_code
     def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         result = function(*[tensor.item() if scalar else tensor for tensor, scalar in zip(inputs, scalars, strict=True)])
         return _outputs(result, spec, inputs)
@@ -52,11 +50,9 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
 
     changed = _changed(spec, run, draw, where)
 
+    @problem_code.with_own_code
     def reference(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         return run([tensor.clone() if index in changed else tensor for index, tensor in enumerate(inputs)] if changed else inputs)
-
-    for call in (run, reference):
-        call.__code__ = call.__code__.replace()  # their own: what torch.compile makes is kept with the code object
 
     def compare(
         workload: wire.Workload,
@@ -77,7 +73,7 @@ def _changed(spec: wire.ProblemSpec, run: references.Reference, draw: references
     smallest = min(spec.workloads, key=lambda workload: math.prod(max(size, 1) for size in workload.axes.values()))
     inputs = draw(smallest, _PROBE)
     copies = [tensor.clone() for tensor in inputs]
-    with sources.contained(f"{RUN} at {smallest.workload_id!r}", where), sources.seeded(_PROBE, where):
+    with problem_code.contained(f"{RUN} at {smallest.workload_id!r}", where), problem_code.seeded(_PROBE, where):
         expected = run(copies)
     declared = [torch.empty(shape_of(output, smallest.axes), dtype=getattr(torch, output.dtype), device="meta") for output in spec.outputs]
     _check(expected, declared, spec)
@@ -115,7 +111,7 @@ def _check(expected: list[torch.Tensor], outputs: list[torch.Tensor], spec: wire
 def _draw(spec: wire.ProblemSpec, workload: wire.Workload, key: str, where: str, names: dict[str, Any]) -> list[torch.Tensor]:
     """The inputs of a key, by the kinds that the workload says."""
     arguments = json.loads(workload.arguments)
-    with sources.seeded(key, where):
+    with problem_code.seeded(key, where):
         custom = _custom(workload, where, names)
         drawn = [_one(of, arguments["inputs"][of.name], workload, where, custom, arguments) for of in spec.inputs]
     return [nests.with_strides(tensor, workload.strides.get(of.name, ())) for tensor, of in zip(drawn, spec.inputs, strict=True)]
@@ -128,7 +124,7 @@ def _custom(workload: wire.Workload, where: str, names: dict[str, Any]) -> dict[
     if arguments["custom"] is None or not any(entry["type"] == "custom" for entry in message.values()):
         return {}
     scalars = {name: entry["value"] for name, entry in message.items() if entry["type"] == "scalar"}
-    with sources.contained(arguments["custom"], where):
+    with problem_code.contained(arguments["custom"], where):
         custom = names[arguments["custom"]]({**workload.axes, **scalars}, torch.device(where))
     if not isinstance(custom, dict):
         raise references.ReferenceFailed(f"{arguments['custom']} returned a {type(custom).__name__}; return a dict of inputs by name")
@@ -138,7 +134,7 @@ def _custom(workload: wire.Workload, where: str, names: dict[str, Any]) -> dict[
 def _with_strides(workload: wire.Workload, where: str, names: dict[str, Any]) -> wire.Workload:
     """The workload with the strides of what the definition's own function makes, learned without memory where that can be done."""
     for making in (FakeTensorMode(allow_non_fake_inputs=True), nullcontext()):
-        with suppress(references.ReferenceFailed), sources.seeded(_PROBE, where), making:
+        with suppress(references.ReferenceFailed), problem_code.seeded(_PROBE, where), making:
             return replace(workload, strides=nests.strides_of(_custom(workload, where, names)))
     return workload  # a trial says what is wrong
 

@@ -9,7 +9,6 @@ smaller batch of what is large.
 from __future__ import annotations
 
 import ast
-import hashlib
 import itertools
 import json
 import math
@@ -19,12 +18,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
+from extensions.formats import problem_files
+from extensions.formats.problem_files import digest_of, parse_python, read_text, reported
 from grader.errors import ProblemInvalid
-from grader.formats import emulated_sizes, needed_packages
-from grader.formats.inside import parse_python, read_text, require_inside
-from grader.formats.validation_messages import describe
+from grader.formats.inside import require_inside
 from grader.model import Problem, problem_id_of
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind
@@ -34,7 +33,7 @@ LAYOUT = "a directory with func_forward.py and config_forward.json, or func_back
 LANGUAGES = ("torch_extension", "python")
 DIRECTIONS = ("forward", "backward")
 FUNCTIONS = ("forward_fn", "Model", "get_inputs")
-FILE_LIMIT_BYTES, SETTING_LIMIT, AXIS_LIMIT, LARGEST = 256 * 1024, 64, 16, 2**31 - 1
+FILE_LIMIT_BYTES, SETTING_LIMIT, LARGEST = 256 * 1024, 64, 2**31 - 1
 TRIAL_COUNT, TRIAL_S = 5, 30.0  # the count is theirs
 TITLE_LIMIT_CHARS = 120
 # That of its run_kernel.py, and KernelBench's budget for outputs that are small next to atol, where zeros would pass. Its library's default
@@ -84,7 +83,7 @@ def members(path: Path) -> tuple[Path, ...]:
 
 def unusable(problem: Problem) -> str:
     """Why no judge here can run the task: a package that it imports is missing; "" where none is."""
-    return needed_packages.sentence(needed_packages.missing_packages({"task": problem.spec.reference}, "task", FUNCTIONS))
+    return problem_files.unusable({"task": problem.spec.reference}, "task", FUNCTIONS)
 
 
 def warnings(problem: Problem) -> tuple[str, ...]:
@@ -92,7 +91,7 @@ def warnings(problem: Problem) -> tuple[str, ...]:
     kinds = {workload.device_kind for workload in problem.spec.workloads}
     if DeviceKind.EMULATED in kinds:
         return ("the emulated device gets a smaller batch than the config's",)
-    return emulated_sizes.warnings(problem) if DeviceKind.CUDA in kinds else ()
+    return problem_files.warnings(problem) if DeviceKind.CUDA in kinds else ()
 
 
 def load(path: Path, *, root: Path | None = None) -> Problem:
@@ -144,7 +143,6 @@ def _title(path: Path, tree: ast.Module, direction: str) -> str:
 
 
 def _spec(problem_id: str, source: str, workloads: tuple[wire.Workload, ...], direction: str) -> wire.ProblemSpec:
-    common = set.intersection(*(set(workload.axes) for workload in workloads))
     canonical = {
         "format": NAME,
         "id": problem_id,
@@ -163,10 +161,10 @@ def _spec(problem_id: str, source: str, workloads: tuple[wire.Workload, ...], di
         workloads=workloads,
         tolerance=TOLERANCE,
         reference=source,
-        axes=tuple(axis for axis in workloads[0].axes if axis in common)[:AXIS_LIMIT],
+        axes=problem_files.shared_axes(workloads),
         trial_count=TRIAL_COUNT,
         trial_s=TRIAL_S,
-        digest=hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest(),
+        digest=digest_of(canonical),
         convention=wire.Convention.ARGUMENTS,
     )
 
@@ -179,7 +177,7 @@ def _workloads(settings: list[_Setting], signatures: dict[str, _Signature], dire
         of_model = {**signatures["Model"].defaults, **small["init"]}.values()
         # About those of a matrix of the two largest sizes.
         weight_elements = math.prod(sorted(value for value in of_model if type(value) is int and value > 0)[-2:])
-        possible = _input_elements(small, signatures) + weight_elements <= emulated_sizes.LARGEST
+        possible = _input_elements(small, signatures) + weight_elements <= problem_files.LARGEST
         if small == setting:
             yield _workload(name, setting, direction, "" if possible else DeviceKind.CUDA)
             continue
@@ -207,7 +205,7 @@ def _smaller(setting: _Setting, signatures: dict[str, _Signature]) -> _Setting:
     arguments = dict(setting["given"])
     for key in sorted((key for key in arguments if key not in setting["init"]), key=lambda key: key != "batch_size"):
         while type(value := arguments[key]) is int and value > 1:
-            if _input_elements({**setting, "given": arguments}, signatures) <= emulated_sizes.SMALL:
+            if _input_elements({**setting, "given": arguments}, signatures) <= problem_files.SMALL:
                 break
             arguments[key] = value // 2
     return {**setting, "given": arguments}
@@ -215,16 +213,8 @@ def _smaller(setting: _Setting, signatures: dict[str, _Signature]) -> _Setting:
 
 def _settings(path: Path) -> list[_Setting]:
     text = read_text(path, FILE_LIMIT_BYTES, LAYOUT)
-    try:
+    with reported(path, text, model=_ConfigFile):
         settings = _ConfigFile.model_validate(json.loads(text)).settings()
-    except json.JSONDecodeError as error:
-        raise ProblemInvalid(f"{path}:{error.lineno}", f"is not JSON: {error.msg}") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"] if isinstance(part, int) or str(part).isidentifier())
-        raise ProblemInvalid(str(path), f"{key or path.name}: {describe(first, _ConfigFile)}") from None
-    except (ValueError, RecursionError) as error:
-        raise ProblemInvalid(str(path), f"is not JSON that can be read: {error}") from None
     if len(settings) > SETTING_LIMIT:
         raise ProblemInvalid(str(path), f"its single settings make {len(settings)} combinations; keep at most {SETTING_LIMIT}")
     return settings

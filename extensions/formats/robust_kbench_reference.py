@@ -20,18 +20,16 @@ from typing import Any
 
 import torch
 
+from extensions.formats import nests, problem_code
+from extensions.formats.nests import permutations_of, strides_of, with_strides
 from sandbox.judge import references, tolerance
-from sandbox.judge.references import nests, sources
-from sandbox.judge.references.nests import permutations_of, strides_of, with_strides
 from sandbox.judge.tensors import dtype_name, same_bytes
 from sandbox.launch.constant_weights import ConstantWeights
 from sandbox.protocol import pytree, wire
-from sandbox.protocol.gate import RANK_LIMIT, TENSOR_LIMIT
+from sandbox.protocol.gate import TENSOR_LIMIT
 
-DTYPES = {"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"}
 MARK = "setting_number"
 _Tensors = list[torch.Tensor]
-_Shapes = dict[str, tuple[str, tuple[int, ...]]]  # of tensors by name: dtype and shape
 NAME = "robust_kbench"
 FORWARD, MODEL, INPUTS, AUTOGRAD, KERNEL = "forward_fn", "Model", "get_inputs", "AutogradFunction", "backward_fn"
 GRADIENT_LIMIT = 16
@@ -45,16 +43,16 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     settings = {workload.workload_id: _Setting.of(spec, workload, code) for workload in spec.workloads}
     by_shapes = {setting.shapes: setting for setting in settings.values()}
 
+    @problem_code.with_own_code
     def reference(inputs: _Tensors) -> _Tensors:
         return by_shapes[tuple(tuple(tensor.shape) for tensor in inputs)].run(inputs)
 
+    @problem_code.with_own_code
     def wide(inputs: _Tensors) -> _Tensors:
-        with sources.in_double():
+        with problem_code.in_double():
             widened = [tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs]
             return by_shapes[tuple(tuple(tensor.shape) for tensor in inputs)].run(widened, wide=True)
 
-    for function in (reference, wide):
-        function.__code__ = function.__code__.replace()  # their own: what torch.compile makes is kept with the code object
     return references.Task(
         spec=spec,
         reference=reference,
@@ -121,7 +119,7 @@ class _Setting:
     def draw(self, key: str) -> _Tensors:
         """Inputs of a key, of the same shapes and with the same values around them as at first."""
         call = self.code.call(self.arguments, key)
-        if json.dumps(renumbered(call.tree, self.places)) != self.template:
+        if json.dumps(pytree.renumbered(call.tree, self.places)) != self.template:
             raise references.ReferenceFailed(f"setting {self.name!r} gives other values with each seed; let only tensors differ")
         drawn = [torch.zeros(shape, dtype=getattr(torch, dtype), device=self.code.where) for dtype, shape in self.inputs]
         for place, tensor in zip(self.places, call.tensors, strict=True):
@@ -136,9 +134,9 @@ class _SettingRun:
     """A run of a setting: its call without tensors; by name the shapes of what a kernel gets and returns; what forward_fn writes to."""
 
     call: KernelCall
-    inputs: _Shapes
+    inputs: nests.Shapes
     strides: dict[str, tuple[int, ...]]
-    outputs: _Shapes
+    outputs: nests.Shapes
     scratch: frozenset[str]
     own_count: int
 
@@ -152,7 +150,7 @@ class _SettingRun:
         def run(own_inputs: _Tensors) -> tuple[_Tensors, _Tensors]:
             tensors = [*(tensor.clone() for tensor in call.tensors), *own_inputs]
             output = pytree.builder(call.output)(tensors) if call.output else None
-            with sources.contained(f"{FORWARD} in setting {name!r}", code.where), sources.seeded(name, code.where):
+            with problem_code.contained(f"{FORWARD} in setting {name!r}", code.where), problem_code.seeded(name, code.where):
                 return code.outputs(forward(tensors), call.gradients, output), tensors
 
         outputs, tensors = run([item.clone() for item in call.own_tensors])
@@ -165,10 +163,10 @@ class _SettingRun:
         pairs = zip(call.names, call.tensors, tensors, strict=False)
         return cls(
             call=replace(call, tensors=[], own_tensors=[]),  # all settings are looked at together, and only for their shapes
-            inputs={of: _shape(item, of) for of, item in zip(call.names, call.tensors, strict=True)},
+            inputs={of: nests.shape_of(item, of) for of, item in zip(call.names, call.tensors, strict=True)},
             strides=strides_of(dict(zip(call.names, call.tensors, strict=True)))
             | permutations_of(dict(zip(output_names, outputs, strict=True))),
-            outputs={of: _shape(item, of) for of, item in zip(output_names, outputs, strict=True)},
+            outputs={of: nests.shape_of(item, of) for of, item in zip(output_names, outputs, strict=True)},
             scratch=frozenset(of for of, before, after in pairs if not same_bytes(before, after)),
             own_count=len(call.own_tensors),
         )
@@ -192,20 +190,20 @@ def _described(spec: wire.ProblemSpec, code: TaskCode) -> wire.ProblemSpec:
         own_places = range(len(names), len(names) + run.own_count)
         arguments = {
             **json.loads(workload.arguments),
-            "template": json.dumps(renumbered(run.call.tree, places)),
+            "template": json.dumps(pytree.renumbered(run.call.tree, places)),
             "places": places,
-            "forward": renumbered(run.call.forward, [*places, *own_places]),
-            "output": run.call.output and renumbered(run.call.output, places),
+            "forward": pytree.renumbered(run.call.forward, [*places, *own_places]),
+            "output": run.call.output and pytree.renumbered(run.call.output, places),
             "gradients": run.call.gradients,
             "has_own": run.own_count > 0,
             "scratch": [names.index(name) for name in run.scratch],
         }
-        axes = _axes(inputs[index]) | _axes(outputs[index])
+        axes = nests.axes(inputs[index]) | nests.axes(outputs[index])
         workloads.append(replace(workload, axes=axes, arguments=json.dumps(arguments), strides=run.strides))
-    return replace(spec, inputs=_specs(inputs[0]), outputs=_specs(outputs[0]), workloads=tuple(workloads), axes=())
+    return replace(spec, inputs=nests.specs(inputs[0]), outputs=nests.specs(outputs[0]), workloads=tuple(workloads), axes=())
 
 
-def _joined(settings: Sequence[_Shapes]) -> list[_Shapes]:
+def _joined(settings: Sequence[nests.Shapes]) -> list[nests.Shapes]:
     """The same tensors for every setting, in one order; one that a setting does not have has no elements there."""
     shapes = {name: shape for setting in reversed(settings) for name, shape in setting.items()}
     order = dict.fromkeys(name for setting in settings for name in setting)
@@ -214,25 +212,6 @@ def _joined(settings: Sequence[_Shapes]) -> list[_Shapes]:
             if (dtype, len(sizes)) != (shapes[name][0], len(shapes[name][1])):
                 raise references.ReferenceFailed(f"{name!r} has another dtype or number of axes in another setting; make them the same")
     return [{name: setting.get(name, (shapes[name][0], (0,) * len(shapes[name][1]))) for name in order} for setting in settings]
-
-
-def _specs(shapes: _Shapes) -> tuple[wire.TensorSpec, ...]:
-    return tuple(
-        wire.TensorSpec(name=name, dtype=dtype, shape=tuple(f"{name}_{index}" for index in range(len(sizes))))
-        for name, (dtype, sizes) in shapes.items()
-    )
-
-
-def _axes(shapes: _Shapes) -> dict[str, int]:
-    return {f"{name}_{index}": size for name, (_, sizes) in shapes.items() for index, size in enumerate(sizes)}
-
-
-def _shape(tensor: torch.Tensor, name: str) -> tuple[str, tuple[int, ...]]:
-    dtype = dtype_name(tensor)
-    if dtype not in DTYPES or tensor.dim() > RANK_LIMIT:
-        text = f"{name!r} is {dtype} with {tensor.dim()} axes; take one of {', '.join(sorted(DTYPES))}, and at most {RANK_LIMIT} axes"
-        raise references.ReferenceFailed(text)
-    return dtype, tuple(tensor.shape)
 
 
 def _key(spec: wire.ProblemSpec, workload: wire.Workload, part: str = "") -> str:
@@ -247,8 +226,8 @@ class KernelCall:
     tensors: those among its arguments, in the order in which they are met, with names that no two share; tree: what lies around them, as
     `pytree` writes it. own_tensors: tensors that forward_fn gets and the kernel does not; forward: the tree of forward_fn's arguments, over
     tensors and then own. Of a backward kernel, gradients: the numbers of the arguments of forward_fn that its outputs are the gradients of;
-    output: the node of the gradient of what forward_fn returns. Tensors without axes have one here, and `element` nodes: others travel as
-    numbers.
+    output: the node of the gradient of what forward_fn returns. Tensors without axes have one here, and [] for
+    dimensions in the tree: others travel as numbers.
     """
 
     tensors: _Tensors
@@ -264,8 +243,7 @@ class KernelCall:
     def forward_call(cls, arguments: tuple[Any, ...], names: tuple[str, ...]) -> KernelCall:
         """Of a kernel that is called as forward_fn is."""
         tensors, tree = _flat(arguments)
-        marked = renumbered(tree, range(len(tensors)), tensors)
-        return cls(tensors=_sent(tensors), names=_tensor_names(tree, names), tree=marked, own_tensors=[], forward=marked)
+        return cls(tensors=_sent(tensors), names=_tensor_names(tree, names), tree=tree, own_tensors=[], forward=tree)
 
     @classmethod
     def backward_call(
@@ -278,19 +256,18 @@ class KernelCall:
             raise references.ReferenceFailed(f"{KERNEL} is not given the gradient of the output; give it as it is")
         below, forward_tree = _flat(forward)
         own_tensors = [tensor for tensor in below if id(tensor) not in places]
-        everything = [*tensors, *own_tensors]
         places |= {id(tensor): len(tensors) + index for index, tensor in enumerate(own_tensors)}
         names_by_id = {id(tensor): name for tensor, name in zip((gradient, *forward), ("grad_output", *names), strict=True)}
         given_names = (names_by_id.get(id(argument), "") if torch.is_tensor(argument) else "" for argument in arguments)
         return cls(
             tensors=_sent(tensors),
             names=_tensor_names(tree, tuple(name or f"argument{index}" for index, name in enumerate(given_names))),
-            tree=renumbered(tree, range(len(tensors)), tensors),
+            tree=tree,
             own_tensors=_sent(own_tensors),
-            forward=renumbered(forward_tree, [places[id(tensor)] for tensor in below], everything),
+            forward=pytree.renumbered(forward_tree, [places[id(tensor)] for tensor in below]),
             gradients=wanted,
             gradient_names=tuple(f"grad_{names[index]}" for index in wanted),
-            output=renumbered(["tensor", 0], [places[id(gradient)]], everything),
+            output=pytree.renumbered(_flat((gradient,))[1][1][0], [places[id(gradient)]]),
         )
 
 
@@ -306,19 +283,17 @@ class TaskCode:
     def of(cls, spec: wire.ProblemSpec, where: str) -> TaskCode:
         """Execute the file."""
         backward = bool(json.loads(spec.workloads[0].arguments)["backward"])
-        with sources.contained("the task's file", where), sources.seeded(spec.digest, where):
-            module = sources.Modules({"task": spec.reference}, f"{NAME}_{spec.digest[:12]}", where).load("task")
-        for name in (FORWARD, MODEL, INPUTS, *((AUTOGRAD,) if backward else ())):
-            if not callable(getattr(module, name, None)):
-                raise references.ReferenceFailed(f"the task's file defines no {name}; define it at the top level")
+        names = (FORWARD, MODEL, INPUTS, *((AUTOGRAD,) if backward else ()))
+        module = problem_code.executed(spec, where, {"task": spec.reference}, "task", names).load("task")
         return cls(where=where, names=vars(module), backward=backward)
 
     def call(self, setting: Mapping[str, Any], key: str) -> KernelCall:
         """The call that a setting and a key make. The key draws inputs, weights, and the gradient of the output."""
-        with sources.contained("the setting", self.where), sources.seeded(key, self.where):
-            inputs = self._made(lambda: self.names[INPUTS](**setting["given"]), INPUTS)
+        with problem_code.contained("the setting", self.where), problem_code.seeded(key, self.where):
+            inputs = problem_code.made_at(self.where, lambda: self.names[INPUTS](**setting["given"]), INPUTS)
             weights = ConstantWeights(seed=key)
-            model = self._made(lambda: weights.make(partial(self.names[MODEL], **setting["init"])), MODEL).to(self.where)
+            make_model = partial(weights.make, partial(self.names[MODEL], **setting["init"]))
+            model = problem_code.made_at(self.where, make_model, MODEL).to(self.where)
             call_arguments = _moved(inputs if isinstance(inputs, (list, tuple)) else [inputs], self.where)
             arguments, keywords = _intercepted(lambda fn: model(*call_arguments, fn=fn), f"{MODEL}.forward", "fn")
             forward = _moved(self._positional(arguments, keywords), self.where)
@@ -331,27 +306,12 @@ class TaskCode:
         numbers, where output is the gradient of what it returns."""
         function = self.names[FORWARD]
         if not gradients:
-            result = function(*arguments)
-            results = list(result) if isinstance(result, (list, tuple)) else [result]
-            if wrong := [item for item in results if not torch.is_tensor(item)]:
-                raise references.ReferenceFailed(f"{FORWARD} returned a {type(wrong[0]).__name__}; return a tensor, or a tuple of tensors")
-            return [item.detach() for item in results]
+            return [item.detach() for item in problem_code.as_tensors(function(*arguments), FORWARD)]
         with torch.enable_grad():
             leaves = [_leaf(item) if index in gradients else item for index, item in enumerate(arguments)]
             wanted = [leaves[index] for index in gradients]
             returned = torch.autograd.grad(function(*leaves), wanted, output, allow_unused=True)
         return [torch.zeros_like(item) if got is None else got for item, got in zip(wanted, returned, strict=True)]
-
-    def _made(self, make: Callable[[], Any], action: str) -> Any:
-        """Made on the device, which is much faster; a file that mixes those tensors with others of its own has them made on the CPU."""
-        try:
-            with references.blamed(action), torch.device(self.where):
-                return make()
-        except references.ReferenceFailed as failure:
-            if self.where == "cpu" or not isinstance(failure.__cause__, RuntimeError):
-                raise
-        with references.blamed(action):
-            return make()
 
     def _positional(self, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return a kernel's arguments by position: a bound function knows no names."""
@@ -379,28 +339,12 @@ class TaskCode:
         return KernelCall.backward_call(arguments, gradient, forward, names, _gradients(backward, len(forward)))
 
 
-def renumbered(tree: list[Any], numbers: Sequence[int], tensors: Sequence[torch.Tensor] = ()) -> list[Any]:
-    """A tree of `pytree` with other numbers for its tensors. tensors: by the new numbers; those without axes become elements."""
-    match tree:
-        case [("tensor" | "element") as kind, int() as index]:
-            place = numbers[index]
-            return ["element" if place < len(tensors) and tensors[place].dim() == 0 else kind, place]
-        case [("list" | "tuple") as kind, [*parts]]:
-            return [kind, [renumbered(part, numbers, tensors) for part in parts]]
-        case ["dict", [*pairs]]:
-            return ["dict", [[key, renumbered(child, numbers, tensors)] for key, child in pairs]]
-    return tree
-
-
 def _sent(tensors: Sequence[torch.Tensor]) -> _Tensors:
     return [tensor if tensor.dim() else tensor.reshape(1) for tensor in tensors]
 
 
 def _flat(arguments: tuple[Any, ...]) -> tuple[_Tensors, list[Any]]:
-    try:
-        tensors, text = pytree.flatten(arguments, torch.is_tensor)
-    except pytree.NestInvalid as invalid:
-        raise references.ReferenceFailed(f"the arguments can't be sent to a kernel: {invalid}") from None
+    tensors, text = problem_code.flatten(arguments, "the arguments", dimensions=lambda tensor: None if tensor.dim() else [])
     return tensors, json.loads(text)
 
 
@@ -408,22 +352,10 @@ def _tensor_names(tree: list[Any], names: tuple[str, ...]) -> tuple[str, ...]:
     """A name for each tensor: its argument's, with a number where that is a nest, and another where it is there twice."""
     tensor_names: list[str] = []
     for name, node in zip(names, tree[1], strict=True):
-        inside = _tensor_count(node)
-        for index in range(inside):
+        for index, _ in enumerate(pytree.leaves(node)):
             wanted = name if node[0] == "tensor" else f"{name}_{index}"
             tensor_names.append(wanted if wanted not in tensor_names else f"{wanted}_{len(tensor_names)}")
     return tuple(tensor_names)
-
-
-def _tensor_count(node: list[Any]) -> int:
-    match node:
-        case ["tensor", _]:
-            return 1
-        case [("list" | "tuple"), [*parts]]:
-            return sum(map(_tensor_count, parts))
-        case ["dict", [*pairs]]:
-            return sum(_tensor_count(child) for _, child in pairs)
-    return 0
 
 
 def _leaf(value: Any) -> Any:

@@ -20,8 +20,7 @@ from grader.cli.exits import Exit, GraderFailed, UsageError
 from grader.cli.output import plain, print_line, stdout_console
 from grader.config import Settings, state_directory
 from grader.formats import expected_layouts, formats
-from grader.formats.adjustments import Adjustments
-from grader.formats.kernelbench import NotALiteral, literal
+from grader.formats.adjustments import Adjustments, literal
 from grader.problems.kept import keep
 from grader.problems.store import Imported, import_all
 from grader.views.sanitize import one_line
@@ -100,7 +99,7 @@ def read_adjustments(
             raise UsageError(f"--set {name} is given twice; give it once")
         try:
             constants[name] = literal(value)
-        except NotALiteral as error:
+        except ValueError as error:
             raise UsageError(f"--set {name}: {error}") from None
     try:
         return Adjustments(constants=constants, tolerance=tolerance, allow_lower_precision=allow_lower_precision, keep_weights=keep_weights)

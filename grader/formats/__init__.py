@@ -1,14 +1,14 @@
-"""Problem formats, a file each: the server side parses without executing.
+"""Problem formats: native, and those of installed packages. The server side parses without executing.
 
 A format promises NAME, `matches(path)`, and `load(path, root=None)`, which reads a problem, executes nothing, and raises `ProblemInvalid`
-naming the file, the key and the remedy. The judge's half is the module of the same NAME in `sandbox/judge/references/`, or of the same
-package. Optional are `members(path)`, the problems that a set at path lists; `with_calling_convention(spec, new)`, where a submission
-decides how its entry is called; `with_description(problem, found)`, where only the judge's half knows a problem's arguments;
-ACCEPTS_PRECISION, where `load(path, precision, root=None)` takes a dtype; ACCEPTS_ADJUSTMENTS, where `load` takes `adjustments` and
-`settable(path)` says which constants they may set; EXPLAINS_SUFFIX, a suffix of files that it loads to say what is missing in them;
-SECRET_SIZES, where a competition may draw other sizes; LAYOUT, the files of a problem, for messages; `warnings(problem)`, sentences for
-those who import it; and `unusable(problem)`, why no judge here could run it, or "". An installed package adds a format with an entry point
-of the group `grader.formats`.
+naming the file, the key and the remedy. A package adds a format with an entry point of the group `grader.formats`, and its judge's half
+with one of the same name in `grader.references`. Optional are `members(path)`, the problems that a set at path lists;
+`with_calling_convention(spec, new)`, where a submission decides how its entry is called; `with_description(problem, found)`, where only the
+judge's half knows a problem's arguments; ACCEPTS_PRECISION, where `load(path, precision, root=None)` takes a dtype; ACCEPTS_ADJUSTMENTS,
+where `load` takes `adjustments` and `settable(path)` says which constants they may set; EXPLAINS_SUFFIX, a suffix of files that it loads to
+say what is missing in them, and so the last that is shown a path; SECRET_SIZES, where a competition may draw other sizes; LAYOUT, the files
+of a problem, for messages; `warnings(problem)`, sentences for those who import it; and `unusable(problem)`, why no judge here could run it,
+or "".
 """
 
 from __future__ import annotations
@@ -19,20 +19,18 @@ from pathlib import Path
 from types import ModuleType
 
 from grader import extensions
-from grader.formats import kernelbench, native, reference_kernels
+from grader.formats import native
 from grader.model import NewSubmission, Problem
 from sandbox.protocol import wire
 
 GROUP = "grader.formats"
-BUILT_IN = (kernelbench, reference_kernels)  # next to native
 
 
 @lru_cache(maxsize=1)
 def formats() -> Mapping[str, ModuleType]:
-    """All formats by name, in the order in which a path is shown to them: those of installed packages before the built-in ones but native,
-    since a file of theirs may look like one of these, too. Raises ValueError where a name is taken."""
+    """All formats by name, in the order in which a path is shown to them. Raises ValueError where a name is taken."""
     by_name = {native.NAME: native}
-    for module in (*extensions.named(GROUP).values(), *BUILT_IN):
+    for module in sorted(extensions.named(GROUP).values(), key=lambda module: hasattr(module, "EXPLAINS_SUFFIX")):
         if module.NAME in by_name:
             raise ValueError(f"the entry point {module.__name__!r} of {GROUP} is named {module.NAME!r}, as another format is; rename it")
         by_name[module.NAME] = module
@@ -49,7 +47,15 @@ def detect_format(path: Path, among: Mapping[str, ModuleType] | None = None) -> 
 
 def expected_layouts(among: Mapping[str, ModuleType]) -> str:
     """Return what files these formats take, for messages."""
-    return "; ".join(f"{module.NAME}: {getattr(module, 'LAYOUT', 'see its documentation')}" for module in among.values())
+    layouts = "; ".join(f"{module.NAME}: {getattr(module, 'LAYOUT', 'see its documentation')}" for module in among.values())
+    return layouts + installation_hint()
+
+
+def installation_hint() -> str:
+    """Return what to install for other formats, as the end of a message; "" where they are here."""
+    if "kernelbench" in formats():
+        return ""
+    return f"; for kernelbench, reference_kernels, flashinfer and robust_kbench install {extensions.PACKAGE}"
 
 
 def with_calling_convention(spec: wire.ProblemSpec, new_submission: NewSubmission) -> wire.ProblemSpec:

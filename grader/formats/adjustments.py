@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-LEAST_FLOOR, FLOOR_FACTOR, LARGEST_FLOOR = 5e-2, 5.0, 0.25
+
+def literal(text: str) -> str:
+    """A value as it is written into a file, on one line. ValueError where it would have to be computed."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+        ast.literal_eval(tree)
+        return ast.unparse(tree)
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        raise ValueError(f"{text!r} is not a literal; write a number, True, False, a string in quotes, or a tuple of these") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

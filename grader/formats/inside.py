@@ -1,8 +1,7 @@
-"""Reading of a problem's files: only those of its own set, with a limit.  Executes nothing."""
+"""Bounds the files of a problem to those of its own set."""
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 
 from grader.errors import ProblemInvalid
@@ -21,22 +20,3 @@ def require_inside(path: Path, root: Path, named_in: Path) -> Path:
         text = f"{path} is outside the problem set {inside}; move the file into the set, or name the directory that holds both"
         raise ProblemInvalid(str(named_in), text)
     return resolved
-
-
-def read_text(path: Path, limit_bytes: int, layout: str) -> str:
-    """Return the text of a file; ProblemInvalid where it is too large or can't be read. layout: the files of a problem, for the error."""
-    try:
-        if path.stat().st_size > limit_bytes:
-            raise ProblemInvalid(str(path), f"is over {limit_bytes} bytes; make it smaller")
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProblemInvalid(str(path), f"can't be read: {error}; a problem is {layout}") from None
-
-
-def parse_python(path: Path, text: str, name: str = "<unknown>") -> ast.Module:
-    """Return the syntax of a file; ProblemInvalid where it is not Python. name: of the file, for the parser's own message."""
-    try:
-        return ast.parse(text, name)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) else ""
-        raise ProblemInvalid(str(path), f"{line}is not Python: {error}; fix it") from None

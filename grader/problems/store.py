@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from grader.errors import ProblemInvalid, ProblemNotFound
-from grader.formats import detect_format, expected_layouts
+from grader.formats import detect_format, expected_layouts, installation_hint
 from grader.formats import formats as known_formats
 from grader.formats.adjustments import UNCHANGED, Adjustments
 from grader.model import ID_LIMIT_CHARS, Problem, problem_id_of
@@ -171,7 +171,7 @@ class Problems:
                 raise ProblemInvalid(str(root), "is not a directory; name a problem's directory or file, or a directory that holds such")
             paths = [root] if store._format(root) else [path for path in sorted(root.iterdir()) if path.is_dir() and store._format(path)]
             if not paths:
-                raise ProblemInvalid(str(root), "holds no problem; a native one is a directory with problem.toml and reference.py")
+                raise ProblemInvalid(str(root), f"holds no problem; looked for {expected_layouts(known_formats())}")
             for path in paths:
                 store.add(path, root if root.is_dir() and not path.is_symlink() else None)
         return store
@@ -183,7 +183,7 @@ class Problems:
         """
         plug_in = self._format(path)
         if plug_in is None:
-            raise ProblemInvalid(str(path), f"is not a problem of a known format ({', '.join(self._formats)})")
+            raise ProblemInvalid(str(path), f"is not a problem of a known format ({', '.join(self._formats)}){installation_hint()}")
         problem = load_adjusted(plug_in, path, root=root, adjustments=UNCHANGED)
         before = self._by_id.get(problem.problem_id)
         if before is not None and before.digest != problem.digest:
@@ -261,7 +261,7 @@ def import_all(
     by_name = known_formats()
     formats = by_name if format_name is None else {format_name: by_name[format_name]} if format_name in by_name else {}
     if not formats:
-        raise ProblemInvalid(str(path), f"format {format_name!r} is not known; take one of: {', '.join(by_name)}")
+        raise ProblemInvalid(str(path), f"format {format_name!r} is not known; take one of: {', '.join(by_name)}{installation_hint()}")
     if prefix and not is_prefix(prefix):
         raise ProblemInvalid(str(path), f"prefix {prefix!r} can't begin an id; write lower case letters, digits and '_', first a letter")
     if not _exists(path):

@@ -74,7 +74,7 @@ def builder(node: list[Any], make_object: MakeObject = no_objects) -> Make:
     match node:
         case ["tensor", int() as index]:
             return lambda tensors: tensors[index]
-        case ["element", int() as index]:  # a tensor without dimensions: of a tensor of one element, for others travel as numbers
+        case ["tensor", int() as index, []]:  # a tensor without dimensions: of a tensor of one element, for others travel as numbers
             return lambda tensors: tensors[index].reshape(())
         case ["tensor", int() as index, [*dimensions]]:
             return lambda tensors: tensors[index].permute(dimensions)

@@ -7,14 +7,14 @@ from importlib.metadata import EntryPoint
 import pytest
 from typer.testing import CliRunner
 
-from grader import extensions
+from grader import extensions, formats
 from grader.cli import server_choice
 from grader.cli.main import app
 from grader.config import Settings
 from grader.errors import NotInstalled, ProblemInvalid, SettingsInvalid
 from grader.intake.gate import SubmissionGate, submit_policy
 from grader.model import SourceFile
-from grader.problems import kept
+from grader.problems import kept, store
 from grader.problems.store import Problems
 from grader.server.service import GraderServicer
 from grader.v1 import competition_pb2, grader_service_pb2
@@ -128,3 +128,21 @@ def test_competitions_without_their_package_are_refused(tmp_path):
     request.submission.competition = "competitions/one"
     with pytest.raises(NotInstalled, match="the package for competitions"):
         gate.check(request, ("emulated",))
+
+
+KERNELBENCH_FILE = "class Model:\n    def forward(self, x):\n        return x\n\ndef get_inputs():\n    return []\n"
+
+
+def test_an_import_of_a_format_that_is_not_installed_says_what_to_install(tmp_path):
+    """For a file, a directory of such, and the format by its name."""
+    formats.formats.cache_clear()
+    try:
+        (tmp_path / "1_x.py").write_text(KERNELBENCH_FILE)
+        (entry,) = store.import_all(tmp_path / "1_x.py")
+        hint = "for kernelbench, reference_kernels, flashinfer and robust_kbench install kernel-grader-extensions"
+        assert entry.problem is None and hint in entry.reason and hint in formats.expected_layouts(formats.formats())
+        assert not list(store.import_all(tmp_path))
+        with pytest.raises(ProblemInvalid, match=hint):
+            list(store.import_all(tmp_path, format_name="kernelbench"))
+    finally:
+        formats.formats.cache_clear()

@@ -57,3 +57,9 @@ def test_what_is_no_nest_is_refused() -> None:
     with pytest.raises(pytree.NestInvalid, match="is no nest"):
         pytree.build('["pickle", "x"]', [])
     assert pytree.flatten([A, (1,)], is_leaf)[1] == '["list", [["tensor", 0], ["tuple", [["value", 1]]]]]'
+
+
+def test_a_tensor_of_no_dimensions_is_sent_as_one_element() -> None:
+    point = SimpleNamespace(reshape=lambda shape: ("point", shape))
+    node = json.loads(pytree.flatten([Leaf("a", [])], is_leaf, dimensions=lambda one: one.order)[1])
+    assert pytree.builder(pytree.renumbered(node, [1]))([None, point]) == [("point", ())]

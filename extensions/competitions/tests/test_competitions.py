@@ -1,6 +1,5 @@
 """A competition's file: what it may have, which mistakes are named, what it makes, and the commands that check and write one."""
 
-import json
 import random
 import re
 from dataclasses import replace
@@ -218,20 +217,6 @@ def test_neither_seed_nor_sizes_are_in_a_repr(problems):
     """A repr gets into logs and tracebacks."""
     shown = repr(Competitions.load([FIXTURES], problems).get("spring"))
     assert str(SIZE) not in shown and "0011" not in shown and "secret" not in shown
-
-
-def test_a_generator_of_reference_kernels_gets_its_sizes(tmp_path):
-    """There the case holds the sizes, beside what the task says."""
-    problems = Problems.load([ROOT / "tests" / "fixtures" / "vector_add" / "reference_kernels"])
-    (problem,) = problems.all()
-    like = next(one for one in problem.spec.workloads if not one.hidden)
-    axes = ", ".join(f"{name} = 4242" for name in like.axes)
-    text = TEXT.split("[[secret]]")[0].replace('"vector_add", "row_softmax"', f'"{problem.problem_id}"')
-    (tmp_path / "competition.toml").write_text(f'{text}\n[[secret]]\nproblem = "{problem.problem_id}"\naxes = {{ {axes} }}\n')
-    (secret,) = Competitions.load([tmp_path], problems).get("spring").secret_workloads[problem.problem_id]
-    case = json.loads(secret.arguments)["case"]
-    assert {case[name] for name in like.axes} == {4242} and secret.hidden
-    assert set(case) == set(json.loads(like.arguments)["case"])
 
 
 def test_a_box_never_sees_a_competition(tmp_path):

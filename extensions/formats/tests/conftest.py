@@ -1,3 +1,3 @@
-"""The fleet of tests/judge."""
+"""A fleet for the modules whose submissions are graded."""
 
 from tests.judge.conftest import fleet  # noqa: F401  # a fixture

@@ -96,7 +96,7 @@ def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
     ("definition", "said"),
     [
         ("{", "definition.json:1: is not JSON"),
-        ("[" * 100_000, "is not JSON"),
+        ("[" * 100_000, "can't be read: "),
         ("[]", "valid dictionary"),
         ({**DEFINITION, "inptus": {}}, "inptus: is not a key here; leave it out"),
         (changed(DEFINITION, "axes", "rows", "type", value="variable"), "axes.rows"),

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from extensions.formats import robust_kbench
+from extensions.formats import kernelbench, problem_files, robust_kbench
 from grader.errors import ProblemInvalid
-from grader.formats import detect_format, emulated_sizes, kernelbench
+from grader.formats import detect_format
 from grader.problems.store import import_all
 from sandbox.protocol import wire
 
@@ -89,7 +89,7 @@ def test_a_large_setting_has_a_smaller_batch_on_the_emulated_device(task: Path) 
         "setting-0-small",
         "emulated",
         64,
-    ) and 0 < rows * columns <= emulated_sizes.SMALL < rows * columns * 4
+    ) and 0 < rows * columns <= problem_files.SMALL < rows * columns * 4
     assert robust_kbench.warnings(problem) == ("the emulated device gets a smaller batch than the config's",)
     assert robust_kbench.warnings(robust_kbench.load(FORWARD)) == ()
 
@@ -97,9 +97,9 @@ def test_a_large_setting_has_a_smaller_batch_on_the_emulated_device(task: Path) 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"single_input_configs": []}, "config_forward.json: single_input_configs: List should have at least 1 item"),
-        ({"single_init_configs": 3}, "config_forward.json: single_init_configs: Input should be a valid list"),
-        ({"single_init_configs": [{"gain": {}}]}, "config_forward.json: single_init_configs.0.gain"),
+        ({"single_input_configs": []}, "config_forward.json:1: single_input_configs: List should have at least 1 item"),
+        ({"single_init_configs": 3}, "config_forward.json:1: single_init_configs: Input should be a valid list"),
+        ({"single_init_configs": [{"gain": {}}]}, "config_forward.json:1: single_init_configs.0.gain"),
         ({"single_init_configs": [{"eps": 1.0}]}, "config_forward.json: single_init_configs: gives Model 'eps', which it does not take"),
         ({"single_shared_configs": [{}]}, "config_forward.json: single_init_configs: does not give Model 'columns', which it needs"),
         ({"single_input_configs": [{"depth": 2}]}, "single_input_configs: gives get_inputs 'depth', which it does not take"),

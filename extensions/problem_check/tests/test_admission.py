@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from extensions.formats import kernelbench
 from extensions.problem_check.admission import Admission, AdmissionOutcome
-from grader.formats import kernelbench, native
+from grader.formats import native
 from grader.formats.adjustments import UNCHANGED, Adjustments
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.protocol import wire

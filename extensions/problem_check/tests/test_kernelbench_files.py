@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from extensions.formats import kernelbench
 from extensions.problem_check.admission import CHECK_NAME, is_sane
-from grader.formats import kernelbench
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
+    from extensions.formats.kernelbench_reference import describe
+    from extensions.formats.tests import test_strides
+    from extensions.formats.tests.kernelbench_files import NONE, model
+    from extensions.formats.tests.kernelbench_files import spec_of as spec_of_parts
+    from extensions.formats.tests.test_constant_weights import KEPT, NORM_FILE, spec_of, spec_of_number
     from extensions.problem_check.judge.check import admit
-    from sandbox.judge.references.kernelbench import describe
-    from tests.unit import test_strides
-    from tests.unit.kernelbench_files import NONE, model
-    from tests.unit.kernelbench_files import spec_of as spec_of_parts
-    from tests.unit.test_constant_weights import KEPT, NORM_FILE, spec_of, spec_of_number
 
 
 def findings(spec: wire.ProblemSpec) -> dict[str, str]:

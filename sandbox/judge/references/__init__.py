@@ -1,4 +1,4 @@
-"""References, a file per format: the judge's half of a format.  Trusted: those who write problems are.
+"""References: the judge's half of a format.  Trusted: those who write problems are.
 
 A format promises: `task(spec, where)` executes the problem's code once, on the device that torch calls `where`, and returns what judging
 needs of it. It may be called again with the spec that it returned, in another process, and has to come to the same. A format whose server
@@ -19,7 +19,7 @@ import torch
 
 from sandbox.judge import ReferenceFailed as ReferenceFailed
 from sandbox.judge import ReferenceTooLarge as ReferenceTooLarge
-from sandbox.judge.references import kernelbench, native, reference_kernels
+from sandbox.judge.references import native
 from sandbox.judge.tolerance import Comparison
 from sandbox.protocol import wire
 
@@ -66,7 +66,6 @@ class Task:
 
 
 GROUP = "grader.references"
-BUILT_IN = {module.NAME: module for module in (kernelbench, native, reference_kernels)}
 _modules: dict[str, str] = {}
 
 
@@ -77,9 +76,9 @@ def register(format_name: str, module: str) -> None:
 
 @lru_cache(maxsize=64)
 def half_of(format_name: str) -> ModuleType:
-    """The judge's half of a format: a built-in one, or the one of an installed package. ReferenceFailed where there is none."""
-    if format_name in BUILT_IN:
-        return BUILT_IN[format_name]
+    """The judge's half of a format: native's, or the one of an installed package. ReferenceFailed where there is none."""
+    if format_name == native.NAME:
+        return native
     modules = {point.name: point.value for point in entry_points(group=GROUP)} | _modules
     if format_name not in modules:
         raise ReferenceFailed(f"no installed package has an entry point {format_name!r} of {GROUP}; install the format's package")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from extensions.formats import reference_kernels
 from grader.dispatch.local_fleet import LocalFleet
-from grader.formats import reference_kernels
 from tests.local_grading import graded
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "reference_kernels"
+FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures" / "reference_kernels"
 SHIPPED = {
     name: (FIXTURES / name / "submission.py").read_text()
     for name in ("scaled_add", "product_out", "scaled_fp8", "packed_fp4", "decode_step")

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from extensions.formats import problem_files
 from grader.cli.main import app
-from grader.formats import needed_packages
 from grader.problems.kept import read_kept
 from grader.problems.store import Problems, import_all
 from tests import fakes
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
+FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures"
 KERNEL = FIXTURES / "kernelbench" / "1_Scaled_hinge.py"
 TASK = FIXTURES / "reference_kernels" / "scaled_add"
 
@@ -126,6 +126,6 @@ def test_missing_packages_are_those_that_the_code_surely_imports() -> None:
         "task": "import gone_e\nfrom . import sibling\n",
         "unused": "import gone_f\n",
     }
-    assert needed_packages.missing_packages(texts, "reference", ("ref_kernel",)) == ("gone_a", "gone_c", "gone_e")
-    assert needed_packages.missing_packages({"reference": "def (:\n"}, "reference") == ()
-    assert needed_packages.sentence(()) == ""
+    assert problem_files.missing_packages(texts, "reference", ("ref_kernel",)) == ("gone_a", "gone_c", "gone_e")
+    assert problem_files.missing_packages({"reference": "def (:\n"}, "reference") == ()
+    assert problem_files.unusable({"reference": "import json\n"}, "reference", ()) == ""

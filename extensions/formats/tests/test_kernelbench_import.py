@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from extensions.formats import kernelbench
 from grader.api import messages
 from grader.cli.main import app
 from grader.cli.submit import problem_at
 from grader.errors import ProblemInvalid
-from grader.formats import kernelbench
 from grader.formats.adjustments import Adjustments
 from grader.problems.kept import read_kept
 from grader.problems.store import Problems, import_all
 from grader.rules.disclosure import Redactor
 from tests import fakes
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "kernelbench"
+FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures" / "kernelbench"
 GOOD = """\
 import torch
 import torch.nn as nn
@@ -152,7 +152,7 @@ def test_constants_are_set_where_a_file_has_them(tmp_path: Path) -> None:
 
 def test_the_memory_of_the_host_is_known_in_a_box(monkeypatch: pytest.MonkeyPatch) -> None:
     """Boxes refuse sysinfo; sysconf then answers with what was on the stack, and the problem was imported unchecked."""
-    from sandbox.judge.references.trace import memory_bytes
+    from extensions.formats.kernelbench_trace import memory_bytes
 
     monkeypatch.setattr(os, "sysconf", lambda _: -1)
     assert memory_bytes("cpu") > 1 << 28

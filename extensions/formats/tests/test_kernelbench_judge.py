@@ -14,23 +14,23 @@ from typing import Any
 
 import pytest
 
-from grader.formats import kernelbench
+from extensions.formats import kernelbench
+from extensions.formats.tests.kernelbench_files import FIXTURES, HEAD, KEY, NONE, OTHER_KEY, ROW, drawn, judged, model, spec_of, trials
 from grader.formats.adjustments import UNCHANGED, Adjustments
 from sandbox.languages import python
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import without_model
 from tests.collection import AFTER_COLLECTION
-from tests.unit.kernelbench_files import FIXTURES, HEAD, KEY, NONE, OTHER_KEY, ROW, drawn, model, spec_of
 
 if AFTER_COLLECTION:
     import torch
     from torch import nn
     from torch._subclasses.fake_tensor import FakeTensor
 
+    from extensions.formats import kernelbench_trace, problem_code
+    from extensions.formats.kernelbench_reference import _ModelSource
     from sandbox.judge import tolerance
-    from sandbox.judge.references import ReferenceFailed, Task, load_task, sources, trace
-    from sandbox.judge.references.kernelbench import _ModelSource
-    from tests.unit import test_lane
+    from sandbox.judge.references import ReferenceFailed, Task, load_task
 
 
 RAMP, GATE, LOSS, SOFTMAX, PRODUCT = (next(FIXTURES.glob(f"{number}_*.py")) for number in (1, 2, 3, 4, 5))
@@ -47,28 +47,6 @@ def outcomes(task: Task, outputs: list[torch.Tensor], key: str = KEY) -> list[st
     masks = [torch.zeros_like(one, dtype=torch.bool) for one in outputs]
     found = task.compare(task.spec.workloads[0], inputs, outputs, task.reference([one.clone() for one in inputs]), masks)
     return [one.outcome.value for one in found]
-
-
-def judged(tmp_path: Path, spec: wire.ProblemSpec, entry: Callable[..., Any]) -> list[wire.Fact]:
-    """The facts of a submission that is this class, in mode TEST."""
-
-    def of_state(state: bytes) -> Callable[..., None]:
-        kernel = python.make_model(entry, state, "cpu") if state else entry
-
-        def launch(inputs: list[Any], outputs: list[torch.Tensor]) -> None:
-            with torch.no_grad():
-                result = kernel(*inputs)
-            for target, value in zip(outputs, result if isinstance(result, tuple) else (result,), strict=True):
-                assert target.dtype == value.dtype
-                target.copy_(value)
-
-        return launch
-
-    return test_lane.judged(tmp_path, problem=spec, of_state=of_state, language="python", entry=spec.entry)
-
-
-def trials(facts: list[wire.Fact]) -> list[str]:
-    return [one.outcome.value for one in facts if isinstance(one, wire.Trial)]
 
 
 if AFTER_COLLECTION:
@@ -211,7 +189,7 @@ def test_the_same_key_gives_the_same_inputs_and_leaves_the_generators() -> None:
 
 def test_every_bit_of_the_key_counts() -> None:
     """The whole state of the generator is made from the key: with its words as they were, the numbers are other ones."""
-    with sources.seeded(KEY):
+    with problem_code.seeded(KEY):
         state, values = torch.get_rng_state(), torch.rand(4)
         torch.manual_seed(torch.initial_seed())
         assert not torch.equal(torch.get_rng_state(), state)
@@ -243,7 +221,7 @@ def test_running_statistics_do_not_drift(tmp_path: Path) -> None:
     inputs = drawn(task)
     answers = [task.reference([one.clone() for one in inputs])[0] for _ in range(3)]
     assert torch.equal(answers[0], answers[1]) and torch.equal(answers[0], answers[2])
-    module = sys.modules[f"kernelbench_{spec.problem_id}_{spec.digest[:12]}"]
+    module = sys.modules[f"kernelbench_{spec.digest[:12]}_file"]
     control = module.Model()
     with torch.no_grad():
         assert not torch.equal(control(*inputs), control(*inputs))
@@ -267,7 +245,7 @@ def test_the_module_is_fresh(tmp_path: Path) -> None:
     """What somebody rebinds in an earlier module of the same problem is not in the next: get_inputs, Model and constants are the file's."""
     spec = spec_of(tmp_path, model("return x * FACTOR"), "FACTOR = 3.0", ROW, NONE)
     first = load_task(spec, "cpu")
-    module: Any = sys.modules[f"kernelbench_{spec.problem_id}_{spec.digest[:12]}"]
+    module: Any = sys.modules[f"kernelbench_{spec.digest[:12]}_file"]
     module.FACTOR, module.get_inputs = 0.0, lambda: [torch.zeros(4, 5)]
     assert not drawn(first)[0].any()  # the control: it was this module that the task is of
     second = load_task(spec, "cpu")
@@ -308,7 +286,7 @@ def test_a_trace_needs_no_memory(tmp_path: Path) -> None:
         for init, fake in (("self.l = nn.LSTM(5, 5)", True), ("self.l = nn.LSTM(5, int(torch.ones(1).item()) * 5)", False)):
             spec = spec_of(tmp_path, model("return self.l(x)[0]", init), ROW, NONE, precision=precision)
             source = _ModelSource.of(spec, "cpu")
-            seen = trace.trace(source.model, lambda making, place: source.inputs(KEY, place, making), "cpu")  # noqa: B023
+            seen = kernelbench_trace.trace(source.model, lambda making, place: source.inputs(KEY, place, making), "cpu")  # noqa: B023
             assert [isinstance(one, FakeTensor) for one in seen.outputs] == [fake]
 
 

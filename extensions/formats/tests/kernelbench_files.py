@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from grader.formats import kernelbench
+from extensions.formats import kernelbench
+from sandbox.languages import python
 from sandbox.protocol import wire
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "kernelbench"
+FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures" / "kernelbench"
 KEY, OTHER_KEY = "0123456789abcdef" * 2, "fedcba9876543210" * 2
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
 ROW = "def get_inputs():\n    return [torch.rand(4, 5)]\n"
@@ -31,3 +33,28 @@ def spec_of(directory: Path, *parts: str, precision: str = "fp32") -> wire.Probl
 def drawn(task: Any, key: str = KEY) -> Any:
     """The inputs of a task's only workload."""
     return task.draw(task.spec.workloads[0], key)
+
+
+def judged(tmp_path: Path, spec: wire.ProblemSpec, entry: Callable[..., Any]) -> list[wire.Fact]:
+    """The facts of a submission that is this class, in mode TEST."""
+    import torch
+
+    from tests.unit import test_lane
+
+    def of_state(state: bytes) -> Callable[..., None]:
+        kernel = python.make_model(entry, state, "cpu") if state else entry
+
+        def launch(inputs: list[Any], outputs: list[Any]) -> None:
+            with torch.no_grad():
+                result = kernel(*inputs)
+            for target, value in zip(outputs, result if isinstance(result, tuple) else (result,), strict=True):
+                assert target.dtype == value.dtype
+                target.copy_(value)
+
+        return launch
+
+    return test_lane.judged(tmp_path, problem=spec, of_state=of_state, language="python", entry=spec.entry)
+
+
+def trials(facts: list[wire.Fact]) -> list[str]:
+    return [one.outcome.value for one in facts if isinstance(one, wire.Trial)]

@@ -11,7 +11,7 @@ from grader.formats import formats
 from tests.local_grading import graded
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
-FIXTURES = Path(__file__).parents[1] / "fixtures"
+FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures"
 MASKED_SUMS = "reference_kernels/masked_sums"
 PRODUCT = "kernelbench/5_Scaled_product.py"
 PRODUCT_CUDA = (FIXTURES / "kernelbench" / "5_Scaled_product.cu").read_text()

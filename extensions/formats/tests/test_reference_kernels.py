@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 import yaml
+from grader.problems.competition_store import Competitions
+from tests.unit.test_competitions import TEXT
 
+from extensions.formats import reference_kernels
 from grader.errors import ProblemInvalid
-from grader.formats import reference_kernels
 from grader.model import Problem
+from grader.problems.store import Problems
 from sandbox.protocol import wire
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "reference_kernels"
+FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures" / "reference_kernels"
 
 
 def copied(tmp_path: Path, name: str = "scaled_add") -> Path:
@@ -117,7 +120,7 @@ def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
         ({"files": [{"name": "../a.py", "source": "task.py"}]}, "files.0.name"),
         ({"files": [{"name": "task.py", "source": "task.py"}]}, "files has no reference.py"),
         ({"files": [{"name": "reference.py", "source": "reference.py"}] * 2}, "files has a name twice"),
-        ({"files": [{"name": "reference.py", "source": "nowhere.py"}]}, "'nowhere.py' is not a file"),
+        ({"files": [{"name": "reference.py", "source": "nowhere.py"}]}, "nowhere.py: can't be read"),
         ({"files": [{"name": "reference.py", "source": "/dev/zero"}]}, "/dev/zero is outside the problem set"),
         ({"lang": "cu"}, "only 'py' is"),
         ({"lang": "rust"}, "lang: Input should be 'py' or 'cu'"),
@@ -150,7 +153,7 @@ def test_a_wrong_task_names_file_and_key(tmp_path, changes, expected):
         ("size: " + "9" * 5000, "can't be read"),
         ("- a\n- b", "valid dictionary"),
         ("", "valid dictionary"),
-        ("x: " + "a" * 300_000, "is over"),
+        ("x: " + "a" * 300_000, "is not a file of at most"),
     ],
 )
 def test_what_is_no_task_says_so(tmp_path, text, expected):
@@ -222,3 +225,17 @@ def test_a_package_that_is_not_installed_is_named(tmp_path, text):
         assert "its reference needs nowhere, not installed here" in found and "or list its file under `files`" in found
     lax = f"try:\n    {text}except ImportError: pass\ndef f():\n    {text}{FUNCTIONS}"
     assert reference_kernels.unusable(reference_kernels.load(listed(tmp_path / "lax" / "p", reference=lax, spare=text))) == ""
+
+
+def test_a_generator_of_reference_kernels_gets_its_sizes(tmp_path):
+    """There the case holds the sizes, beside what the task says."""
+    problems = Problems.load([FIXTURES.parent / "vector_add" / "reference_kernels"])
+    (problem,) = problems.all()
+    like = next(one for one in problem.spec.workloads if not one.hidden)
+    axes = ", ".join(f"{name} = 4242" for name in like.axes)
+    text = TEXT.split("[[secret]]")[0].replace('"vector_add", "row_softmax"', f'"{problem.problem_id}"')
+    (tmp_path / "competition.toml").write_text(f'{text}\n[[secret]]\nproblem = "{problem.problem_id}"\naxes = {{ {axes} }}\n')
+    (secret,) = Competitions.load([tmp_path], problems).get("spring").secret_workloads[problem.problem_id]
+    case = json.loads(secret.arguments)["case"]
+    assert {case[name] for name in like.axes} == {4242} and secret.hidden
+    assert set(case) == set(json.loads(like.arguments)["case"])

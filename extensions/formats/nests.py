@@ -11,10 +11,32 @@ from typing import Any
 import torch
 
 from sandbox.judge import ReferenceFailed
-from sandbox.judge.tensors import memory_of, same_bytes
+from sandbox.judge.tensors import dtype_name, memory_of, same_bytes
 from sandbox.launch.objects import ATTRIBUTE, BUFFER, MODULE, NAMED_TUPLE, PARAMETER, PLAIN, SUBMODULE
-from sandbox.protocol import pytree
-from sandbox.protocol.gate import span
+from sandbox.protocol import pytree, wire
+from sandbox.protocol.gate import RANK_LIMIT, span
+
+DTYPES = frozenset(("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"))
+Shapes = dict[str, tuple[str, tuple[int, ...]]]  # of tensors by name: dtype and shape
+
+
+def shape_of(tensor: torch.Tensor, name: str) -> tuple[str, tuple[int, ...]]:
+    """Return dtype and shape. ReferenceFailed where such a tensor can't be sent to a kernel in a compiled language."""
+    dtype = dtype_name(tensor)
+    if dtype not in DTYPES or tensor.dim() > RANK_LIMIT:
+        text = f"{name!r} is {dtype} with {tensor.dim()} axes; take one of {', '.join(sorted(DTYPES))}, and at most {RANK_LIMIT} axes"
+        raise ReferenceFailed(text)
+    return dtype, tuple(tensor.shape)
+
+
+def specs(shapes: Shapes) -> tuple[wire.TensorSpec, ...]:
+    """Return what the tensors are declared as: each size is an axis of its own."""
+    return tuple(wire.TensorSpec(name=name, dtype=shape[0], shape=tuple(axes({name: shape}))) for name, shape in shapes.items())
+
+
+def axes(shapes: Shapes) -> dict[str, int]:
+    """Return the axes of these tensors, with their sizes."""
+    return {f"{name}_{index}": size for name, (_, shape) in shapes.items() for index, size in enumerate(shape)}
 
 
 def tensors_of(value: object) -> list[torch.Tensor]:

@@ -7,57 +7,41 @@ which gets them as inputs.
 from __future__ import annotations
 
 import ast
-import hashlib
 import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import NamedTuple
 
+from extensions.formats.problem_files import digest_of, imported_names, parse_python, read_text
 from grader.errors import ProblemInvalid
-from grader.formats.adjustments import FLOOR_FACTOR, LARGEST_FLOOR, LEAST_FLOOR, UNCHANGED, Adjustments
+from grader.formats.adjustments import UNCHANGED, Adjustments
 from grader.formats.inside import require_inside
 from grader.model import NewSubmission, Problem
 from sandbox.protocol import wire
 from sandbox.protocol.languages import languages
 from sandbox.protocol.signatures import PYTHON, with_arguments, without_model
 
+LEAST_FLOOR, FLOOR_FACTOR, LARGEST_FLOOR = 5e-2, 5.0, 0.25
 _SHOWN_CHARS = 40  # of a value in a message
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
-class NotALiteral(ValueError):
-    """A value that is not a number, a string, True, False, None, or a tuple or list of these."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Assignment:
-    """A place where a constant gets its value. alone: the expression is this name's alone; else the value is set after the statement."""
+class _Assignment(NamedTuple):
+    """A place where a constant gets its value. after: the statement after which it is set; None: the expression is this name's alone."""
 
     name: str
     value: ast.expr
-    statement: ast.stmt
-    alone: bool
+    after: ast.stmt | None = None
 
     def edit(self, value: str) -> tuple[int, int, int, int, str]:
         """Return what to write where: the first line and byte, the last line and byte, and the text."""
-        if self.alone:
-            assert self.value.end_lineno is not None and self.value.end_col_offset is not None
-            return self.value.lineno, self.value.col_offset, self.value.end_lineno, self.value.end_col_offset, value
-        assert self.statement.end_lineno is not None and self.statement.end_col_offset is not None
-        line, column = self.statement.end_lineno, self.statement.end_col_offset
-        return line, column, line, column, f"; {self.name} = {value}"
-
-
-def literal(text: str) -> str:
-    """A value as it is written into a file, on one line. NotALiteral where it would have to be computed."""
-    try:
-        tree = ast.parse(text.strip(), mode="eval")
-        ast.literal_eval(tree)
-        return ast.unparse(tree)
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        raise NotALiteral(f"{text!r} is not a literal; write a number, True, False, a string in quotes, or a tuple of these") from None
+        node = self.after or self.value
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        end = (node.end_lineno, node.end_col_offset)
+        return (*end, *end, f"; {self.name} = {value}") if self.after else (node.lineno, node.col_offset, *end, value)
 
 
 def constants(source: str) -> dict[str, str]:
@@ -89,17 +73,17 @@ def _assignments(tree: ast.Module) -> list[_Assignment]:
 def _assigned(statement: ast.stmt) -> Iterator[_Assignment]:
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)], value=value) | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-            yield _Assignment(name=name, value=value, statement=statement, alone=True)
+            yield _Assignment(name, value)
         case ast.Assign(
             targets=[ast.Tuple(elts=targets) | ast.List(elts=targets)], value=ast.Tuple(elts=values) | ast.List(elts=values)
         ) if len(targets) == len(values) and not any(isinstance(element, ast.Starred) for element in (*targets, *values)):
             for target, value in zip(targets, values, strict=True):
                 if isinstance(target, ast.Name):
-                    yield _Assignment(name=target.id, value=value, statement=statement, alone=True)
+                    yield _Assignment(target.id, value)
         case ast.Assign(targets=targets, value=value):
             for node in (inner for target in targets for inner in ast.walk(target)):
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                    yield _Assignment(name=node.id, value=value, statement=statement, alone=False)
+                    yield _Assignment(node.id, value, statement)
 
 
 def _bound(tree: ast.Module) -> Iterator[str]:
@@ -123,20 +107,24 @@ _LARGEST = 1e300  # for a number that no float holds
 _HOPS = 8  # from a parameter to the constant that it is made of
 
 
-def certain(tree: ast.Module) -> str | None:
+def certain_dropout(tree: ast.Module) -> str | None:
     """Return why no kernel can give Model's answer: its first dropout with a probability that is surely above zero; None: there is none.
 
     Whether a probability that is computed is zero, the judge sees, which executes the file.
     """
-    if any(isinstance(node, ast.Call) and _name(node.func) in ("eval", "train") for node in ast.walk(tree)):
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    if any(_name(call.func) in ("eval", "train") for call in calls):
         return None
-    constants, parameters = _constants(tree), _model_parameters(tree)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _name(node.func) in _MODULES:
-            p = _value(_argument(node), {**constants, **parameters}, constants) if _argument(node) is not None else _DEFAULT_P
+    assigned = _assignments(tree)
+    counts = Counter(assignment.name for assignment in assigned)
+    constants = {item.name: item.value for item in assigned if item.after is None and counts[item.name] == 1}
+    for call in calls:
+        if _name(call.func) in _MODULES:
+            named = next((keyword.value for keyword in call.keywords if keyword.arg == "p"), ast.Constant(_DEFAULT_P))
+            p = _value(call.args[0] if call.args else named, {**constants, **_model_parameters(tree)}, constants)
             if p is not None and p > 0:
                 return (
-                    f"line {node.lineno}: dropout with p = {p:g} in train mode: which elements are dropped is drawn anew in every call, "
+                    f"line {call.lineno}: dropout with p = {p:g} in train mode: which elements are dropped is drawn anew in every call, "
                     "so no kernel can give Model's answer; set p to 0, or call self.eval() at the end of __init__"
                 )
     return None
@@ -146,48 +134,33 @@ def _name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def _argument(call: ast.Call) -> ast.expr | None:
-    return call.args[0] if call.args else next((keyword.value for keyword in call.keywords if keyword.arg == "p"), None)
-
-
-def _value(node: ast.expr | None, names: dict[str, ast.expr], constants: dict[str, ast.expr]) -> float | None:
+def _value(node: ast.expr | None, names: Mapping[str, ast.expr | None], constants: Mapping[str, ast.expr]) -> float | None:
     for _ in range(_HOPS):
-        if isinstance(node, ast.Constant):
-            return min(node.value, _LARGEST) * 1.0 if isinstance(node.value, (int, float)) else None
-        if not isinstance(node, ast.Name):
-            return None
-        node, names = names.get(node.id), constants  # what stands in a parameter's place is written in the module
+        match node:
+            case ast.Constant(value=int() | float() as value):
+                return min(value, _LARGEST) * 1.0
+            case ast.Name(id=name):
+                node, names = names.get(name), constants  # what stands in a parameter's place is written in the module
+            case _:
+                return None
     return None
 
 
-def _constants(tree: ast.Module) -> dict[str, ast.expr]:
-    values: dict[str, ast.expr] = {}
-    for node in tree.body:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        for target in targets:
-            value = getattr(node, "value", None)
-            if isinstance(target, ast.Name) and value is not None:
-                values[target.id] = ast.Name(id="") if target.id in values else value
-    return values
-
-
-def _model_parameters(tree: ast.Module) -> dict[str, ast.expr]:
-    """Return what the parameters of Model's __init__ stand for, by get_init_inputs; those of other classes are not known."""
-    owners = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+def _model_parameters(tree: ast.Module) -> dict[str, ast.expr | None]:
+    """Return what the parameters of Model's __init__ stand for, by get_init_inputs; None where that is not known, as of other classes."""
     making = [
-        (owner.name, statement)
-        for owner in owners
+        (owner.name, [argument.arg for argument in statement.args.args])
+        for owner in tree.body
+        if isinstance(owner, ast.ClassDef)
         for statement in owner.body
         if isinstance(statement, ast.FunctionDef) and statement.name == "__init__"
     ]
-    if [name for name, _ in making] != ["Model"]:  # of several classes' parameters one can't tell which is meant
-        return {argument.arg: ast.Name(id="") for _, function in making for argument in function.args.args}
-    arguments = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "get_init_inputs"), None)
-    returned = next((node.value for node in ast.walk(arguments) if isinstance(node, ast.Return)), None) if arguments else None
-    elements = returned.elts if isinstance(returned, (ast.List, ast.Tuple)) else []
-    names = [argument.arg for argument in making[0][1].args.args[1:]]
-    unknown: dict[str, ast.expr] = {name: ast.Name(id="") for name in names}
-    return {**unknown, **dict(zip(names, elements, strict=False))}
+    parameters: dict[str, ast.expr | None] = dict.fromkeys(name for _, names in making for name in names)
+    if [owner for owner, _ in making] == [CLASS]:  # of several classes' parameters one can't tell which is meant
+        arguments = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == ARGUMENTS), None)
+        returned = next((node.value for node in ast.walk(arguments) if isinstance(node, ast.Return)), None) if arguments else None
+        parameters |= zip(making[0][1][1:], returned.elts if isinstance(returned, (ast.List, ast.Tuple)) else (), strict=False)
+    return parameters
 
 
 NAME = "kernelbench"
@@ -219,7 +192,7 @@ _LOWER_PRECISION = " Lower precision is allowed: half precision or TF32 inside i
 
 
 # What floating tensors and weights are cast to, and the tolerance that goes with it. The budget is for outputs that are small next to atol,
-# where zeros would pass: see `sandbox/judge/references/kernelbench.py`.
+# where zeros would pass: see `kernelbench_reference.py`.
 PRECISIONS = {
     "fp32": ("float32", wire.Tolerance(atol=1e-4, rtol=1e-4, budget_floor=1e-2)),
     "fp16": ("float16", wire.Tolerance(atol=1e-2, rtol=1e-2, budget_floor=5e-2)),
@@ -247,15 +220,15 @@ def load(path: Path, precision: str = DEFAULT_PRECISION, *, root: Path | None = 
     require_inside(path, root or path.parent, path)
     if precision not in PRECISIONS:
         raise ProblemInvalid(str(path), f"precision {precision!r} is not known; take one of: {', '.join(PRECISIONS)}")
-    source = _read(path)
+    source = read_text(path, SOURCE_LIMIT_BYTES, LAYOUT)
     if adjustments.constants:
-        _parse(path, source)
+        parse_python(path, source, path.name)
         known_constants = constants(source)
         if unknown := [name for name in adjustments.constants if name not in known_constants]:
             there = ", ".join(f"{name} = {value}" for name, value in known_constants.items()) or "nothing"
             raise ProblemInvalid(str(path), f"assigns no constant {unknown[0]!r} at its top level; it assigns {there}")
         source = with_constants(source, adjustments.constants)
-    _check(path, _parse(path, source))
+    _check(path, parse_python(path, source, path.name))
     problem_id, (dtype, tolerance) = problem_id_of(path, precision), PRECISIONS[precision]
     tolerance = _adjusted_tolerance(tolerance, adjustments)
     set_here = ", ".join(f"{name} = {value}" for name, value in adjustments.constants.items())
@@ -301,8 +274,8 @@ def compiled_languages() -> tuple[str, ...]:
 
 def settable(path: Path) -> dict[str, str]:
     """The constants that `Adjustments.constants` may set in the file path, with the text of their values."""
-    source = _read(path)
-    _parse(path, source)
+    source = read_text(path, SOURCE_LIMIT_BYTES, LAYOUT)
+    parse_python(path, source, path.name)
     return constants(source)
 
 
@@ -336,30 +309,6 @@ def _title(path: Path, precision: str, adjustments: Adjustments) -> str:
     return f"{words[:TITLE_CHARS]} ({', '.join(notes)[:TITLE_CHARS]})" if notes else words[:TITLE_CHARS]
 
 
-def _read(path: Path) -> str:
-    try:
-        if not path.is_file():
-            raise ProblemInvalid(str(path), "is not a file; a kernelbench problem is one Python file")
-        if (size := path.stat().st_size) > SOURCE_LIMIT_BYTES:
-            raise ProblemInvalid(
-                str(path), f"has {size:,} bytes, over the {SOURCE_LIMIT_BYTES:,} allowed; leave out what is not the problem"
-            )
-        return path.read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise ProblemInvalid(str(path), f"is not UTF-8 (byte {error.start}); save it as UTF-8") from None
-    except OSError as error:
-        raise ProblemInvalid(str(path), f"can't be read: {error.strerror}; check its permissions") from None
-
-
-def _parse(path: Path, source: str) -> ast.Module:
-    try:
-        return ast.parse(source, path.name)
-    except SyntaxError as error:
-        raise ProblemInvalid(str(path), f"line {error.lineno}: is not Python: {error.msg}; fix the line") from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise ProblemInvalid(str(path), f"can't be parsed as Python: {error or type(error).__name__}; write it more simply") from None
-
-
 def _check(path: Path, tree: ast.Module) -> None:
     """Raise ProblemInvalid where a part is missing, or where the file is one that surely can't be judged."""
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
@@ -378,13 +327,11 @@ def _check(path: Path, tree: ast.Module) -> None:
         needed = functions[name].args
         if len(needed.posonlyargs) + len(needed.args) > len(needed.defaults) or None in needed.kw_defaults:
             raise ProblemInvalid(str(path), f"line {functions[name].lineno}: {name} takes arguments; it is called without any")
-    for node in tree.body:
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        if (package := next((top for name in names if (top := name.split(".")[0]) in _DOWNLOADS), None)) is not None:
+    for name in imported_names(tree.body):
+        if (package := name.split(".")[0]) in _DOWNLOADS:
             text = f"imports {package}, whose models are downloaded or are not part of torch; write the model with torch.nn"
-            raise ProblemInvalid(str(path), f"line {node.lineno}: {text}")
-    if (dropout := certain(tree)) is not None:
+            raise ProblemInvalid(str(path), text)
+    if (dropout := certain_dropout(tree)) is not None:
         raise ProblemInvalid(str(path), dropout)
 
 
@@ -410,6 +357,6 @@ def _spec(problem_id: str, source: str, dtype: str, tolerance: wire.Tolerance, a
         tolerance=tolerance,
         reference=source,
         trial_count=TRIAL_COUNT,
-        digest=hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest(),
+        digest=digest_of(canonical),
         convention=wire.Convention.MODEL,
     )

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.formats import kernelbench
+from extensions.formats import kernelbench
+from extensions.formats.tests.kernelbench_files import judged, trials
 from grader.formats.adjustments import UNCHANGED, Adjustments
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import without_model
@@ -21,13 +22,12 @@ if AFTER_COLLECTION:
     from sandbox.judge.references import load_task
     from sandbox.languages import python
     from sandbox.launch.constant_weights import PARAMETER, Constant, ConstantWeights
-    from tests.unit.test_kernelbench_judge import judged, trials
 
 KEY, OTHER_KEY = "0123456789abcdef" * 2, "f" * 32
 PASSED = ["passed"] * kernelbench.TRIAL_COUNT
 KEPT = Adjustments(keep_weights=True)
-HERE = Path(__file__).parents[1]
-NORM_FILE, MODEL_FILE = HERE / "exploits" / "problems" / "layer_norm.py", HERE / "honest" / "problems" / "norm_model.py"
+TESTS = Path(__file__).parents[3] / "tests"
+NORM_FILE, MODEL_FILE = TESTS / "exploits" / "problems" / "layer_norm.py", TESTS / "honest" / "problems" / "norm_model.py"
 FILE = """import torch
 import torch.nn as nn
 

@@ -15,22 +15,24 @@ import re
 import resource
 import sys
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy
 import torch
 
 from sandbox.judge import references
 from sandbox.launch import scaled_mm
+from sandbox.protocol import pytree, wire
 
 _CUDA = re.compile(r"cuda(:\d+)?")
 _NOTHING_TO_DO = {"torch.cuda.synchronize", "torch.cuda.empty_cache", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all"}
 SCALED_MM = "__scaled_mm__"  # what stands for torch's function on the emulated device
 _SPARE_BYTES = 1 << 30  # of addresses: stacks of threads and the like, which are not touched
 _MT_BEGIN, _MT_WORDS = 3, 624  # where the Mersenne twister's words lie in the state of torch's CPU generator, in units of 8 bytes
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class Modules:
@@ -74,6 +76,58 @@ class Modules:
         if level == 0 and name in self._texts:
             return self.load(name)
         return builtins.__import__(name, globals, locals, fromlist, level)
+
+
+def executed(spec: wire.ProblemSpec, where: str, texts: Mapping[str, str], start: str, names: Sequence[str]) -> Modules:
+    """Execute the text start of a problem. ReferenceFailed where it does not define functions or classes of these names."""
+    modules = Modules(texts, f"{spec.format}_{spec.digest[:12]}", where)
+    with contained(f"the {start}", where), seeded(spec.digest, where):
+        module = modules.load(start)
+    check_defined(module, f"the {start}", names)
+    return modules
+
+
+def check_defined(module: types.ModuleType, subject: str, names: Sequence[str]) -> None:
+    """Raise ReferenceFailed where a module does not define functions or classes of these names."""
+    if missing := [name for name in names if not callable(getattr(module, name, None))]:
+        raise references.ReferenceFailed(f"{subject} defines no {missing[0]!r}; define it at the top level")
+
+
+def with_own_code(function: _Function) -> _Function:
+    """Give a function a code object of its own: what torch.compile makes is kept with that, and the rest would share it."""
+    function.__code__ = function.__code__.replace()
+    return function
+
+
+def flatten(value: object, subject: str, **how: Any) -> tuple[list[torch.Tensor], str]:
+    """Take a nest apart, as `pytree.flatten` does. ReferenceFailed where it can't be sent to a kernel."""
+    try:
+        return pytree.flatten(value, torch.is_tensor, **how)
+    except pytree.NestInvalid as invalid:
+        raise references.ReferenceFailed(f"{subject} can't be sent to a kernel: {invalid}") from invalid
+
+
+def as_tensors(result: object, subject: str) -> list[torch.Tensor]:
+    """Return the tensors that a function of a problem returned. ReferenceFailed where it returned anything else."""
+    results: list[Any] = list(result) if isinstance(result, (tuple, list)) else [result]
+    for item in results:
+        if not isinstance(item, torch.Tensor):
+            raise references.ReferenceFailed(f"{subject} returned a {type(item).__name__}; return a tensor, or a tuple of tensors")
+    return results
+
+
+def made_at(where: str, make: Callable[[], Any], action: str) -> Any:
+    """Let tensors be made on the device, which is much faster; a file that mixes those with others of its own has them made on the CPU."""
+    with references.blamed(action):
+        try:
+            with torch.device(where):
+                return make()
+        except (torch.OutOfMemoryError, torch.AcceleratorError):
+            raise
+        except RuntimeError:
+            if where == "cpu":
+                raise
+        return make()
 
 
 def compiled(text: str, path: str, where: str) -> types.CodeType:

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from grader.formats import kernelbench
+from extensions.formats import kernelbench
+from extensions.formats.tests.kernelbench_files import NONE, judged, model, spec_of, trials
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.references import ReferenceFailed, nests
-    from sandbox.judge.references.kernelbench import describe
-    from tests.unit.kernelbench_files import NONE, model, spec_of
-    from tests.unit.test_kernelbench_judge import judged, trials
+    from extensions.formats import nests
+    from extensions.formats.kernelbench_reference import describe
+    from sandbox.judge.references import ReferenceFailed
 
 KEY = "0123456789abcdef" * 2
 PASSED = ["passed"] * kernelbench.TRIAL_COUNT

@@ -1,8 +1,9 @@
 """The kernelbench format's judge half: one file with `Model`, `get_inputs` and `get_init_inputs`.
 
-The file is executed once, in a module of its own. What it makes is first made without memory (`trace.py`); then the model is made for good,
-on the CPU as a runner makes its own, so that the same seed gives the same weights. The arguments of an entry are learned from one traced
-call. `ModelNew` in Python is called with the inputs, as `Model` is; an entry in a compiled language gets the weights as further inputs.
+The file is executed once, in a module of its own. What it makes is first made without memory (`kernelbench_trace.py`); then the model is
+made for good, on the CPU as a runner makes its own, so that the same seed gives the same weights. The arguments of an entry are learned
+from one traced call. `ModelNew` in Python is called with the inputs, as `Model` is; an entry in a compiled language gets the weights as
+further inputs.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import inspect
 import io
 import json
 import re
-import sys
 import types
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -21,14 +21,15 @@ from typing import Any
 
 import torch
 
+from extensions.formats import kernelbench_trace as trace
+from extensions.formats import nests, problem_code
+from extensions.formats.kernelbench_trace import Making, TracedCall
+from extensions.formats.nests import moved, permutations_of, strides_of, with_strides
 from sandbox.judge import ReferenceFailed, references, tolerance
-from sandbox.judge.references import sources, trace
-from sandbox.judge.references.nests import moved, permutations_of, strides_of, with_strides
-from sandbox.judge.references.trace import Making, TracedCall
 from sandbox.judge.tensors import dtype_name
 from sandbox.launch.constant_weights import Constant, ConstantWeights, constant_of, kind_of
-from sandbox.protocol import pytree, wire
-from sandbox.protocol.gate import RANK_LIMIT, TENSOR_LIMIT
+from sandbox.protocol import wire
+from sandbox.protocol.gate import TENSOR_LIMIT
 from sandbox.protocol.signatures import with_arguments
 
 NAME = "kernelbench"
@@ -38,7 +39,6 @@ Reference = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 SCALARS = {bool: "bool", int: "int64", float: "float64"}
 NAME_CHARS = 60
 _EXACT_INTEGERS = 2**53  # of a double, by which scalars travel
-_DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool")
 # Of C++ and CUDA; and the last parameter of an entry.
 _RESERVED = (
     "alignas alignof asm auto bool case catch char char8_t char16_t char32_t concept const consteval constexpr constinit const_cast "
@@ -91,18 +91,15 @@ class _ModelSource:
     @classmethod
     def of(cls, spec: wire.ProblemSpec, where: str) -> _ModelSource:
         """Execute the file for a device; nothing of an earlier execution is in its module."""
-        module = types.ModuleType(f"{NAME}_{spec.problem_id}_{spec.digest[:12]}")
-        sys.modules[module.__name__] = module  # torch.compile looks up a function's globals by its module's name
-        with sources.seeded(spec.digest), references.blamed("the file"):
-            exec(sources.compiled(spec.reference, f"{spec.problem_id}.py", where), module.__dict__)
-        for name in (_MODEL, _INPUTS, _ARGUMENTS):
-            if not callable(getattr(module, name, None)):
-                raise references.ReferenceFailed(f"the file defines no {name}; define it")
+        modules = problem_code.Modules({"file": spec.reference}, f"{NAME}_{spec.digest[:12]}", where)
+        with problem_code.seeded(spec.digest, where), references.blamed("the file"):
+            module = modules.load("file")
+        problem_code.check_defined(module, "the file", (_MODEL, _INPUTS, _ARGUMENTS))
         arguments = json.loads(spec.workloads[0].arguments)
         dtype, keeps_weights = getattr(torch, arguments["dtype"]), arguments.get("keep_weights", False)
         return cls(module=module, dtype=dtype, seed=int(spec.digest[:8], 16), keeps_weights=keeps_weights)
 
-    def traced(self, spec: wire.ProblemSpec, where: str, *, only_described: bool = False) -> trace.TracedCall:
+    def traced(self, spec: wire.ProblemSpec, where: str, *, only_described: bool = False) -> TracedCall:
         """Trace a call of the model, without memory where that can be done."""
         return trace.trace(
             self.model,
@@ -114,7 +111,7 @@ class _ModelSource:
 
     def arguments(self, making: Making = _FOR_REAL) -> list[Any]:
         """Return the arguments of Model."""
-        with sources.seeded(f"arguments {self.seed}"), references.blamed(f"{_ARGUMENTS}()"), making:
+        with problem_code.seeded(f"arguments {self.seed}"), references.blamed(f"{_ARGUMENTS}()"), making:
             values = getattr(self.module, _ARGUMENTS)()
         if not isinstance(values, (list, tuple)):
             raise references.ReferenceFailed(f"{_ARGUMENTS}() returned a {type(values).__name__}; return a list")
@@ -128,7 +125,7 @@ class _ModelSource:
         """The same, and the constants in whose place it has drawn weights, by name: none where they are kept, or have no memory."""
         values = self.arguments(making)
         weights = self.constant_weights(_numbers(values))
-        with sources.seeded(f"model {self.seed}"), references.blamed(f"{_MODEL}(*{_ARGUMENTS}())"), making:
+        with problem_code.seeded(f"model {self.seed}"), references.blamed(f"{_MODEL}(*{_ARGUMENTS}())"), making:
             torch.manual_seed(self.seed)
             make = partial(getattr(self.module, _MODEL), *values)
             draws = making is _FOR_REAL and not self.keeps_weights
@@ -144,8 +141,8 @@ class _ModelSource:
 
     def inputs(self, key: str, where: str, making: Making = _FOR_REAL) -> list[Any]:
         """The inputs of a key: tensors, cast, with the strides that the file gave them, or numbers."""
-        with sources.seeded(key, where), references.blamed(f"{_INPUTS}()"), making:
-            values = _made_at(where, getattr(self.module, _INPUTS))
+        with problem_code.seeded(key, where), references.blamed(f"{_INPUTS}()"), making:
+            values = problem_code.made_at(where, getattr(self.module, _INPUTS), f"{_INPUTS}()")
             if not isinstance(values, (list, tuple)):
                 raise references.ReferenceFailed(f"{_INPUTS}() returned a {type(values).__name__}; return a list")
             return [moved(value, where, _cast(value, self.dtype)) if torch.is_tensor(value) else value for value in values]
@@ -154,19 +151,6 @@ class _ModelSource:
         """Return forward's names of its inputs."""
         parameters = list(inspect.signature(getattr(self.module, _MODEL).forward).parameters.values())[1:]
         return [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
-
-
-def _made_at(where: str, make: Callable[[], object]) -> object:
-    """Let tensors be made on the device, which is much faster; a file that mixes those with others of its own has them made on the CPU."""
-    try:
-        with torch.device(where):
-            return make()
-    except (torch.OutOfMemoryError, torch.AcceleratorError):
-        raise
-    except RuntimeError:
-        if where == "cpu":
-            raise
-    return make()
 
 
 def _numbers(value: object) -> frozenset[float]:
@@ -216,7 +200,7 @@ def _weights(model: torch.nn.Module, description: wire.Described, where: str) ->
     return [tensor if tensor.dim() else tensor.cpu() for tensor in copies]
 
 
-def _reference(model: torch.nn.Module, traced: trace.TracedCall, constants: list[Any]) -> Reference:
+def _reference(model: torch.nn.Module, traced: TracedCall, constants: list[Any]) -> Reference:
     """The model as a function that leaves nothing behind."""
     tensors = trace.named_tensors(model)
     live = [tensors[name] for name in traced.written]
@@ -224,6 +208,7 @@ def _reference(model: torch.nn.Module, traced: trace.TracedCall, constants: list
     rebound = [(model.get_submodule(name), key) for name, key in traced.rebound]
     before = [(module, key, vars(module).get(key, _ABSENT)) for module, key in rebound]
 
+    @problem_code.with_own_code
     def call(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         if live:
             torch._foreach_copy_(live, copies)
@@ -236,7 +221,6 @@ def _reference(model: torch.nn.Module, traced: trace.TracedCall, constants: list
         result = model(*(item if constant is None else constant for item, constant in zip(values, constants, strict=True)))
         return list(result) if isinstance(result, (tuple, list)) else [result]
 
-    call.__code__ = call.__code__.replace()  # its own: what torch.compile makes is kept with the code object, and the rest would share it
     return call
 
 
@@ -246,7 +230,7 @@ _ABSENT = object()
 class _Wide:
     """The reference in double precision; its model is made when it is first needed."""
 
-    def __init__(self, source: _ModelSource, call: trace.TracedCall, constants: list[Any], where: str) -> None:
+    def __init__(self, source: _ModelSource, call: TracedCall, constants: list[Any], where: str) -> None:
         self._source, self._seen, self._constants, self._where = source, call, constants, where
         self._call: Reference | None = None
 
@@ -255,7 +239,7 @@ class _Wide:
         if self._call is None:
             model = _moved(self._source.model(), torch.float64, self._where)
             self._call = _reference(model, self._seen, self._constants)
-        with sources.in_double():
+        with problem_code.in_double():
             return self._call([tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs])
 
 
@@ -295,10 +279,7 @@ def _with_weight(
 def _state(source: _ModelSource, model: torch.nn.Module, drawn: Mapping[str, Constant]) -> bytes:
     """Return the state of which the runner makes its ModelNew. dtype: what it has to be cast to, as the weights here are."""
     arguments = source.arguments()
-    try:
-        pytree.flatten(arguments, torch.is_tensor)
-    except pytree.NestInvalid as invalid:
-        raise references.ReferenceFailed(f"{_ARGUMENTS}() can't be sent to a kernel: {invalid}; return plain values") from None
+    problem_code.flatten(arguments, f"{_ARGUMENTS}()")
     weights = {name: value.detach().cpu() for name, value in model.state_dict().items() if torch.is_tensor(value)}
     file = io.BytesIO()
     torch.save(
@@ -360,12 +341,9 @@ class _Names:
         name = self._free(wanted, len(shape))
         if not torch.is_tensor(value):
             return wire.TensorSpec(name=name, dtype=SCALARS[type(value)], shape=())
-        dtype = dtype_name(value)
-        if dtype not in _DTYPES or len(shape) > RANK_LIMIT:
-            raise ReferenceFailed(f"{wanted!r} is {dtype} with {len(shape)} axes; take one of {', '.join(_DTYPES)}, and {RANK_LIMIT} axes")
-        sizes = {f"{name}_{index}": int(size) for index, size in enumerate(shape)}
-        self.axes.update(sizes)
-        return wire.TensorSpec(name=name, dtype=dtype, shape=tuple(sizes))
+        shapes = {name: nests.shape_of(value, wanted)}
+        self.axes |= nests.axes(shapes)
+        return nests.specs(shapes)[0]
 
     def _free(self, wanted: str, rank: int) -> str:
         plain = re.sub(r"[^A-Za-z0-9_]", "_", wanted)[:NAME_CHARS]

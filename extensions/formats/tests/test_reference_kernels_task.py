@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from grader.formats import reference_kernels
+from extensions.formats import reference_kernels
 from sandbox.protocol import pytree, wire
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
     import torch
 
+    from extensions.formats.problem_code import Modules
+    from extensions.formats.reference_kernels_reference import Code
     from sandbox.judge.references import ReferenceFailed, Task, load_task
-    from sandbox.judge.references.reference_kernels import Code
-    from sandbox.judge.references.sources import Modules
     from sandbox.judge.tensors import same_bytes
     from tests.unit.test_lane import judged
 
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "reference_kernels"
+FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures" / "reference_kernels"
 PASSED, MISMATCHED, UNWRITTEN = wire.TrialOutcome.PASSED, wire.TrialOutcome.MISMATCHED, wire.TrialOutcome.UNWRITTEN
 KEY, OTHER_KEY = "0123456789abcdef" * 2, "f" * 32
 EQUAL = "(torch.equal(output, ref_kernel(data)), '')"
@@ -235,7 +235,7 @@ def test_what_a_problem_imports_is_gone_for_the_next(tmp_path):
         (source("torch.ones(n)", "data.cfloat()"), "torch.complex64"),
         (source("torch.ones(n)", "1 / 0"), "ref_kernel at 'test-0' raised ZeroDivisionError"),
         (source("torch.ones(m)", "data").replace("input(n,", "input(m,"), "unexpected keyword argument 'n'"),
-        (f"raise RuntimeError('no')\n{source('n', 'data')}", "reference.py raised RuntimeError: no"),
+        (f"raise RuntimeError('no')\n{source('n', 'data')}", "the reference raised RuntimeError: no"),
         (f"__import__('nowhere')\n{source('n', 'data')}", "No module named 'nowhere'"),
     ],
 )

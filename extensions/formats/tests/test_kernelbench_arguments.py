@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from grader.formats import kernelbench
+from extensions.formats import kernelbench
+from extensions.formats.tests.kernelbench_files import FIXTURES, NONE, OTHER_KEY, ROW, drawn, model, spec_of
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import without_model
 from tests.collection import AFTER_COLLECTION
-from tests.unit.kernelbench_files import FIXTURES, NONE, OTHER_KEY, ROW, drawn, model, spec_of
 
 if AFTER_COLLECTION:
     import torch
 
+    from extensions.formats.kernelbench_reference import describe
     from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, load_task
-    from sandbox.judge.references.kernelbench import describe
 
 
 PRODUCT = FIXTURES / "5_Scaled_product.py"

@@ -16,6 +16,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from extensions.formats import problem_code
 from sandbox.judge import references
 from sandbox.judge.tensors import memory_of
 
@@ -82,12 +83,7 @@ def _trace(
     sizes.check(weight_bytes, 0)
     weights, before, watch = kept_tensors(traced_model), _Kept.of(traced_model), _TraceMode()
     with references.blamed("forward"), making, watch:
-        result = traced_model(*values)
-        outputs: list[torch.Tensor] = []
-        for output in result if isinstance(result, (tuple, list)) else [result]:
-            if not isinstance(output, torch.Tensor):
-                raise references.ReferenceFailed(f"forward returned a {type(output).__name__}; return a tensor, or a tuple of tensors")
-            outputs.append(output)
+        outputs = problem_code.as_tensors(traced_model(*values), "forward")
     written, rebound = before.changes(traced_model, watch.written)
     sizes.check(weight_bytes, _size(outputs))
     return TracedCall(inputs=values, outputs=outputs, weights=weights, written=written, rebound=rebound)
@@ -117,7 +113,7 @@ class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._limit_bytes = limit_bytes
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
-        """InterimEstimate, then do it."""
+        """Look at the operation, then do it."""
         if func._schema.arguments and func._schema.arguments[0].name == "size" and args and not func.is_view:
             count = math.prod(int(argument) for argument in args[0])
             if count * ((kwargs or {}).get("dtype") or torch.get_default_dtype()).itemsize > self._limit_bytes:
@@ -133,7 +129,7 @@ class _TraceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.written: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
-        """InterimEstimate, then do it."""
+        """Look at the operation, then do it."""
         declared = func._schema.arguments  # a default is not among args
         named = {parameter.name: parameter.default_value for parameter in declared} | dict(
             zip((parameter.name for parameter in declared), args, strict=False)

@@ -18,14 +18,15 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy
 import torch
 
+from extensions.formats import nests, problem_code
+from extensions.formats.nests import in_memory, tensors_of
 from sandbox.judge import references, tolerance
-from sandbox.judge.references import nests, sources
-from sandbox.judge.references.nests import in_memory, tensors_of
 from sandbox.judge.tensors import dtype_name, filled, is_nan, is_narrow, same_bytes
 from sandbox.launch import objects
 from sandbox.protocol import pytree, wire
@@ -36,10 +37,8 @@ NO_FILL = "fill_empty_deterministic_"  # what torch says of a dtype that it can'
 NOT_EMULATED = ("_scaled_mm", "Float8", "Float4", "float8", "float4")
 Both = Callable[[list[torch.Tensor]], tuple[Any, Any]]  # of all tensors: the data, and the output
 NAME = "reference_kernels"
-DTYPES = frozenset(
-    {"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"}
-    | {"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"}
-)
+NARROW = {"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"}
+DTYPES = nests.DTYPES | NARROW
 # Inputs that a kernel may write to. BLANK: the reference only writes to it. KEPT: it reads and writes. UNUSED: it does neither, and it is a
 # buffer for the output by its looks.
 BLANK, KEPT, UNUSED = "blank", "kept", "unused"
@@ -53,7 +52,7 @@ class Code:
     """The functions of reference.py, and the files' modules."""
 
     where: str
-    modules: sources.Modules
+    modules: problem_code.Modules
     generate: Callable[..., Any]
     reference: Callable[[Any], Any]
     check: Callable[[Any, Any], Any]
@@ -64,12 +63,8 @@ class Code:
         # Their deterministic contexts take it for set: without it torch refuses cuBLAS there. It is torch's own default on Hopper.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         texts = {name.removesuffix(".py"): text for name, text in json.loads(spec.reference).items()}
-        modules = sources.Modules(texts, f"{NAME}_{spec.digest[:12]}", where)
-        with sources.contained("reference.py", where), sources.seeded(spec.digest, where):
-            module = modules.load("reference")
-        for name in (GENERATE, REFERENCE, CHECK):
-            if not callable(getattr(module, name, None)):
-                raise references.ReferenceFailed(f"reference.py defines no function {name!r}; define it")
+        modules = problem_code.executed(spec, where, texts, "reference", (GENERATE, REFERENCE, CHECK))
+        module = modules.load("reference")
         return cls(
             where=where,
             modules=modules,
@@ -91,7 +86,7 @@ class Code:
         parameters = inspect.signature(self.generate).parameters.values()
         seeded = any(parameter.name == SEED or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
         seed = {SEED: int(key[:8], 16) >> 1} if seeded else {}  # 31 bits, which every generator takes
-        with sources.contained(GENERATE, self.where), sources.seeded(key, self.where), warnings.catch_warnings():
+        with problem_code.contained(GENERATE, self.where), problem_code.seeded(key, self.where), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.use_deterministic_algorithms(fill, warn_only=True)
             torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
@@ -100,7 +95,7 @@ class Code:
     def run(self, data: Any, key: str, name: str) -> Any:
         """Call the reference."""
         try:
-            with sources.contained(f"{REFERENCE} at {name!r}", self.where), sources.seeded(key, self.where):
+            with problem_code.contained(f"{REFERENCE} at {name!r}", self.where), problem_code.seeded(key, self.where):
                 return self.reference(data)
         except references.ReferenceFailed as failure:
             if self.where != "cpu" or not any(word in f"{failure} {failure.__cause__}" for word in NOT_EMULATED):
@@ -110,12 +105,8 @@ class Code:
 
     def flat(self, value: object, subject: str) -> tuple[list[torch.Tensor], str]:
         """The tensors of a nest and the text around them; what made it is blamed for what can't be sent."""
-        try:
-            return pytree.flatten(
-                value, torch.is_tensor, dimensions=nests.dimensions, parts=lambda item: nests.object_parts(item, self._class_name)
-            )
-        except pytree.NestInvalid as invalid:
-            raise references.ReferenceFailed(f"what {subject} makes can't be sent to a kernel: {invalid}") from invalid
+        parts = partial(nests.object_parts, name_of=self._class_name)
+        return problem_code.flatten(value, f"what {subject} makes", dimensions=nests.dimensions, parts=parts)
 
     def make_object(self, kind: str, name: str, fields: dict[str, Any]) -> Any:
         """An object of data, of the class that the problem's code gave it."""
@@ -147,7 +138,7 @@ class Code:
     def _accepts(self, make: Both, inputs: list[torch.Tensor], outputs: list[torch.Tensor], certain: bool = False) -> bool:
         copies = [tensor.clone() for tensor in (*inputs, *outputs)]
         try:
-            with sources.contained(CHECK, self.where), sources.seeded(CHECK, self.where):
+            with problem_code.contained(CHECK, self.where), problem_code.seeded(CHECK, self.where):
                 message = self.check(*make(copies))
         except references.ReferenceFailed:
             if certain:
@@ -176,10 +167,9 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
         spec = described(spec, code)
     cases = {entry.shapes(): entry for entry in (_TaskCase.of(spec, workload, code) for workload in spec.workloads)}
 
+    @problem_code.with_own_code
     def reference(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         return cases[tuple(tensor.shape for tensor in inputs)].run(code.reference, inputs)
-
-    reference.__code__ = reference.__code__.replace()  # its own: what torch.compile makes is kept with the code object
 
     def draw(workload: wire.Workload, key: str) -> list[torch.Tensor]:
         return _TaskCase.of(spec, workload, code).draw(code, key)
@@ -344,13 +334,13 @@ def described(spec: wire.ProblemSpec, code: Code) -> wire.ProblemSpec:
             "scratch": scratch,
             "mark": index if marked else None,
         }
-        axes = {**_sizes("x", tensors), **_sizes("y", case.outputs)}
+        axes = nests.axes(_named("x", tensors) | _named("y", case.outputs))
         workloads.append(replace(workload, axes=axes, arguments=json.dumps(arguments)))
         full[index] = replace(case, inputs=tensors)
     return replace(
         spec,
-        inputs=_specs("x", full[0].inputs),
-        outputs=_specs("y", full[0].outputs),
+        inputs=nests.specs(_named("x", full[0].inputs)),
+        outputs=nests.specs(_named("y", full[0].outputs)),
         workloads=tuple(workloads),
         axes=(),
     )
@@ -498,17 +488,8 @@ def _shapes(tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, ...], ...]:
     return tuple(tensor.shape for tensor in tensors)
 
 
-def _specs(letter: str, tensors: Sequence[torch.Tensor]) -> tuple[wire.TensorSpec, ...]:
-    return tuple(
-        wire.TensorSpec(
-            name=f"{letter}{index}", dtype=dtype_name(tensor), shape=tuple(f"{letter}{index}_{dim}" for dim in range(tensor.dim()))
-        )
-        for index, tensor in enumerate(tensors)
-    )
-
-
-def _sizes(letter: str, tensors: Sequence[torch.Tensor]) -> dict[str, int]:
-    return {f"{letter}{index}_{dim}": size for index, tensor in enumerate(tensors) for dim, size in enumerate(tensor.shape)}
+def _named(letter: str, tensors: Sequence[torch.Tensor]) -> nests.Shapes:
+    return {f"{letter}{index}": (dtype_name(tensor), tuple(tensor.shape)) for index, tensor in enumerate(tensors)}
 
 
 def check_inputs(tensors: Sequence[torch.Tensor], name: str) -> None:

@@ -8,7 +8,6 @@ what these import. Every other file may be a part of the reference, so it is for
 from __future__ import annotations
 
 import ast
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -18,12 +17,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
+from extensions.formats import problem_files
+from extensions.formats.problem_files import digest_of, parse_python, read_text, reported
 from grader.errors import ProblemInvalid
-from grader.formats import needed_packages
-from grader.formats.inside import parse_python, read_text, require_inside
-from grader.formats.validation_messages import StrictModel, describe
+from grader.formats.inside import require_inside
+from grader.formats.validation_messages import StrictModel
 from grader.model import Problem, problem_id_of
 from sandbox.protocol import wire
 
@@ -39,7 +39,7 @@ def public(trees: Mapping[str, ast.Module]) -> list[str]:
         name = waiting.pop()
         if name != REFERENCE and name not in names:
             names.add(name)
-            imported = {module.partition(".")[0] for module in needed_packages.imported_names(ast.walk(trees[name]))}
+            imported = {module.partition(".")[0] for module in problem_files.imported_names(ast.walk(trees[name]))}
             waiting += [file for file in trees if file.removesuffix(".py") in imported]
     return sorted(names)
 
@@ -80,7 +80,7 @@ LANGUAGES = ("python",)
 ENTRY = "custom_kernel"
 SUBMISSION = "@SUBMISSION@"
 FUNCTIONS = ("generate_input", "ref_kernel", "check_implementation")
-SEED, AXIS_LIMIT, LARGEST = "seed", 16, 2**31 - 1
+SEED, LARGEST = "seed", 2**31 - 1
 YAML_LIMIT_BYTES, FILE_LIMIT_BYTES = 256 * 1024, 512 * 1024
 LONGEST_TRIAL_S = 30.0
 
@@ -185,7 +185,7 @@ def members(path: Path) -> tuple[Path, ...]:
 def unusable(problem: Problem) -> str:
     """Why no judge here can run the reference: a package that it imports is missing; "" where none is."""
     texts = {name.removesuffix(".py"): text for name, text in json.loads(problem.spec.reference).items()}
-    reason = needed_packages.sentence(needed_packages.missing_packages(texts, REFERENCE.removesuffix(".py"), FUNCTIONS))
+    reason = problem_files.unusable(texts, REFERENCE.removesuffix(".py"), FUNCTIONS)
     return reason and f"{reason}, or list its file under `files`"
 
 
@@ -198,7 +198,8 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     assert isinstance(task.config, _Config)
     left_out = (task.config.main, "eval.py")  # their harness, which the judge does not need; nor does it the submission
     executed = [file for file in task.files if file.source != SUBMISSION and file.name.endswith(".py") and file.name not in left_out]
-    texts = {file.name: _text(task_path, file, root) for file in executed}
+    paths = {file.name: require_inside(task_path.parent / file.source, root, task_path) for file in executed}
+    texts = {name: read_text(path, FILE_LIMIT_BYTES, LAYOUT) for name, path in paths.items()}
     trees = {name: parse_python(task_path.parent / name, text) for name, text in texts.items()}
     reference = trees[REFERENCE]
     names = defined(reference)
@@ -218,10 +219,9 @@ def _spec(problem_id: str, task: _TaskFile, texts: dict[str, str], reference: as
     tests = [_workload(f"test-{index}", case, "") for index, case in enumerate(task.tests)]
     kind = "cuda" if tests else ""
     workloads = (*tests, *(_workload(f"benchmark-{index}", case, kind) for index, case in enumerate(task.benchmarks)))
-    common = set.intersection(*(set(workload.axes) for workload in workloads))
     canonical = {"format": NAME, "id": problem_id, "files": texts, "tests": task.tests, "benchmarks": task.benchmarks}
     reference_text = json.dumps(texts, sort_keys=True)
-    files_digest = hashlib.sha256(reference_text.encode()).hexdigest()  # the check is code: two versions of the files can be two rules
+    files_digest = digest_of(texts)  # the check is code: two versions of the files can be two rules
     return wire.ProblemSpec(
         problem_id=problem_id,
         format=NAME,
@@ -231,9 +231,9 @@ def _spec(problem_id: str, task: _TaskFile, texts: dict[str, str], reference: as
         workloads=workloads,
         tolerance=tolerance(reference),
         reference=reference_text,
-        axes=tuple(axis for axis in workloads[0].axes if axis in common)[:AXIS_LIMIT],
+        axes=problem_files.shared_axes(workloads),
         trial_s=min(LONGEST_TRIAL_S, float(task.test_timeout)),
-        digest=hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest(),
+        digest=digest_of(canonical),
         convention=wire.Convention.DATA,
         rule=f"what check_implementation of {REFERENCE} accepts (files {files_digest[:12]})",
     )
@@ -246,26 +246,17 @@ def _workload(workload_id: str, case: _Case, kind: str) -> wire.Workload:
 
 def _parsed(path: Path, model: type[_Model]) -> _Model:
     text = read_text(path, YAML_LIMIT_BYTES, f"{FILE} and the files that it lists")
-    try:
-        return model.model_validate(yaml.safe_load(text))
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"] if str(part).isidentifier() or isinstance(part, int)) or path.name
-        raise ProblemInvalid(str(path), f"{key}: {describe(first, model)}") from None
-    except yaml.YAMLError as error:
-        raise ProblemInvalid(str(path), f"is not YAML: {' '.join(str(error).split())}") from None
-    except (ValueError, RecursionError) as error:
-        raise ProblemInvalid(str(path), f"can't be read: {error or 'it is nested too deep'}; fix the value") from None
-    except (KeyError, IndexError, AttributeError, TypeError, OverflowError) as error:  # PyYAML's, of a value that its tag does not fit
-        detail = f"a value is not what its tag says ({type(error).__name__}: {error})"
-        raise ProblemInvalid(str(path), f"can't be read: {detail}; fix the value") from None
-
-
-def _text(task_path: Path, file: _File, root: Path) -> str:
-    path = require_inside(task_path.parent / file.source, root, task_path)
-    try:
-        if not path.is_file() or path.stat().st_size > FILE_LIMIT_BYTES:
-            raise ProblemInvalid(str(task_path), f"files: {file.source!r} is not a file of at most {FILE_LIMIT_BYTES} bytes; fix its path")
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProblemInvalid(str(path), f"can't be read: {error}; write it as UTF-8 text") from None
+    with reported(path, text, model=model):
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ProblemInvalid(str(path), f"is not YAML: {' '.join(str(error).split())}") from None
+        except (
+            LookupError,
+            AttributeError,
+            TypeError,
+            ValueError,
+            OverflowError,
+        ) as error:  # PyYAML's, of a value that no tag fits
+            raise ValueError(f"can't be read: a value is not what its tag says ({type(error).__name__}: {error}); fix the value") from None
+        return model.model_validate(value)
