@@ -31,15 +31,15 @@ RUN python3 requirements.py box > box.txt \
 
 FROM packages AS box
 COPY sandbox /grader/lib/sandbox
-COPY extensions/__init__.py /grader/lib/extensions/
-COPY extensions/emulated_cuda /grader/lib/extensions/emulated_cuda
-COPY extensions/fast_torch_build /grader/lib/extensions/fast_torch_build
-COPY extensions/modes/__init__.py /grader/lib/extensions/modes/
-COPY extensions/modes/box /grader/lib/extensions/modes/box
+COPY grader_extensions/__init__.py /grader/lib/grader_extensions/
+COPY grader_extensions/emulated_cuda /grader/lib/grader_extensions/emulated_cuda
+COPY grader_extensions/fast_torch_build /grader/lib/grader_extensions/fast_torch_build
+COPY grader_extensions/modes/__init__.py /grader/lib/grader_extensions/modes/
+COPY grader_extensions/modes/box /grader/lib/grader_extensions/modes/box
 # The trusted half of the code does not belong into a box.
-RUN rm -rf /grader/lib/sandbox/judge /grader/lib/sandbox/profiles /grader/lib/extensions/*/tests /usr/src/grader \
+RUN rm -rf /grader/lib/sandbox/judge /grader/lib/sandbox/profiles /grader/lib/grader_extensions/*/tests /usr/src/grader \
  && cd /grader/lib \
- && python3 -m extensions.fast_torch_build.precompile
+ && python3 -m grader_extensions.fast_torch_build.precompile
 WORKDIR /
 USER 65534:65534
 CMD ["python3"]
@@ -58,8 +58,8 @@ RUN python3 requirements.py > server.txt \
 COPY LICENSE README.md ./
 COPY grader grader
 COPY sandbox sandbox
-COPY extensions extensions
-RUN pip install --no-deps --no-build-isolation . ./extensions
+COPY grader_extensions grader_extensions
+RUN pip install --no-deps --no-build-isolation . ./grader_extensions
 ENTRYPOINT ["grader-server"]
 
 FROM server AS worker

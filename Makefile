@@ -22,7 +22,7 @@ SEEDS ?=
 SEEDS_ARGS ?=
 CONTAINMENT_ARGS ?=
 # What `make check` leaves to the tests of the folders that were changed, and to CI.
-UNCHECKED := builds conformance containment extensions server
+UNCHECKED := builds conformance containment server
 FAST := not slow and not docker and not bubblewrap and not gpu and not timing
 
 export PYTHONUNBUFFERED := 1
@@ -53,14 +53,14 @@ test-core: setup-dev ## Run the core's tests in a copy of the environment that h
 
 # Collects only the files that have such a test.
 test-alone: setup-dev
-	@files=$$(grep -rlE '^(@|pytestmark .*)pytest[.]mark[.]timing' --include='test_*.py' $(or $(TESTS),tests extensions)); \
+	@files=$$(grep -rlE '^(@|pytestmark .*)pytest[.]mark[.]timing' --include='test_*.py' $(or $(TESTS),tests grader_extensions)); \
 	[ -z "$$files" ] || $(PYTEST) $$files -n 0 -m 'timing and not gpu' || [ $$? = 5 ]
 
 test-parallel: setup-dev
 	@$(PYTEST) $(TESTS) -n $(PYTEST_WORKERS) --dist $(PYTEST_DIST) -m 'not gpu and not timing' || [ $$? = 5 ]
 
 check: lint ## Lint, types, architecture and fast tests, without the folders whose tests start servers or compile kernels; about two minutes
-	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist $(PYTEST_DIST) -m '$(FAST)' -k 'not postgresql' $(UNCHECKED:%=--ignore=tests/%) --ignore=extensions/web --ignore=extensions/fleet
+	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist $(PYTEST_DIST) -m '$(FAST)' -k 'not postgresql' $(UNCHECKED:%=--ignore=tests/%) --ignore=grader_extensions/web --ignore=grader_extensions/fleet
 
 lint: setup-dev ## Run `make check` without its tests
 	$(BIN)/ruff check .
@@ -116,11 +116,11 @@ hooks:
 
 # Looks by itself whether there is anything to do. Compiled once, in the environment that boxes see read-only.
 headers: | $(VENV)/.ready-run
-	@$(BIN)/python -m extensions.fast_torch_build.precompile || true
+	@$(BIN)/python -m grader_extensions.fast_torch_build.precompile || true
 
-$(VENV)/.ready-%: pyproject.toml extensions/pyproject.toml constraints.txt tools/setup.sh
+$(VENV)/.ready-%: pyproject.toml grader_extensions/pyproject.toml constraints.txt tools/setup.sh
 	@tools/setup.sh $* $(VENV) $(PIP_ARGS)
 
 clean: ## Remove what the other commands made, but for commits
-	rm -rf $(VENV) build dist extensions/build extensions/*.egg-info .state .pytest_cache .mypy_cache .ruff_cache .import_linter_cache *.egg-info
+	rm -rf $(VENV) build dist grader_extensions/build grader_extensions/*.egg-info .state .pytest_cache .mypy_cache .ruff_cache .import_linter_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

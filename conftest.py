@@ -15,11 +15,11 @@ RUN_DIR = pytest.StashKey[Path]()
 # The tests of these take long and share nothing that is expensive to make.
 SPREAD = (
     "tests/builds/test_build",
-    "tests/builds/test_corpus",
-    "extensions/emulated_cuda/tests/conformance/",
+    "grader_extensions/fast_torch_build/tests/test_corpus",
+    "grader_extensions/emulated_cuda/tests/conformance/",
     "tests/exploits/test_controls_meaning",
     "tests/exploits/test_exploits",
-    "extensions/fast_torch_build/tests/torch_extensions/",
+    "grader_extensions/fast_torch_build/tests/torch_extensions/",
     "tests/honest/",
 )
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from extensions.emulated_cuda import emulation
+from grader_extensions.emulated_cuda import emulation
 from sandbox.compilers import host_compiler, nvcc
 from sandbox.compilers.headers import Headers, torch_include_dirs
 from sandbox.languages import torch_extension
@@ -30,7 +30,7 @@ from sandbox.protocol import wire
 from sandbox.protocol.devices import DEVICES, DeviceKind
 from tools.page import ROOT, Table, arguments_of, facts, table_lines
 
-TRIL, TORCH = "kernels_examples/tril_matmul", "extensions/fast_torch_build/tests/torch_extensions"
+TRIL, TORCH = "kernels_examples/tril_matmul", "grader_extensions/fast_torch_build/tests/torch_extensions"
 QUICK = (
     f"{TRIL}/correct_2d.cu",
     f"{TORCH}/leaky_relu_dispatch.cu",

@@ -35,7 +35,7 @@ from grader.isolation.select import make
 from grader.isolation.settings import BoxSettings
 from tools.page import ROOT, Table, case_result, facts, table_lines, words_of
 
-SUITE = ("tests/containment", "extensions/problem_check/tests/test_containment.py")
+SUITE = ("tests/containment", "grader_extensions/problem_check/tests/test_containment.py")
 CAGES = ("docker", "bubblewrap")
 MARK_VARIABLE = "GRADER_CONTAINMENT_RUN"
 # For what is taken down after a container is gone: the engine clears the files of its network namespaces once a minute.

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from extensions.emulated_cuda import asm_statement, emulation, emulation_limits, ptx_emitters, ptx_instructions
-from extensions.emulated_cuda.ptx_instructions import NARROW, RULES, SPECIAL, TYPES
-from extensions.emulated_cuda.ptx_translation import EMITTERS
+from grader_extensions.emulated_cuda import asm_statement, emulation, emulation_limits, ptx_emitters, ptx_instructions
+from grader_extensions.emulated_cuda.ptx_instructions import NARROW, RULES, SPECIAL, TYPES
+from grader_extensions.emulated_cuda.ptx_translation import EMITTERS
 from tools.page import ROOT, table_lines
 
-CONFORMANCE = ROOT / "extensions" / "emulated_cuda" / "tests" / "conformance"
+CONFORMANCE = ROOT / "grader_extensions" / "emulated_cuda" / "tests" / "conformance"
 FEATURES, UNSUPPORTED = "features.toml", "unsupported.toml"
 PTX_SOURCE = '__device__ void f(unsigned r, void* p, float x) {{ asm volatile("{}" : "+r"(r), "+l"(p), "+f"(x)); }}'
 UNDECLARED = "kernel.cu:1:1: error: ‘{}’ was not declared in this scope\n"
 TYPES_ONLY = "// Types of "
-TREE = "../../extensions/emulated_cuda/tests/conformance"
+TREE = "../../grader_extensions/emulated_cuda/tests/conformance"
 NONE = "-"
 # The libraries of headers, by the beginning of their names; the first that fits.
 LIBRARIES = (

@@ -49,7 +49,7 @@ def cli() -> str:
     client = get_docs_for_click(obj=command, ctx=typer.Context(command, **command.context_settings), indent=1, name="grader-cli")
     modules = [f"grader.server.commands.{word}" for word in server.COMMANDS if word != "admin"]
     modules += [f"grader.server.commands.admin_{subject}" for subject in admin.SUBJECTS]
-    modules += ["extensions.fleet.admin_workers", "extensions.fleet.main", "extensions.fleet.ray_placement"]
+    modules += ["grader_extensions.fleet.admin_workers", "grader_extensions.fleet.main", "grader_extensions.fleet.ray_placement"]
     parsers = [server.parser(), *(import_module(module).parser() for module in modules)]
     text = "\n".join(line for parser in parsers for line in _parser_lines(parser))
     return f"# Commands\n\n{WRITTEN_BY}\n\n{client}\n{text}"

@@ -125,7 +125,7 @@ log "installing what grader$extras needs into $venv; the first time this fetches
 started=$SECONDS
 [ "$(id -u)" != 0 ] || export PIP_ROOT_USER_ACTION=ignore
 install_cpu_torch "$@"
-install "$@" -e ".$extras" -e ./extensions
+install "$@" -e ".$extras" -e ./grader_extensions
 touch "$venv/.ready-$kind"
 [ "$kind" = run ] || touch "$venv/.ready-run"
 log "ready after $((SECONDS - started)) s"

@@ -19,7 +19,7 @@ from tools.names import pronoun_docstrings, pronoun_names
 from tools.page import ROOT
 
 CEILINGS = ROOT / "ceilings.toml"
-PRODUCT = ("grader", "sandbox", "extensions", "tools", "examples", "deploy")
+PRODUCT = ("grader", "sandbox", "grader_extensions", "tools", "examples", "deploy")
 CODE = frozenset({".py", ".pyi", ".c", ".cpp", ".cu", ".cuh", ".h", ".hpp"})
 
 
@@ -35,8 +35,8 @@ def tracked() -> Iterator[Path]:
 
 
 def folder(path: Path) -> str:
-    """Return the folder that a file is counted in: two levels of `grader/`, `sandbox/`, `extensions/` and `tests/`, else the first."""
-    depth = 2 if path.parts[0] in ("grader", "sandbox", "extensions", "tests") and len(path.parts) > 2 else 1
+    """Return the folder that a file is counted in: two levels of product and tests, else the first."""
+    depth = 2 if path.parts[0] in ("grader", "sandbox", "grader_extensions", "tests") and len(path.parts) > 2 else 1
     return "/".join(path.parts[: min(depth, len(path.parts) - 1)]) or "."
 
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 
-from extensions.web.plots.frames import ChartAxis
-from extensions.web.plots.lines import ChartSeries, line_chart
 from grader.api.client import GraderClient
 from grader.errors import GraderError
 from grader.v1 import report_pb2, submission_pb2
+from grader_extensions.web.plots.frames import ChartAxis
+from grader_extensions.web.plots.lines import ChartSeries, line_chart
 
 Variant = tuple[int, int]  # TILE, ROWS
 TEMPLATE = Path(__file__).with_name("tril_matmul.cu")

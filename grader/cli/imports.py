@@ -28,7 +28,7 @@ from grader.views.sanitize import one_line
 UNREQUESTED_CHECKS = 1  # so many problems are checked without --check
 REASONS_SHOWN = 12
 _HOW_TO_CHECK = "`grader-cli problems check PATH` does it, or --check here"
-_NOT_INSTALLED = f"no installed package checks problems; install {extensions.PACKAGE}: pip install ./extensions in a clone"
+_NOT_INSTALLED = f"no installed package checks problems; install {extensions.PACKAGE}: pip install ./grader_extensions in a clone"
 
 
 async def import_problems(

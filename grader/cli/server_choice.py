@@ -60,7 +60,7 @@ class CommandGroup(TyperGroup):
         """Return a command by its name."""
         command = super().get_command(ctx, cmd_name)
         if command is None and not ctx.resilient_parsing and not entry_points(group=COMMANDS):
-            package = f"The package {PACKAGE} adds commands, and is not installed here: pip install ./extensions in a clone."
+            package = f"The package {PACKAGE} adds commands, and is not installed here: pip install ./grader_extensions in a clone."
             ctx.fail(f"No such command {cmd_name!r}.{did_you_mean(cmd_name, self.commands)} {package}")
         return command
 

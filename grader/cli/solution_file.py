@@ -157,7 +157,7 @@ def _destination(path: Path, spec: Mapping[str, Any], language: str) -> bool | N
 
 
 def _with_directive(source: SourceFile, *, destination: bool) -> SourceFile:
-    """The file with a comment at its end, where it moves no line; see `extensions/formats/flashinfer.py`."""
+    """The file with a comment at its end, where it moves no line; see `grader_extensions/formats/flashinfer.py`."""
     mark = "#" if source.path.endswith(".py") else "//"
     end = "" if source.content.endswith("\n") else "\n"
     return SourceFile(path=source.path, content=f"{source.content}{end}{mark} grader: destination={str(destination).lower()}\n")

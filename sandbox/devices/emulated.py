@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CACHE_BYTES = 32 * 1024 * 1024  # written between samples, so that inputs come from memory
 STIR_COUNT = 24
 SAMPLE_COUNT = 128
-THREAD_ORDER, REVERSE = "grader_thread_order", 1 << 63  # extensions/emulated_cuda/native/emu/block.h
+THREAD_ORDER, REVERSE = "grader_thread_order", 1 << 63  # grader_extensions/emulated_cuda/native/emu/block.h
 
 
 class EmulatedArena:

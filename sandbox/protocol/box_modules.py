@@ -1,6 +1,6 @@
 """Modules of installed packages that run in boxes: the toolchain of a device, quicker headers, compilers that only look at kernels.
 
-A package names a module by an entry point of the group `grader.box_modules`; `extensions/README.md` says what the module of each name
+A package names a module by an entry point of the group `grader.box_modules`; its README says what the module of each name
 promises. The server binds the module's package read-only into every box and names it in VARIABLE, for a box has no entry points.
 """
 

@@ -876,7 +876,7 @@ class FindingOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Finding of the check of a problem (`extensions/problem_check`). workload_id "": of all that were checked."""
+    """Finding of the check of a problem (`grader_extensions/problem_check`). workload_id "": of all that were checked."""
 
     check: str
     workload_id: str

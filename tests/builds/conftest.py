@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from extensions.fast_torch_build import precompile
 from sandbox.languages import implementation
 from tests.python_builds import Builder, build_here
-from tests.run_files import make_once
 
 ROOT = Path(__file__).parents[2]
 # Every artifact is loaded in a process of its own, forked after torch was imported.
@@ -60,16 +58,6 @@ for line in sys.stdin:
     _, status = os.waitpid(child, 0)
     print(status, flush=True)
 """
-
-
-@pytest.fixture(scope="session")
-def ready() -> Path:
-    """Headers compiled beforehand, made once in a test run."""
-    return make_once("headers", _precompile) / "ready"
-
-
-def _precompile(place: Path) -> None:
-    assert precompile.make(place / "ready") == ""
 
 
 @pytest.fixture

@@ -8,8 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from extensions.fast_torch_build.tests.torch_extensions.builds import build as build_extension
-from extensions.fast_torch_build.tests.torch_extensions.corpus import Extension
 from sandbox.builder import build
 from sandbox.compilers import nvcc, steps
 from sandbox.compilers.headers import Headers
@@ -350,29 +348,3 @@ def test_bad_inline_ptx_is_told_of_by_file_and_line(builder):
     assert errors[-1] == "kernel.cu(10): error: Not a name of any known instruction: 'no_such_instruction'"
     assert "    no_such_instruction;\n" in log
     assert OURS.search(log) is None
-
-
-@needs_nvcc
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("right", "wrong", "first", "headers"),
-    [
-        ("empty_like(", "empty_likes(", 'ext.cu(6): error: namespace "torch" has no member "empty_likes"', "light"),
-        ("= 1;", "= missing_name;", 'ext.cu(3): error: identifier "missing_name" is undefined', "light"),
-        pytest.param(
-            "a[threadIdx.x] = 1;",
-            'asm("bogus.u32 %0;" :: "r"(1));',
-            "ext.cu(3): error: Not a name of any known instruction: 'bogus'",
-            "full",
-            marks=pytest.mark.daily,  # two minutes: torch's own headers
-        ),
-    ],
-    ids=["on the host", "in a kernel", "inline PTX"],
-)
-def test_what_is_wrong_with_an_extension_is_told_of_by_file_and_line(tmp_path, right, wrong, first, headers):
-    """Never with a line of torch's headers, nor of ours."""
-    files = {"ext.cu": EXTENSION.replace(right, wrong)}
-    compiled = build_extension(Extension(name="ext", files=files, headers=headers, calls=()), tmp_path, device_kind="cuda")
-    assert compiled.artifact is None and compiled.note is not None and compiled.note.headers == headers
-    assert compiled.log.splitlines()[0] == first
-    assert OURS.search(compiled.log) is None

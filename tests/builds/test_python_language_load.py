@@ -339,24 +339,3 @@ spec.loader.exec_module(module)
         subprocess.run(["umount", str(mount)], check=True)
     assert ended[0].returncode == 0, ended[0].stderr
     assert b"failed to map segment" in ended[1].stderr
-
-
-def test_numbas_threads_are_run_side_by_side_only_where_they_wait():
-    """A kernel that names a barrier, itself or in a function that it calls."""
-    from extensions.emulated_cuda.emulated_numba import waits
-
-    class Cuda:
-        syncthreads = grid = print
-
-    cuda = Cuda()
-
-    def helper():
-        cuda.syncthreads()
-
-    def with_barrier(a):
-        helper()
-
-    def without(a):
-        a[cuda.grid(1)] = 1
-
-    assert waits(helper) and waits(with_barrier) and not waits(without)

@@ -149,12 +149,12 @@ async def test_40_the_hosts_proc_is_masked(cage):
 
 async def test_41_the_references_files_are_not_there(cage):
     """Neither by path nor by import; the control binds them in."""
-    targets = [ROOT / "sandbox" / "judge", ROOT / "grader", ROOT / "extensions", ROOT / "tests", ROOT / "kernels_examples"]
+    targets = [ROOT / "sandbox" / "judge", ROOT / "grader", ROOT / "grader_extensions", ROOT / "tests", ROOT / "kernels_examples"]
     paths = [
         *map(str, targets),
         "/grader/lib/sandbox/judge",
         "/grader/lib/grader",
-        "/grader/lib/extensions/formats",
+        "/grader/lib/grader_extensions/formats",
         "/etc/shadow",
         "/root/.ssh",
     ]

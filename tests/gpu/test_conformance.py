@@ -1,6 +1,6 @@
 """The emulated device's conformance suite on the GPU itself: the same programs, built by nvcc, print the same lines.
 
-`extensions/emulated_cuda/tests/conformance` shows that the emulated device prints what a GPU prints; this shows that a GPU still does.
+`emulated_cuda/tests/conformance` shows that the emulated device prints what a GPU prints; this shows that a GPU still does.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from pathlib import Path
 
 import pytest
 
-from extensions.fast_torch_build.tests.torch_extensions.builds import processors
 from grader.dispatch.gpus import Gpu
+from grader_extensions.fast_torch_build.tests.torch_extensions.builds import processors
 from tests.gpu.conftest import one_at_a_time
 from tests.gpu.report import Section
 from tests.harness.grading import ROOT
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.timeout(900)]
 
-PROGRAMS = sorted((ROOT / "extensions" / "emulated_cuda" / "tests" / "conformance").glob("*.cu"), key=lambda path: path.name)
+PROGRAMS = sorted((ROOT / "grader_extensions" / "emulated_cuda" / "tests" / "conformance").glob("*.cu"), key=lambda path: path.name)
 COMPILE_S, RUN_S = 240, 30
 HOPPER, TOOLKIT = (9, 0), (13, 0)  # what printed the `.expected`
 # What a program prints that another GPU, or an older toolkit, does not. On Hopper with CUDA 13 all of them print the same.

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from extensions.fast_torch_build.tests.torch_extensions import corpus
-from extensions.fast_torch_build.tests.torch_extensions.builds import FULL_BUILDER, build, processors
-from extensions.fast_torch_build.tests.torch_extensions.results import called
 from grader.dispatch.gpus import Gpu
+from grader_extensions.fast_torch_build.tests.torch_extensions import corpus
+from grader_extensions.fast_torch_build.tests.torch_extensions.builds import FULL_BUILDER, build, processors
+from grader_extensions.fast_torch_build.tests.torch_extensions.results import called
 
 # These read a tensor's memory on the host.
 HOST_ONLY = {"bfloat16_pointers", "irange_and_arrays"}

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from extensions.fast_torch_build.tests.torch_extensions.builds import build_files
 from grader.dispatch.gpus import Gpu
+from grader_extensions.fast_torch_build.tests.torch_extensions.builds import build_files
 from sandbox.languages.python_extensions import import_library
 from tests.harness.grading import ROOT
 

@@ -55,7 +55,7 @@ def test_what_a_module_leaves_out_is_missed_by_no_other() -> None:
     """A module's block is executed for its own tests: another that was collected with it would find its functions without their imports."""
     trees = {
         path: ast.parse(path.read_bytes()).body
-        for top in ("tests", "extensions")
+        for top in ("tests", "grader_extensions")
         for path in (ROOT / top).rglob("*.py")
         if "attacks" not in path.parts
     }

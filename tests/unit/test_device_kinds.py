@@ -14,7 +14,7 @@ from sandbox.protocol import box_modules
 from sandbox.protocol.devices import DEVICES, DeviceKind, FaultKind, device_info, fault_of
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = [path for part in ("grader", "sandbox", "extensions") for path in sorted((ROOT / part).rglob("*.py"))]
+FILES = [path for part in ("grader", "sandbox", "grader_extensions") for path in sorted((ROOT / part).rglob("*.py"))]
 PRODUCT = [path for path in FILES if "tests" not in path.relative_to(ROOT).parts]
 KIND_NAMES = {"device_kind", "kind", "KIND", "TORCH", "device", "choice"}
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from grader.problems.competition_store import Competitions
 
 from grader import extensions
 from grader.errors import InvalidSubmission, ModeNotInstalled
 from grader.grading.pipeline import judged
 from grader.intake.gate import Accepted, SubmissionGate
-from grader.problems.competition_store import Competitions
 from grader.problems.store import Problems
 from grader.v1 import grader_service_pb2, submission_pb2
 from grader.verdict.fold import fold

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_class_names_are_unique():
-    paths = [path for folder in ("grader", "sandbox", "extensions") for path in (ROOT / folder).rglob("*.py")]
+    paths = [path for folder in ("grader", "sandbox", "grader_extensions") for path in (ROOT / folder).rglob("*.py")]
     paths = [path for path in paths if not {"v1", "tests"} & {*path.relative_to(ROOT).parts}]
     assert names.duplicate_classes((path, ast.parse(path.read_text())) for path in paths) == []
 

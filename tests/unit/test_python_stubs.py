@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from types import SimpleNamespace
 
 import pytest
 
-from extensions.emulated_cuda.emulated_numba import answer_runtime_version
 from sandbox.languages import python_stubs
 
 MISSING = [name for name in sorted(python_stubs.PLOTTING) if importlib.util.find_spec(name) is None]
@@ -69,22 +67,3 @@ def test_an_installed_package_that_can_do_without_is_not_deceived(remarks):
         names: dict[str, object] = {}
         exec(compile(text, path, "exec"), names)
         assert names["found"] is found
-
-
-def missing():
-    raise RuntimeError("Failure finding libcudart.so.13")
-
-
-def test_a_missing_runtime_has_version_zero():
-    """The control: numba-cuda's call fails as it is."""
-    runtime = SimpleNamespace(getLocalRuntimeVersion=missing)
-    with pytest.raises(RuntimeError):
-        runtime.getLocalRuntimeVersion()
-    answer_runtime_version(runtime)
-    assert runtime.getLocalRuntimeVersion() == (0, 0)
-
-
-def test_a_runtime_that_is_there_answers_itself():
-    runtime = SimpleNamespace(getLocalRuntimeVersion=lambda: (0, 13020))
-    answer_runtime_version(runtime)
-    assert runtime.getLocalRuntimeVersion() == (0, 13020)

@@ -39,7 +39,9 @@ def test_each_folder_of_the_product_is_in_a_package() -> None:
     """A folder that is forgotten would run everything with each of its changes."""
     sources = [source for package in TABLE["package"].values() for source in package["sources"]]
     folders = {
-        f"{path.parent.relative_to(ROOT)}/x.py" for top in ("grader", "sandbox", "extensions") for path in ROOT.glob(f"{top}/*/__init__.py")
+        f"{path.parent.relative_to(ROOT)}/x.py"
+        for top in ("grader", "sandbox", "grader_extensions")
+        for path in ROOT.glob(f"{top}/*/__init__.py")
     }
     assert [folder for folder in folders if not any(matches(folder, source) for source in sources)] == []
     tests = [test for package in TABLE["package"].values() for test in package["tests"] if (ROOT / test.partition("/")[0]).is_dir()]

@@ -70,7 +70,7 @@ def test_without_a_driver_only_torch_comes_from_the_cpu_index(setup):
     printed, (asked, torch, rest) = setup.run("--quiet")
     assert asked.startswith(f"index versions torch --index-url {CPU_INDEX} --timeout 5 --retries 0")
     assert torch.endswith(f"-c constraints.txt --no-deps --extra-index-url {CPU_INDEX} --quiet torch")
-    assert rest.endswith("-c constraints.txt --quiet -e .[all] -e ./extensions") and "index-url" not in rest
+    assert rest.endswith("-c constraints.txt --quiet -e .[all] -e ./grader_extensions") and "index-url" not in rest
     assert len(words_about("CPU build", printed)) == 1
     assert (setup.bin / "sources").read_text() == f"{CPU_INDEX} {setup.bin}\n"
     assert (setup.bin.parent / ".ready-run").exists()
@@ -78,7 +78,7 @@ def test_without_a_driver_only_torch_comes_from_the_cpu_index(setup):
 
 def test_the_environment_of_tests_has_every_extra(setup):
     _, calls = setup.run(kind="dev")
-    assert calls[-1].endswith("-e .[all,dev] -e ./extensions")
+    assert calls[-1].endswith("-e .[all,dev] -e ./grader_extensions")
     assert {path.name for path in setup.bin.parent.glob(".ready-*")} == {".ready-run", ".ready-dev"}
 
 
@@ -89,7 +89,7 @@ def test_an_index_without_the_version_leads_to_the_default_build_and_one_line(se
     if offered is not None:
         (setup.bin / "offered").write_text(offered)
     printed, (_, rest) = setup.run()
-    assert rest.endswith("-c constraints.txt -e .[all] -e ./extensions")
+    assert rest.endswith("-c constraints.txt -e .[all] -e ./grader_extensions")
     assert len(words_about("installing PyTorch's default build", printed)) == 1
 
 
@@ -98,4 +98,4 @@ def test_with_a_driver_pip_chooses(setup):
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     _, calls = setup.run()
-    assert [call.split("-c constraints.txt ")[1] for call in calls] == ["-e .[all] -e ./extensions"]
+    assert [call.split("-c constraints.txt ")[1] for call in calls] == ["-e .[all] -e ./grader_extensions"]

@@ -4,7 +4,7 @@
     python -m tools.service.stub_server worker MILLISECONDS OPTIONS OF grader-worker...
 
 instant: facts come from this process, instead of a fleet. processes, worker: the real fleet and pipeline, with a judge and
-boxes that are processes and can be killed, but do nothing. remote: workers join; it and worker need extensions/fleet.
+boxes that are processes and can be killed, but do nothing. remote: workers join; it and worker need grader_extensions/fleet.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def main() -> int:
     kind, wait_ms, *words = sys.argv[1:]
     wait_s = float(wait_ms) / 1000
     if kind == "worker":
-        worker = import_module("extensions.fleet.main")
+        worker = import_module("grader_extensions.fleet.main")
         return worker.start(vars(worker.parser().parse_args(words)), wiring=processes(wait_s), examine=_examine)
     options: dict[str, Any] = {name: value for name, value in vars(parser().parse_args(words)).items() if value is not None}
     if kind == "instant":

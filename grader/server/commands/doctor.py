@@ -98,7 +98,7 @@ async def compilers() -> list[HostFinding]:
     gxx, nvcc = await asyncio.gather(_version("g++", "--version"), _version("nvcc", "--version"))
     headers = Path(sysconfig.get_path("include")) / "Python.h"
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    compiled = Path(sys.prefix) / "share" / "grader-headers"  # where `extensions.fast_torch_build.precompile` puts them
+    compiled = Path(sys.prefix) / "share" / "grader-headers"  # where `grader_extensions.fast_torch_build.precompile` puts them
     return [
         HostFinding(
             kind="compiler",
@@ -120,7 +120,7 @@ async def compilers() -> list[HostFinding]:
             name="compiled headers",
             usable=any(compiled.glob("*/*.gch")),
             detail=str(compiled) if any(compiled.glob("*/*.gch")) else "none, so that builds for the emulated device take longer",
-            remedy="" if any(compiled.glob("*/*.gch")) else f"{sys.executable} -m extensions.fast_torch_build.precompile",
+            remedy="" if any(compiled.glob("*/*.gch")) else f"{sys.executable} -m grader_extensions.fast_torch_build.precompile",
         ),
         HostFinding(
             kind="compiler",
@@ -142,7 +142,7 @@ def devices() -> list[HostFinding]:
             name="emulated",
             usable=not missing,
             detail=f"the Python packages {', '.join(missing)} are missing" if missing else "CUDA C++ on the CPU; practice, not official",
-            remedy="make setup, or pip install '.[judge]' ./extensions in a clone" if missing else "",
+            remedy="make setup, or pip install '.[judge]' ./grader_extensions in a clone" if missing else "",
         ),
     ]
 

@@ -1,0 +1,171 @@
+"""Actions of organisers, and of owners of submissions, while a competition runs. Each is a transaction with its record, which stays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from grader.errors import FieldViolation, InvalidRequest, SubmissionNotFound, WithdrawalRefused
+from grader.ledger import Ledger, records, transactions
+from grader.ledger.tables import bans, competition_actions, submissions
+from grader.model import Caller, Submission
+from grader.rules.quotas import shown_time
+from grader_extensions.competitions.model import ActionKind, Ban, Competition, CompetitionAction, Phase
+
+REASON_LIMIT_CHARS = 400
+
+
+def checked_reason(reason: str, *, required: bool) -> str:
+    """The reason without blanks around it; InvalidRequest where it is too long, not one printable line, or missing."""
+    stripped = reason.strip()
+    if not stripped and required:
+        text = "is missing; say why, in one line"
+    elif len(stripped) > REASON_LIMIT_CHARS:
+        text = f"has {len(stripped)} characters; write at most {REASON_LIMIT_CHARS}"
+    elif not stripped.isprintable():
+        text = "has a character that does not print, such as a line end; write one line of text"
+    else:
+        return stripped
+    raise InvalidRequest([FieldViolation("reason", text)])
+
+
+def check_withdrawal(caller: Caller, submission: Submission, competition: Competition | None, now: datetime) -> None:
+    """WithdrawalRefused where this caller may not take it off the boards now. competition: that of the submission; None: it has none. Who
+    owns it may until the end, so that nobody changes a result that is known; an administrator may at any time."""
+    if competition is None:
+        raise WithdrawalRefused(submission.submission_id, "it is in no competition, so it is on no board")
+    if not caller.admin and competition.phase(now) is Phase.ENDED:
+        ended = f"competition {competition.competition_id!r} ended at {shown_time(competition.end_time)}"
+        raise WithdrawalRefused(submission.submission_id, f"{ended}; ask its organisers")
+
+
+class CompetitionActions:
+    """Every method is one transaction."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._database, self._now = ledger.database, ledger.now
+
+    async def withdraw(self, submission_id: str, competition: Competition | None, caller: Caller, reason: str) -> Submission:
+        """Take a submission off the boards of its competition. WithdrawalRefused; SubmissionNotFound.
+
+        Of one that is withdrawn only an administrator's reason replaces what is there.
+        """
+        now = self._now()
+
+        def work(connection: sa.Connection) -> Submission:
+            submission = _submission(connection, submission_id)
+            check_withdrawal(caller, submission, competition, now)
+            before = submission.withdrawal
+            if before is not None and (not caller.admin or (before.user, before.reason) == (caller.user, reason)):
+                return submission
+            values = {"withdraw_time": now, "withdraw_user": caller.user, "withdraw_reason": reason}
+            return _changed(connection, now, submission, ActionKind.WITHDRAWN, caller.user, reason, values)
+
+        return await self._database.write(work)
+
+    async def restore(self, submission_id: str, user: str, reason: str) -> Submission:
+        """Put a submission back on the boards; one that is not withdrawn stays so. SubmissionNotFound."""
+        now = self._now()
+
+        def work(connection: sa.Connection) -> Submission:
+            submission = _submission(connection, submission_id)
+            if submission.withdrawal is None:
+                return submission
+            values = dict.fromkeys(("withdraw_time", "withdraw_user", "withdraw_reason"))
+            return _changed(connection, now, submission, ActionKind.RESTORED, user, reason, values)
+
+        return await self._database.write(work)
+
+    async def ban(self, competition_id: str, user: str, administrator: str, reason: str) -> Ban:
+        """Let a user take no part in a competition any more. A second time the reason is replaced."""
+        now = self._now()
+
+        def work(connection: sa.Connection) -> Ban:
+            this = (bans.c.competition_id == competition_id, bans.c.user_name == user)
+            before = connection.execute(sa.select(bans.c.reason).where(*this).with_for_update()).scalar_one_or_none()
+            if before != reason:
+                values = {"reason": reason, "administrator": administrator, "create_time": now}
+                if before is None:
+                    connection.execute(sa.insert(bans).values(competition_id=competition_id, user_name=user, **values))
+                else:
+                    connection.execute(sa.update(bans).where(*this).values(values))
+                _record(connection, now, competition_id, ActionKind.BANNED, administrator, user, reason)
+            return next(entry for entry in _bans(connection, competition_id) if entry.user == user)
+
+        return await self._database.write(work)
+
+    async def lift_ban(self, competition_id: str, user: str, administrator: str, reason: str) -> bool:
+        """Let the user take part again; whether there was a ban."""
+        now = self._now()
+
+        def lift(connection: sa.Connection) -> bool:
+            this = sa.delete(bans).where(bans.c.competition_id == competition_id, bans.c.user_name == user)
+            lifted = connection.execute(this).rowcount > 0
+            if lifted:
+                _record(connection, now, competition_id, ActionKind.BAN_LIFTED, administrator, user, reason)
+            return lifted
+
+        return await self._database.write(lift)
+
+    async def bans(self, competition_id: str) -> list[Ban]:
+        """Return who is banned from a competition, by name."""
+        return await self._database.read(lambda connection: _bans(connection, competition_id))
+
+    async def record_reload(self, user: str, differences: Mapping[str, str]) -> None:
+        """Write down that the files were read again. differences: what was changed, by competition."""
+        now = self._now()
+
+        def write(connection: sa.Connection) -> None:
+            for competition_id, text in differences.items():
+                _record(connection, now, competition_id, ActionKind.FILE_RELOADED, user, "competition.toml", text)
+
+        await self._database.write(write)
+
+    async def page(self, competition_id: str, *, size: int, before: int | None = None) -> tuple[list[CompetitionAction], int | None]:
+        """Return what was done in a competition, newest first; and `before` of the next page."""
+        this = competition_actions.c
+        query = sa.select(competition_actions).where(this.competition_id == competition_id).order_by(this.sequence.desc()).limit(size + 1)
+        if before is not None:
+            query = query.where(this.sequence < min(before, transactions.LARGEST))
+        rows = await self._database.read(lambda connection: connection.execute(query).all())
+        names = ("competition_id", "subject", "reason", "create_time")
+        logged = [
+            CompetitionAction(kind=ActionKind(row.action), user=row.user_name, **{name: row._mapping[name] for name in names})
+            for row in rows[:size]
+        ]
+        return logged, rows[size - 1].sequence if len(rows) > size else None
+
+
+def _bans(connection: sa.Connection, competition_id: str) -> list[Ban]:
+    same = (submissions.c.competition_id == bans.c.competition_id, submissions.c.user_name == bans.c.user_name)
+    count = sa.select(sa.func.count()).where(*same, submissions.c.rejudge_id.is_(None)).scalar_subquery()
+    query = sa.select(bans, count.label("submission_count")).where(bans.c.competition_id == competition_id).order_by(bans.c.user_name)
+    names = ("competition_id", "reason", "create_time", "administrator", "submission_count")
+    return [Ban(user=row.user_name, **{name: row._mapping[name] for name in names}) for row in connection.execute(query)]
+
+
+def _submission(connection: sa.Connection, submission_id: str) -> Submission:
+    """A submission of a user, which stays so until the transaction ends; what a rejudge runs is on no board."""
+    submission = transactions.get(connection, submission_id, lock=True)
+    if submission.rejudge_id:
+        raise SubmissionNotFound(submission_id)
+    return submission
+
+
+def _changed(
+    connection: sa.Connection, now: datetime, submission: Submission, kind: ActionKind, user: str, reason: str, values: Mapping[str, object]
+) -> Submission:
+    changing = sa.update(submissions).where(submissions.c.submission_id == submission.submission_id).values(values).returning(submissions)
+    row = connection.execute(changing).one()
+    _record(connection, now, submission.new.competition_id, kind, user, submission.submission_id, reason)
+    return records.submission(row)
+
+
+def _record(connection: sa.Connection, now: datetime, competition_id: str, kind: ActionKind, user: str, subject: str, reason: str) -> None:
+    connection.execute(
+        sa.insert(competition_actions).values(
+            competition_id=competition_id, action=kind, user_name=user, subject=subject, reason=reason, create_time=now
+        )
+    )

@@ -1,0 +1,154 @@
+"""Competitions and boards as callers see them: a frozen board is frozen for all but administrators, and made anew at every call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from grader.api.conversion import to_message
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, parse
+from grader.errors import ProblemNotFound
+from grader.ledger import Ledger, transactions
+from grader.ledger.tables import bans, submissions
+from grader.model import Score, SubmissionState, Verdict
+from grader.server import interceptors, paging
+from grader.v1 import competition_pb2
+from grader.v1 import grader_service_pb2 as api
+from grader_extensions.competitions import leaderboard
+from grader_extensions.competitions.leaderboard import Standing
+from grader_extensions.competitions.model import Competition
+from grader_extensions.competitions.store import Competitions
+from sandbox.protocol import wire
+from sandbox.protocol.signatures import rule_of
+
+_OWN = ("submission_id", "user_name", "problem_id", "create_time")
+_JUDGED = ("device", "clock", "score", "score_low", "score_high", "flags", "problem_digest")
+
+
+class Boards:
+    """Boards' part of a ledger. Reads only."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._database = ledger.database
+
+    async def standings(self, competition: Competition, *, problem_id: str = "", before: datetime | None = None) -> list[Standing]:
+        """Every submission that may count, of one problem or of all, in no order; before: only those made until then, exclusive."""
+        return await self._database.read(lambda connection: standings_of(connection, competition, problem_id, before))
+
+    async def languages(self, submission_ids: Sequence[str]) -> dict[str, str]:
+        """The language of each of these submissions: of the entries of a page, for it is not in the index that boards are made from."""
+        columns = (submissions.c.submission_id, submissions.c.language)
+        query = sa.select(*columns).where(
+            submissions.c.submission_id.in_([submission_id for submission_id in submission_ids if submission_id])
+        )
+        return await self._database.read(lambda connection: {row.submission_id: row.language for row in connection.execute(query)})
+
+
+def standings_of(
+    connection: sa.Connection,
+    competition: Competition,
+    problem_id: str = "",
+    before: datetime | None = None,
+    *,
+    judged: sa.Table = submissions,
+    where: Sequence[sa.ColumnElement[bool]] = (),
+) -> list[Standing]:
+    """See `Boards.standings`. judged: the table whose judgements count, each of the submission that `where` joins it with."""
+    columns = [*(submissions.c[name] for name in _OWN), *(judged.c[name] for name in _JUDGED)]
+    end = competition.end_time if before is None else min(before, competition.end_time)
+    banned = sa.select(bans.c.user_name).where(bans.c.competition_id == competition.competition_id)
+    query = sa.select(*columns).where(
+        *where,
+        submissions.c.competition_id == competition.competition_id,
+        submissions.c.problem_id.in_([problem_id] if problem_id else competition.problem_ids),
+        submissions.c.mode == competition.mode,
+        submissions.c.state == SubmissionState.SUCCEEDED,
+        judged.c.verdict == Verdict.ACCEPTED,
+        judged.c.score.is_not(None),
+        submissions.c.rejudge_id.is_(None),
+        submissions.c.withdraw_time.is_(None),
+        submissions.c.user_name.not_in(banned),
+        submissions.c.create_time >= competition.start_time,
+        submissions.c.create_time < end,
+    )
+    rows = connection.execute(query).all()
+    rules = {digest: rule_of(transactions.get_problem(connection, digest).spec) for digest in {row.problem_digest for row in rows}}
+    return [
+        Standing(
+            submission_id=submission_id,
+            user=user,
+            problem_id=problem,
+            device=device or "",
+            clock=wire.Clock(clock or wire.Clock.HOST),
+            score=Score(value=value, low=low, high=high),
+            create_time=create_time,
+            flags=tuple(flags.split(",")) if flags else (),
+            rule=rules[digest],
+        )
+        for submission_id, user, problem, create_time, device, clock, value, low, high, flags, digest in rows
+    ]
+
+
+def competition_to_proto(competition: Competition, now: datetime) -> competition_pb2.Competition:
+    """Convert a competition as everybody sees it. Of secret workloads only how many there are."""
+    return to_message(
+        competition_pb2.Competition,
+        competition,
+        competition.ranking,
+        secret_workload_counts={problem_id: len(workloads) for problem_id, workloads in competition.secret_workloads.items()},
+        state=f"COMPETITION_STATE_{competition.phase(now).name}",
+    )
+
+
+def board_to_proto(board: leaderboard.Board, first: int, size: int, next_page_token: str = "") -> competition_pb2.Leaderboard:
+    """Convert one page of a board: size entries from the first on, which counts from 0."""
+    return to_message(
+        competition_pb2.Leaderboard,
+        board,
+        entries=[to_message(competition_pb2.LeaderboardEntry, entry) for entry in board.entries[first : first + size]],
+        entry_count=len(board.entries),
+        next_page_token=next_page_token,
+    )
+
+
+class BoardCalls:
+    """Answers about competitions and boards."""
+
+    def __init__(self, ledger: Ledger, competitions: Competitions) -> None:
+        self._ledger, self._competitions, self._boards = ledger, competitions, Boards(ledger)
+
+    async def GetLeaderboard(self, request: api.GetLeaderboardRequest) -> competition_pb2.Leaderboard:
+        """Return a page of the requested board; ProblemNotFound where the competition does not have this problem."""
+        size = paging.page_size(request.page_size)
+        competition = self._competitions.get(parse(COMPETITIONS, request.competition, "competition"))
+        problem_id = parse(PROBLEMS, request.problem, "problem") if request.problem else ""
+        if problem_id and problem_id not in competition.problem_ids:
+            raise ProblemNotFound(problem_id, competition.problem_ids)
+        before = leaderboard.counted_before(competition, self._ledger.now(), admin=interceptors.current_caller().admin)
+        standings = await self._boards.standings(competition, problem_id=problem_id, before=before)
+        board = leaderboard.board(competition, standings, problem_id=problem_id, device=request.device, before=before)
+        # A token is of a place, not of a state: who pages while the board moves may see an entry twice, or not.
+        place = (competition.competition_id, problem_id, request.device)
+        first = paging.decode(request.page_token, int, *place) or 0
+        shown = [entry.submission_id for entry in board.entries[first : first + size]]
+        board = leaderboard.with_languages(board, await self._boards.languages(shown))
+        following = first + size if first + size < len(board.entries) else None
+        return board_to_proto(board, first, size, paging.encode(following, *place))
+
+    async def GetCompetition(self, request: api.GetCompetitionRequest) -> competition_pb2.Competition:
+        """Return a competition."""
+        return competition_to_proto(self._competitions.get(parse(COMPETITIONS, request.name)), self._ledger.now())
+
+    async def ListCompetitions(self, request: api.ListCompetitionsRequest) -> api.ListCompetitionsResponse:
+        """Return a page of competitions, by name."""
+        size = paging.page_size(request.page_size)
+        after = paging.decode(request.page_token, str, "competitions") or ""
+        rest = [competition for competition in self._competitions.all() if competition.competition_id > after]
+        page, following = rest[:size], rest[size - 1].competition_id if len(rest) > size else None
+        now = self._ledger.now()
+        return api.ListCompetitionsResponse(
+            competitions=[competition_to_proto(competition, now) for competition in page],
+            next_page_token=paging.encode(following, "competitions"),
+        )

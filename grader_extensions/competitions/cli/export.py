@@ -1,0 +1,186 @@
+"""`grader-cli competitions export`: boards, submissions, sources and reports as one archive, as far as the caller may see them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import zipfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+import typer
+
+from grader.api.client import GraderClient
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, resource_id
+from grader.cli.exits import Exit, GraderFailed, UsageError
+from grader.cli.options import Server, StateDir
+from grader.cli.output import json_text, print_line
+from grader.cli.running import run
+from grader.cli.session import ServerRequirement, Target, connect
+from grader.v1 import competition_pb2, submission_pb2
+from grader.views import formatting
+from grader.views.sanitize import one_line
+from grader_extensions.competitions.cli.competitions import CompetitionName, LeaderboardOptions, read_board, to_csv
+
+OVERALL = "overall"
+_PAGE_SIZE = 1000
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # of every file: the same competition makes the same bytes
+_PRIVATE = 0o600
+_COLUMNS = (
+    "submission",
+    "user",
+    "problem",
+    "create_time",
+    "language",
+    "mode",
+    "state",
+    "verdict",
+    "reason",
+    "score",
+    "low",
+    "high",
+    "withdrawn",
+)
+
+
+def export_command(
+    name: CompetitionName,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The zip file to write. Default: ID.zip.", show_default=False)] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    server: Server = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Write a competition as one zip file: boards (CSV, JSON), submissions with reports, and sources.
+
+    It holds what you may see: of an administrator everything, of a user their own submissions, and those of all where the competition shows
+    them after its end. The same submissions make the same file.
+    """
+    run(export(Target(server=server, state_dir=state_dir), name, out, force=force))
+
+
+class CompetitionArchive:
+    """A zip file with names in order and without times."""
+
+    def __init__(self, file: zipfile.ZipFile) -> None:
+        self._file = file
+
+    def add(self, path: str, text: str) -> None:
+        """Write one file."""
+        entry = zipfile.ZipInfo(path, _EPOCH)
+        entry.compress_type = zipfile.ZIP_DEFLATED
+        entry.external_attr = _PRIVATE << 16
+        entry.create_system = 3  # Unix: the permissions are its
+        self._file.writestr(entry, text)
+
+
+async def export(target: Target, name: str, out: Path | None, *, force: bool) -> Exit:
+    """Write the archive. A file is there as a whole, or as it was."""
+    async with connect(target, ServerRequirement.READ) as client:
+        competition = await client.get_competition(full_name("competitions", name))
+        competition_id = resource_id(COMPETITIONS, competition.name)
+        path = out or Path(f"{competition_id}.zip")
+        with _written(path, force=force) as file:
+            archive = CompetitionArchive(file)
+            archive.add(f"{competition_id}/competition.json", json_text(competition) + "\n")
+            boards = await _boards(client, competition, archive, competition_id)
+            count, users = await _submissions(client, competition, archive, competition_id)
+    text = f"{path}: {boards} boards, {count} submissions of {users} users; what your key may not see is not in it"
+    print_line(one_line(text))
+    return Exit.DONE
+
+
+async def _boards(client: GraderClient, competition: competition_pb2.Competition, archive: CompetitionArchive, root: str) -> int:
+    """Each board of each device, as CSV and as JSON."""
+    count = 0
+    for problem in ("", *competition.problems) if len(competition.problems) > 1 else tuple(competition.problems):
+        wanted = LeaderboardOptions(competition=root, problem=problem, everything=True)
+        first = await read_board(client, wanted)
+        for device in sorted(first.devices) or [""]:
+            board = first if device == first.device else await read_board(client, replace(wanted, device=device))
+            slug = re.sub(r"[^A-Za-z0-9]+", "-", device).strip("-").lower()[:80] or "device"
+            stem = f"{root}/boards/{resource_id(PROBLEMS, problem) or OVERALL}" + (f".{slug}" if device else "")
+            archive.add(f"{stem}.csv", to_csv(board))
+            archive.add(f"{stem}.json", json_text(board) + "\n")
+            count += 1
+    return count
+
+
+async def _submissions(
+    client: GraderClient, competition: competition_pb2.Competition, archive: CompetitionArchive, root: str
+) -> tuple[int, int]:
+    """A list of all, and of each its report and its sources; how many submissions, and of how many users."""
+    heads = [head async for head in _listed(client, competition.name)]
+    heads.sort(key=lambda head: (head.create_time.ToNanoseconds(), head.name))
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for head in heads:
+        submission = await client.get_submission(head.name, full=True)
+        writer.writerow(_row(submission))
+        place = f"{root}/submissions/{resource_id(SUBMISSIONS, submission.name)}"
+        for source in submission.sources:
+            archive.add(f"{place}/sources/{_safe(source.path)}", source.content)
+        del submission.sources[:]
+        archive.add(f"{place}/submission.json", json_text(submission) + "\n")
+    archive.add(f"{root}/submissions.csv", table.getvalue())
+    return len(heads), len({head.user for head in heads})
+
+
+async def _listed(client: GraderClient, competition: str) -> AsyncIterator[submission_pb2.Submission]:
+    token = ""
+    while True:
+        page = await client.list_submissions(page_size=_PAGE_SIZE, page_token=token, competition=competition)
+        for submission in page.submissions:
+            yield submission
+        if not (token := page.next_page_token):
+            return
+
+
+def _row(submission: submission_pb2.Submission) -> tuple[object, ...]:
+    report = submission.report if submission.HasField("report") else None
+    scored = report is not None and submission.score > 0
+    return (
+        resource_id(SUBMISSIONS, submission.name),
+        submission.user,
+        resource_id(PROBLEMS, submission.problem),
+        submission.create_time.ToJsonString(),
+        submission.language,
+        formatting.name_of(submission_pb2.Mode, submission.mode, "MODE_").lower(),
+        formatting.state_name(submission),
+        formatting.verdict_name(report) if report is not None else "",
+        report.reason if report is not None else "",
+        *((repr(submission.score), repr(submission.score_low), repr(submission.score_high)) if scored else ("", "", "")),
+        formatting.withdrawal(submission),
+    )
+
+
+def _safe(path: str) -> str:
+    """A source's path, which stays below its directory."""
+    parts = PurePosixPath(path).parts
+    if not parts or path.startswith("/") or ".." in parts or "\\" in path:
+        raise GraderFailed(f"the server sent a source with the path {path[:80]!r}, which leads out of the archive; nothing was written")
+    return "/".join(parts)
+
+
+@contextmanager
+def _written(path: Path, *, force: bool) -> Iterator[zipfile.ZipFile]:
+    """The archive at this path, readable for its owner only: it holds sources of others."""
+    if path.exists() and not force:
+        raise UsageError(f"{path} is there already; name another file with --out, or pass --force")
+    half = path.with_name(f".{path.name}.part")
+    try:
+        half.unlink(missing_ok=True)
+        descriptor = os.open(half, os.O_RDWR | os.O_CREAT | os.O_EXCL, _PRIVATE)
+    except OSError as error:
+        raise UsageError(f"{path} can't be written: {error.strerror}; name another file with --out") from None
+    try:
+        with os.fdopen(descriptor, "wb") as raw, zipfile.ZipFile(raw, "w") as file:
+            yield file
+        half.replace(path)
+    finally:
+        half.unlink(missing_ok=True)

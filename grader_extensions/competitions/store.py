@@ -1,0 +1,242 @@
+"""The store of competitions: reads `competition.toml`, and makes of each problem the one that a competition grades by.
+
+What is secret stays in here and in the problem that a judge gets: no message of this module quotes a size, a seed or a secret's id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from grader import devices
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, full_name, parse
+from grader.config import Settings
+from grader.errors import (
+    CompetitionClosed,
+    CompetitionNotFound,
+    FieldViolation,
+    InvalidSubmission,
+    NoSuchDevice,
+    ProblemInvalid,
+    UserBanned,
+)
+from grader.extensions import SubmitTerms
+from grader.ledger.tables import bans
+from grader.model import NewSubmission, Problem, Ranking, ScoreKind
+from grader.problems.store import Problems
+from grader.rules.quotas import Quota, for_server, shown_time
+from grader.v1 import submission_pb2
+from grader.v1.grader_service_pb2 import SubmitRequest
+from grader_extensions.competitions.competition_file import CompetitionFile
+from grader_extensions.competitions.file_check import FILE_NAME, mistake, read_competition
+from grader_extensions.competitions.model import Competition, Phase, TieRule, Visibility
+from grader_extensions.competitions.secret_workloads import SecretInvalid, problem_for, secret_workloads
+from sandbox.protocol import wire
+from sandbox.protocol.signatures import rule_of
+
+
+@dataclass(frozen=True, slots=True)
+class _LoadedFiles:
+    """Result of reading all files."""
+
+    by_id: dict[str, Competition] = field(default_factory=dict)
+    files: dict[str, tuple[CompetitionFile, Path]] = field(default_factory=dict)
+    problems: dict[tuple[str, str], Problem] = field(default_factory=dict)
+
+
+class Competitions:
+    """Competitions by id. One store is shared by all who ask, so that what is read again is there for all at once."""
+
+    def __init__(self, problems: Problems | None = None) -> None:
+        self._loaded, self._problems = _LoadedFiles(), problems or Problems()
+        self.read_again: Callable[[], Competitions] = Competitions
+
+    @classmethod
+    def load(cls, paths: Iterable[Path], problems: Problems) -> Competitions:
+        """Read every competition at or directly below the paths; a wrong one raises ProblemInvalid, which names file, line and key.
+
+        `read_again()` returns what the same paths hold then, in another store. ProblemInvalid, and OSError, as when they were read first.
+        """
+        store, named = cls(problems), tuple(paths)
+        store.read_again = partial(cls.load, named, problems)
+        for path in named:
+            for file in _files(path):
+                store._add(file, problems)
+        return store
+
+    def replace(self, fresh: Competitions) -> None:
+        """Have what another store has, all at once."""
+        self._loaded = fresh._loaded
+
+    def get(self, competition_id: str) -> Competition:
+        """The competition of that id, or CompetitionNotFound."""
+        try:
+            return self._loaded.by_id[competition_id]
+        except KeyError:
+            raise CompetitionNotFound(competition_id, tuple(sorted(self._loaded.by_id)[:20])) from None
+
+    def all(self) -> tuple[Competition, ...]:
+        """Every competition, by id."""
+        return tuple(self._loaded.by_id[key] for key in sorted(self._loaded.by_id))
+
+    def terms(self, request: SubmitRequest, device_kinds: Sequence[str]) -> SubmitTerms:
+        """Return the terms of the competition that a request names; CallRefused where it can't be for any."""
+        message = request.submission
+        if request.allow_cached_result:
+            raise InvalidSubmission([FieldViolation("allow_cached_result", "a competition grades every submission; leave it out")])
+        return terms_of(self.get(parse(COMPETITIONS, message.competition, "competition")), self._problems, message, device_kinds)
+
+    def quotas(self, now: datetime) -> list[Quota]:
+        """Return what competitions that take submissions allow each user."""
+        competitions = [competition for competition in self.all() if competition.phase(now) in (Phase.OPEN, Phase.FROZEN)]
+        return [quota for competition in competitions for quota in for_competition(competition)]
+
+    def readable(self, now: datetime) -> frozenset[str]:
+        """Return the competitions whose submissions everybody may see by now."""
+        ended = (competition for competition in self.all() if competition.phase(now) is Phase.ENDED)
+        return frozenset(competition.competition_id for competition in ended if competition.visibility is Visibility.AFTER_END)
+
+    def ended(self, before: datetime) -> tuple[str, ...]:
+        """Return the competitions that ended before a time."""
+        return tuple(competition.competition_id for competition in self.all() if competition.end_time < before)
+
+    def redrawn(self, competition_id: str, rejudge_id: str) -> Competition:
+        """The competition with secret sizes drawn from a seed of this rejudge's own, for a final.
+
+        The rejudge's id is made when it is asked for, so nobody knew the seed before, also not who knows the file's.
+        ProblemInvalid where the file's expressions have no value at these sizes.
+        """
+        file, path = self._loaded.files[self.get(competition_id).competition_id]
+        if not file.secret_seed:
+            return self.get(competition_id)
+        seed = hmac.new(file.secret_seed.encode(), f"rejudge/{rejudge_id}".encode(), hashlib.sha256).hexdigest()
+        return _competition(
+            file, path, {problem_id: self._loaded.problems[competition_id, problem_id] for problem_id in file.problems}, seed
+        )
+
+    def _add(self, path: Path, problems: Problems) -> None:
+        file, mistakes = read_competition(path, problems)
+        if file is None:
+            raise mistakes[0].error
+        pinned = {problem_id: problems.pin(problem_id) for problem_id in file.problems}  # no import changes it while this server runs
+        competition = _competition(file, path, pinned, file.secret_seed)
+        before = self._loaded.files.get(competition.competition_id)
+        if before is not None and before[1].resolve() != path.resolve():
+            raise mistake(path, ("name",), f"{competition.competition_id!r} is the name of {before[1]} too; rename one").error
+        loaded = self._loaded
+        loaded.by_id[competition.competition_id], loaded.files[competition.competition_id] = competition, (file, path)
+        loaded.problems.update({(competition.competition_id, problem_id): problem for problem_id, problem in pinned.items()})
+
+
+def terms_of(competition: Competition, problems: Problems, message: submission_pb2.Submission, device_kinds: Sequence[str]) -> SubmitTerms:
+    """Return the terms for this message. InvalidSubmission where the competition does not have its device."""
+    kind = message.device_kind or competition.device_kinds[0]
+    if kind not in competition.device_kinds:
+        choices = ", ".join(competition.device_kinds)
+        text = f"{kind!r} is not a device of competition {competition.competition_id!r}; leave it out, or take one of: {choices}"
+        raise InvalidSubmission([FieldViolation("device_kind", text)])
+    return SubmitTerms(
+        problem=partial(_problem, competition, problems),
+        competition_id=competition.competition_id,
+        device_kind=kind,
+        check=partial(_check_mode, competition, device_kinds, kind),
+        admit=partial(check_admission, competition),
+        quotas=for_competition(competition),
+    )
+
+
+def _problem(competition: Competition, problems: Problems, problem_id: str) -> Problem:
+    if problem_id not in competition.problem_ids:
+        choices = ", ".join(full_name(PROBLEMS, choice) for choice in competition.problem_ids)
+        text = f"{problem_id!r} is not a problem of competition {competition.competition_id!r}; take one of: {choices}"
+        raise InvalidSubmission([FieldViolation("problem", text)])
+    return problem_for(competition, problems.get(problem_id))
+
+
+def _check_mode(competition: Competition, device_kinds: Sequence[str], kind: str, submission: NewSubmission, problem: Problem) -> None:
+    if submission.mode is not competition.mode and problem.first_shown(kind.partition(":")[0]) is None:
+        text = f"only MODE_{competition.mode.name} runs hidden workloads, and {kind!r} has no other here; take that mode"
+        raise InvalidSubmission([FieldViolation("mode", text)])
+    if not devices.is_offered(kind, device_kinds):
+        raise NoSuchDevice(kind, tuple(offer for offer in competition.device_kinds if devices.is_offered(offer, device_kinds)))
+
+
+def check_admission(competition: Competition, connection: sa.Connection, now: datetime, user: str) -> None:
+    """CompetitionClosed, with the time, before the start and from the end on; UserBanned."""
+    match competition.phase(now):
+        case Phase.UPCOMING:
+            raise CompetitionClosed(competition.competition_id, Phase.UPCOMING, shown_time(competition.start_time))
+        case Phase.ENDED:
+            raise CompetitionClosed(competition.competition_id, Phase.ENDED, shown_time(competition.end_time))
+    query = sa.select(bans.c.reason).where(bans.c.competition_id == competition.competition_id, bans.c.user_name == user)
+    if (reason := connection.execute(query).scalar_one_or_none()) is not None:
+        raise UserBanned(competition.competition_id, reason)
+
+
+def for_competition(competition: Competition) -> tuple[Quota, ...]:
+    """Return what the competition allows each user."""
+    return for_server(competition.hourly_limit, competition.daily_limit, competition.competition_id)
+
+
+def submit_policy(settings: Settings, problems: Problems, report: Callable[[str, str], None]) -> Competitions:
+    """Read the competitions that a server is to have, and report how many there are, and whether others can read their secrets."""
+    competitions = Competitions.load(settings.competitions, problems)
+    if settings.competitions:
+        loaded = f"{len(competitions.all())} loaded"
+        secret_files = [path for _, (file, path) in sorted(competitions._loaded.files.items()) if file.secret_seed]
+        readable = [str(path) for path in secret_files if path.stat().st_mode & 0o077]  # nobody but their owner should read them
+        if readable:
+            remedy = f"run: chmod 600 {' '.join(map(shlex.quote, readable))}"
+            report(f"{loaded}; other users of this host can read secrets in {', '.join(readable)}", remedy)
+        else:
+            report(loaded, "")
+    return competitions
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if (path / FILE_NAME).is_file():
+        return [path / FILE_NAME]
+    paths = sorted(path.glob(f"*/{FILE_NAME}")) if path.is_dir() else []
+    empty = path.is_dir() and not any(path.iterdir())  # the first competition is still to come
+    if not paths and not empty:
+        raise ProblemInvalid(str(path), f"holds no competition; name a {FILE_NAME}, its directory, or a directory that holds such")
+    return paths
+
+
+def _competition(file: CompetitionFile, path: Path, problems: dict[str, Problem], secret_seed: str) -> Competition:
+    secret: dict[str, list[wire.Workload]] = {}
+    for index, table in enumerate(file.secret):
+        drawn = secret.setdefault(table.problem, [])
+        try:
+            drawn += secret_workloads(table, problems[table.problem], f"{file.name}/{table.problem}/{index}", len(drawn), secret_seed)
+        except SecretInvalid as wrong:
+            raise mistake(path, ("secret", index, wrong.key), str(wrong)).error from None
+    return Competition(
+        competition_id=file.name,
+        title=file.title,
+        statement=file.statement,
+        problem_ids=tuple(file.problems),
+        start_time=file.start.astimezone(UTC),
+        end_time=file.end.astimezone(UTC),
+        freeze_time=file.freeze.astimezone(UTC) if file.freeze else None,
+        device_kinds=tuple(file.devices),
+        mode=wire.Mode(file.mode),
+        hourly_limit=file.hourly_limit,
+        daily_limit=file.daily_limit,
+        ranking=Ranking(process_count=file.processes, score_kind=ScoreKind(file.score), baseline=file.baseline),
+        tie_rule=TieRule(file.tie_rule),
+        visibility=Visibility(file.visibility),
+        rules={problem_id: rule_of(problem.spec) for problem_id, problem in problems.items()},
+        secret_workloads={problem_id: tuple(workloads) for problem_id, workloads in secret.items()},
+        secret_seed=secret_seed,
+    )

@@ -1,0 +1,166 @@
+"""`grader-cli competitions`, `withdraw`, and submitting to one, against a server whose grading is a fake."""
+
+import csv
+import io
+import json
+import zipfile
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from rich.console import Console
+from typer.testing import CliRunner
+
+from grader.cli.main import app
+from grader.cli.progress import PlainLines
+from grader.v1 import competition_pb2, submission_pb2
+from grader_extensions.competitions.cli.organizers import describe_changes
+from tests import fakes
+from tests.threaded_server import embedded_server
+
+TOML = """
+name = "spring"
+title = "Spring sprint"
+problems = ["sum"]
+devices = ["emulated"]
+start = {start}
+end = {end}
+daily_limit = 2
+secret_seed = "00112233445566778899aabbccddeeff"
+[[secret]]
+problem = "sum"
+axes = {{ n = 987654 }}
+"""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """The directory and the address of a server in a thread of its own: the commands run an event loop themselves."""
+    root = tmp_path_factory.mktemp("served")
+    times = {name: (datetime.now(UTC) + timedelta(hours=hours)).isoformat() for name, hours in (("start", -1), ("end", 1))}
+    (root / "competition.toml").write_text(TOML.format(**times))
+    (root / "kernel.cu").write_text(fakes.source("accept"))
+    with embedded_server(root, competitions=(root,)) as found:
+        yield root, found
+
+
+def run(*words):
+    return CliRunner().invoke(app, list(words))
+
+
+def submit(address, *words):
+    root, server = address
+    return run("submit", str(root / "kernel.cu"), "--problem", "sum", "--competition", "spring", "--server", server, "--json", *words)
+
+
+@pytest.fixture(scope="module")
+def entry(address):
+    """A submission to the competition in the mode that counts, the first of two a day."""
+    return json.loads(submit(address).stdout)
+
+
+def test_competitions_are_listed_and_shown(address):
+    """To people in words and to programs as JSON; of what is secret the count."""
+    _, at = address
+    listed, shown = run("competitions", "list", "--server", at), run("competitions", "show", "spring", "--server", at)
+    assert "Spring sprint" in listed.stdout and "open" in listed.stdout
+    for said in ("spring: Spring sprint (open)", "speedup over eager", "at most 2 in a day each", "mode ranked, 3 processes each"):
+        assert said in shown.stdout
+    data = json.loads(run("competitions", "show", "competitions/spring", "--server", at, "--json").stdout)
+    assert data["secret_workload_counts"] == {"sum": 1} and data["state"] == "COMPETITION_STATE_OPEN"
+    names = [one["name"] for one in json.loads(run("competitions", "list", "--server", at, "--json").stdout)["competitions"]]
+    assert names == ["competitions/spring"]
+    assert "987654" not in listed.stdout + shown.stdout + str(data)
+
+
+def test_submitting_to_a_competition_is_ranked_unless_an_option_says_otherwise(address, entry):
+    """The third of two a day is refused, and not as misuse."""
+    tested, third = submit(address, "--mode", "test"), submit(address)
+    assert [entry["mode"], json.loads(tested.stdout)["mode"]] == ["MODE_RANKED", "MODE_TEST"]
+    assert entry["competition"] == "competitions/spring" and "987654" not in str(entry)
+    assert third.exit_code == 3 and "the quota of 2 submissions in a day is spent" in third.output
+
+
+def test_a_competition_needs_a_server(tmp_path):
+    """A command's own server has none."""
+    (tmp_path / "kernel.cu").write_text(fakes.source("accept"))
+    found = run("submit", str(tmp_path / "kernel.cu"), "--problem", "sum", "--competition", "spring")
+    assert found.exit_code == 2 and "name the server that holds it" in found.output
+
+
+@pytest.mark.parametrize(
+    ("ahead", "seconds", "said"),
+    [(3, None, "queued: 3 ahead\n"), (3, 42, "queued: 3 ahead, about 42 s\n"), (0, 600, "queued: next, about 10 min\n")],
+)
+def test_a_place_in_the_queue_is_a_line(ahead, seconds, said):
+    """With the estimate where there is one; it ends with the waiting."""
+    console = Console(file=io.StringIO(), width=100)
+    lines = PlainLines(console)
+    position = submission_pb2.QueuePosition(ahead_count=ahead, estimated_duration=None if seconds is None else Duration(seconds=seconds))
+    lines.feed(submission_pb2.SubmissionEvent(sequence=1, queue_position=position))
+    assert console.file.getvalue() == said
+    lines.feed(submission_pb2.SubmissionEvent(sequence=2, submission={"state": submission_pb2.SUBMISSION_STATE_RUNNING}))
+    before = console.file.getvalue()
+    lines.feed(submission_pb2.SubmissionEvent(sequence=2, progress={"stage": submission_pb2.STAGE_BUILDING}))
+    assert before.startswith(said) and "ahead" not in console.file.getvalue().removeprefix(before)
+
+
+# -- organisers ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def at(address):
+    """Where the server is; every command's last words."""
+    return "--server", address[1]
+
+
+def test_withdraw_takes_a_submission_off_the_board_and_undo_puts_it_back(at, entry, tmp_path):
+    """By a short id as every command; `show`, `list`, `leaderboard` and `export` follow."""
+    name = entry["name"]
+    short = name.rpartition("/")[2][:8]
+    assert run("withdraw", short, "--reason", "a slip", *at).stdout.startswith(f"{name}: withdrawn at 20")
+    assert "a slip; it is on no board" in " ".join(run("show", short, *at).stdout.split())
+    listed = run("list", *at).stdout
+    assert "withdrawn" in listed.splitlines()[0] and "no entries yet" in run("leaderboard", "spring", *at).stdout
+    archive = tmp_path / "spring.zip"
+    assert run("competitions", "export", "spring", "--out", str(archive), *at).exit_code == 0
+    with zipfile.ZipFile(archive) as file:
+        table = list(csv.DictReader(io.StringIO(file.read("spring/submissions.csv").decode())))
+    assert {one["submission"]: one["withdrawn"][-8:] for one in table}[name.rpartition("/")[2]] == ": a slip"
+    data = json.loads(run("withdraw", short, "--json", "--reason", "a slip", *at).stdout)
+    assert data["withdrawal"]["reason"] == "a slip"
+    assert run("withdraw", short, "--undo", *at).stdout == f"{name}: counts on the boards\n"
+    assert "no entries yet" not in run("leaderboard", "spring", *at).stdout and "withdrawn" not in run("list", *at).stdout
+
+
+def test_bans_are_made_listed_and_lifted(at):
+    made = run("competitions", "ban", "spring", "mallory", "--reason", "copied a kernel", *at).stdout
+    assert "mallory is banned from competitions/spring, and has submitted nothing there; check the name" in made
+    listed = run("competitions", "ban", "spring", *at).stdout
+    assert "mallory" in listed and "copied a kernel" in listed
+    assert json.loads(run("competitions", "ban", "competitions/spring", "--json", *at).stdout)["bans"][0]["user"] == "mallory"
+    assert "may take part in competitions/spring again" in run("competitions", "ban", "spring", "mallory", "--lift", *at).stdout
+    assert "is not banned from" in run("competitions", "ban", "spring", "mallory", "--lift", *at).stdout
+    assert run("competitions", "ban", "spring", *at).stdout == "no user is banned from it\n"
+    assert run("competitions", "ban", "spring", "mallory", *at).exit_code == 2  # without a reason
+
+
+def test_reload_prints_what_has_changed(at, address):
+    """Of a broken file the place and that nothing was changed."""
+    file = address[0] / "competition.toml"
+    before = file.read_text()
+    assert run("competitions", "reload", *at).stdout == "nothing has changed\n"
+    file.write_text(before.replace("Spring sprint", "Sprint"))
+    assert run("competitions", "reload", *at).stdout == "competitions/spring: changed\n  title: Spring sprint -> Sprint\n"
+    file.write_text(before.replace("daily_limit", "daily_limits"))
+    broken = run("competitions", "reload", *at)
+    assert broken.exit_code == 2 and "the competitions stay as they are" in broken.output and "did you mean" in broken.output.lower()
+    file.write_text(before)
+    assert run("competitions", "reload", *at).exit_code == 0
+
+
+def test_changes_of_secrets_and_removals_are_named_without_values():
+    change, keys = competition_pb2.CompetitionChange, [competition_pb2.CompetitionKeyChange(key="secret_seed")]
+    changed = change(competition="competitions/a", kind="COMPETITION_CHANGE_KIND_CHANGED", keys=keys)
+    removed = change(competition="competitions/b", kind="COMPETITION_CHANGE_KIND_REMOVED")
+    assert describe_changes([changed, removed]) == ["competitions/a: changed", "  secret_seed: changed", "competitions/b: removed"]

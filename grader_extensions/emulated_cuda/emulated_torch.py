@@ -1,0 +1,211 @@
+"""PyTorch on the emulated device: tensors lie on the CPU and report a GPU; `torch.cuda`, `torch.compile` and the profiler are replaced.
+
+Functions answer as on a device where everything that is launched has ended. For people who try their module without a GPU. This protects
+and hides nothing: the judge compares bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+from grader_extensions.emulated_cuda import emulated_numba, emulated_triton
+from sandbox.languages.python_module import SIMULATOR
+from sandbox.launch import scaled_mm
+
+NAME = "emulated"
+CAPABILITY = (9, 0)
+MEMORY_BYTES = 4 << 30
+SHARED_BYTES = 48 << 10
+NO_GRAPHS = "the emulated device can't record CUDA graphs of Python code; use a CUDA device for this kernel"
+COMPILED = "torch.compile compiles nothing on the emulated device: the function runs as it is written"
+_COMPILES = re.compile(r"\btorch\.compile\b")
+
+
+class _Stream:
+    """The one stream: what is launched has ended when its launch returns."""
+
+    cuda_stream = device_index = priority = 0
+    synchronize = wait_stream = wait_event = __exit__ = lambda self, *arguments: None
+
+    def __init__(self, *arguments: object, **named: object) -> None:
+        pass
+
+    def record_event(self, event: _EmulatedEvent | None = None) -> _EmulatedEvent:
+        event = event or _EmulatedEvent()
+        event.record()
+        return event
+
+    def query(self) -> bool:
+        return True
+
+    def __enter__(self) -> _Stream:
+        return self
+
+
+class _EmulatedEvent:
+    """A moment by the host's clock, which is in the past."""
+
+    synchronize = wait = lambda self, stream=None: None
+
+    def __init__(self, *arguments: object, **named: object) -> None:
+        self._at_ns = time.perf_counter_ns()
+
+    def record(self, stream: object = None) -> None:
+        self._at_ns = time.perf_counter_ns()
+
+    def elapsed_time(self, end: _EmulatedEvent) -> float:
+        return (end._at_ns - self._at_ns) / 1e6
+
+    def query(self) -> bool:
+        return True
+
+
+class _NoGraph:
+    """Stands for CUDAGraph, and for the context that records one."""
+
+    def __init__(self, *arguments: object, **named: object) -> None:
+        raise NotImplementedError(NO_GRAPHS)
+
+
+def on_cpu(value: object, torch: Any) -> Any:
+    """A device as the CPU where it is a GPU; anything else as it is."""
+    cuda = (isinstance(value, torch.device) and value.type == "cuda") or (isinstance(value, str) and value.split(":")[0] == "cuda")
+    return torch.device("cpu") if cuda else value
+
+
+def replace(torch: Any) -> None:
+    """Replace all of them in the torch that was imported, until the process ends."""
+    for name, value in _cuda(torch).items():
+        setattr(torch.cuda, name, value)
+
+    # Nothing is compiled: it would take a compiler, which a run box has not, to make a time that says nothing.
+    def compiled(model: Any = None, **named: object) -> Any:
+        return (lambda function: function) if model is None else model
+
+    torch.compile = torch.compiler.compile = compiled
+    torch.nn.Module.compile = lambda self, *arguments, **named: None
+
+    # Classes that take a device without asking `__torch_function__`, and operators that are registered for a device.
+    from torch._library.custom_ops import CustomOpDef
+    from torch.utils._device import DeviceContext
+
+    initialise, register, original = DeviceContext.__init__, CustomOpDef.register_kernel, torch.Generator
+
+    class Generator(original):  # type: ignore[misc,valid-type]
+        def __new__(cls, device: object = "cpu") -> Any:
+            return original.__new__(cls, device=on_cpu(device, torch))
+
+    def register_kernel(self: Any, device_types: Any, *arguments: Any) -> Any:
+        return register(self, "cpu" if device_types == "cuda" else device_types, *arguments)
+
+    torch.Generator = Generator
+    DeviceContext.__init__ = lambda self, device: initialise(self, on_cpu(device, torch))  # type: ignore[method-assign]
+    CustomOpDef.register_kernel = register_kernel  # type: ignore[method-assign]
+
+    # Record the CPU only: events of a GPU that is not there cost a stack trace each, in what the kernel prints.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    profile = torch.autograd.profiler.profile
+    initialise_profile = profile.__init__
+
+    def without_device(self: Any, *arguments: Any, use_cuda: bool = False, use_device: str | None = None, **named: Any) -> None:
+        initialise_profile(self, *arguments, **named)
+
+    profile.__init__ = without_device
+
+
+def _cuda(torch: Any) -> dict[str, Any]:
+    @contextlib.contextmanager
+    def within() -> Iterator[None]:
+        yield
+
+    def constant(value: object = None) -> Callable[..., object]:  # one for each: torch keeps a table of its functions
+        return lambda *arguments, **named: value
+
+    stream, cores = _Stream(), len(os.sched_getaffinity(0))
+    properties = SimpleNamespace(
+        name=NAME,
+        major=CAPABILITY[0],
+        minor=CAPABILITY[1],
+        multi_processor_count=cores,
+        warp_size=32,
+        total_memory=MEMORY_BYTES,
+        max_threads_per_multi_processor=2048,
+        regs_per_multiprocessor=65536,
+        shared_memory_per_block=SHARED_BYTES,
+        shared_memory_per_block_optin=227 << 10,
+        shared_memory_per_multiprocessor=228 << 10,
+        L2_cache_size=50 << 20,
+    )
+    nothing = """
+        init synchronize set_device set_stream empty_cache manual_seed manual_seed_all seed seed_all ipc_collect reset_peak_memory_stats
+        reset_max_memory_allocated
+    """
+    counts = "memory_allocated max_memory_allocated memory_reserved max_memory_reserved"
+    return {
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "get_device_name": lambda device=None: NAME,
+        "get_device_capability": lambda device=None: CAPABILITY,
+        "get_device_properties": lambda device=None: properties,
+        "current_stream": lambda device=None: stream,
+        "default_stream": lambda device=None: stream,
+        "stream": lambda stream: within(),
+        "device": lambda device: within(),
+        "device_of": lambda tensor: within(),
+        "Stream": _Stream,
+        "ExternalStream": _Stream,
+        "Event": _EmulatedEvent,
+        "CUDAGraph": _NoGraph,
+        "graph": _NoGraph,
+        "mem_get_info": lambda device=None: (MEMORY_BYTES, MEMORY_BYTES),
+        "get_rng_state": lambda device=None: torch.get_rng_state(),
+        "set_rng_state": lambda state, device=None: torch.set_rng_state(state),
+        "nvtx": SimpleNamespace(range=lambda *arguments, **named: within(), range_push=constant(0), range_pop=constant(0), mark=constant()),
+        **{name: constant() for name in nothing.split()},
+        **{name: constant(0) for name in counts.split()},
+    }
+
+
+def install(text: str, remark: Callable[[str], None] = lambda sentence: None) -> None:
+    """Let torch, and Numba and Triton where the module's text names them, take this process for one with a GPU. remark: is called with
+    what the author should know."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    tensor = torch.Tensor
+    gpu = torch.device("cuda", 0)
+    answers = {tensor.is_cuda.__get__: True, tensor.is_cpu.__get__: False, tensor.device.__get__: gpu, tensor.get_device: 0}  # type: ignore[attr-defined]
+    stays = frozenset({tensor.cuda, tensor.pin_memory, tensor.record_stream})
+
+    def placed(value: object) -> object:
+        return on_cpu(value, torch)
+
+    class SubmissionOnCpu(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func in answers:
+                return answers[func]
+            if func in stays:
+                return args[0]
+            if func is torch._scaled_mm:
+                return scaled_mm.emulated(*args, **(kwargs or {}))
+            if func is torch.device:
+                return func(*args, **(kwargs or {}))
+            named = {name: placed(value) for name, value in (kwargs or {}).items() if name != "pin_memory"}
+            return func(*map(placed, args), **named)
+
+    SubmissionOnCpu().__enter__()  # type: ignore[no-untyped-call]  # until the process ends
+    replace(torch)
+    if _COMPILES.search(text):
+        remark(COMPILED)
+    if "numba" in text and os.environ.get(SIMULATOR) == "1":
+        emulated_numba.install(torch)
+    if "triton" in text:
+        emulated_triton.install(torch, capability=CAPABILITY, cores=len(os.sched_getaffinity(0)))

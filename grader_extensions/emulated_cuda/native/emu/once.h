@@ -1,0 +1,148 @@
+// What every kernel needs and none is faster for having inlined.  It is compiled once, beforehand (grader_extensions/emulated_cuda/emulated_device.cpp), and
+// sources then only declare it (EMU_PRECOMPILED).  Where that object is not at hand it is compiled with each of them.
+#pragma once
+
+#include "launch.h"
+#include "pool.h"
+#include "team.h"
+
+#ifdef EMU_DEVICE_OBJECT
+// Weak: a source that has these functions itself, such as with other containers, comes first in the link and uses its own.
+#define EMU_ONCE(how) __attribute__((weak))
+#else
+#define EMU_ONCE(how) how
+#endif
+
+// What profile mode has called before and after each launch, with x, y, z of grid and block; nothing in any other mode. The runner finds it
+// by its name (sandbox/languages/launch_hook.py).
+extern "C" {
+__attribute__((weak, used, visibility("default"))) void (*grader_launch_hook)(const char* kernel, const unsigned* sizes, size_t dynamic_bytes,
+                                                                              int begins) = nullptr;
+}
+
+namespace emu EMU_HIDDEN {
+
+[[noreturn]] EMU_ONCE(inline) void trap(const char* what) {
+    fflush(stdout);
+    if (worker && worker->in_kernel()) describe_fault(what);
+    EMU_TELL(flush_findings());
+    abort();
+}
+
+EMU_ONCE(EMU_UNCHECKED) Fiber* Worker::take_fiber() {
+    if (idle_.empty()) {
+        fibers_.push_back(std::make_unique<Fiber>(static_cast<unsigned>(fibers_.size()), &Worker::fiber_main));
+        return fibers_.back().get();
+    }
+    Fiber* fiber = idle_.back();
+    idle_.pop_back();
+    return fiber;
+}
+
+EMU_ONCE(inline) size_t shared_limit_of(const Launch& launch) {
+    const char* kernel = probe([&] { launch.run_thread(launch.call); });
+    for (const KernelAttributes& entry : kernel_attributes)
+        if (entry.kernel == kernel) return entry.dynamic_shared_bytes > default_shared_bytes ? max_shared_bytes : default_shared_bytes;
+    return default_shared_bytes;
+}
+
+EMU_ONCE(inline) dim3 cluster_of(const Launch& launch) {
+    probed_cluster[0] = probed_cluster[1] = probed_cluster[2] = 1;
+    probe([&] { launch.run_thread(launch.call); });
+    return {probed_cluster[0], probed_cluster[1], probed_cluster[2]};
+}
+
+EMU_ONCE(inline) KernelAttributes& attributes_of(const void* function) {
+    const char* kernel = probe([&] { reinterpret_cast<void (*)()>(reinterpret_cast<uintptr_t>(function))(); });
+    for (KernelAttributes& entry : kernel_attributes)
+        if (entry.kernel == kernel) return entry;
+    kernel_attributes.push_back({kernel, default_shared_bytes});
+    return kernel_attributes.back();
+}
+
+// Outlined, as it stands behind every call that has a stream.
+EMU_ONCE(EMU_OUTLINE) void keep(cudaStream_t stream, Work* work) {
+    if (worker && worker->in_kernel()) enqueue_on_device(stream, work);
+    else stream->capture->works.push_back(std::shared_ptr<Work>(work));
+}
+
+inline void report_launch(const Launch& launch, int begins) {
+    if (!grader_launch_hook) return;
+    const unsigned sizes[6] = {launch.grid.x, launch.grid.y, launch.grid.z, launch.block.x, launch.block.y, launch.block.z};
+    grader_launch_hook(launch.name, sizes, launch.dynamic_bytes, begins);
+}
+
+inline cudaError_t check_launch(const Launch& launch) {
+    dim3 b = launch.block, g = launch.grid;
+    bool block_fits = b.x && b.y && b.z && b.x <= 1024 && b.y <= 1024 && b.z <= 64 && launch.threads() <= max_threads;
+    bool grid_fits = g.x && g.y && g.z && g.x <= 0x7fffffffu && g.y <= 65535 && g.z <= 65535;
+    // CUDA 13 on an H200 answers InvalidValue to all of these (runtimes before it: InvalidConfiguration).
+    return block_fits && grid_fits && launch.dynamic_bytes <= launch.shared_limit ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+// As many blocks as eight multiprocessors hold, by their threads and their shared memory.
+inline uint64_t most_cooperative_blocks(const Launch& launch) {
+    size_t by_threads = 2048 / launch.threads(), by_memory = (max_shared_bytes + 1024) / (launch.dynamic_bytes + 1024);
+    size_t each = by_threads < by_memory ? by_threads : by_memory;
+    return 8 * (each < 32 ? each : 32);
+}
+
+inline cudaError_t check_team(const Launch& launch) {
+    dim3 c = launch.cluster, g = launch.grid;
+    uint64_t size = uint64_t{c.x} * c.y * c.z;
+    if (size == 0 || size > 8 || g.x % c.x || g.y % c.y || g.z % c.z) return cudaErrorInvalidClusterSize;
+    if (launch.cooperative && launch.blocks() > most_cooperative_blocks(launch)) return cudaErrorCooperativeLaunchTooLarge;
+#ifdef EMU_SANITIZE
+    bool watched = true;
+#else
+    bool watched = false;
+#endif
+    // The sanitizer follows one block at a time.
+    return (launch.cooperative && size > 1) || (watched && (launch.cooperative || size > 1)) ? cudaErrorNotSupported : cudaSuccess;
+}
+
+inline int run_blocks(const Launch& launch) {
+    if (launch.cooperative) return run_team(launch, static_cast<unsigned>(launch.blocks()), true);
+    unsigned cluster = launch.cluster.x * launch.cluster.y * launch.cluster.z;
+    return cluster > 1 ? run_team(launch, cluster, false) : run_grid(launch);
+}
+
+EMU_ONCE(inline) cudaError_t launch_error(const Launch& launch) {
+    cudaError_t checked = check_launch(launch);
+    if (checked == cudaSuccess) checked = check_team(launch);
+    if (checked != cudaSuccess) EMU_TELL(launch_failed(launch.name, cudaGetErrorName(checked)));
+    return report(checked);
+}
+
+EMU_ONCE(inline) cudaError_t run_launch(Launch launch) {
+    if (last_error == cudaErrorLaunchFailure) return last_error;
+    if (worker && worker->in_kernel()) trap("a graph launched by a kernel, which is not emulated");
+    if (cudaError_t failed = launch_error(launch)) return failed;
+    DeviceQueue queue(launch_depth);
+    launch.queue = &queue;
+#ifndef EMU_SANITIZE  // what it finds does not depend on who runs when
+    launch.order = grader_thread_order;
+#endif
+    report_launch(launch, 1);
+    EMU_TELL(launch_begins());
+    cudaError_t ended = static_cast<cudaError_t>(run_blocks(launch));
+    EMU_TELL(launch_ends());
+    report_launch(launch, 0);
+    if (ended != cudaSuccess) EMU_TELL(launch_failed(launch.name, cudaGetErrorName(ended)));
+    else run_launches_of(queue);
+    return report(ended);
+}
+
+}  // namespace emu
+
+// What the runner calls around a launch: the last error as "name: text", which it clears; "" for none. See sandbox/native/cuda_error.cpp.
+extern "C" __attribute__((weak, used, visibility("default"))) const char* grader_take_cuda_error() {
+#ifdef EMU_SANITIZE
+    if (emu::sanitizer::report_unchecked) emu::sanitizer::report_unchecked();
+#endif
+    static EMU_THREAD_LOCAL char text[256];
+    cudaError_t code = cudaGetLastError();
+    if (code == cudaSuccess) return "";
+    snprintf(text, sizeof text, "%s: %s", cudaGetErrorName(code), cudaGetErrorString(code));
+    return text;
+}

@@ -1,0 +1,190 @@
+"""Translates an asm statement of device code into a C++ expression over `emu/ptx/*.h`.
+
+Operands are copied into bit patterns, the instructions work on those, and the outputs are assigned last.  An output or register that
+nothing wrote holds poison.
+"""
+
+import difflib
+import re
+from collections.abc import Iterator
+
+from grader_extensions.emulated_cuda import asm_statement
+from grader_extensions.emulated_cuda.asm_statement import AsmOperand, AsmStatement
+from grader_extensions.emulated_cuda.inline_ptx import Block, Declaration, Instruction, Item, Label, PtxSyntaxError, parse
+from grader_extensions.emulated_cuda.ptx_emitters import EMITTERS, label, need, refuse
+from grader_extensions.emulated_cuda.ptx_instructions import (
+    ELSEWHERE,
+    FLAGS,
+    IGNORED,
+    NAME_PARTS,
+    REFUSED,
+    RULES,
+    TYPES,
+    WIDE,
+    Local,
+    PtxRule,
+    PtxScope,
+    PtxUnsupported,
+    cpp_register,
+)
+from sandbox.compilers.build_result import Unsupported
+from sandbox.compilers.cuda_tokens import Token
+
+CONSTRAINTS = {"h": 16, "r": 32, "f": 32, "l": 64, "d": 64, "n": 64, "i": 64}
+CONSTANTS = ("n", "i")
+HEADER = "emu/ptx/ptx.h"
+PTX_OPCODE = re.compile(r"(?:^|[;{}:\n])\s*(?:@!?[%\w]+\s+)?(?:\.reg\s|[a-z]\w*\.[a-z])")
+
+
+def translate(statement: AsmStatement) -> tuple[str, set[str]]:
+    """Return the expression that stands for a statement, and the headers that it needs.
+
+    Raises PtxUnsupported for what the emulated device does not run.
+    """
+    names = tuple(operand.name for operand in (*statement.outputs, *statement.inputs))
+    try:
+        items = parse(statement.template, names)
+    except PtxSyntaxError as error:
+        raise PtxUnsupported(error.position, f"this inline PTX cannot be read: {error.sentence}") from None
+    parameters: list[Local] = []
+    for operand in statement.outputs:
+        parameters.append(Local(f"emu_{len(parameters)}", _bits(operand)))
+    for operand in statement.inputs:
+        if operand.constraint.isdigit():  # the same register as that output
+            tied = int(operand.constraint)
+            if tied >= len(statement.outputs):
+                raise PtxUnsupported(0, f"the asm statement has no output {tied}")
+            parameters.append(parameters[tied])
+        else:
+            parameters.append(Local(f"emu_{len(parameters)}", _bits(operand), written=False))
+    scope = PtxScope(parameters)
+    body = "".join(_item(item, scope) for item in items)
+    labels = ", ".join(f"emu_l_{label(name)}" for name in dict.fromkeys(_labels(items)))
+    declared = f"__label__ {labels}; " if labels else ""
+    text = f"({{ {declared}{_before(statement, scope)}{body}{_after(statement, scope)}}})"
+    return text, {HEADER, *scope.headers}
+
+
+def _bits(operand: AsmOperand) -> int:
+    letters = operand.constraint.lstrip("=+&")
+    if letters[:1] not in CONSTRAINTS:
+        raise PtxUnsupported(0, f'the emulated device does not know the asm constraint "{operand.constraint}"; {ELSEWHERE}')
+    return CONSTRAINTS[letters[0]]
+
+
+def _before(statement: AsmStatement, scope: PtxScope) -> str:
+    text = ""
+    for at, operand in enumerate(statement.outputs):
+        local = scope.parameters[at]
+        text += f"auto& emu_o{at} = {operand.expression}; {cpp_register(local.bits)} {local.name}; "
+        read = operand.constraint.startswith("+")
+        text += (
+            f"{local.name} = ::emu::ptx::emu_in<{cpp_register(local.bits)}>(emu_o{at}); "
+            if read
+            else f"::emu::ptx::emu_undefined({local.name}); "
+        )
+    for at, operand in enumerate(statement.inputs, start=len(statement.outputs)):
+        local = scope.parameters[at]
+        value = f"::emu::ptx::emu_in<{cpp_register(local.bits)}>({operand.expression}); "
+        text += f"{local.name} = {value}" if operand.constraint.isdigit() else f"const {cpp_register(local.bits)} {local.name} = {value}"
+    return text
+
+
+def _after(statement: AsmStatement, scope: PtxScope) -> str:
+    return "".join(f"::emu::ptx::emu_out(emu_o{at}, {scope.parameters[at].name}); " for at in range(len(statement.outputs)))
+
+
+def _labels(items: tuple[Item, ...]) -> Iterator[str]:
+    for item in items:
+        if isinstance(item, Label):
+            yield item.name
+        elif isinstance(item, Block):
+            yield from _labels(item.items)
+
+
+def _item(item: Item, scope: PtxScope) -> str:
+    match item:
+        case Declaration():
+            return scope.declare(item.type, item.names, item.position)
+        case Label():
+            return f"emu_l_{label(item.name)}:; "
+        case Block():
+            scope.registers.append({})
+            text = "".join(_item(inner, scope) for inner in item.items)
+            scope.registers.pop()
+            return f"{{ {text}}} "
+        case Instruction():
+            text = _instruction(item, scope)
+            return text if item.guard is None else f"if ({scope.read(item.guard, 'pred', item)}) {{ {text}}} "
+
+
+def _instruction(op: Instruction, scope: PtxScope) -> str:
+    for prefix, sentence in REFUSED.items():
+        if op.opcode == prefix or op.opcode.startswith((f"{prefix}.", f"{prefix}::")):
+            raise PtxUnsupported(op.position, sentence)
+    name = op.opcode.split(".")[0]
+    if name in EMITTERS:
+        return EMITTERS[name](scope, op)
+    rule = rule_of(op)
+    if rule is None:
+        opcodes = sorted({*EMITTERS, *(name.split(".")[0] for name in RULES)})
+        near = difflib.get_close_matches(op.opcode.split(".")[0], opcodes, n=1, cutoff=0.4)
+        hint = f" (the nearest that it knows is '{near[0]}')" if near else ""
+        raise PtxUnsupported(op.position, f"the emulated device does not know the PTX instruction '{op.opcode}'{hint}; {ELSEWHERE}")
+    words = [word for word in op.opcode.split(".")[1:] if word not in NAME_PARTS]
+    types = [word for word in words if word in rule.types]
+    modifiers = [word for word in words if word not in rule.types]
+    for word in modifiers:
+        if word not in rule.modifiers:
+            raise refuse(op, word)
+    if len(types) != 1:
+        raise refuse(op)
+    (type_,) = types
+    flags = sum(FLAGS[word] for word in modifiers if word not in IGNORED)
+    if type_ == "f64" and flags & (FLAGS["rz"] | FLAGS["rm"] | FLAGS["rp"]):
+        raise refuse(op)
+    to, wanted = rule.form.split("=")
+    kinds = [_kind(item, type_) for item in wanted.split(",")]
+    need(op, len(kinds) + 1)
+    arguments = ", ".join(scope.read(item, kind, op) for item, kind in zip(op.operands[1:], kinds, strict=True))
+    value = f"::emu::ptx::emu_{rule.function}<{TYPES[type_][0]}, {flags}>({arguments})"
+    return scope.write(op.operands[0], _kind(to, type_), value, op)
+
+
+def rule_of(op: Instruction) -> PtxRule | None:
+    """Find a simple instruction by its name and those modifiers that belong to it, as in `mad.lo.cc`."""
+    name, *words = op.opcode.split(".")
+    return RULES.get(".".join((name, *(word for word in words if word in NAME_PARTS)))) or RULES.get(name)
+
+
+def _kind(letter: str, type_: str) -> str:
+    if letter == "W":
+        return WIDE[type_]
+    return type_ if letter == "T" else letter
+
+
+def asm_replacement(code: bytes, token: Token, path: str, headers: set[str], *, host: bool) -> tuple[int, int, bytes] | None:
+    """Translate the statement that begins with a token; None for one that is the host's or only stops the compiler.
+
+    Returns where its bytes begin and end, and those that replace them on as many lines.
+
+    host: the file may be one of the host, so that its macros need not be PTX. headers: gets what the text needs.
+    """
+    if not token.in_function and not token.in_macro:
+        return None
+    device = token.in_device_code or (token.in_macro and not host)
+    try:
+        statement = asm_statement.read(code, token.start, token.end)
+    except asm_statement.AsmSyntaxError as error:
+        if device:
+            raise Unsupported(path, token.line, error.sentence) from None
+        return None
+    if not statement.has_instructions or not (device or (PTX_OPCODE.search(statement.template) is not None)):
+        return None
+    try:
+        text, needed = translate(statement)
+    except PtxUnsupported as error:
+        raise Unsupported(path, 1 + code.count(b"\n", 0, statement.byte_of(error.position)), error.sentence) from None
+    headers |= needed
+    ends = ("\\\n" if token.in_macro else "\n") * code.count(b"\n", statement.start, statement.end)
+    return statement.start, statement.end, (text + ends).encode(errors="surrogateescape")

@@ -1,0 +1,79 @@
+"""What the emulated device's sanitizer counts per source line, of programs whose counts are known."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from grader_extensions.emulated_cuda.sanitizer_log import read_counts
+from grader_extensions.emulated_cuda.tests.conformance.conftest import compile_sanitized, kernel_file, run
+from sandbox.protocol.wire import AccessCounts, LineCounts, MemoryAccess
+
+pytestmark = pytest.mark.slow  # seconds of g++ each
+
+PROGRAMS = Path(__file__).parent / "programs"
+EXPECTED = re.compile(r"((?:global|shared)_(?:load|store|atomic)) (\d+) (\d+) (\d+) (\d+) (\d+)")
+
+
+def counts_of(source: Path, folder: Path) -> AccessCounts:
+    """Build the program, run it, and read what was counted."""
+    program, log = compile_sanitized(source, folder), folder / "log"
+    assert run(program, GRADER_SANITIZER_LOG=log).returncode == 0
+    found = read_counts(log, program)
+    assert found is not None
+    return found
+
+
+def expected_lines(program: Path) -> set[LineCounts]:
+    """What the comments of the program say."""
+    found = set()
+    for number, text in enumerate(program.read_text().splitlines(), start=1):
+        for access, *numbers in EXPECTED.findall(text):
+            requests, transactions, least, lanes, size_bytes = map(int, numbers)
+            found.add(
+                LineCounts(
+                    path=program.name,
+                    line=number,
+                    access=MemoryAccess(access),
+                    requests=requests,
+                    transactions=transactions,
+                    least_transactions=least,
+                    active_lanes=lanes,
+                    requested_bytes=size_bytes,
+                )
+            )
+    return found
+
+
+@pytest.mark.parametrize(("name", "counted_blocks", "blocks"), [("access_counts.cu", 17, 142), ("shared_vectors.cu", 3, 3)])
+def test_counts_of_each_line_are_those_of_a_gpu(name: str, counted_blocks: int, blocks: int, tmp_path: Path) -> None:
+    """Sectors, passes, lanes and bytes: coalesced, strided, vectors, bank conflicts, divergence, atomics, loops; no line more or less."""
+    found = counts_of(PROGRAMS / name, tmp_path)
+    assert set(found.lines) == expected_lines(PROGRAMS / name)
+    assert (found.counted_blocks, found.blocks, found.partial) == (counted_blocks, blocks, False)
+
+
+LONG = """
+__global__ void sum(const float* in, float* out, int n) {
+    float all = 0;
+    for (int i = 0; i < n; ++i) all += in[threadIdx.x % 32];
+    out[threadIdx.x] = all;
+}
+int main() {
+    float *in, *out;
+    cudaMalloc(&in, 128), cudaMalloc(&out, 1024);
+    cudaMemset(in, 0, 128);
+    sum<<<1, 256>>>(in, out, COUNT);
+    return cudaDeviceSynchronize();
+}
+"""
+
+
+@pytest.mark.parametrize(("count", "partial"), [(20_000, False), (40_000, True)])
+def test_a_long_interval_is_counted_as_far_as_the_table_reaches(count: int, partial: bool, tmp_path: Path) -> None:
+    """The table holds one warp of the first kernel, but not two; of the second not even one."""
+    found = counts_of(kernel_file(LONG.replace("COUNT", str(count)), tmp_path), tmp_path)
+    (load,) = (one for one in found.lines if one.line == 4)
+    assert found.partial is partial
+    assert load.requests == 8 * 20_000 if not partial else 8 * 30_000 < load.requests < 8 * 40_000
+    assert (load.transactions, load.active_lanes) == (4 * load.requests, 32 * load.requests)

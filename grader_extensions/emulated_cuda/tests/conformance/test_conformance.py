@@ -1,0 +1,175 @@
+"""What CUDA programs print on the emulated device.  features.toml names the GPU that printed each `.expected`."""
+
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from grader_extensions.emulated_cuda.tests.conformance.conftest import Build, compile_emulated, program_of, run, timed_run
+
+HERE = Path(__file__).parent
+PROGRAMS = sorted(HERE.glob("*.cu"), key=lambda path: path.name)
+OTHERS = [*sorted((HERE / "programs").glob("*.cu")), *sorted((HERE / "sanitizer").glob("*.cu"))]  # their output is compared elsewhere
+NVCC = shutil.which("nvcc")
+# One of each kind is in `make check`; the rest takes g++ two minutes and is in `make test`.
+QUICK = {"vector_add", "tiled_matmul", "divergent_barriers", "warp_shuffle", "half_precision"}
+MARKED = [
+    *(pytest.param(path, id=path.stem) for path in PROGRAMS if path.stem in QUICK),
+    *(pytest.param(path, id=path.stem, marks=pytest.mark.slow) for path in PROGRAMS if path.stem not in QUICK),
+]
+
+
+@pytest.mark.parametrize("source", MARKED)
+def test_the_emulated_device_prints_what_the_gpu_prints(source: Path, build: Build) -> None:
+    """One program, one feature, the same lines."""
+    outcome = run(build(source))
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+    assert outcome.stdout == source.with_suffix(".expected").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(NVCC is None, reason="nvcc is not on this machine")
+@pytest.mark.parametrize("source", [*PROGRAMS, *OTHERS], ids=lambda path: path.stem)
+def test_the_program_is_cuda_to_nvcc_too(source: Path, tmp_path: Path) -> None:
+    """A program that only the emulated device accepts would prove nothing."""
+    lambdas = ["--extended-lambda"] if "--extended-lambda" in source.read_text() else []
+    nested = ["-rdc=true"] if "-rdc=true" in source.read_text() else []
+    command = [str(NVCC), "-std=c++20", "-arch=sm_90", "-w", *lambdas, *nested, "-c", str(source), "-o", str(tmp_path / "object.o")]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    if "curand" in source.name and "curand_kernel.h: No such file" in outcome.stderr:
+        pytest.skip("this toolkit is without cuRAND")
+    assert outcome.returncode == 0, outcome.stderr
+
+
+FAULTS = {
+    "shared memory": ("__shared__ int s[32]; s[threadIdx.x * 40] = 1; x[0] = s[0];", "illegal address", "thread (1,0,0)"),
+    "dynamic shared memory": ("extern __shared__ int s[]; s[threadIdx.x + 5] = 1; x[0] = s[0];", "illegal address", "thread (11,0,0)"),
+    "device memory": ("x[(threadIdx.x + 1) * 100] = 1;", "illegal address", "thread (0,0,0)"),
+    "the host's null": ("int* volatile nowhere = nullptr; if (threadIdx.x == 3) *nowhere = 1;", "illegal address", "thread (3,0,0)"),
+    "a thread's stack": ("volatile int big[1 << 17]; big[0] = 1; x[0] = big[0];", "illegal address", "thread (0,0,0)"),
+}
+
+
+@pytest.fixture(scope="module")
+def straying(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that launches the kernel of the number that it is given."""
+    directory = tmp_path_factory.mktemp("straying")
+    kernels = "".join(f"__global__ void stray{index}(int* x) {{ {body} }}\n" for index, (body, _, _) in enumerate(FAULTS.values()))
+    cases = "".join(f"case {index}: stray{index}<<<1, 32, 64>>>(x); break; " for index in range(len(FAULTS)))
+    main = f"int main(int, char** words) {{ int* x; cudaMalloc(&x, 128); switch (words[1][0] - '0') {{ {cases} }} }}\n"
+    return program_of(kernels + main, directory)
+
+
+@pytest.mark.parametrize(("number", "where"), list(enumerate(FAULTS)), ids=list(FAULTS))
+def test_an_access_out_of_range_dies_of_sigsegv_and_says_where(number: int, where: str, straying: Path) -> None:
+    """The signal is not hidden, and one line names kernel, block and thread."""
+    _, what, thread = FAULTS[where]
+    outcome = run(straying, number)
+    assert outcome.returncode == -signal.SIGSEGV
+    assert outcome.stderr == f"emulated device: {what} in kernel stray{number}, block (0,0,0) {thread}\n"
+
+
+def test_memory_is_gone_after_free(build: Build) -> None:
+    """A use after cudaFree is a fault, not an old value."""
+    main = "int main() { int* x; cudaMalloc(&x, 4); cudaFree(x); late<<<1, 1>>>(x); }"
+    outcome = run(build(f"__global__ void late(int* x) {{ *x = 1; }}\n{main}\n"))
+    assert outcome.returncode == -signal.SIGSEGV
+
+
+def test_a_trap_aborts_and_says_where(build: Build) -> None:
+    """`__trap()` ends the process, as it ends the context on a GPU."""
+    outcome = run(build("__global__ void give_up() { if (threadIdx.x == 2) __trap(); }\nint main() { give_up<<<1, 4>>>(); }\n"))
+    assert outcome.returncode == -signal.SIGABRT
+    assert outcome.stderr == "emulated device: __trap() in kernel give_up, block (0,0,0) thread (2,0,0)\n"
+
+
+def test_an_assert_in_a_kernel_aborts(build: Build) -> None:
+    """A failed assert names the user's file and line."""
+    outcome = run(build("#include <cassert>\n\n__global__ void check(int x) { assert(x == 1); }\nint main() { check<<<1, 1>>>(2); }\n"))
+    assert outcome.returncode == -signal.SIGABRT
+    assert "kernel.cu:3" in outcome.stderr
+
+
+POISON = """
+#include <cstdio>
+__global__ void dirty() { __shared__ float s[64]; s[threadIdx.x] = 1; __syncthreads(); }
+__global__ void unwritten(float* x, int n) {
+    __shared__ float s[64];
+    extern __shared__ double d[];
+    if (threadIdx.x < 32) s[threadIdx.x] = 1;
+    __syncthreads();
+    if (threadIdx.x == 0) printf("%d %d %d %d\\n", s[0] == 1, isnan(s[63]), isnan(d[0]), isnan(x[n - 1]));
+}
+int main() {
+    float* x;
+    cudaMalloc(&x, 404);
+    dirty<<<3, 64>>>();
+    unwritten<<<1, 64, 80>>>(x, 101);
+}
+"""
+
+
+def test_memory_that_nobody_wrote_is_nan(build: Build) -> None:
+    """What an earlier block or allocation left behind must not make a wrong kernel right."""
+    assert run(build(POISON)).stdout == "1 1 1 1\n"
+
+
+def test_barriers_in_divergent_code_end_in_a_wrong_answer(build: Build) -> None:
+    """Tiles with a barrier inside a loop whose bounds differ per thread: it ends, and C is not the product."""
+    assert run(build(HERE / "programs" / "divergent_sync.cu")).stdout == "wrong\n"
+
+
+@pytest.mark.slow
+def test_a_matmul_of_256_takes_under_two_seconds(build: Build) -> None:
+    """Shared-memory tiles with two barriers a step, and the naive kernel: the figure that DESIGN promises, start included. Of processor
+    time, of all threads together, which is no less than it takes where nothing else runs."""
+    printed, seconds = timed_run(build(HERE / "programs" / "matmul_256.cu"))
+    assert printed == "tiled ok\nnaive ok\n" and seconds < 2
+
+
+def test_a_library_launches_from_any_number_of_threads(build: Build) -> None:
+    """GRADER_EMULATED_THREADS changes who runs the blocks, not what they compute."""
+    program = build(HERE / "shared_per_block.cu")
+    for threads in ("1", "2", "7"):
+        assert run(program, GRADER_EMULATED_THREADS=threads).stdout == "0 wrong\n"
+
+
+def test_a_process_forked_after_a_launch_launches_too(build: Build) -> None:
+    """A child has none of its parent's threads; it makes its own."""
+    source = """
+#include <cstdio>
+#include <sys/wait.h>
+#include <unistd.h>
+__global__ void add(int* x) { atomicAdd(x, 1); }
+int total() {
+    int h, *x;
+    cudaMalloc(&x, 4);
+    cudaMemset(x, 0, 4);
+    add<<<100, 3>>>(x);
+    cudaMemcpy(&h, x, 4, cudaMemcpyDeviceToHost);
+    return h;
+}
+int main() {
+    printf("%d\\n", total());
+    fflush(stdout);
+    if (fork() == 0) { printf("%d\\n", total()); fflush(stdout); _exit(0); }
+    wait(nullptr);
+}
+"""
+    assert run(build(source)).stdout == "300\n300\n"
+
+
+def test_the_compiler_names_the_users_line(tmp_path: Path) -> None:
+    """An error behind rewritten lines is reported where the user wrote it, with the user's own text."""
+    text = "__global__ void k(float* x) {\n  __shared__ float s[4];\n  extern __shared__ float d[];\n  s[0] = d[0];\n}\n"
+    outcome = compile_emulated(text + "int main() {\n  k<<<1, 1>>>(nothing);\n}\n", tmp_path)
+    assert "kernel.cu:7:" in outcome.stderr and "'nothing' was not declared" in outcome.stderr.replace("‘", "'").replace("’", "'")
+    assert "k<<<1, 1>>>(nothing);" in outcome.stderr
+
+
+def test_more_than_48_kib_of_static_shared_memory_does_not_compile(tmp_path: Path) -> None:
+    """As with ptxas."""
+    text = "__global__ void k(float* x) { __shared__ float s[12289]; s[0] = *x; }\nint main() {}\n"
+    assert "uses too much shared data" in compile_emulated(text, tmp_path).stderr

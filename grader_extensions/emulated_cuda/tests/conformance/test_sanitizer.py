@@ -1,0 +1,169 @@
+"""What the emulated device's sanitizer finds.  Every program of `sanitizer/` has a bug, and with -DFIXED it has none.
+
+Its first line says what is found, and comments mark the lines: `// line`, and `// other` for the second access of a race.
+"""
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from grader_extensions.emulated_cuda import gcc
+from grader_extensions.emulated_cuda.sanitizer_log import read_log
+from grader_extensions.emulated_cuda.tests.conformance.conftest import compile_sanitized, kernel_file, run
+from sandbox.protocol.wire import SanitizerFinding, SanitizerKind, SanitizerSeverity
+
+HERE = Path(__file__).parent
+BUGS = sorted((HERE / "sanitizer").glob("*.cu"), key=lambda path: path.name)
+# One of each kind is in `make check`; g++ takes three seconds for one.
+QUICK = {"missing_barrier", "silent"}
+MARKED = [
+    *(pytest.param(path, id=path.stem) for path in BUGS if path.stem in QUICK),
+    *(pytest.param(path, id=path.stem, marks=pytest.mark.slow) for path in BUGS if path.stem not in QUICK),
+]
+CONFORMANCE = sorted(HERE.glob("*.cu"), key=lambda path: path.name)
+# What the sanitizer does not run, and a program that reads past what it wrote and drops the value.
+LEFT_OUT = {"cluster", "grid_sync", "ptx_memory"}
+
+
+def look(source: Path, folder: Path, *flags: str, ends: int = 0) -> list[SanitizerFinding]:
+    """Build the program, run it, and read what was found."""
+    program, log = compile_sanitized(source, folder, *flags), folder / "log"
+    assert run(program, GRADER_SANITIZER_LOG=log).returncode == ends
+    return read_log(log, program)
+
+
+def marked_lines(source: Path, word: str) -> set[int]:
+    """The lines that the comment marks with this word."""
+    comments = (line.rpartition("//")[2].split() for line in source.read_text().splitlines())
+    return {number for number, words in enumerate(comments, start=1) if word in words and set(words) <= {"line", "other"}}
+
+
+@pytest.mark.parametrize("source", MARKED)
+def test_a_bug_is_found_at_its_line(source: Path, tmp_path: Path) -> None:
+    """The kind, how severe it is, and both lines of a race."""
+    first = source.read_text().partition("\n")[0].removeprefix("// finds: ")
+    ends = -signal.SIGSEGV if source.stem == "misaligned" else 0  # as the device, the host stops at it
+    found = look(source, tmp_path, ends=ends)
+    if first == "nothing":
+        assert found == []
+        return
+    severity, kind = first.split()
+    lines = marked_lines(source, "line") | marked_lines(source, "other")
+    assert (SanitizerSeverity(severity), SanitizerKind(kind), lines) in [
+        (one.severity, one.kind, {one.line, one.other_line} - {0}) for one in found
+    ], found
+    assert all(one.path in (source.name, "") for one in found)
+    # Nothing else is worse.
+    assert found[0].severity is SanitizerSeverity(severity)
+    assert {one.kind for one in found if one.severity is SanitizerSeverity.ERROR} <= {SanitizerKind(kind)}
+
+
+@pytest.mark.parametrize("source", MARKED)
+def test_without_the_bug_nothing_is_found(source: Path, tmp_path: Path) -> None:
+    """The same program, put right."""
+    assert look(source, tmp_path, "-DFIXED") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", [path for path in CONFORMANCE if path.stem not in LEFT_OUT], ids=lambda path: path.stem)
+def test_programs_that_are_right_have_no_errors(source: Path, tmp_path: Path) -> None:
+    """Warnings and remarks there may be: some programs do on purpose what only works on this device."""
+    assert [one for one in look(source, tmp_path) if one.severity is SanitizerSeverity.ERROR] == []
+
+
+def test_a_barrier_that_some_threads_skip_is_named(tmp_path: Path) -> None:
+    """Threads outside the triangle leave before the barrier in the loop, and with them goes their share of the tile."""
+    source = HERE / "programs" / "divergent_sync.cu"
+    lines = source.read_text().splitlines()
+    barrier = next(number for number, line in enumerate(lines, start=1) if "__syncthreads" in line)
+    found = look(source, tmp_path)
+    assert (found[0].kind, found[0].severity) == (SanitizerKind.UNINITIALISED_READ, SanitizerSeverity.ERROR)
+    divergent = next(one for one in found if one.kind is SanitizerKind.DIVERGENT_BARRIER)
+    assert (divergent.severity, divergent.line) == (SanitizerSeverity.WARNING, barrier)
+    assert re.match(rf"Threads 0, 16..17, .* wait at line {barrier}; threads 1..15, .* left the kernel", divergent.message)
+
+
+def test_barriers_of_another_number_per_warp_are_a_warning(tmp_path: Path) -> None:
+    """The device goes on, and prints what the program expects."""
+    found = look(HERE / "divergent_barriers.cu", tmp_path)
+    assert [(one.kind, one.severity, one.line) for one in found] == [(SanitizerKind.DIVERGENT_BARRIER, SanitizerSeverity.WARNING, 5)]
+    assert "Threads 32..127 wait at line 5; threads 0..31 left the kernel" in found[0].message
+
+
+@pytest.mark.slow
+def test_without_marks_a_local_variable_is_not_looked_at(tmp_path: Path) -> None:
+    """What a source is compiled with that g++ takes with the marks for wrong: all else is found."""
+    source, marked, unmarked = HERE / "sanitizer" / "local_scalar.cu", tmp_path / "marked", tmp_path / "unmarked"
+    marked.mkdir()
+    unmarked.mkdir()
+    (found,) = look(source, marked)
+    assert found.message == "Line 9 reads the local variable 'total', which this thread has not written"
+    assert look(source, unmarked, gcc.WITHOUT_LOCAL_VARIABLES) == []
+
+
+@pytest.mark.slow
+def test_a_load_that_is_moved_out_of_a_loop_would_be_a_false_alarm(tmp_path: Path) -> None:
+    """What `-fno-tree-loop-im` is for: g++ else loads before the loop what the loop never reads."""
+    source = HERE / "sanitizer" / "local_silent.cu"
+    assert look(source, tmp_path) == []
+    assert {one.kind for one in look(source, tmp_path, "-ftree-loop-im")} == {SanitizerKind.UNINITIALISED_READ}
+
+
+ARENA = """
+#include <sys/mman.h>
+__global__ void sum(const float* in, float* out, int n) {
+    float all = 0;
+    for (int i = 0; i < n; ++i) all += in[i];
+    out[0] = all;
+}
+__global__ void spoil(float* in, float* out) { in[0] = 1; out[1] += 1; }
+int main() {
+    char* arena = static_cast<char*>(mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    auto* in = reinterpret_cast<float*>(arena + 4096);
+    auto* out = reinterpret_cast<float*>(arena + 65536);
+    emu_sanitizer_region(in, 100 * sizeof(float), "in", 0, 1);
+    emu_sanitizer_region(out, 2 * sizeof(float), "out", 1, 0);
+    sum<<<1, 1>>>(in, out, 103);
+    spoil<<<1, 1>>>(in, out);
+    return cudaDeviceSynchronize();
+}
+"""
+
+
+def test_memory_that_the_host_names_has_bounds_and_rights(tmp_path: Path) -> None:
+    """Between two tensors of one arena nothing may be read; inputs are not written, and outputs hold nothing at first."""
+    found = look(kernel_file(ARENA, tmp_path), tmp_path)
+    assert [(one.kind, one.line, one.memory) for one in found] == [
+        (SanitizerKind.OUT_OF_BOUNDS, 5, "in (global)"),
+        (SanitizerKind.OUT_OF_BOUNDS, 8, "in (global)"),
+        (SanitizerKind.UNINITIALISED_READ, 8, "out (global)"),
+    ]
+    assert found[0].message == "Line 5 reads 4 bytes out of bounds, 0 bytes behind the end of 'in' (global memory)"
+    assert found[0].count == 3
+    assert found[1].message == "Line 8 writes to 'in' (global memory), which is an input and must not be changed"
+
+
+CRASH = """
+__global__ void race(int* x) { *x = threadIdx.x; }
+__global__ void stray(int* x) {
+    if (threadIdx.x == 3) x[1 << 20] = 1;
+}
+int main() {
+    int* x;
+    cudaMalloc(&x, 4);
+    race<<<1, 64>>>(x);
+    stray<<<1, 32>>>(x);
+    return 0;
+}
+"""
+
+
+def test_a_crash_loses_nothing(tmp_path: Path) -> None:
+    """The access that the process dies of is found too, with its line."""
+    found = look(kernel_file(CRASH, tmp_path), tmp_path, ends=-signal.SIGSEGV)
+    stray, race = found
+    assert (stray.kind, stray.line, stray.thread) == (SanitizerKind.OUT_OF_BOUNDS, 4, (3, 0, 0))
+    assert "4194300 bytes behind the end of an allocation of 4 bytes" in stray.message
+    assert (race.kind, race.line) == (SanitizerKind.RACE, 2)

@@ -1,0 +1,223 @@
+"""The sanitizer's log comes from the kernel's own process: whatever it holds, reading it ends soon and gives plain values."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grader_extensions.emulated_cuda import sanitizer_log
+from grader_extensions.emulated_cuda.sanitizer_log import read_counts, read_log
+from sandbox.protocol.wire import AccessCounts, MemoryAccess, SanitizerFinding, SanitizerKind, SanitizerSeverity
+
+
+def record(**changes: Any) -> dict[str, Any]:
+    """A line as the device writes it."""
+    fields = {"id": 0, "kind": "race", "severity": "error", "message": "x is written at {0} and read at {1}", "memory": "x (shared)"}
+    fields |= {"kernel": "k", "block": [0, 1, 2], "thread": [3, 4, 5], "count": 7, "places": [], "library": "/nowhere"}
+    return fields | changes
+
+
+def read(tmp_path: Path, *lines: object) -> list[SanitizerFinding]:
+    """The findings of a log with these lines; no library is there."""
+    log = tmp_path / "log"
+    log.write_bytes(b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines))
+    return read_log(log, tmp_path / "library.so")
+
+
+BLOCKS = {"kind": "counted_blocks", "counted": 4, "blocks": 9, "partial": False}
+
+
+def counts(**changes: Any) -> dict[str, Any]:
+    """A line of counts as the device writes it."""
+    fields = {"kind": "line_counts", "id": 0, "place": 64, "access": "global_load", "unnamed": False, "requests": 2}
+    return fields | {"transactions": 8, "least_transactions": 4, "active_lanes": 64, "requested_bytes": 256} | changes
+
+
+@pytest.fixture
+def known_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each address is a line."""
+    monkeypatch.setattr(sanitizer_log, "user_lines", lambda _, addresses: {address: ("k.cu", address + 1) for address in addresses})
+
+
+def read_counted(tmp_path: Path, *lines: object) -> AccessCounts | None:
+    """The counts of a log with these lines."""
+    assert read(tmp_path, *lines) == []  # none of them is a finding
+    return read_counts(tmp_path / "log", tmp_path / "library.so")
+
+
+def test_a_record_becomes_a_finding(tmp_path: Path) -> None:
+    """Where the library is not there, lines are unknown."""
+    (found,) = read(tmp_path, record(places=[64, 128]))
+    assert (found.kind, found.severity, found.line, found.path) == (SanitizerKind.RACE, SanitizerSeverity.ERROR, 0, "")
+    assert (found.block, found.thread, found.count) == ((0, 1, 2), (3, 4, 5), 7)
+    assert found.message == "X is written at an unknown line and read at an unknown line"
+
+
+def test_errors_come_first(tmp_path: Path) -> None:
+    lines = [
+        record(id=1, severity="info"),
+        record(id=2, kind="uninitialised_read"),
+        record(id=3, kind="misaligned", severity="warning"),
+        record(id=4, kind="out_of_bounds"),
+    ]
+    assert [one.kind.value for one in read(tmp_path, *lines)] == ["out_of_bounds", "uninitialised_read", "misaligned", "race"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": "virus"},
+        {"kind": ["race"]},
+        {"severity": None},
+        {"message": 5},
+        {"places": "no"},
+        {"places": [1.5]},
+        {"places": [-1]},
+        {"places": [1 << 80]},
+        {"count": True},
+        {"count": "9"},
+        {"block": [[0]]},
+        {"id": {}},
+    ],
+    ids=str,
+)
+def test_a_record_of_another_shape_is_dropped(changes: dict[str, Any], tmp_path: Path) -> None:
+    assert len(read(tmp_path, record(**changes), record(id=5))) == 1
+
+
+def test_what_is_no_json_is_dropped(tmp_path: Path) -> None:
+    noise = random.Random(1).randbytes(5000)
+    lines = [noise, b"[" * 7000, b"null", b"[]", b"{}", b'"id"', json.dumps(record()).encode()[:-9], record()]
+    assert len(read(tmp_path, *lines)) == 1
+
+
+def test_what_comes_out_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = record(message="\x1b[31m" + "m" * 3000, memory="n" * 3000)
+    (found,) = read(tmp_path, long)
+    assert len(found.message) <= sanitizer_log.MESSAGE_LIMIT
+    assert len(found.memory) <= sanitizer_log.NAME_LIMIT
+    assert found.message.isprintable()
+    # Lines known, each would be a finding of its own.
+    monkeypatch.setattr(sanitizer_log, "user_lines", lambda _, addresses: {address: ("k.cu", address) for address in addresses})
+    assert len(read(tmp_path, *(record(id=number, places=[number + 1]) for number in range(20_000)))) == sanitizer_log.FINDING_LIMIT
+
+
+def test_a_pair_of_lines_is_one_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever access came first, and however often the compiler copied the line; the worst severity stays."""
+    monkeypatch.setattr(sanitizer_log, "user_lines", lambda *_: {10: ("k.cu", 1), 11: ("k.cu", 1), 20: ("k.cu", 2)})
+    lines = [
+        record(id=1, places=[10, 20], severity="warning", count=1),
+        record(id=2, places=[20, 11], count=2),
+        record(id=3, places=[11, 20], severity="info", count=4),
+    ]
+    (found,) = read(tmp_path, *lines)
+    assert (found.severity, found.line, found.other_line, found.count) == (SanitizerSeverity.ERROR, 2, 1, 7)
+
+
+def test_two_copies_of_one_barrier_are_no_divergence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler copies a barrier with the code around it."""
+    monkeypatch.setattr(sanitizer_log, "user_lines", lambda *_: {10: ("k.cu", 1), 11: ("k.cu", 1), 20: ("k.cu", 2)})
+    lines = [record(id=1, kind="divergent_barrier", places=[10, 11]), record(id=2, kind="divergent_barrier", places=[10, 20])]
+    assert [one.other_line for one in read(tmp_path, *lines)] == [2]
+
+
+def test_counts_of_a_line_are_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over its instructions that do the same; a later record of a number replaces the earlier. Findings stay apart."""
+    monkeypatch.setattr(sanitizer_log, "user_lines", lambda *_: {64: ("k.cu", 1), 128: ("k.cu", 1), 192: ("k.cu", 2)})
+    lines = [
+        BLOCKS | {"counted": 1, "partial": True},
+        counts(requests=1),
+        BLOCKS,
+        counts(requests=2),
+        counts(id=1, place=128, requests=5, transactions=9),
+        counts(id=2, place=128, access="shared_store"),
+        counts(id=3, place=192, transactions=99),
+    ]
+    found = read_counted(tmp_path, *lines)
+    assert found is not None and (found.counted_blocks, found.blocks, found.partial) == (4, 9, False)
+    assert [(one.line, one.access, one.requests, one.transactions) for one in found.lines] == [
+        (2, MemoryAccess.GLOBAL_LOAD, 2, 99),
+        (1, MemoryAccess.GLOBAL_LOAD, 7, 17),
+        (1, MemoryAccess.SHARED_STORE, 2, 8),
+    ]
+    assert len(read(tmp_path, record(), *lines)) == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"access": "texture"},
+        {"access": ["global_load"]},
+        {"place": -1},
+        {"place": "64"},
+        {"unnamed": 1},
+        {"requests": 1.0},
+        {"requests": True},
+        {"transactions": 1 << 53},
+        {"active_lanes": None},
+        {"requested_bytes": -1},
+        {"id": {}},
+        {"kind": ["line_counts"]},
+        {"kind": "counts"},
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("known_lines")
+def test_counts_of_another_shape_are_dropped(changes: dict[str, Any], tmp_path: Path) -> None:
+    found = read_counted(tmp_path, BLOCKS, counts(**changes), counts(id=5))
+    assert found is not None and [(one.requests, one.transactions) for one in found.lines] == [(2, 8)]
+
+
+@pytest.mark.parametrize("changes", [{"counted": -1}, {"blocks": 1 << 53}, {"blocks": None}, {"partial": 0}, {"counted": "4"}], ids=str)
+def test_a_number_of_blocks_of_another_shape_is_dropped(changes: dict[str, Any], tmp_path: Path) -> None:
+    assert read_counted(tmp_path, BLOCKS | changes, counts()) is None
+
+
+@pytest.mark.usefixtures("known_lines")
+def test_counts_without_fields_are_dropped(tmp_path: Path) -> None:
+    noise = random.Random(2).randbytes(5000)
+    halves = [json.dumps(counts()).encode()[:-9], json.dumps(BLOCKS).encode()[:-9]]
+    missing = [{name: value for name, value in counts().items() if name != left_out} for left_out in counts()]
+    found = read_counted(tmp_path, noise, b"[" * 7000, b"null", b"[]", *halves, {"kind": "line_counts"}, *missing, BLOCKS)
+    assert found is not None and found.lines == ()
+
+
+def test_memory_that_nobody_named_counts_in_the_kernels_own_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the device's headers it may be the device's; atomics are never."""
+    monkeypatch.setattr(sanitizer_log, "user_lines", lambda *_: {10: ("k.cu", 1), 20: ("k.cu", 2), 30: ("k.cu", 3), 40: ("k.cu", 4)})
+    monkeypatch.setattr(sanitizer_log, "own_lines", lambda *_: {10: ("k.cu", 1)})
+    lines = [
+        counts(id=1, place=10, unnamed=True),
+        counts(id=2, place=20, unnamed=True),
+        counts(id=3, place=30, unnamed=True, access="global_atomic"),
+        counts(id=4, place=40),
+    ]
+    found = read_counted(tmp_path, BLOCKS, *lines)
+    assert found is not None and {one.line for one in found.lines} == {1, 3, 4}
+
+
+def test_counts_without_a_line_are_dropped(tmp_path: Path) -> None:
+    """They are of the device's own code. The number of blocks stays."""
+    found = read_counted(tmp_path, BLOCKS, counts())
+    assert found is not None and found.lines == () and found.blocks == 9
+
+
+@pytest.mark.usefixtures("known_lines")
+def test_counted_lines_are_few(tmp_path: Path) -> None:
+    found = read_counted(tmp_path, BLOCKS, *(counts(id=number, place=number, transactions=number) for number in range(4000)))
+    assert found is not None
+    most = [one.transactions for one in found.lines]
+    assert most == sorted(most, reverse=True) and len(most) == sanitizer_log.COUNTED_LINE_LIMIT
+    assert most[0] == sanitizer_log.RECORD_LIMIT - 1
+
+
+@pytest.mark.parametrize("runs", [None, 4, [[64]], [[64, -1]], [["64", 1]], [[64, 1 << 53]], [[64, True]], {"64": 1}, [64]], ids=str)
+def test_basic_blocks_of_another_shape_are_dropped(runs: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[dict[int, int]]()
+    monkeypatch.setattr(sanitizer_log, "flops_per_line", lambda _, found: seen.append(dict(found)) or {("k.cu", 3): 5, ("k.cu", 4): 9})
+    blocks = {"kind": "basic_blocks"}
+    found = read_counted(tmp_path, BLOCKS, blocks | {"runs": [[128, 1]]}, blocks | {"runs": runs}, blocks | {"runs": [[128, 2], [256, 3]]})
+    assert seen == [{128: 2, 256: 3}]
+    assert found is not None and [(one.line, one.flops) for one in found.flops] == [(4, 9), (3, 5)]

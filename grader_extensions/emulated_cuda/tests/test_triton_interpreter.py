@@ -1,0 +1,79 @@
+"""Triton's interpreter is quicker, and computes what it computed before."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+HEADER = """import sys
+import torch
+import triton
+import triton.language as tl
+from grader_extensions.emulated_cuda import emulated_triton
+"""
+PROGRAM = """
+@triton.jit
+def kernel(numbers, halves, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    number, half = tl.load(numbers + at), tl.load(halves + at)
+    wide = (number * number + at - 7).to(tl.float32)
+    tl.store(out + at, wide + tl.sum(half.to(tl.float32)) * tl.max(number, axis=0))
+
+if sys.argv[1] == "quicker":
+    emulated_triton.speed_up_interpreter()
+numbers = torch.tensor([2**31 - 1, -(2**31), 46341, 3], dtype=torch.int32)  # three squares need more than 32 bits
+out = torch.empty(4)
+kernel[(1,)](numbers, torch.tensor([0.5, 1.5, -2.0, 4.0], dtype=torch.float16), out, N=4)
+checks = []
+semantic = triton.runtime.interpreter.interpreter_semantic
+cast = type(semantic).cast
+type(semantic).cast = lambda self, *arguments: checks.append(arguments) or cast(self, *arguments)
+kernel[(1,)](numbers, torch.zeros(4, dtype=torch.float16), torch.empty(4), N=4)
+print(out.tolist(), len(checks))
+"""
+
+FLOATS = """
+@triton.jit
+def kernel(halves, out, scale, fixed: tl.constexpr, N: tl.constexpr):
+    at = tl.arange(0, N)
+    wide = tl.load(halves + at) * scale
+    tl.store(out + at, wide + scale.to(tl.float32) * fixed)
+
+if sys.argv[1] == "as compiled":
+    emulated_triton.speed_up_interpreter()
+out = torch.empty(4)
+kernel[(1,)](torch.full((4,), 1025.0, dtype=torch.float16), out, 1.001, fixed=2.0, N=4)
+print(out.tolist()[0])
+"""
+
+
+def ran(place: Path, program: str, how: str) -> subprocess.CompletedProcess[str]:
+    """A program that defines kernels; Triton reads its source."""
+    pytest.importorskip("triton")
+    place.write_text(HEADER + program)
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
+    return subprocess.run([sys.executable, place, how], capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.mark.slow
+def test_a_float_is_a_float32_to_a_kernel(tmp_path: Path) -> None:
+    """As where it is compiled: it can be cast, and a float16 times it is no float16. To the control, as Triton comes, it is Python's."""
+    done = ran(tmp_path / "kernel.py", FLOATS, "as compiled")
+    assert float(done.stdout) == pytest.approx(1025 * 1.001 + 2.002, abs=1e-3), done.stderr  # in float16 it would be a multiple of 1
+    assert "'float' object has no attribute 'to'" in ran(tmp_path / "kernel.py", FLOATS, "as it is").stderr
+
+
+@pytest.mark.slow
+def test_results_are_the_same(tmp_path: Path) -> None:
+    """Of integers that overflow, too; the control, as Triton comes, casts more often, to see whether they do."""
+    ended = [ran(tmp_path / "kernel.py", PROGRAM, how) for how in ("quicker", "as it is")]
+    (results, _, count), (control, _, most) = (one.stdout.strip().rpartition(" ") for one in ended)
+    assert results == control and len(results) > 20, ended
+    assert int(count) < int(most)

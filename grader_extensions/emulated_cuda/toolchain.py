@@ -1,0 +1,27 @@
+"""Box module `emulated`: builds and loads kernels for the emulated device. A run box imports no compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grader_extensions.emulated_cuda.emulated_torch import install as install
+from sandbox.protocol import wire
+
+if TYPE_CHECKING:
+    from sandbox.compilers.steps import Compiler
+
+
+def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: Path, chosen: Sequence[str] = ()) -> Compiler:
+    """Return the compiler of a job's sources. Unsupported where the device can't run them."""
+    from grader_extensions.emulated_cuda import gcc
+
+    return gcc.prepare(job, sources, files, place, chosen)
+
+
+def unsupported(log: str, text: str) -> str | None:
+    """Return the sentence on what a rejected source uses and the device lacks; None where the source is at fault."""
+    from grader_extensions.emulated_cuda import emulation_limits
+
+    return emulation_limits.unknown_name(log, text)

@@ -1,0 +1,112 @@
+"""What is found of GPUs, on a host that need not have one."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from grader.config import Settings
+from grader.dispatch.gpus import Gpu
+from grader.errors import HostUnfit
+from grader.isolation import IsolationBroken
+from grader.server.commands import doctor
+from grader.server.commands.doctor import HostFinding
+from grader_extensions.fleet import serve
+from tests import fakes
+
+NOBODYS_MINOR = 250
+GPU = Gpu(index=0, uuid="GPU-1", name="NVIDIA H200", minor=NOBODYS_MINOR, memory_bytes=141 << 30, driver="580.159.04")
+ISOLATION = HostFinding(kind="isolation", name="process", usable=True, detail="")
+
+
+async def test_a_gpu_without_its_node_is_named_with_the_reason() -> None:
+    """The name and the driver as the management library says, then what a box lacks."""
+    (only,) = await doctor.gpus([ISOLATION], lambda: (GPU,))
+    assert (only.name, only.usable) == ("cuda:0", False) and only.remedy
+    assert only.detail.startswith(f"NVIDIA H200, 141 GiB, driver 580.159.04: /dev/nvidia{NOBODYS_MINOR} is missing")
+
+
+def test_a_loaded_driver_without_gpus_is_another_trouble() -> None:
+    only = doctor._no_gpu("580.1")
+    assert "driver 580.1 is loaded" in only.detail and "CUDA_VISIBLE_DEVICES" in only.remedy
+
+
+# -- what a worker asks of its host before it joins ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def host(monkeypatch):
+    """A host with these findings, and these GPUs for a `--device` that asks for them."""
+
+    def has(*found: HostFinding, gpus=(), usable_gpus=0):
+        async def of_kind(kind):
+            return [one for one in found if one.kind == kind]
+
+        async def examined(_, find):
+            return [HostFinding(kind="device", name=f"cuda:{gpu.index}", usable=gpu.index < usable_gpus, detail="ill") for gpu in find()]
+
+        monkeypatch.setattr(doctor, "isolations", lambda: of_kind("isolation"))
+        monkeypatch.setattr(doctor, "compilers", lambda: of_kind("compiler"))
+        monkeypatch.setattr(doctor, "devices", lambda: [one for one in found if one.kind == "device"])
+        monkeypatch.setattr(doctor, "gpus", examined)
+        monkeypatch.setattr(serve, "chosen_gpus", lambda device: () if device == "emulated" else gpus)
+
+    return has
+
+
+GXX = HostFinding(kind="compiler", name="g++", usable=True, detail="", required=True)
+JOINING = serve.JoinOptions(address="unix:/nowhere")
+EMULATED = HostFinding(kind="device", name="emulated", usable=True, detail="")
+
+
+async def test_a_host_that_has_all_may_join(host) -> None:
+    """Also where nvcc is missing, which only GPUs need, and where one of two GPUs is ill: the other one grades."""
+    nvcc = HostFinding(kind="compiler", name="nvcc", usable=False, detail="not found")
+    host(GXX, nvcc, EMULATED, ISOLATION)
+    await serve.examine(Settings(device="emulated"), JOINING)
+    host(GXX, EMULATED, ISOLATION, gpus=(GPU, replace(GPU, index=1)), usable_gpus=1)
+    await serve.examine(Settings(device="cuda"), JOINING)
+
+
+@pytest.mark.parametrize(
+    ("found", "device", "reason"),
+    [
+        ((replace(GXX, usable=False, detail="not found", remedy="add it"), EMULATED, ISOLATION), "auto", r"g\+\+: not found; add it"),
+        ((GXX, EMULATED, replace(ISOLATION, usable=False, detail="no namespaces")), "auto", "process: no namespaces"),
+        ((GXX, replace(EMULATED, usable=False, detail="no torch"), ISOLATION), "emulated", "emulated: no torch"),
+        ((GXX, EMULATED, ISOLATION), "cuda", "cuda:0: ill"),
+    ],
+)
+async def test_a_host_that_lacks_something_may_not(host, found, device, reason) -> None:
+    """It says what is missing and what to do. The control is the test above."""
+    host(*found, gpus=(GPU,) if device == "cuda" else ())
+    with pytest.raises(HostUnfit, match=f"this host can't grade: .*{reason}"):
+        await serve.examine(Settings(device=device), JOINING)
+
+
+def wiring(fault: str = "", error: Exception | None = None):
+
+    @asynccontextmanager
+    async def wired(settings):
+        if error is not None:
+            raise error
+        async with fakes.wiring()(settings) as grading:
+            yield replace(grading, proved=lambda: asyncio.sleep(0, fault))
+
+    return wired
+
+
+@pytest.mark.parametrize(
+    ("given", "detail"),
+    [
+        ({"fault": "No module named 'tree_sitter'"}, "No module named 'tree_sitter'"),
+        ({"error": IsolationBroken("no engine answers")}, "no engine answers"),
+        ({}, "built, run and judged, as a server does before it takes submissions"),
+    ],
+)
+async def test_a_host_that_does_not_grade_the_graders_own_kernel_can_not_grade(given, detail) -> None:
+    """Whatever else works. The last is the control."""
+    others = [doctor.HostFinding(kind=kind, name="x", usable=True, detail="") for kind in ("device", "isolation")]
+    found = await doctor.own_kernel(wiring(**given))
+    assert (found.detail, found.usable, doctor.can_grade([*others, found])) == (detail, not given, not given)

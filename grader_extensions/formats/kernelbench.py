@@ -1,0 +1,362 @@
+"""The kernelbench format: one Python file with `Model`, `get_inputs` and `get_init_inputs`.  Parsed, never executed.
+
+A kernel for it is a `ModelNew`, made and called as `Model` is, which gets Model's weights by name; or a function in a compiled language,
+which gets them as inputs.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from grader.errors import ProblemInvalid
+from grader.formats.adjustments import UNCHANGED, Adjustments
+from grader.formats.inside import require_inside
+from grader.model import NewSubmission, Problem
+from grader_extensions.formats.problem_files import digest_of, imported_names, parse_python, read_text
+from sandbox.protocol import wire
+from sandbox.protocol.languages import languages
+from sandbox.protocol.signatures import PYTHON, with_arguments, without_model
+
+LEAST_FLOOR, FLOOR_FACTOR, LARGEST_FLOOR = 5e-2, 5.0, 0.25
+_SHOWN_CHARS = 40  # of a value in a message
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+class _Assignment(NamedTuple):
+    """A place where a constant gets its value. after: the statement after which it is set; None: the expression is this name's alone."""
+
+    name: str
+    value: ast.expr
+    after: ast.stmt | None = None
+
+    def edit(self, value: str) -> tuple[int, int, int, int, str]:
+        """Return what to write where: the first line and byte, the last line and byte, and the text."""
+        node = self.after or self.value
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        end = (node.end_lineno, node.end_col_offset)
+        return (*end, *end, f"; {self.name} = {value}") if self.after else (node.lineno, node.col_offset, *end, value)
+
+
+def constants(source: str) -> dict[str, str]:
+    """The names that can be set, with the text of their values. Raises what `ast.parse` raises."""
+    texts = {assignment.name: ast.unparse(assignment.value) for assignment in _assignments(ast.parse(source))}
+    return {name: text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}..." for name, text in texts.items()}
+
+
+def with_constants(source: str, values: Mapping[str, str]) -> str:
+    """The source with these values (as `literal` writes them) for constants that it assigns; other names are ignored.
+
+    Only the assignments change: comments, line numbers and everything else stay as they are, and what is computed from a constant follows.
+    """
+    lines = source.encode().split(b"\n")
+    edits = [assignment.edit(values[assignment.name]) for assignment in _assignments(ast.parse(source)) if assignment.name in values]
+    for line, begin, last_line, end, text in sorted(edits, reverse=True):  # from the end, so that earlier positions stay right
+        joined = lines[line - 1][:begin] + text.encode() + lines[last_line - 1][end:]
+        lines[line - 1 : last_line] = [joined]
+    return b"\n".join(lines).decode()
+
+
+def _assignments(tree: ast.Module) -> list[_Assignment]:
+    """The assignments of names that nothing else in the module's own scope binds, such as a loop or an import."""
+    assigned = [assignment for statement in tree.body for assignment in _assigned(statement)]
+    here, bound = Counter(assignment.name for assignment in assigned), Counter(_bound(tree))
+    return [assignment for assignment in assigned if here[assignment.name] == bound[assignment.name]]
+
+
+def _assigned(statement: ast.stmt) -> Iterator[_Assignment]:
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+            yield _Assignment(name, value)
+        case ast.Assign(
+            targets=[ast.Tuple(elts=targets) | ast.List(elts=targets)], value=ast.Tuple(elts=values) | ast.List(elts=values)
+        ) if len(targets) == len(values) and not any(isinstance(element, ast.Starred) for element in (*targets, *values)):
+            for target, value in zip(targets, values, strict=True):
+                if isinstance(target, ast.Name):
+                    yield _Assignment(target.id, value)
+        case ast.Assign(targets=targets, value=value):
+            for node in (inner for target in targets for inner in ast.walk(target)):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    yield _Assignment(node.id, value, statement)
+
+
+def _bound(tree: ast.Module) -> Iterator[str]:
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.alias(name=name, asname=alias):
+                yield alias or name.split(".")[0]
+        if not isinstance(node, _SCOPES):
+            waiting += ast.iter_child_nodes(node)
+
+
+_MODULES = {"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"}
+_DEFAULT_P = 0.5
+_LARGEST = 1e300  # for a number that no float holds
+_HOPS = 8  # from a parameter to the constant that it is made of
+
+
+def certain_dropout(tree: ast.Module) -> str | None:
+    """Return why no kernel can give Model's answer: its first dropout with a probability that is surely above zero; None: there is none.
+
+    Whether a probability that is computed is zero, the judge sees, which executes the file.
+    """
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    if any(_name(call.func) in ("eval", "train") for call in calls):
+        return None
+    assigned = _assignments(tree)
+    counts = Counter(assignment.name for assignment in assigned)
+    constants = {item.name: item.value for item in assigned if item.after is None and counts[item.name] == 1}
+    for call in calls:
+        if _name(call.func) in _MODULES:
+            named = next((keyword.value for keyword in call.keywords if keyword.arg == "p"), ast.Constant(_DEFAULT_P))
+            p = _value(call.args[0] if call.args else named, {**constants, **_model_parameters(tree)}, constants)
+            if p is not None and p > 0:
+                return (
+                    f"line {call.lineno}: dropout with p = {p:g} in train mode: which elements are dropped is drawn anew in every call, "
+                    "so no kernel can give Model's answer; set p to 0, or call self.eval() at the end of __init__"
+                )
+    return None
+
+
+def _name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _value(node: ast.expr | None, names: Mapping[str, ast.expr | None], constants: Mapping[str, ast.expr]) -> float | None:
+    for _ in range(_HOPS):
+        match node:
+            case ast.Constant(value=int() | float() as value):
+                return min(value, _LARGEST) * 1.0
+            case ast.Name(id=name):
+                node, names = names.get(name), constants  # what stands in a parameter's place is written in the module
+            case _:
+                return None
+    return None
+
+
+def _model_parameters(tree: ast.Module) -> dict[str, ast.expr | None]:
+    """Return what the parameters of Model's __init__ stand for, by get_init_inputs; None where that is not known, as of other classes."""
+    making = [
+        (owner.name, [argument.arg for argument in statement.args.args])
+        for owner in tree.body
+        if isinstance(owner, ast.ClassDef)
+        for statement in owner.body
+        if isinstance(statement, ast.FunctionDef) and statement.name == "__init__"
+    ]
+    parameters: dict[str, ast.expr | None] = dict.fromkeys(name for _, names in making for name in names)
+    if [owner for owner, _ in making] == [CLASS]:  # of several classes' parameters one can't tell which is meant
+        arguments = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == ARGUMENTS), None)
+        returned = next((node.value for node in ast.walk(arguments) if isinstance(node, ast.Return)), None) if arguments else None
+        parameters |= zip(making[0][1][1:], returned.elts if isinstance(returned, (ast.List, ast.Tuple)) else (), strict=False)
+    return parameters
+
+
+NAME = "kernelbench"
+LAYOUT = "a Python file with Model, get_inputs and get_init_inputs"
+ACCEPTS_PRECISION = True
+ACCEPTS_ADJUSTMENTS = True
+EXPLAINS_SUFFIX = ".py"
+SOURCE_LIMIT_BYTES = 256 * 1024
+ENTRY, CLASS, METHOD, INPUTS, ARGUMENTS = "ModelNew", "Model", "forward", "get_inputs", "get_init_inputs"
+TRIAL_COUNT = 5  # KernelBench's own
+TITLE_CHARS = 180
+DEFAULT_PRECISION = "fp32"
+_DOWNLOADS = ("transformers", "diffusers", "timm", "torchvision")
+_STATEMENT = f"""\
+Write a class {ENTRY} that does what {CLASS} below does, faster. It is made with the values of {ARGUMENTS}(), and gets the weights
+of {CLASS} where its parameters have the same names. It is called with tensors as those of {INPUTS}(), of dtype {{dtype}} where
+they are floating.{{weights}}
+
+In a compiled language write a function instead. It gets the inputs of {METHOD}, then what {CLASS} keeps (its state_dict(), the same in
+every run), then its outputs and all sizes.
+
+An element is right within {{atol:g}} + {{rtol:g}} * |reference|. An output that is small compared with this tolerance has to be right
+within {{share:.0%}} of its own size as well.{{more}}
+
+"""
+_DRAWN_WEIGHTS = """ Weights that start as one constant, such as the ones and zeros of a norm,
+have other values here: keep them as parameters, or as buffers running_mean and running_var, and read them."""
+_LOWER_PRECISION = " Lower precision is allowed: half precision or TF32 inside is right if the result is."
+
+
+# What floating tensors and weights are cast to, and the tolerance that goes with it. The budget is for outputs that are small next to atol,
+# where zeros would pass: see `kernelbench_reference.py`.
+PRECISIONS = {
+    "fp32": ("float32", wire.Tolerance(atol=1e-4, rtol=1e-4, budget_floor=1e-2)),
+    "fp16": ("float16", wire.Tolerance(atol=1e-2, rtol=1e-2, budget_floor=5e-2)),
+    "bf16": ("bfloat16", wire.Tolerance(atol=1e-2, rtol=1e-2, budget_floor=5e-2)),
+}
+
+
+def matches(path: Path) -> bool:
+    """Return whether a problem of this format, or what was meant as one, lies at path."""
+    if path.suffix != ".py" or not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            head = file.read(SOURCE_LIMIT_BYTES)
+    except OSError:
+        return True  # load says why
+    return re.search(rb"^(class Model\b|def get_(init_)?inputs\b)", head, re.MULTILINE) is not None
+
+
+def load(path: Path, precision: str = DEFAULT_PRECISION, *, root: Path | None = None, adjustments: Adjustments = UNCHANGED) -> Problem:
+    """Read the problem in the file path, for floating tensors of this precision.
+
+    root: the set, outside of which no file is read; None: the file's directory.
+    """
+    require_inside(path, root or path.parent, path)
+    if precision not in PRECISIONS:
+        raise ProblemInvalid(str(path), f"precision {precision!r} is not known; take one of: {', '.join(PRECISIONS)}")
+    source = read_text(path, SOURCE_LIMIT_BYTES, LAYOUT)
+    if adjustments.constants:
+        parse_python(path, source, path.name)
+        known_constants = constants(source)
+        if unknown := [name for name in adjustments.constants if name not in known_constants]:
+            there = ", ".join(f"{name} = {value}" for name, value in known_constants.items()) or "nothing"
+            raise ProblemInvalid(str(path), f"assigns no constant {unknown[0]!r} at its top level; it assigns {there}")
+        source = with_constants(source, adjustments.constants)
+    _check(path, parse_python(path, source, path.name))
+    problem_id, (dtype, tolerance) = problem_id_of(path, precision), PRECISIONS[precision]
+    tolerance = _adjusted_tolerance(tolerance, adjustments)
+    set_here = ", ".join(f"{name} = {value}" for name, value in adjustments.constants.items())
+    statement = _STATEMENT.format(
+        weights="" if adjustments.keep_weights else _DRAWN_WEIGHTS,
+        dtype=dtype,
+        atol=tolerance.atol,
+        rtol=tolerance.rtol,
+        share=tolerance.budget_floor,
+        more=(_LOWER_PRECISION if tolerance.allow_lower_precision else "") + (f"\n\nSet at import: {set_here}." if set_here else ""),
+    )
+    return Problem(
+        problem_id=problem_id,
+        title=_title(path, precision, adjustments),
+        languages=(PYTHON, *compiled_languages()),
+        spec=_spec(problem_id, source, dtype, tolerance, adjustments),
+        statement=statement + source,
+    )
+
+
+def with_calling_convention(spec: wire.ProblemSpec, new_submission: NewSubmission) -> wire.ProblemSpec:
+    """The spec as a submission's entry takes it: one that is not a Python class gets the weights as inputs."""
+    return spec if new_submission.language == PYTHON else without_model(spec)
+
+
+def with_description(problem: Problem, description: wire.Described) -> Problem:
+    """The problem with what was learned of its arguments, for people. Its digest stays: the judge learns them again."""
+    spec, compiled = with_arguments(problem.spec, description), compiled_languages()
+    names = {tensor.name for tensor in description.inputs}
+    if strides := ", ".join(f"{name} has strides {values}" for name, values in description.strides.items() if name in names):
+        text = f"Inputs that are not contiguous: {strides}, in elements. A raw kernel gets a pointer to the first.\n\n"
+        problem = replace(problem, statement=text + problem.statement)
+    if description.obstacle:
+        text = f"Only Python modules can be submitted: the model can't be given to a compiled entry, for {description.obstacle}.\n\n"
+        return replace(problem, spec=spec, languages=(PYTHON,), statement=text + problem.statement)
+    return replace(problem, spec=spec, languages=(PYTHON, *compiled))
+
+
+def compiled_languages() -> tuple[str, ...]:
+    """The languages whose entry is a function that gets the weights too."""
+    return tuple(language for language in languages() if language != PYTHON)
+
+
+def settable(path: Path) -> dict[str, str]:
+    """The constants that `Adjustments.constants` may set in the file path, with the text of their values."""
+    source = read_text(path, SOURCE_LIMIT_BYTES, LAYOUT)
+    parse_python(path, source, path.name)
+    return constants(source)
+
+
+def _adjusted_tolerance(tolerance: wire.Tolerance, adjustments: Adjustments) -> wire.Tolerance:
+    """Return what counts as right. The budget's floor follows: it must not reject what the wider rule allows, and zeros must stay wrong."""
+    wanted, floor = adjustments.tolerance, tolerance.budget_floor
+    if wanted is not None:
+        floor = max(floor, min(FLOOR_FACTOR * wanted, LARGEST_FLOOR))
+    if adjustments.allow_lower_precision:
+        floor = max(floor, LEAST_FLOOR)
+    atol, rtol = (tolerance.atol, tolerance.rtol) if wanted is None else (wanted, wanted)
+    return replace(tolerance, atol=atol, rtol=rtol, budget_floor=floor, allow_lower_precision=adjustments.allow_lower_precision)
+
+
+def problem_id_of(path: Path, precision: str = DEFAULT_PRECISION) -> str:
+    """23_Softmax.py is kb_23_softmax, and kb_23_softmax_fp16 in fp16."""
+    slug = re.sub(r"[^a-z0-9]+", "_", path.stem.lower()).strip("_")
+    if not slug:
+        raise ProblemInvalid(str(path), "has no letter or digit in its name; rename it to N_Name.py")
+    suffix = "" if precision == DEFAULT_PRECISION else f"_{precision}"
+    return f"kb_{slug}"[: 63 - len(suffix)] + suffix
+
+
+def _title(path: Path, precision: str, adjustments: Adjustments) -> str:
+    words = " ".join(path.stem.replace("_", " ").split())
+    notes = [] if precision == DEFAULT_PRECISION else [precision]
+    notes += [f"{name} = {value}" for name, value in adjustments.constants.items()]
+    notes += [] if adjustments.tolerance is None else [f"tolerance {adjustments.tolerance:g}"]
+    notes += ["lower precision allowed"] if adjustments.allow_lower_precision else []
+    notes += ["weights kept"] if adjustments.keep_weights else []
+    return f"{words[:TITLE_CHARS]} ({', '.join(notes)[:TITLE_CHARS]})" if notes else words[:TITLE_CHARS]
+
+
+def _check(path: Path, tree: ast.Module) -> None:
+    """Raise ProblemInvalid where a part is missing, or where the file is one that surely can't be judged."""
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if CLASS not in classes:
+        raise ProblemInvalid(str(path), f"has no class {CLASS}; define `class {CLASS}(nn.Module)` with a method {METHOD}")
+    lineage = [classes[CLASS]]  # with the classes of this file that it is made from
+    for ancestor in lineage:
+        bases = [classes[base.id] for base in ancestor.bases if isinstance(base, ast.Name) and base.id in classes]
+        lineage += [base for base in bases if base not in lineage]
+    if not any(isinstance(node, ast.FunctionDef) and node.name == METHOD for ancestor in lineage for node in ancestor.body):
+        raise ProblemInvalid(str(path), f"line {classes[CLASS].lineno}: class {CLASS} has no method {METHOD}; define it")
+    for name, purpose in ((INPUTS, f"{METHOD} is called with"), (ARGUMENTS, f"{CLASS} is made with")):
+        if name not in functions:
+            raise ProblemInvalid(str(path), f"has no function {name}; define it, returning the list of what {purpose} (it may be empty)")
+        needed = functions[name].args
+        if len(needed.posonlyargs) + len(needed.args) > len(needed.defaults) or None in needed.kw_defaults:
+            raise ProblemInvalid(str(path), f"line {functions[name].lineno}: {name} takes arguments; it is called without any")
+    for name in imported_names(tree.body):
+        if (package := name.split(".")[0]) in _DOWNLOADS:
+            text = f"imports {package}, whose models are downloaded or are not part of torch; write the model with torch.nn"
+            raise ProblemInvalid(str(path), text)
+    if (dropout := certain_dropout(tree)) is not None:
+        raise ProblemInvalid(str(path), dropout)
+
+
+def _spec(problem_id: str, source: str, dtype: str, tolerance: wire.Tolerance, adjustments: Adjustments) -> wire.ProblemSpec:
+    arguments = {"dtype": dtype, **({"keep_weights": True} if adjustments.keep_weights else {})}
+    canonical = {
+        "format": NAME,
+        "problem_id": problem_id,
+        "reference": source,
+        "dtype": dtype,
+        # Without what is not allowed: a new key does not make old problems other ones.
+        "tolerance": {key: value for key, value in asdict(tolerance).items() if value is not False},
+        "trials": TRIAL_COUNT,
+        "weights": "kept" if adjustments.keep_weights else "drawn",
+    }
+    return wire.ProblemSpec(
+        problem_id=problem_id,
+        format=NAME,
+        entry=ENTRY,
+        inputs=(),
+        outputs=(),
+        workloads=(wire.Workload(workload_id="default", axes={}, arguments=json.dumps(arguments)),),
+        tolerance=tolerance,
+        reference=source,
+        trial_count=TRIAL_COUNT,
+        digest=digest_of(canonical),
+        convention=wire.Convention.MODEL,
+    )

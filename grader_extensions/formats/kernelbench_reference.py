@@ -1,0 +1,356 @@
+"""The kernelbench format's judge half: one file with `Model`, `get_inputs` and `get_init_inputs`.
+
+The file is executed once, in a module of its own. What it makes is first made without memory (`kernelbench_trace.py`); then the model is
+made for good, on the CPU as a runner makes its own, so that the same seed gives the same weights. The arguments of an entry are learned
+from one traced call. `ModelNew` in Python is called with the inputs, as `Model` is; an entry in a compiled language gets the weights as
+further inputs.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import re
+import types
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from grader_extensions.formats import kernelbench_trace as trace
+from grader_extensions.formats import nests, problem_code
+from grader_extensions.formats.kernelbench_trace import Making, TracedCall
+from grader_extensions.formats.nests import moved, permutations_of, strides_of, with_strides
+from sandbox.judge import ReferenceFailed, references, tolerance
+from sandbox.judge.tensors import dtype_name
+from sandbox.launch.constant_weights import Constant, ConstantWeights, constant_of, kind_of
+from sandbox.protocol import wire
+from sandbox.protocol.gate import TENSOR_LIMIT
+from sandbox.protocol.signatures import with_arguments
+
+NAME = "kernelbench"
+_INPUTS, _ARGUMENTS, _MODEL = "get_inputs", "get_init_inputs", "Model"
+_FOR_REAL = nullcontext()
+Reference = Callable[[list[torch.Tensor]], list[torch.Tensor]]
+SCALARS = {bool: "bool", int: "int64", float: "float64"}
+NAME_CHARS = 60
+_EXACT_INTEGERS = 2**53  # of a double, by which scalars travel
+# Of C++ and CUDA; and the last parameter of an entry.
+_RESERVED = (
+    "alignas alignof asm auto bool case catch char char8_t char16_t char32_t concept const consteval constexpr constinit const_cast "
+    "co_await co_return co_yield decltype default delete do double dynamic_cast enum explicit export extern float friend goto inline int "
+    "long mutable namespace new noexcept nullptr operator private protected public register reinterpret_cast requires restrict short "
+    "signed sizeof static static_assert static_cast struct switch template this thread_local throw typedef typeid typename union "
+    "unsigned using virtual void volatile wchar_t half stream"
+)
+
+
+def task(spec: wire.ProblemSpec, where: str) -> references.Task:
+    """Execute the file, learn its shapes, and make its model. The entry is a model (`wire.Convention.MODEL`), or gets the weights too."""
+    source = _ModelSource.of(spec, where)
+    call = source.traced(spec, where)
+    description = described(spec.digest, call, source.parameter_names())
+    model, drawn = source.drawn_model()
+    model = model.to(where)
+    constants = [None if torch.is_tensor(tensor) else tensor for tensor in call.inputs]
+    call = replace(call, inputs=[], outputs=[], weights={})  # they may have memory, and are not needed any more
+    wide = _Wide(source, call, constants, where)
+    reference = _reference(model, call, constants)
+    weights = [] if spec.convention is wire.Convention.MODEL else _weights(model, description, where)
+    return references.Task(
+        spec=with_arguments(spec, description),
+        reference=reference,
+        reference64=wide.outputs,
+        draw=lambda _, key: [*_drawn(source.inputs(key, where), description, constants), *weights],
+        compare=tolerance.ElementwiseComparer(allowed=spec.tolerance, wide=wide.outputs),
+        state=_state(source, model, drawn) if spec.convention is wire.Convention.MODEL else b"",
+        described=description,
+        weights=_weight_checks(source, model, drawn, reference),
+    )
+
+
+def describe(spec: wire.ProblemSpec, where: str) -> wire.Described:
+    """Describe the arguments of the entry; of the model no more is made than that takes."""
+    source = _ModelSource.of(spec, where)
+    return described(spec.digest, source.traced(spec, where, only_described=True), source.parameter_names())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ModelSource:
+    """The executed file, and what it makes: the same from the same seed or key, in every process."""
+
+    module: types.ModuleType
+    dtype: torch.dtype
+    seed: int
+    keeps_weights: bool
+
+    @classmethod
+    def of(cls, spec: wire.ProblemSpec, where: str) -> _ModelSource:
+        """Execute the file for a device; nothing of an earlier execution is in its module."""
+        modules = problem_code.Modules({"file": spec.reference}, f"{NAME}_{spec.digest[:12]}", where)
+        with problem_code.seeded(spec.digest, where), references.blamed("the file"):
+            module = modules.load("file")
+        problem_code.check_defined(module, "the file", (_MODEL, _INPUTS, _ARGUMENTS))
+        arguments = json.loads(spec.workloads[0].arguments)
+        dtype, keeps_weights = getattr(torch, arguments["dtype"]), arguments.get("keep_weights", False)
+        return cls(module=module, dtype=dtype, seed=int(spec.digest[:8], 16), keeps_weights=keeps_weights)
+
+    def traced(self, spec: wire.ProblemSpec, where: str, *, only_described: bool = False) -> TracedCall:
+        """Trace a call of the model, without memory where that can be done."""
+        return trace.trace(
+            self.model,
+            lambda making, place: self.inputs(spec.digest, place, making),
+            where,
+            weights_are_inputs=spec.convention is not wire.Convention.MODEL,
+            only_described=only_described,
+        )
+
+    def arguments(self, making: Making = _FOR_REAL) -> list[Any]:
+        """Return the arguments of Model."""
+        with problem_code.seeded(f"arguments {self.seed}"), references.blamed(f"{_ARGUMENTS}()"), making:
+            values = getattr(self.module, _ARGUMENTS)()
+        if not isinstance(values, (list, tuple)):
+            raise references.ReferenceFailed(f"{_ARGUMENTS}() returned a {type(values).__name__}; return a list")
+        return list(values)
+
+    def model(self, making: Making = _FOR_REAL) -> torch.nn.Module:
+        """A model as a runner makes it, on the CPU, then cast."""
+        return self.drawn_model(making)[0]
+
+    def drawn_model(self, making: Making = _FOR_REAL) -> tuple[torch.nn.Module, dict[str, Constant]]:
+        """The same, and the constants in whose place it has drawn weights, by name: none where they are kept, or have no memory."""
+        values = self.arguments(making)
+        weights = self.constant_weights(_numbers(values))
+        with problem_code.seeded(f"model {self.seed}"), references.blamed(f"{_MODEL}(*{_ARGUMENTS}())"), making:
+            torch.manual_seed(self.seed)
+            make = partial(getattr(self.module, _MODEL), *values)
+            draws = making is _FOR_REAL and not self.keeps_weights
+            model = weights.make(make) if draws else make()
+            if not isinstance(model, torch.nn.Module):
+                raise references.ReferenceFailed(f"{_MODEL} is not a torch.nn.Module; derive it from that")
+            constants = weights.constants_of(model) if draws else {}
+            return _moved(model, self.dtype), constants
+
+    def constant_weights(self, arguments: frozenset[float] = frozenset()) -> ConstantWeights:
+        """Return what draws weights in place of constants: the same values in every run."""
+        return ConstantWeights(seed=f"weights {self.seed}", arguments=arguments)
+
+    def inputs(self, key: str, where: str, making: Making = _FOR_REAL) -> list[Any]:
+        """The inputs of a key: tensors, cast, with the strides that the file gave them, or numbers."""
+        with problem_code.seeded(key, where), references.blamed(f"{_INPUTS}()"), making:
+            values = problem_code.made_at(where, getattr(self.module, _INPUTS), f"{_INPUTS}()")
+            if not isinstance(values, (list, tuple)):
+                raise references.ReferenceFailed(f"{_INPUTS}() returned a {type(values).__name__}; return a list")
+            return [moved(value, where, _cast(value, self.dtype)) if torch.is_tensor(value) else value for value in values]
+
+    def parameter_names(self) -> list[str]:
+        """Return forward's names of its inputs."""
+        parameters = list(inspect.signature(getattr(self.module, _MODEL).forward).parameters.values())[1:]
+        return [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+
+
+def _numbers(value: object) -> frozenset[float]:
+    """The numbers in a nest of arguments, as a weight in single precision holds them. An integer 0 or 1 is rather a size or a switch."""
+    if isinstance(value, float) or (isinstance(value, int) and 1 < abs(value) < 2**53):
+        return frozenset((value, float(torch.tensor(value, dtype=torch.float32))))
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return frozenset().union(*map(_numbers, inner))
+
+
+def _cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.dtype:
+    """Floating tensors only: a label or an index keeps its dtype."""
+    return dtype if tensor.is_floating_point() else tensor.dtype
+
+
+def _moved(model: torch.nn.Module, dtype: torch.dtype, where: str = "cpu") -> torch.nn.Module:
+    """The model in another dtype or place, with the tensors that it keeps as plain attributes."""
+    trace.cast(model.requires_grad_(False), dtype, where)
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if torch.is_tensor(value):
+                vars(module)[name] = value.detach().to(where, _cast(value, dtype))
+    return model
+
+
+def _drawn(values: list[Any], description: wire.Described, constants: list[Any]) -> list[torch.Tensor]:
+    """A key's inputs as the list that goes to a runner; ReferenceFailed where they are not as they were when the task was made."""
+    declared = [(tensor.dtype, [description.axes[str(name)] for name in tensor.shape]) for tensor in description.inputs]
+    tensors = [value if torch.is_tensor(value) else torch.tensor(value, dtype=getattr(torch, SCALARS[type(value)])) for value in values]
+    shapes = [(dtype_name(tensor), list(tensor.shape)) for tensor in tensors]
+    if [None if torch.is_tensor(value) else value for value in values] != constants:
+        raise references.ReferenceFailed(
+            f"{_INPUTS}() made other numbers than before; give a tensor where a value differs from call to call"
+        )
+    if shapes != declared:
+        raise references.ReferenceFailed(f"{_INPUTS}() made {shapes}, and {declared} before; let only the values differ from call to call")
+    laid = [with_strides(value, description.strides.get(spec.name, ())) for value, spec in zip(tensors, description.inputs, strict=True)]
+    return [value if value.dim() else value.cpu() for value in laid]
+
+
+def _weights(model: torch.nn.Module, description: wire.Described, where: str) -> list[torch.Tensor]:
+    """Return the tensors of the model as inputs on the device: copies, for a call of the model may change its own. The same in every
+    trial."""
+    if description.obstacle:
+        raise references.ReferenceFailed(f"its model can't be given to a compiled entry: {description.obstacle}; submit a Python module")
+    copies = [tensor.detach().to(where).clone(memory_format=torch.contiguous_format) for tensor in trace.kept_tensors(model).values()]
+    return [tensor if tensor.dim() else tensor.cpu() for tensor in copies]
+
+
+def _reference(model: torch.nn.Module, traced: TracedCall, constants: list[Any]) -> Reference:
+    """The model as a function that leaves nothing behind."""
+    tensors = trace.named_tensors(model)
+    live = [tensors[name] for name in traced.written]
+    copies = [tensor.clone() for tensor in live]
+    rebound = [(model.get_submodule(name), key) for name, key in traced.rebound]
+    before = [(module, key, vars(module).get(key, _ABSENT)) for module, key in rebound]
+
+    @problem_code.with_own_code
+    def call(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        if live:
+            torch._foreach_copy_(live, copies)
+        for module, key, value in before:
+            if value is _ABSENT:
+                vars(module).pop(key, None)
+            else:
+                vars(module)[key] = value
+        values = inputs[: len(constants)]  # weights that come after them are the model's own
+        result = model(*(item if constant is None else constant for item, constant in zip(values, constants, strict=True)))
+        return list(result) if isinstance(result, (tuple, list)) else [result]
+
+    return call
+
+
+_ABSENT = object()
+
+
+class _Wide:
+    """The reference in double precision; its model is made when it is first needed."""
+
+    def __init__(self, source: _ModelSource, call: TracedCall, constants: list[Any], where: str) -> None:
+        self._source, self._seen, self._constants, self._where = source, call, constants, where
+        self._call: Reference | None = None
+
+    def outputs(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs for inputs of any precision."""
+        if self._call is None:
+            model = _moved(self._source.model(), torch.float64, self._where)
+            self._call = _reference(model, self._seen, self._constants)
+        with problem_code.in_double():
+            return self._call([tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs])
+
+
+def _weight_checks(
+    source: _ModelSource, model: torch.nn.Module, drawn: Mapping[str, Constant], reference: Reference
+) -> tuple[references.WeightCheck, ...]:
+    """Every weight that a model starts with as one constant. What is drawn is tried as that constant. What stays constant is tried drawn;
+    a buffer of one element is a number of the problem's code."""
+    checks, weights, parameters = [], source.constant_weights(), {name for name, _ in model.named_parameters()}
+    for name, tensor in trace.kept_tensors(model).items():
+        constant = constant_of(kind_of(name, tensor), tensor)
+        if name in drawn:
+            replacement = partial(torch.full_like, tensor, drawn[name].value)
+        elif constant is not None and (name in parameters or tensor.numel() > 1):
+            replacement = partial(weights.draw, constant, tensor)
+        else:
+            continue
+        plain = re.sub(r"[^A-Za-z0-9_]", "_", name)[:NAME_CHARS]
+        checks.append(
+            references.WeightCheck(name=plain, drawn=name in drawn, changed=partial(_with_weight, tensor, replacement, reference))
+        )
+    return tuple(checks)
+
+
+def _with_weight(
+    tensor: torch.Tensor, draw: Callable[[], torch.Tensor], reference: Reference, inputs: list[torch.Tensor]
+) -> list[torch.Tensor]:
+    """The outputs of a model in which a weight has other values."""
+    original = tensor.clone()
+    try:
+        tensor.copy_(draw())
+        return [output.clone() for output in reference(inputs)]
+    finally:
+        tensor.copy_(original)
+
+
+def _state(source: _ModelSource, model: torch.nn.Module, drawn: Mapping[str, Constant]) -> bytes:
+    """Return the state of which the runner makes its ModelNew. dtype: what it has to be cast to, as the weights here are."""
+    arguments = source.arguments()
+    problem_code.flatten(arguments, f"{_ARGUMENTS}()")
+    weights = {name: value.detach().cpu() for name, value in model.state_dict().items() if torch.is_tensor(value)}
+    file = io.BytesIO()
+    torch.save(
+        {
+            "arguments": arguments,
+            "weights": weights or None,
+            "seed": source.seed,
+            "drawn": {"seed": source.constant_weights().seed, "constants": sorted(set(map(tuple, drawn.values())))} if drawn else None,
+            "train": model.training,
+            "dtype": str(source.dtype).removeprefix("torch."),
+        },
+        file,
+    )
+    return file.getvalue()
+
+
+def described(digest: str, call: TracedCall, parameters: list[str]) -> wire.Described:
+    """The arguments of a problem. parameters: what forward calls its inputs. ReferenceFailed where no entry could be given them."""
+    names = _Names()
+    called = [*parameters, *(f"x{index}" for index in range(len(parameters), len(call.inputs)))]
+    for name, value in zip(called, call.inputs, strict=False):
+        if torch.is_tensor(value) and value.dim() == 0:  # what has no axes travels as a number
+            sentence = f"input {name!r} is a tensor without axes, which a kernel would get as a number"
+            raise ReferenceFailed(f"{sentence}; give it an axis, as torch.rand(1) has, or return a number")
+        if isinstance(value, int) and abs(value) > _EXACT_INTEGERS:
+            raise ReferenceFailed(f"input {name!r} is {value}; integers up to 2 ** 53 can be given")
+    inputs = tuple(names.tensor(name, value) for name, value in zip(called, call.inputs, strict=False))
+    several = len(call.outputs) > 1
+    outputs = tuple(names.tensor(f"output{index}" if several else "output", value) for index, value in enumerate(call.outputs))
+    if len(inputs) + len(outputs) > TENSOR_LIMIT:
+        text = f"{len(inputs)} inputs and {len(outputs)} outputs; {TENSOR_LIMIT} can be sent"
+        raise ReferenceFailed(f"{text}: put several into one tensor")
+    count = len(inputs) + len(outputs) + len(call.weights)
+    obstacle = (
+        f"it has {len(call.weights)} weights and buffers, and an entry can take {TENSOR_LIMIT} tensors" if count > TENSOR_LIMIT else ""
+    )
+    weights: tuple[wire.TensorSpec, ...] = ()
+    try:
+        weights = () if obstacle else tuple(names.tensor(name, value) for name, value in call.weights.items())
+    except ReferenceFailed as failure:
+        obstacle = f"of its weights and buffers {failure}"
+    strides = strides_of({spec.name: value for spec, value in zip(inputs, call.inputs, strict=True)})
+    strides |= permutations_of({spec.name: value for spec, value in zip(outputs, call.outputs, strict=True)})
+    return wire.Described(
+        digest=digest, inputs=inputs, outputs=outputs, weights=weights, axes=names.axes, obstacle=obstacle, strides=strides
+    )
+
+
+class _Names:
+    """Names for tensors and their sizes that are different from each other, and that C++ takes."""
+
+    def __init__(self) -> None:
+        self.axes: dict[str, int] = {}
+        self._taken = set(_RESERVED.split())
+
+    def tensor(self, wanted: str, value: Any) -> wire.TensorSpec:
+        """The next tensor or number. Its sizes are axes of its own."""
+        shape = tuple(value.shape) if torch.is_tensor(value) else ()
+        name = self._free(wanted, len(shape))
+        if not torch.is_tensor(value):
+            return wire.TensorSpec(name=name, dtype=SCALARS[type(value)], shape=())
+        shapes = {name: nests.shape_of(value, wanted)}
+        self.axes |= nests.axes(shapes)
+        return nests.specs(shapes)[0]
+
+    def _free(self, wanted: str, rank: int) -> str:
+        plain = re.sub(r"[^A-Za-z0-9_]", "_", wanted)[:NAME_CHARS]
+        base = plain if re.match(r"[A-Za-z_]", plain) else f"p{plain}"
+        for name in (base, *(f"{base}{number}" for number in range(2, 2 + len(self._taken)))):
+            names = {name, *(f"{name}_{index}" for index in range(rank))}
+            if self._taken.isdisjoint(names):
+                self._taken |= names
+                return name
+        raise AssertionError("more names are taken than there are")

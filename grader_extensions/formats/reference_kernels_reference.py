@@ -1,0 +1,525 @@
+"""The judge's half of reference_kernels: `generate_input(**case)`, `ref_kernel(data)`, `check_implementation(data, output)`.
+
+Their eval.py is never run. What goes to a runner is the flat list of the tensors in `data`, each as it lies in memory; the template has
+what lies around them, and how their dimensions are ordered. Each case is run once to learn its tensors, and to which of them a kernel may
+write. They go to slots, which are the same for all cases: of a dtype and a number of dimensions each. A case that needs fewer than another
+leaves a slot empty.
+Booleans and lists of a case are passed as what they are (their own harness passes the text "False", which is true).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import types
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy
+import torch
+
+from grader_extensions.formats import nests, problem_code
+from grader_extensions.formats.nests import in_memory, tensors_of
+from sandbox.judge import references, tolerance
+from sandbox.judge.tensors import dtype_name, filled, is_nan, is_narrow, same_bytes
+from sandbox.launch import objects
+from sandbox.protocol import pytree, wire
+from sandbox.protocol.gate import RANK_LIMIT, TENSOR_LIMIT
+
+GENERATE, REFERENCE, CHECK, SEED = "generate_input", "ref_kernel", "check_implementation", "seed"
+NO_FILL = "fill_empty_deterministic_"  # what torch says of a dtype that it can't fill fresh memory of, such as float4
+NOT_EMULATED = ("_scaled_mm", "Float8", "Float4", "float8", "float4")
+Both = Callable[[list[torch.Tensor]], tuple[Any, Any]]  # of all tensors: the data, and the output
+NAME = "reference_kernels"
+NARROW = {"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"}
+DTYPES = nests.DTYPES | NARROW
+# Inputs that a kernel may write to. BLANK: the reference only writes to it. KEPT: it reads and writes. UNUSED: it does neither, and it is a
+# buffer for the output by its looks.
+BLANK, KEPT, UNUSED = "blank", "kept", "unused"
+OTHER_VALUE = 3  # other than what a generator leaves in memory that it does not write
+Kind = tuple[str, int]  # dtype and number of dimensions
+Occurrence = tuple[Kind, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Code:
+    """The functions of reference.py, and the files' modules."""
+
+    where: str
+    modules: problem_code.Modules
+    generate: Callable[..., Any]
+    reference: Callable[[Any], Any]
+    check: Callable[[Any, Any], Any]
+
+    @classmethod
+    def of(cls, spec: wire.ProblemSpec, where: str) -> Code:
+        """Execute reference.py, and of the other files those that it imports."""
+        # Their deterministic contexts take it for set: without it torch refuses cuBLAS there. It is torch's own default on Hopper.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        texts = {name.removesuffix(".py"): text for name, text in json.loads(spec.reference).items()}
+        modules = problem_code.executed(spec, where, texts, "reference", (GENERATE, REFERENCE, CHECK))
+        module = modules.load("reference")
+        return cls(
+            where=where,
+            modules=modules,
+            generate=getattr(module, GENERATE),
+            reference=getattr(module, REFERENCE),
+            check=getattr(module, CHECK),
+        )
+
+    def data(self, case: dict[str, Any], key: str) -> Any:
+        """Call generate_input with a case and a key. Memory that it leaves unwritten is NaN, so that it shows if a kernel does too."""
+        try:
+            return self._data(case, key, fill=True)
+        except references.ReferenceFailed as failure:
+            if NO_FILL not in str(failure):
+                raise
+            return self._data(case, key, fill=False)
+
+    def _data(self, case: dict[str, Any], key: str, *, fill: bool) -> Any:
+        parameters = inspect.signature(self.generate).parameters.values()
+        seeded = any(parameter.name == SEED or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+        seed = {SEED: int(key[:8], 16) >> 1} if seeded else {}  # 31 bits, which every generator takes
+        with problem_code.contained(GENERATE, self.where), problem_code.seeded(key, self.where), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.use_deterministic_algorithms(fill, warn_only=True)
+            torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
+            return self.generate(**{**case, **seed})
+
+    def run(self, data: Any, key: str, name: str) -> Any:
+        """Call the reference."""
+        try:
+            with problem_code.contained(f"{REFERENCE} at {name!r}", self.where), problem_code.seeded(key, self.where):
+                return self.reference(data)
+        except references.ReferenceFailed as failure:
+            if self.where != "cpu" or not any(word in f"{failure} {failure.__cause__}" for word in NOT_EMULATED):
+                raise
+            text = "it needs an operation on float8 or float4 that the emulated device does not have; grade this problem on a GPU"
+            raise references.ReferenceFailed(f"{failure}; {text}") from failure
+
+    def flat(self, value: object, subject: str) -> tuple[list[torch.Tensor], str]:
+        """The tensors of a nest and the text around them; what made it is blamed for what can't be sent."""
+        parts = partial(nests.object_parts, name_of=self._class_name)
+        return problem_code.flatten(value, f"what {subject} makes", dimensions=nests.dimensions, parts=parts)
+
+    def make_object(self, kind: str, name: str, fields: dict[str, Any]) -> Any:
+        """An object of data, of the class that the problem's code gave it."""
+        file, _, path = name.partition(".")
+        attribute = _attribute(self.modules.load(file), path) if self.modules.has(file) else None
+        return objects.make_object(kind, name, fields, attribute if isinstance(attribute, type) else objects.torch_class(name))
+
+    def _class_name(self, of: type) -> str | None:
+        """The name of a class at the top level of one of the files, or of torch.nn; None for any other."""
+        if objects.torch_class(full := f"{of.__module__}.{of.__qualname__}") is of:
+            return full
+        file = self.modules.file_of(of.__module__)
+        findable = file is not None and _attribute(self.modules.load(file), of.__qualname__) is of
+        return f"{file}.{of.__qualname__}" if findable else None
+
+    def accepts(self, make: Both, inputs: list[torch.Tensor], outputs: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:
+        """Return whether the problem's own check accepts these outputs. It is the problem's fault if that does not accept the reference's
+        output either."""
+        if self._accepts(make, inputs, outputs):
+            return True
+        try:
+            sound = self._accepts(make, inputs, expected, certain=True)
+        except references.ReferenceFailed as failure:
+            raise references.ReferenceFailed(f"{failure}, given the output of {REFERENCE}; fix {CHECK}") from failure
+        if not sound:
+            raise references.ReferenceFailed(f"{CHECK} does not accept what {REFERENCE} returns for the same data; fix one of them")
+        return False
+
+    def _accepts(self, make: Both, inputs: list[torch.Tensor], outputs: list[torch.Tensor], certain: bool = False) -> bool:
+        copies = [tensor.clone() for tensor in (*inputs, *outputs)]
+        try:
+            with problem_code.contained(CHECK, self.where), problem_code.seeded(CHECK, self.where):
+                message = self.check(*make(copies))
+        except references.ReferenceFailed:
+            if certain:
+                raise
+            return False  # a check that stumbles over an answer has not accepted it
+        verdict = message[0] if isinstance(message, (tuple, list)) and len(message) == 2 else message
+        if isinstance(verdict, str):
+            return not verdict
+        if isinstance(verdict, (bool, numpy.bool_, torch.Tensor)):
+            return bool(verdict)
+        text = f"{CHECK} returned a {type(message).__name__}; return (right, message), or a message that is empty if right"
+        raise references.ReferenceFailed(text)
+
+
+def _attribute(module: types.ModuleType, path: str) -> object:
+    attribute: Any = module
+    for part in path.split("."):
+        attribute = getattr(attribute, part, None)
+    return attribute
+
+
+def task(spec: wire.ProblemSpec, where: str) -> references.Task:
+    """Execute the files once, and every case once if its shapes are not known yet."""
+    code = Code.of(spec, where)
+    if not spec.outputs:
+        spec = described(spec, code)
+    cases = {entry.shapes(): entry for entry in (_TaskCase.of(spec, workload, code) for workload in spec.workloads)}
+
+    @problem_code.with_own_code
+    def reference(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        return cases[tuple(tensor.shape for tensor in inputs)].run(code.reference, inputs)
+
+    def draw(workload: wire.Workload, key: str) -> list[torch.Tensor]:
+        return _TaskCase.of(spec, workload, code).draw(code, key)
+
+    def compare(
+        workload: wire.Workload,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        expected: list[torch.Tensor],
+        unwritten: list[torch.Tensor],
+    ) -> list[tolerance.Comparison]:
+        case = _TaskCase.of(spec, workload, code)
+        case.check_outputs(expected)
+        allowed = replace(workload.tolerance or spec.tolerance, budget_factor=None)
+        pairs = list(zip(outputs, expected, unwritten, strict=True))
+        # Whether what still holds the poison was not written: a float of one byte may be right and look so.
+        if any((out.is_floating_point() and not is_narrow(out.dtype)) and bool(mask.any()) for out, _, mask in pairs) or not code.accepts(
+            case.both, inputs, outputs, expected
+        ):
+            return _refused([tolerance.compare(out, ref, None, mask, allowed) for out, ref, mask in pairs])
+        return [_accepted(out, ref, mask, allowed) for out, ref, mask in pairs]
+
+    templates = tuple(json.loads(workload.arguments)["template"] for workload in spec.workloads)
+    scratch = tuple(sorted({index for case in cases.values() for index in case.scratch}))
+    return references.Task(spec=spec, reference=reference, draw=draw, compare=compare, templates=templates, scratch=scratch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TaskCase:
+    """A workload as it was described: what is generated, what goes around the tensors, and which inputs the reference writes to."""
+
+    name: str
+    arguments: dict[str, Any]
+    data_text: str
+    data: pytree.Make
+    output: pytree.Make
+    input_numbers: list[int]
+    output_numbers: list[int]
+    output_orders: list[list[int] | None]  # how `permute` makes what is sent of what is returned
+    scratch: dict[int, str]
+    mark: int | None
+    inputs: tuple[tuple[str, tuple[int, ...]], ...]
+    outputs: tuple[tuple[str, tuple[int, ...]], ...]
+
+    @classmethod
+    def of(cls, spec: wire.ProblemSpec, workload: wire.Workload, code: Code) -> _TaskCase:
+        """As the described spec has it."""
+        arguments = json.loads(workload.arguments)
+        data, _, output = json.loads(arguments["template"])[1]
+
+        def sizes(specs: tuple[wire.TensorSpec, ...]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+            return tuple((spec.dtype, tuple(workload.axes[str(axis)] for axis in spec.shape)) for spec in specs)
+
+        return cls(
+            name=workload.workload_id,
+            arguments=arguments["case"],
+            data_text=json.dumps(data),
+            data=pytree.builder(data, code.make_object),
+            output=pytree.builder(output),
+            input_numbers=[number for number, _ in pytree.leaves(data)],
+            output_numbers=[number - len(spec.inputs) for number, _ in pytree.leaves(output)],
+            output_orders=[inverse(dimensions) for _, dimensions in pytree.leaves(output)],
+            scratch={int(index): kind for index, kind in arguments["scratch"].items()},
+            mark=arguments["mark"],
+            inputs=sizes(spec.inputs),
+            outputs=sizes(spec.outputs),
+        )
+
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """By which the case is found."""
+        return tuple(shape for _, shape in self.inputs)
+
+    def both(self, tensors: list[torch.Tensor]) -> tuple[Any, Any]:
+        """The data and the output that these are the tensors of."""
+        return self.data(tensors), self.output(tensors)
+
+    def run(self, reference: Callable[[Any], Any], inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs. Inputs that the reference writes to are its own: those that it only writes come without their content."""
+        tensors = list(inputs)
+        for index, kind in self.scratch.items():
+            if kind != UNUSED:
+                tensors[index] = torch.empty_like(inputs[index]) if kind == BLANK else inputs[index].clone()
+        returned = tensors_of(reference(self.data(tensors)))
+        if len(returned) != len(self.output_numbers):
+            raise references.ReferenceFailed(f"{REFERENCE} at {self.name!r} returns more or fewer tensors than at first")
+        outputs = [
+            (tensor if order is None or tensor.dim() != len(order) else tensor.permute(order)).detach().contiguous()
+            for tensor, order in zip(returned, self.output_orders, strict=True)
+        ]
+        return outputs if len(outputs) == len(self.outputs) else placed(outputs, self.output_numbers, self.outputs, str(outputs[0].device))
+
+    def draw(self, code: Code, key: str) -> list[torch.Tensor]:
+        """Inputs of a key, of the same shapes and with the same values around them as at first."""
+        tensors, text = code.flat(code.data(self.arguments, key), f"{GENERATE} at {self.name!r}")
+        check_inputs(tensors, self.name)
+        moved_tensors = [moved(tensor, code.where) for tensor in tensors]
+        kinds = [(dtype_name(item), tuple(item.shape)) for item in moved_tensors]
+        same_count = len(moved_tensors) == len(self.input_numbers)
+        if (
+            not same_count
+            or kinds != [self.inputs[number] for number in self.input_numbers]
+            or json.dumps(pytree.renumbered(json.loads(text), self.input_numbers)) != self.data_text
+        ):
+            text = "shapes, dtypes or plain values that differ from seed to seed; let them depend on the case alone"
+            raise references.ReferenceFailed(f"{GENERATE} at {self.name!r} makes {text}")
+        own_count = len(self.inputs) - (self.mark is not None)
+        return [
+            *placed(moved_tensors, self.input_numbers, self.inputs[:own_count], code.where),
+            *([] if self.mark is None else [marker(self.mark, code.where)]),
+        ]
+
+    def check_outputs(self, expected: list[torch.Tensor]) -> None:
+        """That the reference returned what it did at first."""
+        if tuple((dtype_name(tensor), tuple(tensor.shape)) for tensor in expected) != self.outputs:
+            raise references.ReferenceFailed(f"{REFERENCE} at {self.name!r} returns shapes or dtypes that differ from seed to seed")
+
+
+def _accepted(out: torch.Tensor, ref: torch.Tensor, mask: torch.Tensor, allowed: wire.Tolerance) -> tolerance.Comparison:
+    """An output that the problem's check accepts: what is left to be wrong is what nobody wrote, and NaN where the reference has none."""
+    comparison = tolerance.compare(out, ref, None, mask, allowed)
+    # A byte may hold the sentinel and be right within the check's own tolerance.
+    unwritten = comparison.unwritten_count if out.dtype == torch.bool or out.dtype.itemsize > 2 else 0
+    wrong = out.is_floating_point() and not bool(is_nan(ref).any())
+    nan_count = int(is_nan(out).sum()) if wrong else 0
+    counts = replace(comparison, mismatched_count=unwritten, unwritten_count=unwritten, nonfinite_count=nan_count)
+    # Indices that differ and are right all the same have no error to speak of.
+    return counts if out.is_floating_point() else replace(counts, max_absolute_error=0.0, max_relative_error=0.0)
+
+
+def _refused(comparisons: list[tolerance.Comparison]) -> list[tolerance.Comparison]:
+    """Outputs that the problem's check refuses, although each element may be near the reference's."""
+    if all(comparison.outcome is wire.TrialOutcome.PASSED for comparison in comparisons):
+        comparisons[0] = replace(comparisons[0], mismatched_count=1)
+    return comparisons
+
+
+def described(spec: wire.ProblemSpec, code: Code) -> wire.ProblemSpec:
+    """The spec with inputs, outputs and templates, from running every case once."""
+    needed: set[Occurrence] = set()
+    runs = [_CaseRun.of(code, workload, f"{spec.digest}{index}", needed) for index, workload in enumerate(spec.workloads)]
+    runs = [case.without_needed(needed) for case in runs]
+    shown = [case for case, workload in zip(runs, spec.workloads, strict=True) if not workload.hidden] or runs
+    inputs, outputs = (_Slots.of([getattr(case, name) for case in shown]) for name in ("inputs", "outputs"))
+    if not all(inputs.fit(case.inputs) and outputs.fit(case.outputs) for case in runs):
+        text = "a hidden workload has tensors that no public one has, and a submission would see that there are such; add a public one"
+        raise references.ReferenceFailed(text)
+    full = [replace(case, inputs=inputs.place(case.inputs), outputs=outputs.place(case.outputs)) for case in runs]
+    around = [case.around(inputs, outputs) for case in runs]
+    by_shapes = {_shapes(case.inputs): surroundings for case, surroundings in zip(full, around, strict=True)}
+    marked = any(by_shapes[_shapes(case.inputs)] != surroundings for case, surroundings in zip(full, around, strict=True))
+    workloads = []
+    for index, (workload, case, (data, result, scratch)) in enumerate(zip(spec.workloads, full, around, strict=True)):
+        tensors = [*case.inputs, *([marker(index, "meta")] if marked else [])]
+        if len(tensors) + len(case.outputs) > TENSOR_LIMIT:
+            text = f"{len(tensors)} tensors in data and {len(case.outputs)} in the output of {case.name!r}; {TENSOR_LIMIT} can be sent"
+            raise references.ReferenceFailed(text)
+        mark = ["tensor", len(case.inputs)] if marked else ["value", None]
+        behind = pytree.renumbered(result, [len(tensors) + number for number in range(len(case.outputs))])
+        arguments = {
+            "case": json.loads(workload.arguments)["case"],
+            "template": json.dumps(["tuple", [data, mark, behind]]),
+            "scratch": scratch,
+            "mark": index if marked else None,
+        }
+        axes = nests.axes(_named("x", tensors) | _named("y", case.outputs))
+        workloads.append(replace(workload, axes=axes, arguments=json.dumps(arguments)))
+        full[index] = replace(case, inputs=tensors)
+    return replace(
+        spec,
+        inputs=nests.specs(_named("x", full[0].inputs)),
+        outputs=nests.specs(_named("y", full[0].outputs)),
+        workloads=tuple(workloads),
+        axes=(),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CaseRun:
+    """A run of a case: the nodes of its data and result, the tensors in them, and the inputs that a kernel may write to."""
+
+    name: str
+    data: list[Any]
+    result: list[Any]
+    inputs: list[torch.Tensor]
+    outputs: list[torch.Tensor]
+    scratch: dict[int, str]
+
+    @classmethod
+    def of(cls, code: Code, workload: wire.Workload, seed: str, needed: set[Occurrence]) -> _CaseRun:
+        """Run the case. needed: inputs that look like buffers and that the reference was seen to read; more of them are added."""
+        name, key = workload.workload_id, hashlib.sha256(seed.encode()).hexdigest()[:32]
+        tensors, data = code.flat(code.data(json.loads(workload.arguments)["case"], key), f"{GENERATE} at {name!r}")
+        check_inputs(tensors, name)
+        inputs, build = [moved(tensor, code.where) for tensor in tensors], pytree.builder(json.loads(data), code.make_object)
+
+        def run(arguments: list[torch.Tensor]) -> Any:
+            return code.run(build(arguments), key, name)
+
+        copies = [tensor.clone() for tensor in inputs]
+        returned, result = code.flat(run(copies), f"{REFERENCE} at {name!r}")
+        if not returned:
+            raise references.ReferenceFailed(f"{REFERENCE} at {name!r} returns no tensor; return what is to be compared")
+        for index, output in enumerate(returned):
+            if dtype_name(output) not in DTYPES or output.dim() > RANK_LIMIT:
+                text = f"is of {output.dtype} with {output.dim()} dimensions; outputs are of {', '.join(sorted(DTYPES))}"
+                raise references.ReferenceFailed(f"tensor {index} of {REFERENCE} at {name!r} {text}, of at most {RANK_LIMIT} dimensions")
+        outputs = [laid_out(tensor).clone() for tensor in returned]
+        scratch = _scratch(run, inputs, copies, outputs, needed)
+        # All cases are looked at together, and only for their shapes.
+        shown = [[torch.empty_like(tensor, device="meta") for tensor in tensors] for tensors in (inputs, outputs)]
+        return cls(name=name, data=json.loads(data), result=json.loads(result), inputs=shown[0], outputs=shown[1], scratch=scratch)
+
+    def without_needed(self, needed: set[Occurrence]) -> _CaseRun:
+        """The same, but for inputs that the reference reads in another case."""
+        places = _occurrences(self.inputs)
+        return replace(self, scratch={index: kind for index, kind in self.scratch.items() if kind != UNUSED or places[index] not in needed})
+
+    def around(self, inputs: _Slots, outputs: _Slots) -> tuple[list[Any], list[Any], dict[int, str]]:
+        """Describe what the shapes of the inputs do not show, with the numbers of the slots."""
+        at = inputs.numbers(self.inputs)
+        data, result = pytree.renumbered(self.data, at), pytree.renumbered(self.result, outputs.numbers(self.outputs))
+        return data, result, {at[index]: kind for index, kind in self.scratch.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Slots:
+    """The places of tensors: what kind each is of, and how many of that kind come before."""
+
+    places: tuple[Occurrence, ...]
+
+    @classmethod
+    def of(cls, cases: Sequence[Sequence[torch.Tensor]]) -> _Slots:
+        """As many places of each kind as a case needs at most, in the order in which cases need them."""
+        return cls(places=tuple(dict.fromkeys(tensor for tensors in cases for tensor in _occurrences(tensors))))
+
+    def fit(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Return whether there is a place for each."""
+        return set(_occurrences(tensors)) <= set(self.places)
+
+    def numbers(self, tensors: Sequence[torch.Tensor]) -> list[int]:
+        """The places of a case's tensors."""
+        return [self.places.index(tensor) for tensor in _occurrences(tensors)]
+
+    def place(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """A tensor for each place; without elements where the case has none. Raises ReferenceFailed for a number that it does not have."""
+        return placed(tensors, self.numbers(tensors), [(dtype, (0,) * rank) for (dtype, rank), _ in self.places], "meta")
+
+
+def _occurrences(tensors: Sequence[torch.Tensor]) -> list[Occurrence]:
+    """Each tensor's kind, and how many of that kind come before it."""
+    counts, occurrences = Counter[Kind](), []
+    for tensor in tensors:
+        kind = (dtype_name(tensor), tensor.dim())
+        occurrences.append((kind, counts[kind]))
+        counts[kind] += 1
+    return occurrences
+
+
+def placed(
+    tensors: Sequence[torch.Tensor], numbers: Sequence[int], kinds: Sequence[tuple[str, tuple[int, ...]]], where: str
+) -> list[torch.Tensor]:
+    """The tensors at these numbers, and tensors without elements at the others. kinds: dtype and shape of each number."""
+    at = dict(zip(numbers, tensors, strict=True))
+    if missing := [dtype for number, (dtype, shape) in enumerate(kinds) if number not in at and not shape]:
+        text = f"some cases have more outputs without dimensions, of {missing[0]}, than others; make problems of their own of these"
+        raise references.ReferenceFailed(text)
+    return [
+        at[number] if number in at else torch.empty((0,) * len(shape), dtype=getattr(torch, dtype), device=where)
+        for number, (dtype, shape) in enumerate(kinds)
+    ]
+
+
+def _scratch(
+    run: Callable[[list[torch.Tensor]], Any],
+    inputs: list[torch.Tensor],
+    after: list[torch.Tensor],
+    outputs: list[torch.Tensor],
+    needed: set[Occurrence],
+) -> dict[int, str]:
+    """Which inputs a kernel may write to: those that the reference writes to, and buffers for the output that it leaves alone. What is
+    expected of a kernel comes from private copies, whatever it writes. after: the inputs as the reference left them."""
+
+    def is_same_without(indices: Sequence[int], integer: int) -> bool:
+        """Return whether the answer is the same with other values in these inputs."""
+        values = [OTHER_VALUE if tensor.is_floating_point() else integer for tensor in inputs]
+        altered = [
+            filled(item, value) if index in indices else item.clone()
+            for index, (item, value) in enumerate(zip(inputs, values, strict=True))
+        ]
+        try:
+            answer = [laid_out(item) for item in tensors_of(run(altered))]
+        except references.ReferenceFailed:  # it does not take other values
+            return False
+        return len(answer) == len(outputs) and all(map(same_bytes, answer, outputs))
+
+    written = [index for index, (tensor, before) in enumerate(zip(after, inputs, strict=True)) if not same_bytes(tensor, before)]
+    scratch = dict.fromkeys(written, BLANK if written and is_same_without(written, OTHER_VALUE) else KEPT)
+    places = _occurrences(inputs)
+    decided = {*written, *(index for index, place in enumerate(places) if place in needed)}
+    looks = [index for index, tensor in enumerate(inputs) if index not in decided and _looks_like_buffer(tensor, outputs)]
+    # An integer that is read may be an index, and the largest, which the generator left there, is none: 0 is.
+    unused = looks if looks and is_same_without(looks, 0) else [index for index in looks if len(looks) > 1 and is_same_without([index], 0)]
+    needed |= {places[index] for index in looks if index not in unused}
+    return {**scratch, **dict.fromkeys(unused, UNUSED)}
+
+
+def _looks_like_buffer(tensor: torch.Tensor, outputs: Sequence[torch.Tensor]) -> bool:
+    """Return whether the generator left it unwritten, or it is a float tensor of an output's shape and dtype."""
+    if tensor.is_floating_point():
+        return any(tensor.shape == out.shape and tensor.dtype == out.dtype for out in outputs) or bool(is_nan(tensor).all())
+    largest = True if tensor.dtype == torch.bool else torch.iinfo(tensor.dtype).max
+    return bool((tensor == largest).all())
+
+
+def _shapes(tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tensor.shape for tensor in tensors)
+
+
+def _named(letter: str, tensors: Sequence[torch.Tensor]) -> nests.Shapes:
+    return {f"{letter}{index}": (dtype_name(tensor), tuple(tensor.shape)) for index, tensor in enumerate(tensors)}
+
+
+def check_inputs(tensors: Sequence[torch.Tensor], name: str) -> None:
+    """Raise ReferenceFailed if one of them can't be sent."""
+    for index, tensor in enumerate(tensors):
+        where = f"tensor {index} of {GENERATE} at {name!r}"
+        if dtype_name(tensor) not in DTYPES or tensor.layout != torch.strided:
+            raise references.ReferenceFailed(f"{where} is {tensor.layout} of {tensor.dtype}, which can't be sent to a kernel")
+        if not 1 <= tensor.dim() <= RANK_LIMIT:
+            raise references.ReferenceFailed(f"{where} has {tensor.dim()} dimensions; give it 1 to {RANK_LIMIT}, or make it a plain number")
+        if not in_memory(tensor).is_contiguous():
+            text = f"has strides {tensor.stride()}, so there are gaps or overlaps in its memory, which can't be sent: add .contiguous()"
+            raise references.ReferenceFailed(f"{where} {text}")
+
+
+def marker(index: int, where: str) -> torch.Tensor:
+    """Tells cases apart whose data has the same shapes: by its own."""
+    return torch.zeros(index + 1, dtype=torch.uint8, device=where)
+
+
+def moved(tensor: torch.Tensor, where: str) -> torch.Tensor:
+    """A plain contiguous tensor on the device, of the same bytes in the same order."""
+    return laid_out(tensor.detach().to(where))
+
+
+def inverse(dimensions: list[int] | None) -> list[int] | None:
+    """Return the inverse of a permutation."""
+    return None if dimensions is None else [dimensions.index(dim) for dim in range(len(dimensions))]
+
+
+def laid_out(tensor: torch.Tensor) -> torch.Tensor:
+    """A contiguous tensor of the same bytes in the same order; what has gaps or overlaps is copied without."""
+    return in_memory(tensor.detach()).contiguous()

@@ -1,0 +1,191 @@
+"""The kernelbench format's server half: what it reads of a file, and what it says of a wrong one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from grader.errors import ProblemInvalid
+from grader.formats import with_calling_convention, with_description
+from grader.formats.adjustments import UNCHANGED, Adjustments, literal
+from grader.model import NewSubmission
+from grader_extensions.formats import kernelbench
+from grader_extensions.formats.kernelbench import with_constants
+from sandbox.protocol import wire
+from sandbox.protocol.signatures import cuda_signature, entry_in, torch_signature
+
+FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures" / "kernelbench"
+PARTS = {
+    "model": "class Model(nn.Module):\n    def forward(self, x):\n        return x\n",
+    "get_inputs": "def get_inputs():\n    return [torch.rand(3)]\n",
+    "get_init_inputs": "def get_init_inputs():\n    return []\n",
+}
+
+
+def write(directory: Path, name: str = "7_A_thing.py", without: str = "", more: str = "", **other: str) -> Path:
+    """A file of a right problem, but for what is left out, put in another's place or added."""
+    parts = [text for part, text in {**PARTS, **other}.items() if part != without]
+    path = directory / name
+    path.write_text("import torch\nimport torch.nn as nn\n" + "\n".join(parts) + more)
+    return path
+
+
+def refusal(path: Path, **options: str) -> str:
+    with pytest.raises(ProblemInvalid) as caught:
+        kernelbench.load(path, **options)
+    assert caught.value.path == str(path)
+    return caught.value.message
+
+
+def test_a_precision_is_another_problem_with_another_tolerance(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    problems = [kernelbench.load(path, precision) for precision in ("fp32", "fp16", "bf16")]
+    assert [one.problem_id for one in problems] == ["kb_7_a_thing", "kb_7_a_thing_fp16", "kb_7_a_thing_bf16"]
+    assert len({one.digest for one in problems}) == 3
+    assert [one.spec.tolerance.atol for one in problems] == [1e-4, 1e-2, 1e-2]
+    assert "fp32, fp16, bf16" in refusal(path, precision="fp8")
+
+
+def test_a_tolerance_of_one_s_own_is_another_problem(tmp_path: Path) -> None:
+    """Both values, and the rule in the statement; the floor of the budget follows, and stays under what zeros would need."""
+    path, lower = write(tmp_path), Adjustments(tolerance=1e-2, allow_lower_precision=True)
+    usual, wide, half = (kernelbench.load(path, adjustments=one) for one in (UNCHANGED, Adjustments(tolerance=1e-2), lower))
+    assert len({one.digest for one in (usual, wide, half)}) == 3
+    assert [(one.spec.tolerance.atol, one.spec.tolerance.rtol) for one in (usual, wide, half)] == [(1e-4, 1e-4), (1e-2, 1e-2), (1e-2, 1e-2)]
+    assert [one.spec.tolerance.allow_lower_precision for one in (usual, wide, half)] == [False, False, True]
+    assert [one.spec.tolerance.budget_floor for one in (usual, wide, half)] == [1e-2, 5e-2, 5e-2]
+    assert kernelbench.load(path, adjustments=Adjustments(tolerance=0.9)).spec.tolerance.budget_floor == 0.25
+    assert "within 0.01 + 0.01 * |reference|" in half.statement and "Lower precision is allowed" in half.statement
+    assert "Lower precision" not in wide.statement and half.title == "7 A thing (tolerance 0.01, lower precision allowed)"
+
+
+def test_a_constant_that_is_set_is_part_of_the_text_and_of_the_digest(tmp_path: Path) -> None:
+    """Also a probability of dropout that is set to zero: it is the changed file that is looked at."""
+    given = GIVEN.format(rate="0.2")
+    path = write(tmp_path, model=DROPPING.format(dropout="nn.Dropout(p)", more="", default=""), get_init_inputs=given)
+    assert "dropout with p = 0.2" in refusal(path)
+    problem = kernelbench.load(path, adjustments=Adjustments(constants={"rate": "0.0"}))
+    assert "rate = 0.0\n" in problem.spec.reference and problem.spec.reference in problem.statement
+    assert problem.digest != kernelbench.load(path, adjustments=Adjustments(constants={"rate": "0"})).digest
+    assert kernelbench.settable(path)["rate"] == "0.2"
+
+
+def test_a_compiled_entry_is_a_function_that_gets_the_weights(tmp_path: Path) -> None:
+    """A class in Python, `forward` of a torch extension, else `solve`; what is learned of the arguments changes no digest."""
+    problem = kernelbench.load(write(tmp_path))
+    assert [entry_in(problem.spec, one) for one in ("python", "torch_extension", "cuda")] == ["ModelNew", "forward", "solve"]
+    assert cuda_signature(problem.spec) == "" and torch_signature(problem.spec) == ""
+    x, w, y = (wire.TensorSpec(name=name, dtype="float32", shape=(f"{name}_0",)) for name in ("x", "w", "y"))
+    number = wire.TensorSpec(name="n", dtype="int64", shape=())
+    found = wire.Described(digest=problem.digest, inputs=(x, number), outputs=(y,), weights=(w,), axes={"x_0": 3, "w_0": 4, "y_0": 5})
+    known = with_description(problem, found)
+    assert known.digest == problem.digest and known.spec.convention is wire.Convention.MODEL
+    arguments = "const float* x, int64_t n, const float* w, float* y, int64_t x_0, int64_t y_0, int64_t w_0, cudaStream_t stream"
+    assert cuda_signature(known.spec) == f'extern "C" void solve({arguments})'
+    assert torch_signature(known.spec) == "torch::Tensor forward(torch::Tensor x, int64_t n, torch::Tensor w)"
+    new = NewSubmission(problem_id="p", language="cuda", sources=())
+    called = with_calling_convention(known.spec, new)
+    assert called.convention is wire.Convention.POSITIONAL and [one.name for one in called.inputs] == ["x", "n", "w"]
+    assert with_calling_convention(known.spec, replace(new, language="python")) == known.spec
+    python_only = with_description(problem, replace(found, weights=(), obstacle="it has 99 weights"))
+    assert python_only.languages == ("python",) and "it has 99 weights" in python_only.statement
+
+
+def test_the_digest_is_of_what_decides(tmp_path: Path) -> None:
+    first = kernelbench.load(write(tmp_path)).digest
+    assert kernelbench.load(write(tmp_path)).digest == first
+    assert kernelbench.load(write(tmp_path, more="\nn = 1\n")).digest != first
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"model": "class Model(nn.Module):\n    pass\n"}, "line 3: class Model has no method forward"),
+        ({"model": "def Model():\n    pass\n"}, "has no class Model"),
+        ({"get_inputs": "def get_inputs(size):\n    return []\n"}, "get_inputs takes arguments"),
+        ({"get_inputs": "def get_inputs(*, size):\n    return []\n"}, "get_inputs takes arguments"),
+        ({"more": "\nif :\n"}, "is not Python"),
+        ({"more": "\nx = " + "-" * 100_000 + "1\n"}, "is not Python"),
+        ({"more": "\nx = " + "(" * 1000 + ")" * 1000 + "\n"}, "is not Python"),
+        ({"more": "\nx = '\0'\n"}, "Python"),
+        ({"more": "\nimport transformers\n"}, "imports transformers"),
+        ({"more": "\nfrom transformers.models import x\n"}, "imports transformers"),
+        ({"more": "\n#" + "x" * kernelbench.SOURCE_LIMIT_BYTES}, "is not a file of at most"),
+    ],
+)
+def test_a_wrong_file_says_what_to_do(tmp_path: Path, other: dict[str, str], said: str) -> None:
+    assert said in refusal(write(tmp_path, **other))
+
+
+def test_nothing_is_executed(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    assert kernelbench.load(write(tmp_path, more=f"\nopen({str(mark)!r}, 'w')\nraise SystemExit\n"))
+    assert not mark.exists()
+
+
+DROPPING = """
+class Model(nn.Module):
+    def __init__(self, size, p{default}):
+        super().__init__()
+        self.dropout = {dropout}
+        {more}
+
+    def forward(self, x):
+        return self.dropout(x)
+"""
+GIVEN = "size, p = 3, 0\nrate = {rate}\ndef get_init_inputs():\n    return [size, rate]\n"
+
+
+@pytest.mark.parametrize(
+    ("dropout_", "rate", "more", "refused"),
+    [
+        ("nn.Dropout(p)", "0.2", "", True),
+        ("nn.Dropout(p)", "0.0", "", False),
+        ("nn.Dropout(p)", "0.2", "self.eval()", False),
+        ("nn.Dropout(p=p)", "0.2", "", True),
+        ("nn.Dropout()", "0.0", "", True),
+        ("nn.Dropout2d(0.5)", "0.0", "", True),
+        ("nn.Dropout(p if size else 0)", "0.2", "", False),  # the judge sees it
+        ("nn.Dropout(p)", "float(2)", "", False),
+        ("nn.Identity()", "0.2", "", False),
+    ],
+)
+def test_dropout_is_refused_where_it_surely_happens(tmp_path: Path, dropout_: str, rate: str, more: str, refused: bool) -> None:
+    """What is dropped is drawn anew in every call; what can't be told from the text is left to the judge."""
+    path = write(tmp_path, model=DROPPING.format(dropout=dropout_, more=more, default=""), get_init_inputs=GIVEN.format(rate=rate))
+    if refused:
+        assert "dropout with p = " in refusal(path) and "self.eval()" in refusal(path)
+    else:
+        assert kernelbench.load(path)
+
+
+@pytest.mark.parametrize(
+    ("source", "values", "wanted"),
+    [
+        ("a = 1\n", {"a": "2"}, "a = 2\n"),
+        ("a = 1  # one\nb = a * 2\n", {"a": "22"}, "a = 22  # one\nb = a * 2\n"),
+        ("b = a * 2\n", {"b": "7"}, "b = 7\n"),
+        ("a: int = 1\n", {"a": "2"}, "a: int = 2\n"),
+        ("D, H = 24, 32\n", {"H": "3"}, "D, H = 24, 3\n"),
+        ("D, H = (24,\n        32)\nx = 1\n", {"D": "1", "H": "2", "x": "3"}, "D, H = (1,\n        2)\nx = 3\n"),
+        ("a = b = 256  # both\n", {"b": "8"}, "a = b = 256; b = 8  # both\n"),
+        ("a, b = size()\n", {"a": "8"}, "a, b = size(); a = 8\n"),
+        ("a, *b = 1, 2, 3\n", {"a": "8"}, "a, *b = 1, 2, 3; a = 8\n"),
+        ("s = 'é'; a = 1; t = 'ü'\n", {"a": "2", "t": "0"}, "s = 'é'; a = 2; t = 0\n"),
+        ("a = '''x\ny'''; b = 1\n", {"a": "2", "b": "3"}, "a = 2; b = 3\n"),
+        ("a = 1\na = 2\n", {"a": "3"}, "a = 3\na = 3\n"),
+        ("shape = (n, 4)\nn = 1\n", {"shape": "(2, 4)"}, "shape = (2, 4)\nn = 1\n"),
+        ("a = 1\n", {"other": "2"}, "a = 1\n"),
+    ],
+)
+def test_a_constant_is_set_where_it_is_assigned(source: str, values: dict[str, str], wanted: str) -> None:
+    assert with_constants(source, values) == wanted
+
+
+@pytest.mark.parametrize("text", ["", "M * 2", "relu", "f()", "1; import os", "1\nimport os", "(" * 1000, "f'{x}'", "'\0'", "a=1"])
+def test_what_would_have_to_be_computed_is_no_literal(text: str) -> None:
+    """An expression would be executed with the file, and is not what somebody means who sets a size."""
+    with pytest.raises(ValueError, match="is not a literal"):
+        literal(text)

@@ -1,0 +1,161 @@
+"""A solution file of FlashInfer-Bench or SOL-ExecBench becomes a submission, or a sentence that says what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grader.cli import solution_file, sources
+from grader.cli.exits import UsageError
+from grader.cli.submit import SubmitOptions, build_submission
+from grader.model import NewSubmission, SourceFile
+from grader_extensions.formats import flashinfer
+from grader_extensions.formats.tests import test_flashinfer
+from sandbox.protocol import wire
+
+FLAT = test_flashinfer.FIXTURES / "flat"
+CUDA, PYTHON = FLAT / "solutions" / "clipped_sum_cuda.json", FLAT / "solutions" / "clipped_sum_python.json"
+SPEC = flashinfer.load(FLAT / "definitions" / "clipped_sum_w96.json").spec
+WHOLE = json.loads(CUDA.read_text())
+
+
+changed = partial(test_flashinfer.changed, WHOLE)
+
+
+def parsed(table: object) -> solution_file.Solution:
+    return solution_file.parse(Path("s.json"), json.dumps(table))
+
+
+def order(**changes: Any) -> SubmitOptions:
+    return SubmitOptions(**{"files": (CUDA,), "problem": None, "language": "", "entry": "", "device_kind": "", "mode": "test", **changes})
+
+
+def test_a_solution_names_its_problem_language_entry_and_sources() -> None:
+    """The entry's file is the first; a flag goes before the file. The problem is the definition above it."""
+    handed = sources.read([CUDA], None)
+    assert [one.path for one in handed.sources] == ["main.cpp", "clip.h", "clip.cu"]
+    assert (handed.problem_id, handed.language, handed.entry) == ("clipped_sum_w96", "torch_extension", "run")
+    assert handed.problem_dir == FLAT / "definitions" / "clipped_sum_w96.json"
+    message = build_submission(handed, order())
+    assert (message.problem, message.language, message.entry) == ("problems/clipped_sum_w96", "torch_extension", "run")
+    other = sources.read([CUDA], "problems/mine")
+    assert other.problem_id == "mine" and other.problem_dir is None
+    assert build_submission(handed, order(entry="go", language="cuda")).entry == "go"
+
+
+@pytest.mark.parametrize(
+    ("path", "style", "convention"),
+    [
+        (CUDA, True, wire.Convention.DESTINATION),
+        (CUDA, None, wire.Convention.DESTINATION),
+        (CUDA, False, wire.Convention.POSITIONAL),
+        (PYTHON, True, wire.Convention.DESTINATION),
+        (PYTHON, False, wire.Convention.POSITIONAL),
+        (PYTHON, None, wire.Convention.POSITIONAL),
+    ],
+)
+def test_destination_passing_style_decides_how_the_entry_is_called(path: Path, style: bool | None, convention: wire.Convention) -> None:
+    """Left out, it is true for compiled code, as it is there; of Python the entry's parameters are counted. No line of a source moves."""
+    table = json.loads(path.read_text())
+    table = test_flashinfer.changed(table, "spec", "destination_passing_style", value=style)
+    found = parsed(table)
+    new = NewSubmission(problem_id="p", language=found.language, sources=found.sources, entry=found.entry)
+    assert flashinfer.with_calling_convention(SPEC, new).convention is convention
+    contents = {one["path"]: one["content"] for one in table["sources"]}
+    assert all(one.content.startswith(contents[one.path]) for one in found.sources)
+
+
+def test_the_directive_works_without_a_solution_file() -> None:
+    """In any file, in a comment of its own; it is not for raw CUDA, which has its outputs anyway."""
+
+    def convention(language: str, *contents: str) -> wire.Convention:
+        suffix = "py" if language == "python" else "cu"
+        files = tuple(SourceFile(path=f"part_{index}.{suffix}", content=one) for index, one in enumerate(contents))
+        return flashinfer.with_calling_convention(SPEC, NewSubmission(problem_id="p", language=language, sources=files)).convention
+
+    run = "def run(*arguments):\n    pass\n"
+    assert convention("python", run) is wire.Convention.POSITIONAL
+    assert convention("python", run, "  # grader: problem=x destination=true\n") is wire.Convention.DESTINATION
+    assert convention("python", run, "x = 1  # grader: destination=true\n") is wire.Convention.POSITIONAL
+    assert convention("torch_extension", "// grader: destination=true") is wire.Convention.DESTINATION
+    assert convention("cuda", "// grader: destination=true") is wire.Convention.POSITIONAL
+    assert convention("python", "import help\n", "def run(x, y):\n    pass\n") is wire.Convention.DESTINATION
+
+
+@pytest.mark.parametrize(
+    ("spec", "files", "language"),
+    [
+        ({"language": "triton", "entry_point": "a.py::run"}, {"a.py": "def run(x): pass"}, "python"),
+        ({"languages": ["pytorch", "triton"], "entry_point": "a.py::run"}, {"a.py": "def run(x): pass"}, "python"),
+        ({"languages": ["cute_dsl"], "entry_point": "a.py::run"}, {"a.py": "import cutlass"}, "python"),
+        (
+            {"languages": ["cuda_cpp"], "entry_point": "a.cu::run", "binding": "torch"},
+            {"a.cu": "PYBIND11_MODULE(x, m) {}"},
+            "torch_extension",
+        ),
+        ({"language": "cuda", "entry_point": "a.cu::solve"}, {"a.cu": 'extern "C" void solve(float* x) {}'}, "cuda"),
+        ({"language": "cpp", "entry_point": "a.cpp::run"}, {"a.cpp": "int run() { return 0; }"}, ""),
+    ],
+)
+def test_the_language_is_read_from_both_schemas(spec: dict[str, Any], files: dict[str, str], language: str) -> None:
+    """Where it says too little, the server tells from the sources."""
+    table = {"definition": "d", "spec": spec, "sources": [{"path": name, "content": text} for name, text in files.items()]}
+    assert parsed(table).language == language
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ([], "s.json is not a solution file; it needs the keys definition, spec and sources"),
+        ({"name": "a definition", "axes": {}}, "is not a solution file"),
+        (changed("spec", value="x"), "spec: must be an object"),
+        (changed("spec", "entry_point"), "spec.entry_point: is missing; add it"),
+        (changed("spec", "entry_point", value="main.cpp"), "spec.entry_point: is 'main.cpp'; write FILE::FUNCTION"),
+        (changed("spec", "entry_point", value="main.cpp::a::b"), "write FILE::FUNCTION"),
+        (changed("spec", "entry_point", value="no.cpp::run"), "names 'no.cpp', which is not in sources (clip.h, clip.cu, main.cpp)"),
+        (changed("spec", "language", value="cobol"), "spec.language: 'cobol' is not known; take one of: python, "),
+        (changed("spec", "language", value="python"), "spec.entry_point: 'main.cpp' is not a file of python"),
+        (
+            test_flashinfer.changed(changed("spec", "language"), "spec", "languages", value=["cuda", "triton"]),
+            "spec.languages: cuda, triton can't be mixed",
+        ),
+        (changed("spec", "destination_passing_style", value="yes"), "spec.destination_passing_style: must be true or false"),
+        (changed("spec", "binding", value="tvm-ffi"), "spec.binding: TVM-FFI is not available here; bind the function by PYBIND11_MODULE"),
+        (changed("sources", value=[]), "sources: must be a list that is not empty"),
+        (changed("sources", 0, value="x"), "sources[0]: must be an object with path and content"),
+        (changed("sources", 1, "content", value=""), "sources[1].content: must be a text that is not empty"),
+        (changed("sources", 1, "path"), "sources[1].path: is missing"),
+        (changed("definition", value=3), "definition: must be a text"),
+        (changed("sources", 0, "content", value="\ud800"), "sources[0].content: has half of a surrogate pair"),
+    ],
+)
+def test_a_wrong_solution_names_file_and_key(table: object, expected: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parsed(table)
+    assert str(caught.value).startswith("solution: s.json") and expected in str(caught.value)
+
+
+def test_what_is_no_json_names_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    path.write_text('{\n "definition": x\n}')
+    with pytest.raises(UsageError, match=r"s\.json:2 is not JSON from column 16 on; fix the line"):
+        sources.read([path], None)
+    path.write_text("[" * 100_000)
+    with pytest.raises(UsageError, match="not JSON that can be read"):
+        sources.read([path], None)
+
+
+def test_the_problem_of_a_solution_lies_near(tmp_path: Path) -> None:
+    """Of SOL next to it; of a trace set above it, at any depth. Control: another definition is not taken."""
+    own = Path(shutil.copytree(FLAT.parent / "scaled_rows", tmp_path / "p"))
+    assert solution_file.problem_near(own / "solution.json", "scaled_rows_d64") == own
+    assert solution_file.problem_near(own / "solution.json", "other") is None
+    trace = Path(shutil.copytree(FLAT.parent / "trace", tmp_path / "trace"))
+    found = solution_file.problem_near(trace / "solutions" / "team" / "x.json", "rmsnorm_h128")
+    assert found == trace / "definitions" / "rmsnorm" / "rmsnorm_h128.json"
+    assert solution_file.problem_near(trace / "solutions" / "x.json", "../*") is None

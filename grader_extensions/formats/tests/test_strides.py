@@ -1,0 +1,94 @@
+"""Inputs have the strides that the problem's own code gave them: in the judge, in a runner, and for the reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grader_extensions.formats import kernelbench
+from grader_extensions.formats.tests.kernelbench_files import NONE, judged, model, spec_of, trials
+from sandbox.protocol import wire
+from tests.collection import AFTER_COLLECTION
+
+if AFTER_COLLECTION:
+    import torch
+
+    from grader_extensions.formats import nests
+    from grader_extensions.formats.kernelbench_reference import describe
+    from sandbox.judge.references import ReferenceFailed
+
+KEY = "0123456789abcdef" * 2
+PASSED = ["passed"] * kernelbench.TRIAL_COUNT
+TURNED = "torch.randn(48, 80).t()"
+CASES = {
+    TURNED: (1, 80),
+    "torch.randn(80, 64)[:, :48]": (64, 1),
+    "torch.randn(160, 48)[1::2]": (96, 1),
+    "torch.randn(2, 5, 4, 3).to(memory_format=torch.channels_last)": (60, 1, 15, 5),
+    "torch.randn(80, 1).expand(80, 48)": (1, 0),
+    "torch.randn(87).unfold(0, 8, 1)": (1, 1),
+}
+
+
+def made(directory: Path, expression: str, precision: str = "fp32") -> wire.ProblemSpec:
+    inputs = f"def get_inputs():\n    return [{expression}]\n"
+    return spec_of(directory, model("return x * 2 + 1"), inputs, NONE, precision=precision)
+
+
+def by_strides(*strides: int):
+    """A kernel that insists on them."""
+
+    def kernel(x: torch.Tensor) -> torch.Tensor:
+        assert x.stride() == strides, x.stride()
+        return (x * 2 + 1).contiguous()
+
+    return lambda: kernel
+
+
+def ignoring(x: torch.Tensor) -> torch.Tensor:
+    return x.as_strided((x.numel(),), (1,)).view(x.shape) * 2 + 1
+
+
+@pytest.mark.parametrize(("expression", "strides"), CASES.items())
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_kernel_is_given_the_strides_of_the_file(tmp_path: Path, expression: str, strides: tuple[int, ...], precision: str) -> None:
+    assert trials(judged(tmp_path, made(tmp_path, expression, precision), by_strides(*strides))) == PASSED
+
+
+@pytest.mark.parametrize("expression", list(CASES)[:4])
+def test_a_kernel_that_ignores_strides_is_wrong(tmp_path: Path, expression: str) -> None:
+    """The control: it is right where the file makes its input contiguous."""
+    assert trials(judged(tmp_path, made(tmp_path, expression), lambda: ignoring)) == ["mismatched"]
+    assert trials(judged(tmp_path, made(tmp_path, f"{expression}.contiguous()"), lambda: ignoring)) == PASSED
+
+
+def test_the_memory_between_elements_is_the_judges(tmp_path: Path) -> None:
+    def writes(x: torch.Tensor) -> torch.Tensor:
+        x.as_strided((79, 16), (64, 1), 48)[0] = 0.0
+        return x * 2 + 1
+
+    assert trials(judged(tmp_path, made(tmp_path, "torch.randn(80, 64)[:, :48]"), lambda: writes)) == ["input_modified"]
+
+
+def test_strides_are_told_to_people(tmp_path: Path) -> None:
+    """In the statement, once a box has described the problem."""
+    spec = made(tmp_path, TURNED)
+    found = describe(spec, "cpu")
+    assert found is not None and found.strides == {"x": (1, 80), "output": (1, 80)} and wire.decode(wire.encode(found)) == found
+    problem = kernelbench.with_description(kernelbench.load(tmp_path / "9_Made.py"), found)
+    assert (
+        "x has strides (1, 80)" in problem.statement
+        and "output has" not in problem.statement
+        and problem.spec.workloads[0].strides == found.strides
+    )
+
+
+def test_inputs_whose_strides_differ_from_call_to_call_get_those_of_the_first() -> None:
+    """Overlapping ones can't be had of tensors that do not overlap."""
+    x = torch.randn(4, 6)
+    laid = nests.with_strides(x, (1, 5))
+    assert laid.stride() == (1, 5) and torch.equal(laid, x) and nests.with_strides(x.t(), ()).is_contiguous()
+    for overlapping in ((1, 1), (0, 1)):
+        with pytest.raises(ReferenceFailed, match="strides"):
+            nests.with_strides(x, overlapping)

@@ -1,0 +1,148 @@
+"""The sanitizer of a kernel that was verified: in mode sanitize, and after a failed test on the emulated device.
+
+It looks in a box of its own, at one public workload, with no more rights than the kernel has. Its findings are claims, as of profile
+mode. The verdict is known before and never changes, so the sanitizer is bounded, and after a failed test it runs only while no other
+attempt needs the lane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
+
+from grader.grading.attempt import Attempt, OpenRunBox, RunTool, module_argv
+from grader.grading.build import build_artifact
+from grader.grading.pipeline import judged
+from grader.model import NewSubmission
+from grader.verdict.fold import fold
+from grader_extensions.modes import profile
+from sandbox.protocol import wire
+from sandbox.protocol.box_files import EMULATED_SANITIZER
+from sandbox.protocol.languages import languages
+from sandbox.protocol.wire import BoxCause, BuildOutcome, Step, ToolOutcome, TrialOutcome
+
+__all__ = ["DISCLOSED", "fold", "plan", "run"]
+DISCLOSED = {
+    wire.KernelProfile: ("tools", "workload_id", "findings", "access_counts", "remarks"),
+    wire.ArtifactFile: profile.ARTIFACT_FIELDS,
+}
+plan = profile.plan
+FAILED_TEST_S, SANITIZE_MODE_S = 10.0, 120.0  # for building for the sanitizer and running under it, together
+EXPLAINED = frozenset(
+    (
+        TrialOutcome.MISMATCHED,
+        TrialOutcome.UNWRITTEN,
+        TrialOutcome.NON_FINITE,
+        TrialOutcome.INPUT_MODIFIED,
+        TrialOutcome.OUT_OF_BOUNDS,
+        TrialOutcome.DEVICE_FAULT,
+    )
+)
+
+SANITIZER = RunTool(
+    name=EMULATED_SANITIZER,
+    files=(),
+    options=("--instrument", "grader_extensions.emulated_cuda.sanitizer"),
+    command=module_argv("grader_extensions.emulated_cuda.sanitizer", "{out}"),
+)
+
+
+async def run(attempt: Attempt, build: wire.Build, open_run_box: OpenRunBox) -> AsyncGenerator[wire.Fact, None]:
+    """Judge a kernel, then let a sanitizer look at it where the report is to have its findings."""
+    process = list[wire.Fact]()
+    async with aclosing(judged(attempt, build, open_run_box)) as facts:
+        async for fact in facts:
+            process.append(fact)
+            yield fact
+    if sanitizer_follows(attempt.submission, process, on_gpu=attempt.on_gpu):
+        yield wire.Progress(stage=wire.Stage.PROFILING)
+        claims = await _sanitized(attempt, process, build)
+        async for fact in profile.profiled((claims,), attempt.host, build):
+            yield fact
+
+
+def sanitizer_follows(submission: NewSubmission, process: Sequence[wire.Fact], *, on_gpu: bool) -> bool:
+    """Return whether the report is to have the findings of a sanitizer: in its mode, and on the emulated device after a failed test.
+
+    Of a kernel that broke the rules nothing more is shown.
+    """
+    failure = _failed_trial(process)
+    if any(isinstance(fact, wire.Violation) for fact in process):
+        return False
+    if submission.mode is wire.Mode.SANITIZE or failure is None or on_gpu or submission.skip_sanitizer:
+        return submission.mode is wire.Mode.SANITIZE
+    # A sanitizer may see the cause of a wrong access, not of a limit or a shape.
+    signalled = any(isinstance(fact, wire.RunEnd) and fact.cause is BoxCause.SIGNALLED for fact in process)
+    explained = failure.outcome in EXPLAINED or (failure.outcome is TrialOutcome.CRASHED and signalled)
+    return explained and languages()[submission.language].is_c
+
+
+def _failed_trial(process: Sequence[wire.Fact]) -> wire.Trial | None:
+    return next((fact for fact in process if isinstance(fact, wire.Trial) and fact.outcome is not TrialOutcome.PASSED), None)
+
+
+def _tool_for(attempt: Attempt, process: Sequence[wire.Fact]) -> RunTool | profile.ProfileClaims:
+    """Return the sanitizer of the device, or why none runs."""
+    submission, tool, why = attempt.submission, profile.GPU_SANITIZER if attempt.on_gpu else SANITIZER, ""
+    loaded = any(isinstance(fact, wire.Load) and fact.outcome is wire.LoadOutcome.LOADED for fact in process)
+    failure = _failed_trial(process)
+    if not attempt.on_gpu and not languages()[submission.language].is_c:
+        why = "it looks at CUDA C++ only, not at kernels in Python"
+    elif not loaded or (failure is not None and failure.outcome is TrialOutcome.TIMED_OUT):
+        why = "the kernel did not load, or did not end in time; under it the kernel takes longer"
+    elif attempt.seat.contended and submission.mode is not wire.Mode.SANITIZE:
+        why = "others wait for the device; --mode sanitize runs it all the same"
+    return profile.without_result(ToolOutcome.UNAVAILABLE, why, tool.name) if why else tool
+
+
+async def _sanitized(attempt: Attempt, process: Sequence[wire.Fact], build: wire.Build) -> profile.ProfileClaims:
+    """Run a kernel that was verified once more, under the device's sanitizer, at the public workload that failed or at the smallest.
+
+    Others have the lane while it is compiled for that. The box's own limit ends the run, so that the judge sees a runner that went away
+    and need not be started anew.
+    """
+    mode, now_s = attempt.submission.mode, asyncio.get_running_loop().time
+    limit_s = SANITIZE_MODE_S if mode is wire.Mode.SANITIZE else FAILED_TEST_S
+    end_s = now_s() + limit_s
+    tool = _tool_for(attempt, process)
+    if isinstance(tool, profile.ProfileClaims):
+        return tool
+    failure = _failed_trial(process)
+    problem = profile.profiled_workload(attempt.problem, largest=False, preferred=failure.workload_id if failure else "")
+    if problem is None:
+        return profile.without_result(ToolOutcome.UNAVAILABLE, profile.NO_WORKLOAD, tool.name)
+    work = attempt.work
+    assert work.make_output is not None
+    with work.make_output() as out_dir, work.make_output() as built_dir:
+        if not attempt.on_gpu:
+            work = replace(work, out_dir=built_dir, artifact_path=work.artifact_path.with_name("sanitized"))
+            attempt = replace(attempt, work=work)
+            try:
+                async with asyncio.timeout_at(end_s):
+                    build = await build_artifact(attempt.lease, attempt.host, work, attempt.environment, attempt.steps, sanitize=True)
+            except TimeoutError:
+                why = f"the kernel was not compiled for it within {limit_s:g} s, waiting for a builder included"
+                return profile.without_result(ToolOutcome.FAILED, why, EMULATED_SANITIZER)
+            if build.outcome is not BuildOutcome.BUILT:
+                (line,) = build.log.strip().splitlines()[-1:] or [build.outcome.value]
+                return profile.without_result(ToolOutcome.FAILED, f"the kernel could not be compiled for it: {line}", EMULATED_SANITIZER)
+            tool = _tool_for(attempt, process)  # others may have come
+            if isinstance(tool, profile.ProfileClaims):
+                return tool
+        attempt.steps.enter(Step.PROFILE)
+        spec = attempt.run_spec(profile.PROFILE_BOX, tool, out_dir)
+        spec = replace(spec, limits=replace(spec.limits, wall_s=max(0.0, end_s - now_s())))
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout_at(None if mode is wire.Mode.SANITIZE else end_s):
+                    lane = await stack.enter_async_context(attempt.seat.lane())
+                    await stack.enter_async_context(attempt.host.turn(secret=False))
+            except TimeoutError:
+                why = f"other work on the host did not end within {limit_s:g} s; --mode sanitize waits for it"
+                return profile.without_result(ToolOutcome.UNAVAILABLE, why, tool.name)
+            facts = await stack.enter_async_context(aclosing(profile.run_tool(attempt, tool, spec, problem, build, lane)))
+            (claims,) = [fact async for fact in facts if isinstance(fact, profile.ProfileClaims)]
+    # A failed test is explained by findings, and not by how the kernel uses memory.
+    return claims if mode is wire.Mode.SANITIZE else replace(claims, profile=replace(claims.profile, access_counts=None))

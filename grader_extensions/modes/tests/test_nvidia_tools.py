@@ -1,0 +1,118 @@
+"""What the box of compute-sanitizer and ncu makes of what these print. Programs that behave like them take their place."""
+
+import stat
+import sys
+
+import pytest
+
+from grader_extensions.modes.box import nvidia_tools
+from sandbox.protocol import wire
+from sandbox.protocol.wire import ToolOutcome
+
+RUNNER = (sys.executable, "-c", "print('hello from the kernel')")
+# Takes the tool's options, runs the command that follows, then does what is asked.
+FAKE = """#!{python}
+import subprocess, sys
+words, options = sys.argv[1:], {{}}
+while words and words[0].startswith("--"):
+    name = words.pop(0)
+    options.setdefault(name, []).append("" if name in ("--force-overwrite", "--csv") else words.pop(0))
+ended = subprocess.run(words).returncode if words else 0
+{after}
+sys.exit(ended)
+"""
+SANITIZER_LOG = """========= COMPUTE-SANITIZER
+========= Invalid __global__ write of size 4 bytes
+=========     at add(float*)+0x90 in kernel.cu:12
+========= ERROR SUMMARY: 2 errors
+"""
+CSV = """==PROF== Connected to process 7
+"ID","Process ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"
+"0","7","square(float *)","GPU Speed Of Light Throughput","Memory Throughput","%","88.10"
+"0","7","square(float *)","GPU Speed Of Light Throughput","Compute (SM) Throughput","%","31.00"
+"0","7","square(float *)","Occupancy","Achieved Occupancy","%","46.20"
+"""
+NCU = f"""
+if "--import" in options:
+    print({CSV!r} if "--csv" in options else "square (256, 1, 1)")
+else:
+    open(options["--export"][0], "wb").write(b"report")
+"""
+
+
+@pytest.fixture
+def left(tmp_path, monkeypatch, capfd):
+    """Run a tool whose program does `after`; the tool's entry, the files and what was printed."""
+
+    def run(name: str, after: str | None):
+        out = tmp_path / "out"
+        out.mkdir()
+        program = tmp_path / nvidia_tools.TOOLS[name].program
+        if after is not None:
+            program.write_text(FAKE.format(python=sys.executable, after=after))
+            program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setattr(nvidia_tools, "NSIGHT", tmp_path / "nowhere")
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setattr(sys, "argv", ["nvidia_tools", name, str(out), *RUNNER])
+        assert nvidia_tools.main() == 0
+        note = wire.decode((out / "profile.json").read_bytes())
+        assert isinstance(note, wire.ProfileNote)
+        (tool,) = note.profile.tools
+        assert tool.name == name and set(note.files.values()) <= {name}
+        return tool, note.files, out, capfd.readouterr().out
+
+    return run
+
+
+def sanitizer(log: str) -> str:
+    return f"open(options['--log-file'][0], 'w').write({log!r})"
+
+
+def test_memchecks_errors_are_counted_and_the_first_is_named(left) -> None:
+    """The log is a file; what the kernel prints goes where it goes without a tool."""
+    tool, files, out, printed = left("compute-sanitizer", sanitizer(SANITIZER_LOG))
+    assert tool.outcome is ToolOutcome.RAN
+    assert tool.detail == "memcheck found 2 errors; the first: Invalid __global__ write of size 4 bytes"
+    assert list(files) == ["compute_sanitizer.txt"] and "kernel.cu:12" in (out / "compute_sanitizer.txt").read_text()
+    assert printed == "hello from the kernel\n"
+
+
+def test_a_sanitizer_that_can_not_attach_has_failed(left) -> None:
+    log = "========= COMPUTE-SANITIZER\n========= Error: process didn't terminate successfully\n"
+    tool, files, *_ = left("compute-sanitizer", sanitizer(log))
+    assert tool.outcome is ToolOutcome.FAILED and "didn't terminate successfully" in tool.detail
+    assert list(files) == ["compute_sanitizer.txt"]
+
+
+def test_ncu_leaves_its_report_a_text_and_a_csv(left) -> None:
+    tool, files, out, _ = left("ncu", NCU)
+    assert tool.outcome is ToolOutcome.RAN
+    assert tool.detail == "square(float *): 46.20 % achieved occupancy, 31.00 % compute, 88.10 % memory"
+    assert list(files) == ["ncu.ncu-rep", "ncu_details.txt", "ncu_details.csv"]
+    assert (out / "ncu_details.txt").read_text() == "square (256, 1, 1)\n"
+
+
+def test_counters_that_are_closed_are_not_available(left) -> None:
+    tool, files, *_ = left("ncu", "print('==ERROR== ERR_NVGPUCTRPERM - The user does not have permission')")
+    assert tool.outcome is ToolOutcome.UNAVAILABLE and "NVreg_RestrictProfilingToAdminUsers=0" in tool.detail and files == {}
+
+
+@pytest.mark.parametrize("name", nvidia_tools.TOOLS)
+def test_a_tool_that_is_not_there_is_not_available(left, name) -> None:
+    tool, files, _, printed = left(name, None)
+    assert tool.outcome is ToolOutcome.UNAVAILABLE and "CUDA toolkit" in tool.detail and files == {} and printed == ""
+
+
+@pytest.mark.parametrize(
+    "mischief",
+    [
+        "import os; os.symlink('/etc/passwd', options['--log-file'][0])",
+        "import os; os.mkfifo(options['--log-file'][0])",
+        "import os; os.mkdir(options['--log-file'][0])",
+        "import os; os.rename(options['--log-file'][0].rpartition('/')[0], '/proc/self/none')",
+    ],
+)
+def test_what_a_kernel_puts_in_the_logs_place_is_not_read(left, mischief) -> None:
+    """A link, a pipe that nobody writes to, a directory. The control is the first test, where it is a file."""
+    tool, *_ = left("compute-sanitizer", mischief)
+    assert tool.outcome is ToolOutcome.FAILED and "root:" not in tool.detail

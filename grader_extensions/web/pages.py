@@ -1,0 +1,330 @@
+"""Pages for people: what is served at which path, competitions and submissions.
+
+Nothing of a caller reaches a page but by a template that escapes it; `grader/access.py` decides what is shown at all, as for the API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from aiohttp import web
+from markupsafe import Markup
+
+from grader import access
+from grader.api import messages
+from grader.config import web_address
+from grader.errors import ProblemNotFound
+from grader.extensions import ServerContext
+from grader.ledger import Ledger
+from grader.model import Submission
+from grader.peers import PeerLimits, loopback
+from grader.problems.store import Problems
+from grader.rules.disclosure import Redactor
+from grader.rules.identities import CALLBACK, IdentityProvider
+from grader.server.connections import stream_limits as limits_of_streams
+from grader_extensions.competitions import leaderboard
+from grader_extensions.competitions.boards import Boards
+from grader_extensions.competitions.leaderboard import Board, Standing
+from grader_extensions.competitions.model import Competition, Phase
+from grader_extensions.competitions.store import Competitions
+from grader_extensions.web import board_views, views
+from grader_extensions.web.board_views import SHOWN_USERS, progress_chart
+from grader_extensions.web.live import STREAM_LIMITS, LiveSubmissions, SubmissionEvents
+from grader_extensions.web.problem_pages import ProblemPages, problem_row
+from grader_extensions.web.report import content
+from grader_extensions.web.report.charts import PAGE_CHARTS
+from grader_extensions.web.report.templating import STYLE, environment
+from grader_extensions.web.sessions import KeyGate, Sessions
+from grader_extensions.web.sign_in import BEGIN, SIGN_IN_LIMITS, SignInPages
+from grader_extensions.web.site import (
+    STANDINGS_S,
+    Answer,
+    ArtifactSource,
+    NoArtifacts,
+    PageAbsent,
+    Site,
+    artifact_rows,
+    attachment,
+    page_number,
+)
+from grader_extensions.web.submission_pages import SubmissionPages
+from grader_extensions.web.submit_page import SubmitPage, Submitter
+from grader_extensions.web.views import PAGE_SIZE, PagePosition
+
+HERE = Path(__file__).parent
+SCRIPT = HERE / "static" / "site.js"
+HOME_PROBLEMS = 8  # on the first page
+_COMPETITION, _SUBMISSION = r"{id:[A-Za-z0-9._-]{1,64}}", r"{id:[A-Za-z0-9_-]{1,64}}"
+_PROBLEM, _ARTIFACT = r"{id:[a-z0-9_]{1,200}}", r"{name:[A-Za-z0-9][A-Za-z0-9._-]{0,99}}"
+_STARTER = r"{name:[a-z0-9_]{1,210}\.(?:cu|py)}"
+
+
+def site_templates(autoescape: bool = True) -> jinja2.Environment:
+    """The site's templates. autoescape False is for the test that shows what it is for."""
+    return environment(HERE / "templates", autoescape=autoescape)
+
+
+def routes_of(server: ServerContext) -> list[web.RouteDef]:
+    """Return what a server serves next to its own."""
+    settings, service = server.settings, server.service
+    host, _ = web_address(settings.web or "")
+    return routes(
+        service.ledger,
+        service.problems,
+        service.policy if isinstance(service.policy, Competitions) else Competitions(),
+        open_server=not settings.asks_keys and loopback(f"{host}:0"),
+        artifacts=service.artifacts,
+        events=service.watch,
+        stream_limits=limits_of_streams(settings),
+        api_address=settings.listen,
+        asks_keys=settings.asks_keys,
+        gate=server.gate,
+        submitter=Submitter(service),
+        provider=server.provider,
+    )
+
+
+def routes(
+    ledger: Ledger,
+    problems: Problems,
+    competitions: Competitions,
+    *,
+    open_server: bool = False,
+    standings_s: float = STANDINGS_S,
+    templates: jinja2.Environment | None = None,
+    artifacts: ArtifactSource | None = None,
+    events: SubmissionEvents | None = None,
+    stream_limits: PeerLimits = STREAM_LIMITS,
+    sign_in_limits: PeerLimits = SIGN_IN_LIMITS,
+    api_address: str = "",
+    asks_keys: bool = False,
+    gate: KeyGate | None = None,
+    submitter: Submitter | None = None,
+    provider: IdentityProvider | None = None,
+) -> list[web.RouteDef]:
+    """Return what `grader/server/web_port.py` serves next to its own. open_server: no keys are asked for, and only this host gets here.
+
+    events: of submissions, as the API sends them; None: pages are not live. api_address: where the API listens, for the commands shown.
+    gate: knows keys; None: nobody can sign in. submitter: takes submissions as the API does; None: there is no page to submit with.
+    provider: that users may sign in with, next to a key.
+    """
+    site = Site(
+        ledger=ledger,
+        problems=problems,
+        competitions=competitions,
+        open_server=open_server,
+        templates=templates or site_templates(),
+        api_address=api_address,
+        asks_keys=asks_keys,
+        standings_s=standings_s,
+        sessions=Sessions(gate, ledger.now) if gate is not None else None,
+        takes_submissions=submitter is not None,
+    )
+    live = LiveSubmissions(site, events, stream_limits) if events is not None else None
+    pages, of_problems, of_submissions = Pages(site, artifacts or NoArtifacts(), live), ProblemPages(site), SubmissionPages(site)
+    answers: list[tuple[str, Answer]] = [
+        ("/", pages.home),
+        ("/competitions", pages.competitions),
+        (f"/competitions/{_COMPETITION}", pages.board),
+        ("/problems", of_problems.problems),
+        (f"/problems/{_PROBLEM}", of_problems.problem),
+        (f"/problems/{_PROBLEM}/{_STARTER}", of_problems.starter),
+        ("/submissions", of_submissions.submissions),
+        ("/compare", of_submissions.compare),
+        (f"/submissions/{_SUBMISSION}", pages.submission),
+        (f"/submissions/{_SUBMISSION}/sources", pages.sources),
+        (f"/submissions/{_SUBMISSION}/artifacts/{_ARTIFACT}", pages.artifact),
+        ("/static/style.css", _static(STYLE, "text/css")),
+        ("/static/site.js", _static(SCRIPT, "text/javascript")),
+    ]
+    definitions = [web.get(path, site.answered(answer)) for path, answer in answers]
+    if live is not None:  # a HEAD request would never end
+        definitions.append(web.get(f"/submissions/{_SUBMISSION}/events", site.answered(live.events), allow_head=False))
+    if site.sessions is not None:
+        signing = SignInPages(site, site.sessions, sign_in_limits, "" if provider is None else provider.name)
+        definitions += [web.get("/sign-in", site.answered(signing.form)), web.post("/sign-in", site.answered(signing.sign_in))]
+        definitions += [web.get("/account", site.answered(signing.account)), web.post("/sign-out", site.answered(signing.sign_out))]
+        if provider is not None:
+            definitions += _provider_routes(site, site.sessions, provider, signing, sign_in_limits)
+    if submitter is not None:
+        submitting = SubmitPage(site, submitter)
+        definitions += [web.get("/submit", site.answered(submitting.form)), web.post("/submit", site.answered(submitting.submit))]
+    return [*definitions, web.get("/{rest:.*}", site.answered(_absent))]
+
+
+def _progress(competition: Competition, board: Board, standings: Sequence[Standing], now: datetime) -> Markup:
+    """How the first of a board of one problem came to their scores; "" over several problems."""
+    if not board.problem_id:
+        return Markup("")
+    users = [entry.user for entry in board.entries[:SHOWN_USERS]]
+    steps = leaderboard.progress(competition, board, standings, users)
+    return progress_chart(competition, steps, competition.end_time if now >= competition.end_time else None)
+
+
+def _provider_routes(
+    site: Site, sessions: Sessions, provider: IdentityProvider, signing: SignInPages, limits: PeerLimits
+) -> list[web.RouteDef]:
+    """Of signing in with an identity provider; its library is imported only where there is one."""
+    sign_in = import_module("grader_extensions.web.provider_sign_in")
+    pages = sign_in.ProviderSignIn(site, sessions, sign_in.OpenIdProvider(provider, site.now), limits)
+    return [
+        web.get(BEGIN, site.answered(pages.begin), allow_head=False),
+        web.get(CALLBACK, site.answered(pages.callback), allow_head=False),
+        web.post("/account/key", site.answered(signing.make_key)),
+    ]
+
+
+def _static(path: Path, content_type: str) -> Answer:
+    """A file of ours."""
+    body = path.read_bytes()
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=body, content_type=content_type, charset="utf-8")
+
+    return answer
+
+
+async def _absent(request: web.Request) -> web.Response:
+    """Every other path."""
+    raise PageAbsent
+
+
+class Pages:
+    """Answers GET requests. live: None where pages are not live."""
+
+    def __init__(self, site: Site, artifacts: ArtifactSource, live: LiveSubmissions | None) -> None:
+        self._site, self._artifacts, self._live = site, artifacts, live
+
+    async def competitions(self, request: web.Request) -> web.Response:
+        """The list of competitions."""
+        context = views.competitions(self._site.competitions.all(), self._site.now(), page=page_number(request))
+        return await self._site.page(request, "competitions.html", context)
+
+    async def board(self, request: web.Request) -> web.Response:
+        """A competition and one of its boards, as everybody sees it; an administrator may ask for it without a freeze."""
+        competition, now = self._site.competitions.get(request.match_info["id"]), self._site.now()
+        problem_id, device = request.query.get("problem", ""), request.query.get("device", "")
+        if problem_id and problem_id not in competition.problem_ids:
+            raise ProblemNotFound(problem_id)
+        admin = self._site.viewer(request).admin
+        before = leaderboard.counted_before(competition, now, admin=admin and "unfrozen" in request.query)
+        standings = await self._site.recent(
+            (competition.competition_id, problem_id), lambda: Boards(self._site.ledger).standings(competition, problem_id=problem_id)
+        )
+        shown_board = await asyncio.to_thread(
+            leaderboard.board, competition, standings, problem_id=problem_id, device=device, before=before
+        )
+        titles = {board_problem: self._site.title(board_problem) for board_problem in competition.problem_ids}
+        linked, page = self._site.sees_competition(request, competition.competition_id), page_number(request)
+        if shown := [
+            entry.submission_id for entry in shown_board.entries[PagePosition(page, len(shown_board.entries)).shown] if entry.submission_id
+        ]:
+            languages = await self._site.recent(
+                (competition.competition_id, shown_board.problem_id, shown_board.device, before, page),
+                lambda: Boards(self._site.ledger).languages(shown),
+            )
+            shown_board = leaderboard.with_languages(shown_board, languages)
+        context = await asyncio.to_thread(
+            board_views.board, competition, shown_board, now, titles, page=page, linked=linked, reader=self._site.viewer(request).user
+        )
+        if page == 1:
+            context["progress"] = await asyncio.to_thread(_progress, competition, shown_board, standings, now)
+        admin_context = {"may_unfreeze": admin and context["frozen"], "unfrozen": admin and "unfrozen" in request.query}
+        return await self._site.page(request, "competition.html", {**context, **admin_context})
+
+    async def submission(self, request: web.Request) -> web.Response:
+        """A submission's report; while it is graded, what happens."""
+        submission = await self._seen(request)
+        history = tuple(await self._site.ledger.judgements(submission.submission_id))
+        redactor = Redactor.for_problem(await self._site.ledger.problem(submission.problem_digest))
+
+        def context() -> dict[str, Any]:
+            message = messages.submission_to_proto(replace(submission, judgements=history), redactor, full=True)
+            return {**content.submission(message, PAGE_CHARTS), "site": True}
+
+        caller = self._site.viewer(request)
+        files = await self._artifacts.list_for(caller, submission.submission_id) if caller.may_see(submission.new.user) else []
+        shown = await asyncio.to_thread(context)
+        live = None
+        if self._live is not None and not submission.state.final:
+            live = views.so_far(await self._live.so_far(caller, submission.submission_id))
+        site_context = {
+            "artifacts": artifact_rows(files, self._artifacts),
+            "problem_known": self._site.knows_problem(submission.new.problem_id),
+            "running": not submission.state.final,
+            "live": live,
+        }
+        return await self._site.page(request, "submission.html", {**shown, **site_context}, scripted=live is not None)
+
+    async def artifact(self, request: web.Request) -> web.Response:
+        """A file that a submission left, for its owner to save."""
+        name = request.match_info["name"]
+        return attachment(name, await self._artifacts.read(self._site.viewer(request), request.match_info["id"], name))
+
+    async def sources(self, request: web.Request) -> web.Response:
+        """A submission's sources."""
+        submission = await self._seen(request)
+        redactor = Redactor.for_problem(await self._site.ledger.problem(submission.problem_digest))
+        return await self._site.page(
+            request, "sources.html", views.sources(messages.submission_to_proto(submission, redactor, full=True)), scripted=True
+        )
+
+    async def _seen(self, request: web.Request) -> Submission:
+        """A submission that this request may see."""
+        submission = await self._site.ledger.get(request.match_info["id"])
+        access.check_seen(self._site.viewer(request), submission, self._site.readable())
+        return submission
+
+    async def home(self, request: web.Request) -> web.Response:
+        """The first page: competitions that run or are to come, the queue, and problems."""
+        site, now = self._site, self._site.now()
+        competitions = site.competitions.all()
+        running = sorted(
+            (competition for competition in competitions if competition.phase(now) in (Phase.OPEN, Phase.FROZEN)),
+            key=lambda competition: (competition.end_time, competition.competition_id),
+        )
+        upcoming = sorted(
+            (competition for competition in competitions if competition.phase(now) is Phase.UPCOMING),
+            key=lambda competition: (competition.start_time, competition.competition_id),
+        )
+        shown = {
+            "running": [views.competition_head(competition, now) for competition in running[:PAGE_SIZE]],
+            "upcoming": [views.competition_head(competition, now) for competition in upcoming[:PAGE_SIZE]],
+            "competition_count": len(competitions),
+            "queue": await self._queue(request),
+            "problems": await asyncio.to_thread(self._problems, competitions, now),
+        }
+        return await site.page(request, "home.html", shown, scripted=True)
+
+    async def _queue(self, request: web.Request) -> dict[str, int] | None:
+        """How many wait and run; None for those whom the API does not show everybody's submissions."""
+        if not self._site.viewer(request).admin:
+            return None
+        demands = await self._site.recent(("queue",), self._site.ledger.device_demands)
+        return {"waiting": sum(demand.queued_count for demand in demands), "running": sum(demand.running_count for demand in demands)}
+
+    def _problems(self, competitions: tuple[Competition, ...], now: datetime) -> list[dict[str, Any]]:
+        """Those of the competitions that began last first, and then others by name."""
+        begun = sorted(
+            (competition for competition in competitions if competition.start_time <= now),
+            key=lambda competition: competition.start_time,
+            reverse=True,
+        )
+        names = dict.fromkeys(name for competition in begun for name in competition.problem_ids)
+        names |= dict.fromkeys(problem.problem_id for problem in self._site.problems.all())
+        rows: list[dict[str, Any]] = []
+        for name in names:
+            if len(rows) == HOME_PROBLEMS:
+                break
+            try:
+                rows.append(problem_row(messages.problem_to_proto(self._site.problems.get(name))))
+            except ProblemNotFound:
+                continue
+        return rows

@@ -1,0 +1,218 @@
+"""Pages of problems: the list, each problem, and its starter files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from statistics import median
+from typing import Any
+
+from aiohttp import web
+
+from grader import access
+from grader.api import messages
+from grader.errors import SubmissionNotFound
+from grader.model import Caller, Problem, Submission, SubmissionState
+from grader.rules.disclosure import Redactor
+from grader.v1 import problem_pb2, submission_pb2
+from grader.views import formatting
+from grader.views.starter_files import StarterFile, starter_files
+from grader_extensions.competitions.model import Competition, Phase
+from grader_extensions.web.site import UNKNOWN_ADDRESS, PageAbsent, Site, attachment, page_number
+from grader_extensions.web.views import PAGE_SIZE, PagePosition, competition_head
+from sandbox.protocol import wire
+
+LISTED, REPORTS = 20, 4  # the newest submissions that are looked at for baseline times; a report is some 200 kB
+TIMED = frozenset((wire.Mode.BENCHMARK, wire.Mode.RANKED))
+
+
+class ProblemPages:
+    """Answers GET requests."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def problems(self, request: web.Request) -> web.Response:
+        """The list of problems."""
+        all_problems = await asyncio.to_thread(
+            lambda: [messages.problem_to_proto(stored_problem) for stored_problem in self._site.problems.all()]
+        )
+        return await self._site.page(request, "problems.html", problems(all_problems, page=page_number(request)))
+
+    async def problem(self, request: web.Request) -> web.Response:
+        """The page of a problem."""
+        site, stored_problem = self._site, self._site.problems.get(request.match_info["id"])
+        caller = site.viewer(request)
+        rows = await site.recent(
+            ("baselines", stored_problem.digest, caller.admin, site.readable()),
+            lambda: self._baselines(caller, stored_problem),
+        )
+        shown = problem(
+            messages.problem_to_proto(stored_problem),
+            starter_files(stored_problem),
+            site.competitions.all(),
+            site.now(),
+            baselines=rows,
+            server=site.server_address(request),
+            asks_keys=site.asks_keys,
+        )
+        return await site.page(request, "problem.html", shown)
+
+    async def starter(self, request: web.Request) -> web.Response:
+        """A starter file, to save."""
+        stored_problem = self._site.problems.get(request.match_info["id"])
+        for starter_file in starter_files(stored_problem):
+            if starter_file.name == request.match_info["name"]:
+                return attachment(starter_file.name, starter_file.content.encode())
+        raise PageAbsent
+
+    async def _baselines(self, caller: Caller, problem: Problem) -> list[dict[str, Any]]:
+        """PyTorch's times, by the newest submissions that this caller may see."""
+        ledger, readable = self._site.ledger, self._site.readable()
+        if caller.admin:
+            lists = [access.submission_filter(caller, "", "", readable)]
+        else:
+            competitions = [entry for entry in self._site.competitions.all() if problem.problem_id in entry.problem_ids]
+            lists = [
+                access.submission_filter(caller, "", competition.competition_id, readable)
+                for competition in competitions
+                if competition.competition_id in readable
+            ]
+        submissions: list[Submission] = []
+        for submission_filter in lists:
+            listed, _ = await ledger.page(
+                size=LISTED, problem_id=problem.problem_id, states=(SubmissionState.SUCCEEDED,), submission_filter=submission_filter
+            )
+            submissions += listed
+        newest = sorted(
+            (submission for submission in submissions if submission.new.mode in TIMED),
+            key=lambda submission: submission.create_time,
+            reverse=True,
+        )[:REPORTS]
+        shown = []
+        for submission in await ledger.with_reports([submission.submission_id for submission in newest]):
+            was = await ledger.problem(submission.problem_digest)
+            if self._may_see(caller, submission) and _same_sizes(was, problem):
+                shown.append(messages.submission_to_proto(submission, Redactor.for_problem(was)))
+        return baseline_rows(messages.problem_to_proto(problem), reversed(shown))
+
+    def _may_see(self, caller: Caller, submission: Submission) -> bool:
+        try:
+            access.check_seen(caller, submission, self._site.readable())
+        except SubmissionNotFound:
+            return False
+        return True
+
+
+def _same_sizes(was: Problem, now: Problem) -> bool:
+    """Return whether PyTorch did the same then, at the sizes that are shown now."""
+    before = {workload.workload_id: workload.axes for workload in was.spec.workloads if not workload.hidden}
+    shown = [workload for workload in now.spec.workloads if not workload.hidden]
+    return was.spec.reference == now.spec.reference and all(before.get(workload.workload_id) == workload.axes for workload in shown)
+
+
+# From here on pure: problems come as the API shows them, without hidden workloads.
+
+
+def problems(found_problems: Sequence[problem_pb2.Problem], *, page: int = 1) -> dict[str, Any]:
+    """The list of problems, by name."""
+    place = PagePosition(page, len(found_problems))
+    return {"problems": [problem_row(message) for message in found_problems[place.first : place.first + PAGE_SIZE]], "place": place}
+
+
+def problem_row(message: problem_pb2.Problem) -> dict[str, Any]:
+    """A problem in a list."""
+    problem_id = message.name.rpartition("/")[2]
+    return {
+        "id": problem_id,
+        "title": message.title or problem_id,
+        "format": message.format,
+        "languages": ", ".join(message.languages),
+        "public_count": len(message.workloads),
+        "hidden_count": message.hidden_workload_count,
+    }
+
+
+def problem(
+    message: problem_pb2.Problem,
+    starters: Sequence[StarterFile],
+    competitions: Iterable[Competition],
+    now: datetime,
+    *,
+    baselines: Sequence[Mapping[str, Any]] = (),
+    server: str = UNKNOWN_ADDRESS,
+    asks_keys: bool = False,
+) -> dict[str, Any]:
+    """All that an author needs to start. server: the API's address."""
+    row = problem_row(message)
+    used = [competition for competition in competitions if row["id"] in competition.problem_ids]
+    running = [competition for competition in used if competition.phase(now) in (Phase.OPEN, Phase.FROZEN)]
+    submit = f"grader-cli submit {starters[0].name if starters else 'FILE'} --problem {row['id']}"
+    budget = (
+        f"; over all, at most {message.tolerance.budget_factor:g} times PyTorch's own error against float64"
+        if message.tolerance.HasField("budget_factor")
+        else ""
+    )
+    return row | {
+        "statement": message.statement.strip(),
+        "entry": message.entry,
+        "signature": message.cuda_signature,
+        "tensors": [_tensor("input", tensor) for tensor in message.inputs] + [_tensor("output", tensor) for tensor in message.outputs],
+        "tolerance": f"{message.tolerance.atol:g} + {message.tolerance.rtol:g} * |reference| for each element, integers exactly{budget}",
+        "axes": list(message.axes),
+        "workloads": [
+            {
+                "id": workload.workload_id,
+                "sizes": [f"{workload.axes[axis]:,}" for axis in message.axes],
+                "device": workload.device_kind or "any",
+                "tolerance": f"{workload.tolerance.atol:g} + {workload.tolerance.rtol:g} * |reference|"
+                if workload.HasField("tolerance")
+                else "as above",
+            }
+            for workload in message.workloads
+        ],
+        "by_device": any(workload.device_kind for workload in message.workloads),
+        "own_tolerances": any(workload.HasField("tolerance") for workload in message.workloads),
+        "baselines": list(baselines),
+        "baseline_names": formatting.baselines(name for row in baselines for name in row["times"]),
+        "starters": [{"language": starter.language, "name": starter.name, "content": starter.content} for starter in starters],
+        "competitions": [competition_head(competition, now) for competition in used],
+        "login": f"grader-cli login --server {server}" if asks_keys else "",
+        "server_known": server != UNKNOWN_ADDRESS,
+        "submit": f"{submit} --server {server}",
+        "submit_to": [
+            competition_head(competition, now) | {"command": f"{submit} --competition {competition.competition_id} --server {server}"}
+            for competition in running
+        ],
+    }
+
+
+def baseline_rows(message: problem_pb2.Problem, submissions: Iterable[submission_pb2.Submission]) -> list[dict[str, Any]]:
+    """PyTorch's times at the public sizes, of the newest of these submissions on each device that has them. found: newest first, with
+    reports as the API shows them."""
+    public = {workload.workload_id: dict(workload.axes) for workload in message.workloads}
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    devices: set[str] = set()
+    for submission in submissions:
+        report = submission.report
+        device = report.environment.device or report.environment.device_kind
+        if device in devices:
+            continue
+        times: dict[str, dict[str, list[int]]] = {}
+        for measured in report.measurements:
+            if measured.hidden or measured.workload_id not in public:
+                continue
+            for name, samples in measured.baselines.items():
+                times.setdefault(measured.workload_id, {}).setdefault(name, []).append(formatting.duration_ns(samples.median_duration))
+        if times:
+            devices.add(device)
+        for workload_id in public:
+            if workload_id in times:
+                of = {name: formatting.time(median(times_ns)) for name, times_ns in times[workload_id].items()}
+                rows[device, workload_id] = {"device": device, "workload_id": workload_id, "times": of}
+    return [rows[key] for key in sorted(rows, key=lambda key: (key[0], list(public).index(key[1])))]
+
+
+def _tensor(role: str, tensor: problem_pb2.Tensor) -> dict[str, str]:
+    return {"role": role, "name": tensor.name, "dtype": tensor.dtype, "shape": ", ".join(tensor.shape) if tensor.shape else "by value"}

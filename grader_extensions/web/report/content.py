@@ -1,0 +1,108 @@
+"""Content of a report of a submission, for its template.  Pure.  It comes as the API shows it, so that what that withholds is not here."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from grader.isolations import description
+from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
+from grader.views import access_counts, figures, formatting
+from grader.views.workload_rows import step_times, workload_rows
+from grader_extensions.web.report import charts
+from grader_extensions.web.report.source_lines import REMARKS, remarks_by_line, shown_sources
+
+LOG_CHARS, OUTPUT_CHARS = 64_000, 16_000
+ROWS = 1_000  # of a table
+
+
+def submission(submission: submission_pb2.Submission, budget: charts.ChartBudget = charts.FILE_CHARTS) -> dict[str, Any]:
+    """The submission, which templates read field by field, and what is computed of it. budget: of the charts of samples; the other samples
+    are in the raw data."""
+    report = submission.report
+    paths = [source.path for source in submission.sources]
+    rows, environment = workload_rows(report.trials), report.environment
+    wrong = (formatting.wrong_element(element) for trial in report.trials for element in trial.wrong_elements)
+    return {
+        "submission": submission,
+        "report": report if submission.HasField("report") else None,
+        "id": submission.name.rpartition("/")[2],
+        "problem_id": submission.problem.rpartition("/")[2],
+        "competition_id": submission.competition.rpartition("/")[2],
+        "mode": formatting.words(submission, "mode"),
+        "state": formatting.state_name(submission).lower(),
+        "verdict": formatting.verdict_name(report),
+        "accepted": report.verdict == report_pb2.VERDICT_ACCEPTED,
+        "withdrawn": formatting.withdrawal(submission),
+        "flags": flags(report.flags),
+        "steps": step_times(submission),
+        "workloads": [row for row in rows if not row.hidden][:ROWS],
+        # Of hidden workloads no more than how many were run and how many passed.
+        "hidden": {"count": sum(row.hidden for row in rows), "passed": sum(row.hidden and row.passed for row in rows)},
+        "wrong": list(itertools.islice(wrong, ROWS)),
+        "times": measured(report, budget),
+        "sources": shown_sources(submission.sources, remarks_by_line(report.build.log[:LOG_CHARS], report.build.remarks, paths)),
+        "practice": f"{formatting.PRACTICE[0].upper()}{formatting.PRACTICE[1:]}." if environment.clock == report_pb2.CLOCK_HOST else "",
+        "isolation": description(environment.isolation),
+        "artifacts": (),  # a site that keeps files of submissions says which
+        "limits": {"rows": ROWS, "log": LOG_CHARS, "output": OUTPUT_CHARS, "remarks": REMARKS},
+        "score_of": lambda scored: _score(scored, submission.score_kind) if scored.HasField("score") else "",
+        "time_of": _time,
+        **{module.__name__.rpartition(".")[2]: module for module in (access_counts, figures, formatting)},
+    }
+
+
+def flags(names: Sequence[str]) -> list[dict[str, str]]:
+    """Flags with their meanings."""
+    return [{"name": name, "meaning": meaning} for name, meaning in formatting.flags(names)]
+
+
+def when(time: datetime) -> dict[str, str]:
+    """A time for machines and for people."""
+    utc = time.astimezone(UTC)
+    return {"iso": utc.isoformat(timespec="seconds"), "text": f"{utc:%Y-%m-%d %H:%M} UTC"}
+
+
+def _score(scored: submission_pb2.Submission | rejudge_pb2.Judgement, kind: int) -> str:
+    return formatting.score(scored.score, scored.score_low, scored.score_high, kind)
+
+
+def _time(message: Any, field: str) -> dict[str, str]:
+    """When, or nothing."""
+    if not message.HasField(field):
+        return {}
+    timestamp: Timestamp = getattr(message, field)
+    return when(timestamp.ToDatetime(UTC))
+
+
+def measured(report: report_pb2.Report, budget: charts.ChartBudget) -> dict[str, Any] | None:
+    """All of the public workloads; None where none was measured."""
+    shown = [measurement for measurement in report.measurements if not measurement.hidden][:ROWS]
+    if not shown:
+        return None
+    baselines = formatting.baselines(name for row in shown for name in (*row.baselines, *row.reported_baselines))
+    drawn = charts.sample_charts(shown, budget)
+    return {
+        "host_clock": any(row.clock == report_pb2.CLOCK_HOST for row in shown),
+        "workloads": [(row, [_baseline_times(row, name) for name in baselines]) for row in shown],
+        "baselines": baselines,
+        "rates": [(row.workload_id, rates) for row in shown if (rates := figures.throughput(row, report.environment.ceilings)) is not None],
+        "plots": [(row.workload_id, plot) for row, plot in zip(shown, drawn, strict=False) if plot],
+        "left_out": sum(1 for row in shown[len(drawn) :] if row.certified.sample_durations_ns),
+    }
+
+
+def _baseline_times(measurement: report_pb2.Measurement, name: str) -> dict[str, str]:
+    """A way of PyTorch: its times, the certified speedup, and the one that do_bench shows."""
+    certified = next((formatting.ratio(speedup) for speedup in measurement.speedups if speedup.baseline == name), "-")
+    claimed = figures.reported_speedup(measurement, name)
+    return {
+        "certified": formatting.median(measurement.baselines[name]) if name in measurement.baselines else "-",
+        "reported": formatting.median(measurement.reported_baselines[name]) if name in measurement.reported_baselines else "-",
+        "speedup": certified,
+        "claimed": f"{claimed:.3g}x" if claimed is not None else "-",
+    }

@@ -1,0 +1,72 @@
+"""The report as one file that needs nothing else: its style is inside, nothing is loaded, and no program can run in it."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+
+from markupsafe import Markup
+
+from grader.api import stable_json
+from grader.v1 import submission_pb2
+from grader_extensions.web.report import content
+from grader_extensions.web.report.templating import STYLE, environment
+
+# `style` is the hash of the one style sheet. frame-ancestors has no effect in a meta element.
+POLICY = "default-src 'none'; style-src 'sha256-{style}'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def report_file(submission: submission_pb2.Submission, *, autoescape: bool = True) -> str:
+    """The HTML of a submission in the full view, with its sources. autoescape False is for the test that shows what it is for."""
+    style = STYLE.read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return (
+        environment(autoescape=autoescape)
+        .get_template("report_file.html")
+        .render(
+            content.submission(submission),
+            site=False,
+            policy=Markup(POLICY.format(style=digest)),
+            style=Markup(style),
+            json_link=data_link(to_json(submission), "application/json"),
+            csv_link=data_link(to_csv(submission), "text/csv") if submission.report.measurements else "",
+        )
+    )
+
+
+COLUMNS = ("workload", "provider", "clock", "sample", "duration_ns")
+
+
+def to_json(submission: submission_pb2.Submission) -> str:
+    """Protobuf JSON with proto field names. TypeError or SerializeToJsonError where it holds what is not known here."""
+    return stable_json.to_text(stable_json.to_data(submission), indent=1)
+
+
+def to_csv(submission: submission_pb2.Submission) -> str:
+    """A row for each sample, in nanoseconds: the certified ones, do_bench's, and those of the baselines."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(COLUMNS)
+    for measurement in submission.report.measurements:
+        providers = [
+            ("kernel", "certified", measurement.certified),
+            ("kernel", "do_bench", measurement.reported),
+        ]
+        providers += [(name, "certified", measurement.baselines[name]) for name in sorted(measurement.baselines)]
+        providers += [(name, "do_bench", measurement.reported_baselines[name]) for name in sorted(measurement.reported_baselines)]
+        for provider, clock, samples in providers:
+            for number, duration_ns in enumerate(samples.sample_durations_ns, 1):
+                table.writerow([_cell(measurement.workload_id), _cell(provider), clock, number, duration_ns])
+    return text.getvalue()
+
+
+def data_link(text: str, content_type: str) -> str:
+    """The text as the address of a link."""
+    return f"data:{content_type};charset=utf-8;base64,{base64.b64encode(text.encode()).decode()}"
+
+
+def _cell(text: str) -> str:
+    """A text that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

@@ -1,0 +1,12 @@
+"""Pages at the web port of a server."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from grader.extensions import ServerAdditions, ServerContext
+
+
+def server_part(server: ServerContext) -> ServerAdditions:
+    """Add the pages, which are imported where there is a port: that takes half a second."""
+    return ServerAdditions(routes=lambda: import_module("grader_extensions.web.pages").routes_of(server))

@@ -1,0 +1,336 @@
+"""Parts that all pages share: ledger and problems, the viewer, headers, and how a template becomes an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import shlex
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol, TypeVar, cast
+from urllib.parse import quote
+
+import jinja2
+import structlog
+from aiohttp import web
+
+from grader import access
+from grader.access import ANYBODY
+from grader.errors import (
+    ArtifactNotFound,
+    CallRefused,
+    CompetitionNotFound,
+    GraderFault,
+    InvalidRequest,
+    ProblemNotFound,
+    SubmissionNotFound,
+)
+from grader.ledger import Ledger
+from grader.model import Caller, Scope, SubmissionArtifact
+from grader.peers import loopback
+from grader.problems.store import Problems
+from grader.views import formatting
+from grader_extensions.competitions.store import Competitions
+from grader_extensions.web.sessions import RECHECK_S, Session, Sessions, asked_from_here, session_token, viewer
+
+# Headers of every answer of the web port that is not for programs: they limit what a browser may do with our pages.
+
+_PLAIN = "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'"
+_POLICY = f"{_PLAIN}; form-action 'none'"
+# On pages with our one script: it may fetch from here, and neither it nor anything else may make markup or code from text.
+_SCRIPTED = f"{_POLICY}; script-src 'self'; connect-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Server": "grader",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",  # kept, and asked for again with its ETag
+}
+SCRIPTED_HEADERS: Mapping[str, str] = {**HEADERS, "Content-Security-Policy": _SCRIPTED}
+# On pages with a form: it may be sent here. A referrer for this site only: without one a browser sends no origin with a form.
+FORM_HEADERS: Mapping[str, str] = {
+    **HEADERS,
+    "Content-Security-Policy": f"{_PLAIN}; form-action 'self'",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+log = structlog.get_logger()
+
+UNKNOWN_ADDRESS = "HOST:PORT"  # of the API
+
+PAGE_LIMIT = 100_000
+STANDINGS_S = 2.0  # so long what a board is made from is good: anybody may ask, as often as they like
+_EVERY_ADDRESS = ("0.0.0.0", "[::]", "::")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+
+_SESSION = web.RequestKey("session", Session)
+
+T = TypeVar("T")
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class PageAbsent(Exception):
+    """There is no such page, or it is not for everybody: the answer does not say which."""
+
+
+class FormRefused(Exception):
+    """A request that changes something, and that is not known to come from a form of ours. The text says what to do."""
+
+
+class SignInNeeded(Exception):
+    """The page is for those who have signed in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """open_server: no keys are asked for, and only this host gets here. api_address: where the API listens, HOST:PORT; "" is not known.
+    reads: what was read recently, with when it has to be read again. sessions: None where nobody can sign in. takes_submissions: whether
+    there is a page to submit with."""
+
+    ledger: Ledger
+    problems: Problems
+    competitions: Competitions
+    open_server: bool
+    templates: jinja2.Environment
+    api_address: str = ""
+    asks_keys: bool = False
+    standings_s: float = STANDINGS_S
+    sessions: Sessions | None = None
+    takes_submissions: bool = False
+    reads: dict[tuple[object, ...], tuple[float, asyncio.Task[Any]]] = field(default_factory=dict)
+
+    def now(self) -> datetime:
+        """The ledger's time."""
+        return self.ledger.now()
+
+    def viewer(self, request: web.Request) -> Caller:
+        """Return who asks. A key without the scope for reading shows no more than everybody sees, as in the API."""
+        session = self.session(request)
+        if session is not None:
+            return session.caller if Scope.READ in session.caller.scopes else ANYBODY
+        return viewer(request.host, request.headers, open_server=self.open_server)
+
+    def session(self, request: web.Request) -> Session | None:
+        """The session that this request is of."""
+        return request.get(_SESSION)
+
+    def user_of(self, request: web.Request, method: str) -> Caller:
+        """Return who may call this method of the API with this request: SignInNeeded, or PermissionDenied."""
+        session = self.session(request)
+        if session is not None and self.sessions is not None:
+            self.sessions.check_scope(session, method)
+            return session.caller
+        caller = viewer(request.host, request.headers, open_server=self.open_server)
+        if caller == ANYBODY:
+            raise SignInNeeded
+        return caller
+
+    async def hold(self, request: web.Request) -> None:
+        """Return once the session of this request is over; never where it has none."""
+        while self.sessions is None or self.session(request) is None or await self.sessions.find(session_token(request)) is not None:
+            await asyncio.sleep(RECHECK_S)
+
+    def readable(self) -> frozenset[str]:
+        """Return the competitions whose submissions everybody may see."""
+        return self.competitions.readable(self.now())
+
+    def sees_competition(self, request: web.Request, competition_id: str) -> bool:
+        """Return whether all submissions to this competition are shown to the caller of this request."""
+        return access.sees_competition(self.viewer(request), competition_id, self.readable())
+
+    def server_address(self, request: web.Request) -> str:
+        """How the reader reaches the API, for the command line; UNKNOWN_ADDRESS where only an operator knows."""
+        host, _, port = self.api_address.rpartition(":")
+        if not host or port == "0":
+            return UNKNOWN_ADDRESS
+        if loopback(self.api_address):  # else there is a proxy before it
+            return shlex.quote(self.api_address) if asked_from_here(request.host, request.headers) else UNKNOWN_ADDRESS
+        if host in _EVERY_ADDRESS:  # the reader's browser knows one of them
+            host = request.host.rpartition(":")[0] if request.host.rpartition(":")[2].isdecimal() else request.host
+        return f"{host}:{port}" if _HOST.fullmatch(host) else UNKNOWN_ADDRESS
+
+    async def recent(self, key: tuple[object, ...], read: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return what was read for this key, read again at most once in a while, and once for all who ask meanwhile."""
+        now = asyncio.get_running_loop().time()
+        cached = self.reads.get(key)
+        if cached is None or cached[0] <= now:
+            self.reads[key] = cached = (now + self.standings_s, asyncio.ensure_future(read()))
+        return await asyncio.shield(cast("asyncio.Task[T]", cached[1]))
+
+    def knows_problem(self, problem_id: str) -> bool:
+        """Return whether there is a page of it."""
+        try:
+            self.problems.get(problem_id)
+        except ProblemNotFound:
+            return False
+        return True
+
+    def title(self, problem_id: str) -> str:
+        """A problem's title, or its id."""
+        try:
+            return self.problems.get(problem_id).title or problem_id
+        except ProblemNotFound:
+            return problem_id
+
+    async def page(
+        self, request: web.Request, name: str, context: Mapping[str, Any], status: int = 200, *, scripted: bool = False, form: bool = False
+    ) -> web.Response:
+        """A template as an answer. scripted: the page has our script; form: it has a form."""
+        session = self.session(request)  # what a key may not do has no link
+        identified = session is not None or self.viewer(request) != ANYBODY
+        shown = {
+            **context,
+            "scripted": scripted,
+            "reader": {
+                "user": "" if session is None else session.caller.user,
+                "can_sign_in": self.sessions is not None,
+                "has_submissions": identified and (session is None or Scope.READ in session.caller.scopes),
+                "can_submit": self.takes_submissions and identified and (session is None or Scope.SUBMIT in session.caller.scopes),
+            },
+        }
+        text = await asyncio.to_thread(self.templates.get_template(name).render, shown)  # a log of 64 KiB takes a while
+        headers = dict(SCRIPTED_HEADERS if scripted else FORM_HEADERS if form else HEADERS)
+        if self.session(request) is not None:
+            headers["Cache-Control"] = "no-store"  # what is this reader's must not be there for the next one
+        if self.sessions is not None:
+            headers["Vary"] = "Cookie"
+        return web.Response(text=text, status=status, content_type="text/html", charset="utf-8", headers=headers)
+
+    async def error(self, request: web.Request, status: int, title: str, text: str) -> web.Response:
+        """A page that says what went wrong."""
+        return await self.page(request, "error.html", {"title": title, "text": text}, status)
+
+    def answered(self, answer: Answer) -> Answer:
+        """The handler of a page: with headers, with a page for what goes wrong, and short where the reader has it already."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            try:
+                if self.sessions is not None and (session := await self.sessions.find(session_token(request))) is not None:
+                    request[_SESSION] = session
+                    structlog.contextvars.bind_contextvars(user=session.caller.user, key=session.caller.key_id)
+                else:
+                    structlog.contextvars.unbind_contextvars("user", "key")  # a connection serves one request after the other
+                response = await answer(request)
+            except Exception as error:  # noqa: BLE001  # every one is answered, and logged where it is ours
+                response = await self._failed(request, error)
+            if response.prepared or not isinstance(response, web.Response):
+                return response
+            for name, value in HEADERS.items():
+                response.headers.setdefault(name, value)
+            if "Content-Disposition" in response.headers:
+                response.headers.update(ARTIFACT_HEADERS)
+            return (
+                _short(request, response)
+                if response.status == 200 and response.headers["Cache-Control"] == HEADERS["Cache-Control"]
+                else response
+            )
+
+        return handle
+
+    async def _failed(self, request: web.Request, error: Exception) -> web.Response:
+        """Return what is answered in place of the page."""
+        whom = "everybody" if self.session(request) is None else "you"
+        absent = f"There is no such page, or it is not shown to {whom}."
+        match error:
+            case SignInNeeded() if self.sessions is not None:
+                return web.Response(status=303, headers={"Location": f"/sign-in?next={quote(request.path_qs, safe='/')}"})
+            case PageAbsent() | SignInNeeded() | ArtifactNotFound() | CompetitionNotFound() | ProblemNotFound() | SubmissionNotFound():
+                return await self.error(request, 404, "Not found", absent)
+            case FormRefused():
+                return await self.error(request, 403, "Not accepted", str(error))
+            case CallRefused():
+                status = 503 if error.retry_s is not None else 400 if isinstance(error, InvalidRequest) else 403
+                return await self.error(request, status, "Refused", sentence(str(error)))
+            case GraderFault():
+                log.warning("page_refused", reason=error.reason, detail=error.detail)
+                return await self.error(request, 503, "Not now", "The ledger does not answer. Come again in a minute.")
+            case _:
+                request_id = uuid.uuid4().hex
+                log.error("page_failed", path=request.path, request_id=request_id, exc_info=error)
+                return await self.error(request, 500, "Our fault", f"The server's log has the reason under request {request_id}.")
+
+
+def sentence(text: str) -> str:
+    """An error's text as a sentence of a page."""
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _short(request: web.Request, response: web.Response) -> web.Response:
+    """304 where the reader has these very bytes. A browser takes its headers for those of the page."""
+    assert isinstance(response.body, bytes)
+    etag = f'"{hashlib.sha256(response.body).hexdigest()[:32]}"'
+    etags = [tag.strip().removeprefix("W/") for tag in request.headers.get("If-None-Match", "").split(",")]
+    if etag in etags:
+        return web.Response(status=304, headers={**{name: response.headers[name] for name in HEADERS}, "ETag": etag})
+    response.headers["ETag"] = etag
+    return response
+
+
+def page_number(request: web.Request) -> int:
+    """Which page is asked for: what is no number is the first."""
+    return min(max(whole_number(request.query.get("page", "")) or 1, 1), PAGE_LIMIT)
+
+
+def whole_number(text: str) -> int | None:
+    """A number that is not negative and fits in 63 bits; None for any other text."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
+
+
+# Files of submissions came from a kernel's process: a browser must save them and never show them.
+# These replace the headers of pages: no type that a browser renders, and if one did, in no origin and without scripts.
+ARTIFACT_HEADERS = {"Content-Security-Policy": "sandbox; default-src 'none'; frame-ancestors 'none'", "Cache-Control": "private, no-store"}
+
+
+class ArtifactSource(Protocol):
+    """The files of submissions, for callers who own them; else SubmissionNotFound."""
+
+    async def list_for(self, caller: Caller, submission_id: str) -> list[SubmissionArtifact]:
+        """The files, by name."""
+
+    def holds(self, artifact: SubmissionArtifact) -> bool:
+        """Return whether its bytes are here."""
+
+    async def read(self, caller: Caller, submission_id: str, name: str) -> bytes:
+        """A file's bytes; ArtifactNotFound where there are none."""
+
+
+class NoArtifacts:
+    """A server that keeps none."""
+
+    async def list_for(self, caller: Caller, submission_id: str) -> list[SubmissionArtifact]:
+        """Return no files."""
+        return []
+
+    def holds(self, artifact: SubmissionArtifact) -> bool:
+        """Return False."""
+        return False
+
+    async def read(self, caller: Caller, submission_id: str, name: str) -> bytes:
+        """Raise ArtifactNotFound."""
+        raise ArtifactNotFound(submission_id, name)
+
+
+def artifact_rows(artifacts: Sequence[SubmissionArtifact], source: ArtifactSource) -> list[dict[str, Any]]:
+    """Return the rows of a page's list."""
+    return [
+        {
+            "name": artifact.name,
+            "tool": artifact.tool,
+            "size": formatting.byte_count(artifact.size_bytes),
+            "available": source.holds(artifact),
+        }
+        for artifact in artifacts
+    ]
+
+
+def attachment(name: str, content: bytes) -> web.Response:
+    """A file to save. name: a plain file name, as the ledger has it."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return web.Response(body=content, content_type="application/octet-stream", headers=headers)

@@ -1,0 +1,263 @@
+"""The page to submit with.  What is submitted goes to the API's own code, and a refusal comes back with all that was typed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import structlog
+from aiohttp import web
+from markupsafe import escape
+
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, full_name
+from grader.errors import (
+    CallRefused,
+    CompetitionClosed,
+    CompetitionNotFound,
+    FieldViolation,
+    InvalidRequest,
+    InvalidSubmission,
+    NoSuchDevice,
+    PermissionDenied,
+    ProblemNotFound,
+    RequestIdReused,
+    UserBanned,
+)
+from grader.intake.gate import decode_source
+from grader.model import Caller, Problem, Submission
+from grader.peers import PeerCount, PeerLimits, network_of
+from grader.server.interceptors import enter_call
+from grader.server.service import GraderServicer
+from grader.v1 import grader_service_pb2 as api
+from grader.v1 import submission_pb2
+from grader_extensions.competitions.model import Competition, Phase
+from grader_extensions.web.forms import TOKEN_FIELD, FormTokens, FormTooLarge, SentForm, check_origin, check_private, read_form
+from grader_extensions.web.site import FormRefused, SignInNeeded, Site, sentence
+from sandbox.protocol import wire
+
+FORM_LIMIT_BYTES = 4 * 1024 * 1024  # sources over their limit of 1 MiB are refused by intake, which says why
+READ_S = 60.0  # for one form to come in
+# Of forms that are read at once: of those who may submit, and of those whose session is over, who only get back what they typed.
+SUBMIT_LIMITS = PeerLimits(total=32, per_address=8)
+STRANGER_LIMITS = PeerLimits(total=4, per_address=1)
+_SIGNED_OUT = "You are not signed in any more. Sign in, in another tab, and then send this form again: what you typed is still here."
+_OTHER_SESSION = "This form was of an earlier session, so nothing was submitted. Send it again: what you typed is still here."
+_BUSY = "Too many forms are being sent. Try again in a few seconds."
+
+
+class Submitter:
+    """The API's Submit, for callers who may call it."""
+
+    def __init__(self, service: GraderServicer) -> None:
+        self.device_kinds, self._service = service.device_kinds, service
+
+    async def submit(self, caller: Caller, request: api.SubmitRequest) -> str:
+        """Return the id of the submission, which is on disk; CallRefused. Whether the caller may submit was asked before."""
+        # A task of its own: who calls is kept for each task, and one task of the web port serves every request of a connection.
+        return (await asyncio.create_task(self._take(caller, request))).submission_id
+
+    async def _take(self, caller: Caller, request: api.SubmitRequest) -> Submission:
+        enter_call(caller)
+        structlog.contextvars.bind_contextvars(user=caller.user, key=caller.key_id)
+        return await self._service.take(request)
+
+
+class SubmitPage:
+    """Answers requests for the form, and what it sends."""
+
+    def __init__(
+        self, site: Site, submitter: Submitter, *, limits: PeerLimits = SUBMIT_LIMITS, stranger_limits: PeerLimits = STRANGER_LIMITS
+    ) -> None:
+        self._site, self._submitter, self._tokens = site, submitter, FormTokens(site)
+        self.count, self.stranger_count = PeerCount(limits), PeerCount(stranger_limits)
+
+    async def form(self, request: web.Request) -> web.Response:
+        """The empty form."""
+        self._site.user_of(request, "Submit")
+        competition = request.query.get("competition", "")[:64]
+        mode = wire.Mode.RANKED if competition else wire.Mode.BENCHMARK
+        form = SubmitForm(problem=request.query.get("problem", "")[:200], competition=competition, mode=mode.value)
+        return await self._page(request, form, {})
+
+    async def submit(self, request: web.Request) -> web.Response:
+        """Submit, and go on to the live page; or the form again, with what is wrong."""
+        check_private(request)
+        check_origin(request)
+        caller, refused = None, ""
+        try:
+            caller = self._site.user_of(request, "Submit")
+        except SignInNeeded:
+            refused = _SIGNED_OUT
+        except PermissionDenied as error:
+            refused = sentence(str(error))
+        try:
+            sent = await self._read(request, self.stranger_count if caller is None else self.count)
+        except FormTooLarge:
+            text = f"The form has more than {FORM_LIMIT_BYTES >> 20} MiB. The files of a submission have at most 1 MiB together."
+            return await self._site.error(request, 413, "Too large", text)
+        form = from_sent(sent)
+        try:
+            self._tokens.check(request, sent.first(TOKEN_FIELD))
+        except FormRefused:  # it is of this site, as its origin says: only the session has changed
+            refused = refused or _OTHER_SESSION
+        if caller is None or refused:
+            return await self._page(request, form, {"form": [refused]}, 403)
+        try:
+            submission_id = await self._submitter.submit(caller, to_request(form))
+        except CallRefused as error:
+            if isinstance(error, RequestIdReused):  # the form was changed after it was sent
+                form = replace(form, request_id=str(uuid.uuid4()))
+            answer = await self._page(request, form, refusals(error), status(error))
+            if error.retry_s is not None:
+                answer.headers["Retry-After"] = f"{max(error.retry_s, 1):.0f}"
+            return answer
+        return web.Response(status=303, headers={"Location": f"/submissions/{submission_id}"})
+
+    async def _read(self, request: web.Request, count: PeerCount) -> SentForm:
+        with count.entered(network_of(request.remote or "unix")) as inside:
+            if not inside:
+                raise FormRefused(_BUSY)
+            try:
+                async with asyncio.timeout(READ_S):
+                    return await read_form(request, FORM_LIMIT_BYTES)
+            except TimeoutError:
+                raise FormRefused(f"The form did not come within {READ_S:.0f} s.") from None
+
+    async def _page(
+        self, request: web.Request, form: SubmitForm, field_refusals: Mapping[str, Sequence[str]], status: int = 200
+    ) -> web.Response:
+        site = self._site
+        token, cookie = self._tokens.for_page(request)
+        shown = context(form, field_refusals, site.problems.all(), site.competitions.all(), self._submitter.device_kinds(), site.now())
+        page = await site.page(request, "submit.html", {**shown, "token": token}, status, form=True)
+        return self._tokens.keep(request, page, cookie)
+
+
+# The form: from a browser's fields to the API's request, and from the API's refusals to the fields that they are about.  Pure.
+
+_SOURCE = re.compile(r"sources\[(\d+)\]\.(path|content)")
+_LABELS = {
+    "problem": "Problem", "language": "Language", "mode": "Mode", "device_kind": "Device", "competition": "Competition",
+    "sources": "Files", "path": "File name", "content": "Content",
+}  # fmt: skip
+_CHOICES = ("problem", "language", "mode", "device_kind", "competition")
+_MODES = {
+    wire.Mode.BENCHMARK: "verify, and time on the public and hidden workloads",
+    wire.Mode.TEST: "verify only",
+    wire.Mode.RANKED: "verify and time in fresh processes; boards count these only",
+    wire.Mode.PROFILE: "verify, then run profilers",
+    wire.Mode.SWEEP: "time over many sizes, where the problem says which",
+    wire.Mode.SANITIZE: "verify, and look for races and wrong accesses",
+}
+_UNKNOWN_MODE = 99  # the API says what is known
+_STATUSES = {"NOT_FOUND": 404, "PERMISSION_DENIED": 403, "RESOURCE_EXHAUSTED": 429, "UNAVAILABLE": 503}
+_FIELD_OF: Mapping[type[CallRefused], str] = {
+    ProblemNotFound: "problem",
+    NoSuchDevice: "device_kind",
+    CompetitionNotFound: "competition",
+    CompetitionClosed: "competition",
+    UserBanned: "competition",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitForm:
+    """A form as it was filled in. sources: path and content of each. unreadable: what is wrong with files that are no text."""
+
+    problem: str = ""
+    language: str = ""
+    mode: str = wire.Mode.BENCHMARK.value
+    device_kind: str = ""
+    competition: str = ""
+    request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    sources: tuple[tuple[str, str], ...] = ()
+    unreadable: tuple[FieldViolation, ...] = ()
+
+
+def from_sent(sent: SentForm) -> SubmitForm:
+    """The form as it came back. A source that was left empty is none; the lines of a text that was typed end as they do in files."""
+    typed = [(path.strip(), text.replace("\r\n", "\n")) for path, text in zip(sent.all("path"), sent.all("content"), strict=False)]
+    sources, unreadable = [(path, text) for path, text in typed if path or text.strip()], list[FieldViolation]()
+    for name, content in sent.files:
+        try:
+            sources.append((name, decode_source(name, content, index=len(sources)).content))
+        except InvalidSubmission as error:
+            unreadable += error.violations
+            sources.append((name, ""))
+    chosen = {name: sent.first(name).strip() for name in (*_CHOICES, "request_id")}
+    return SubmitForm(**chosen, sources=tuple(sources), unreadable=tuple(unreadable))
+
+
+def to_request(form: SubmitForm) -> api.SubmitRequest:
+    """Return what the API is asked; InvalidSubmission where a file is no text."""
+    if form.unreadable:
+        raise InvalidSubmission(form.unreadable)
+    name = f"MODE_{form.mode.upper()}"
+    mode = submission_pb2.Mode.Value(name) if name in submission_pb2.Mode.keys() else _UNKNOWN_MODE  # noqa: SIM118  # of the enum
+    submission = submission_pb2.Submission(
+        problem=full_name(PROBLEMS, form.problem) if form.problem else "",
+        language=form.language,
+        sources=[submission_pb2.SourceFile(path=path, content=content) for path, content in form.sources],
+        device_kind=form.device_kind,
+        competition=full_name(COMPETITIONS, form.competition) if form.competition else "",
+    )
+    submission.mode = mode  # type: ignore[assignment]  # an open enum
+    return api.SubmitRequest(submission=submission, request_id=form.request_id)
+
+
+def refusals(error: CallRefused) -> dict[str, list[str]]:
+    """The sentences of a refusal, by the field that each is about; "form": about none of them."""
+    if not isinstance(error, InvalidRequest):
+        return {_FIELD_OF.get(type(error), "form"): [sentence(str(error))]}
+    texts = dict[str, list[str]]()
+    for violation in error.violations:
+        source = _SOURCE.fullmatch(violation.field)
+        if source is not None:
+            name, label = f"{source[2]}-{source[1]}", _LABELS[source[2]]
+        else:
+            name, label = (violation.field if violation.field in _LABELS else "form"), _LABELS.get(violation.field, violation.field)
+        texts.setdefault(name, []).append(f"{label}: {violation.description}.")
+    return texts
+
+
+def status(error: CallRefused) -> int:
+    """Of the answer that shows the form again."""
+    return 409 if isinstance(error, RequestIdReused) else _STATUSES.get(error.code, 400)
+
+
+def context(
+    form: SubmitForm,
+    field_refusals: Mapping[str, Sequence[str]],
+    problems: Sequence[Problem],
+    competitions: Sequence[Competition],
+    device_kinds: Sequence[str],
+    now: datetime,
+) -> dict[str, Any]:
+    """Return what the page shows. The reader's own text is shown unescaped by us: an escape in its place would be sent back."""
+    taking = {
+        competition.competition_id: competition.title or competition.competition_id
+        for competition in competitions
+        if competition.phase(now) in (Phase.OPEN, Phase.FROZEN)
+    }
+    sources = form.sources or (("", ""),)
+    return {
+        "form": form,
+        "problems": _with_chosen({problem.problem_id: problem.title or problem.problem_id for problem in problems}, form.problem),
+        "competitions": _with_chosen(taking, form.competition),
+        "languages": _with_chosen({language: language for problem in problems for language in problem.languages}, form.language),
+        "modes": _with_chosen({mode.value: f"{mode.value}: {text}" for mode, text in _MODES.items()}, form.mode),
+        "device_kinds": device_kinds,
+        "sources": [{"path": path, "content": escape(content)} for path, content in sources],
+        "errors": field_refusals,
+    }
+
+
+def _with_chosen(options: Mapping[str, str], chosen: str) -> list[tuple[str, str]]:
+    """Options with what was chosen, even where it is none of them: what was sent is not changed silently."""
+    choices = list(options.items())
+    return choices if not chosen or chosen in options else [*choices, (chosen, chosen)]

@@ -1,0 +1,295 @@
+"""Pages as they come over HTTP: what they show, to whom, and how."""
+
+import html
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import pytest
+
+from grader.access import ANYBODY, sees_competition
+from grader.model import Caller, Failure, Score, ScoreKind, SourceFile
+from grader_extensions.competitions import leaderboard
+from grader_extensions.competitions.leaderboard import Standing
+from grader_extensions.competitions.model import Competition
+from grader_extensions.web import board_views, views
+from grader_extensions.web.report.templating import environment
+from grader_extensions.web.sessions import asked_from_here, viewer
+from grader_extensions.web.tests.site import END, FREEZE, START, read_site
+from sandbox.protocol import wire
+from tests import fakes
+
+BOARD = "/competitions/spring"
+
+
+@pytest.fixture
+def open_site(tmp_path):
+    return partial(read_site, tmp_path)
+
+
+def rows(text):
+    """Cells of a page's tables, as text."""
+    found = re.findall(r"<tr>(.*?)</tr>", text, re.S)
+    strip = lambda cell: " ".join(html.unescape(re.sub(r"<[^>]+>", " ", cell)).split())  # noqa: E731
+    return [[strip(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S)] for row in found]
+
+
+async def test_a_board_shows_ranks_scores_intervals_and_ties(open_site):
+    """In order, those that overlap share a rank; the note on practice is not there for a real device."""
+    async with open_site() as here:
+        for user, score in (("ann", 2.0), ("bob", 1.99), ("cyd", 1.5), ("dan", 3.0)):
+            await here.enter(user, score)
+        _, text = await here.get(f"{BOARD}?problem=sum")
+        found = [row[:4] for row in rows(text) if row and row[0] and row[0][0].isdigit()]
+        assert [row[:3] for row in found] == [
+            ["1", "dan", "3.00x"], ["2 tie", "ann", "2.00x"], ["2 tie", "bob", "1.99x"], ["4", "cyd", "1.50x"],
+        ]  # fmt: skip
+        assert found[0][3] == "2.94x to 3.06x"
+        assert "Practice" not in text and "H200" in text
+
+
+async def test_a_board_has_gap_language_and_number_of_entries(open_site):
+    """The gap is to the first; entries are accepted submissions that count, without those after a freeze."""
+    async with open_site() as here:
+        for user, score in (("ann", 2.0), ("ann", 1.0), ("bob", 1.5), ("bob", 1.4)):
+            await here.enter(user, score)
+        await here.enter("bob", 1.2, at=FREEZE + timedelta(seconds=1))
+        await here.enter("ann", 2.0, problem_id="other")
+        here.clock.now = FREEZE + timedelta(seconds=2)
+        _, text = await here.get(f"{BOARD}?problem=sum")
+        assert [row[1:3] + row[4:7] for row in rows(text)[1:]] == [
+            ["ann", "2.00x", "-", "cuda", "2"],
+            ["bob", "1.50x", "-25.0 %", "cuda", "2"],
+        ]
+        _, overall = await here.get(BOARD)
+        assert [row[1:2] + row[4:7] for row in rows(overall)[1:]] == [["ann", "-", "2", "3"], ["bob", "-38.8 %", "1", "2"]]
+        here.clock.now = END
+        assert [row[6] for row in rows((await here.get(f"{BOARD}?problem=sum"))[1])[1:]] == ["2", "3"]
+
+
+@pytest.mark.parametrize(("kind", "values", "shown"), [
+    (ScoreKind.SPEEDUP, (3.0, 1.999, 1.5), ["3.00x", "2.00x", "1.50x"]),
+    (ScoreKind.SPEEDUP, (12.34, 1.5), ["12.3x", "1.5x"]),
+    (ScoreKind.TIME, (850_000.0, 1_234_567.0), ["850 us", "1235 us"]),
+    (ScoreKind.TIME, (1_500.0, 20_000.0), ["1.50 us", "20.00 us"]),
+    (ScoreKind.TIME, (12.0,), ["12.0 ns"]), (ScoreKind.SPEEDUP, (), []),
+])  # fmt: skip
+def test_a_column_of_scores_has_one_unit_and_one_number_of_decimals(kind, values, shown):
+    """Trailing zeros stay, so that digits are below each other."""
+    figure = board_views.score_column(values, kind)
+    assert [figure(one) for one in values] == shown
+
+
+def test_a_gap_is_to_the_first():
+    """Less speedup, or more time; none of the first and of what has no ratio."""
+    assert board_views.gap(1.5, 2.0, ScoreKind.SPEEDUP) == "-25.0 %" and board_views.gap(3.0, 2.0, ScoreKind.TIME) == "+50.0 %"
+    assert board_views.gap(2.0, 2.0, ScoreKind.TIME) == "" and board_views.gap(0.0, 2.0, ScoreKind.TIME) == ""
+
+
+async def test_sources_have_line_numbers_with_anchors(open_site):
+    """Line 2 of the first file is at #L2, that of the second at #F2L2; a text that looks like markup is text."""
+    async with open_site(open_server=True) as here:
+        files = (SourceFile(path="a.cu", content="one\n<b>two</b>\n"), SourceFile(path="b.cuh", content="x\ny\n"))
+        made = await here.enter("ann", 2.0, sources=files)
+        for path in (f"/submissions/{made}/sources", f"/submissions/{made}"):
+            _, text = await here.get(path)
+            assert '<tr id="L2"><td class="line-number"><a href="#L2" aria-label="2" tabindex="-1"></a></td>' in text
+            assert 'id="F2L2"' in text and 'href="#F2L2"' in text and "<b>two" not in text and "b.cuh" in text
+
+
+async def test_boards_are_per_problem_per_device_and_overall(open_site):
+    """An emulated device's board says that it is practice; the first board is the overall one."""
+    async with open_site() as here:
+        await here.enter("ann", 2.0)
+        await here.enter("bob", 5.0, problem_id="other")
+        await here.enter("cyd", 9.0, device="emulation", official=False)
+        _, overall = await here.get(BOARD)
+        _, emulated = await here.get(f"{BOARD}?problem=sum&device=emulation")
+        _, real = await here.get(f"{BOARD}?problem=sum&device=H200")
+        assert 'aria-current="page">Overall' in overall and "ann" in overall and "bob" in overall and "cyd" not in overall
+        assert "cyd" in emulated and "Practice, not official: times are of an emulated device." in emulated and "ann" not in emulated
+        assert "ann" in real and "Practice" not in real and "cyd" not in real
+
+
+async def test_a_frozen_board_stands_still_and_says_so(open_site):
+    """What came after the freeze shows when the competition has ended; nobody who opens a page is an administrator."""
+    async with open_site() as here:
+        await here.enter("ann", 2.0)
+        await here.enter("bob", 9.0, at=FREEZE + timedelta(seconds=1))
+        here.clock.now = FREEZE + timedelta(seconds=2)
+        _, frozen = await here.get(f"{BOARD}?problem=sum")
+        here.clock.now = END
+        _, ended = await here.get(f"{BOARD}?problem=sum")
+        assert "bob" not in frozen and "ann" in frozen and "The board is frozen" in frozen
+        assert "bob" in ended and "The board is frozen" not in ended
+
+
+async def test_a_board_shows_how_its_scores_came_about(open_site):
+    """Better scores only, of the first users of one problem; not what came after a freeze."""
+    async with open_site() as here:
+        for minutes, score in ((1, 2.0), (2, 1.5), (3, 3.0)):
+            await here.enter("ann", score, at=START + timedelta(minutes=minutes))
+        await here.enter("ann", 9.0, at=FREEZE + timedelta(seconds=1))
+        here.clock.now = FREEZE + timedelta(seconds=2)
+        _, text = await here.get(f"{BOARD}?problem=sum")
+        _, overall = await here.get(BOARD)
+        assert "<h2>Over time</h2>" in text and "first and last: ann: 2 to 3." in text
+        assert "ann: 2 times the baseline" in text and "ann: 3 times the baseline" in text and "1.5 times" not in text
+        assert "Over time" not in overall
+
+
+def test_boards_have_pages():
+    """Fifty entries each, and ranks go on."""
+    competition = Competition(competition_id="c", title="", problem_ids=("p",), start_time=START, end_time=END)
+    standings = [standing(f"user{number:02}", 100.0 - number) for number in range(53)]
+    found = leaderboard.board(competition, standings, problem_id="p")
+    first, second = (board_views.board(competition, found, START, {}, page=page) for page in (1, 2))
+    assert [one["rank"] for one in first["entries"] + second["entries"]] == list(range(1, 54))
+    assert len(second["entries"]) == 3 and second["place"].pages == 2
+    assert board_views.board(competition, found, START, {}, page=99)["entries"] == []
+
+
+def standing(user, score):
+    return Standing(
+        submission_id=user, user=user, problem_id="p", device="H200", clock=wire.Clock.DEVICE_EVENTS, create_time=START,
+        score=Score(value=score, low=score * 0.9999, high=score * 1.0001),
+    )  # fmt: skip
+
+
+async def test_a_page_that_is_no_number_is_no_error(open_site):
+    """It is the first; one past the last is empty."""
+    async with open_site() as here:
+        await here.enter("ann", 2.0)
+        for page in ("0", "-1", "x", "9" * 30, "%00", "99"):
+            answer, text = await here.get(f"{BOARD}?problem=sum&page={page}")
+            assert answer.status == 200 and ("ann" in text) is (page != "99")
+
+
+async def test_what_is_not_graded_has_a_page_too(open_site):
+    """Waiting, and failed by us: the page says so, and nothing of a verdict."""
+    async with open_site(open_server=True) as here:
+        waiting = await here.ledger.submit(fakes.new_submission(), fakes.problem())
+        _, text = await here.get(f"/submissions/{waiting.submission_id}")
+        assert "queued" in text and "ACCEPTED" not in text
+        held = await here.ledger.lease("w", ttl_s=30)
+        await here.ledger.release(held, Failure(reason="SANDBOX_BROKEN", message="no <b>box</b>", final=True))
+        _, text = await here.get(f"/submissions/{waiting.submission_id}")
+        assert "the grader failed" in text and "no &lt;b&gt;box&lt;/b&gt;" in text
+
+
+async def test_a_report_shows_verdict_times_log_and_history(open_site):
+    """All that a reader needs of a submission, on one page; samples are drawn."""
+    async with open_site(open_server=True) as here:
+        made = await here.enter(
+            "ann", 2.0, build=replace(fakes.report().build, log="ptxas info : 32 registers"), output="hello from the kernel"
+        )
+        _, text = await here.get(f"/submissions/{made}")
+        for said in (
+            "ACCEPTED",
+            "Right.",
+            "ann",
+            "ptxas info",
+            "n64",
+            "2x (1.96..2.04)",
+            "its grading",
+            "H200",
+        ):
+            assert said in text, said
+        assert "hello from the kernel" not in text  # of a competition
+        assert text.count('class="dots mark-') == 3 and text.count('class="median') == 3
+        _, sources = await here.get(f"/submissions/{made}/sources")
+        assert "grade: accept" in sources and "kernel.cu" in sources
+
+
+async def test_sources_that_are_kept_no_longer_are_said(open_site):
+    """Instead of the link to them, which is there before."""
+    said = "Its sources are kept no longer."
+    async with open_site(open_server=True) as here:
+        made = await here.enter("ann", 2.0)
+        _, before = await here.get(f"/submissions/{made}")
+        await here.ledger.retention.remove_sources(here.clock.now + timedelta(days=1), ["spring"])
+        _, after = await here.get(f"/submissions/{made}")
+        assert "/sources" in before and said not in before
+        assert "/sources" not in after and said in after and "ACCEPTED" in after
+
+
+async def test_secret_workloads_are_on_no_page(open_site):
+    """Neither their names nor their sizes nor times: only how many there are, and how many passed."""
+    async with open_site(open_server=True) as here:
+        hidden = (timed_hidden("secret33"), timed_hidden("secret-1"))
+        trials = (fakes.trial(), fakes.trial("secret33", hidden=True), fakes.trial("secret-1", hidden=True))
+        made = await here.enter("ann", 2.0, trials=trials, measurements=hidden)
+        for path in (BOARD, f"{BOARD}?problem=sum", f"/submissions/{made}", f"/submissions/{made}/sources", "/"):
+            _, text = await here.get(path)
+            assert not re.search(r"secret33|secret-1|70368|00112233|33 elements|987654", text), path
+        assert "1 secret workload." in (await here.get(BOARD))[1]
+
+
+def timed_hidden(name):
+    return replace(fakes.measurement(name, hidden=True), certified=wire.Samples(durations_ns=(987654, 987654)))
+
+
+async def test_an_open_server_is_open_only_to_those_who_come_from_here(open_site):
+    """A strange name that leads here, or a proxy that makes the port public, opens nothing. The control: the plain request does."""
+    async with open_site(open_server=True, visibility="private") as here:
+        made = await here.enter("ann", 2.0)
+        assert (await here.get(f"/submissions/{made}"))[0].status == 200
+        for headers in ({"Host": "evil.example"}, {"Host": "127.0.0.1.evil.example:80"}, {"X-Forwarded-For": "8.8.8.8"}, {"Via": "1.1 x"}):
+            assert (await here.get(f"/submissions/{made}", **headers))[0].status == 404, headers
+
+
+def test_the_rule_of_what_is_shown():
+    """The API's: what a competition has opened; and on an open server, to those on its own host."""
+    assert sees_competition(ANYBODY, "c", {"c"}) and not sees_competition(ANYBODY, "d", {"c"})
+    assert not sees_competition(ANYBODY, "", {"c"}) and sees_competition(Caller(), "", ())
+    assert viewer("localhost", [], open_server=True) == Caller() and not ANYBODY.admin and not ANYBODY.may_see("")
+    assert viewer("localhost", [], open_server=False) == viewer("evil.example", [], open_server=True) == ANYBODY
+    assert asked_from_here("localhost", []) and asked_from_here("[::1]:80", []) and asked_from_here("127.0.0.1:8080", ["Accept"])
+    assert not asked_from_here("", []) and not asked_from_here("localhost:80", ["Forwarded"])
+
+
+async def test_every_answer_has_the_headers_of_a_page_that_runs_nothing(open_site):
+    """Pages, errors and the style sheet; no cookies; what is not there is a page too. Where there is a script, it is ours."""
+    async with open_site() as here:
+        for path, status in (("/", 200), (BOARD, 200), ("/problems", 200), ("/problems/sum", 200), ("/competitions", 200),
+                             ("/static/site.js", 200), ("/static/style.css", 200), ("/nothing", 404), ("/static/../pages.py", 404),
+                             ("/submissions/x", 404), (f"{BOARD}?problem=none", 404), ("/competitions/%3Cscript%3E", 404)):  # fmt: skip
+            answer, text = await here.get(path)
+            assert answer.status == status, path
+            policy = answer.headers["Content-Security-Policy"]
+            assert policy.startswith("default-src 'none'; style-src 'self'; img-src 'self' data:;") and "unsafe" not in policy
+            assert answer.headers["X-Content-Type-Options"] == "nosniff" and "Set-Cookie" not in answer.headers
+            assert text.count("<script") == (path == "/") == text.count('<script src="/static/site.js" defer></script>')
+            assert " style=" not in text and ("script-src 'self'" in policy) is (path == "/")
+
+
+async def test_a_page_that_has_not_changed_is_not_sent_again(open_site):
+    """By its ETag; after a new entry it is."""
+    async with open_site() as here:
+        await here.enter("ann", 2.0)
+        first, _ = await here.get(f"{BOARD}?problem=sum")
+        again, body = await here.get(f"{BOARD}?problem=sum", **{"If-None-Match": first.headers["ETag"]})
+        assert again.status == 304 and body == ""
+        await here.enter("bob", 3.0)
+        changed, _ = await here.get(f"{BOARD}?problem=sum", **{"If-None-Match": first.headers["ETag"]})
+        assert changed.status == 200 and changed.headers["ETag"] != first.headers["ETag"]
+
+
+async def test_our_own_failure_is_a_page_without_its_reason(open_site):
+    """The log has it; the page says under which request."""
+    async with open_site() as here:
+        here.ledger.database = None
+        answer, text = await here.get("/submissions/0123456789abcdef")
+        assert answer.status == 500 and "Our fault" in text and "NoneType" not in text and "read" not in text
+
+
+def test_untrusted_text_is_shown_harmlessly():
+    """Control characters, direction overrides and zero-width ones are written as escapes, in every template, without a filter."""
+    shown = environment().from_string("<p>{{ text }}</p>").render(text="a\x1b[31m\u202eb\u200bc\x00\r<b>&\"'")
+    assert shown == "<p>a\\x1b[31m\\u202eb\\u200bc\\x00\\x0d&lt;b&gt;&amp;&#34;&#39;</p>"
+
+
+def test_times_are_said_in_utc():
+    """For machines and for people."""
+    assert views.when(datetime(2026, 5, 1, 12, tzinfo=UTC)) == {"iso": "2026-05-01T12:00:00+00:00", "text": "2026-05-01 12:00 UTC"}

@@ -1,0 +1,143 @@
+"""Pages of problems: what they show, to whom, and which commands they give."""
+
+import re
+from functools import partial
+
+import pytest
+
+from grader.v1 import problem_pb2, submission_pb2
+from grader_extensions.web import problem_pages
+from grader_extensions.web.tests.site import END, read_site
+
+PAGE = "/problems/sum"
+
+
+@pytest.fixture
+def open_site(tmp_path):
+    return partial(read_site, tmp_path, unescaped=True)
+
+
+async def test_a_problem_page_has_all_that_an_author_needs(open_site):
+    """Signature, arguments, tolerance, the public size, starters, the command, and the competition with its board."""
+    async with open_site(open_server=True, api_address="127.0.0.1:50551") as here:
+        _, text = await here.get(PAGE)
+        for part in (
+            "A sum",
+            'extern "C" void solve(const float* a, float* c, int64_t n, cudaStream_t stream)',
+            "1e-05 + 1e-05 * |reference| for each element",
+            "n64",
+            "And 1 hidden.",
+            "sum.cu",
+            "sum_torch.cu",
+            "sum.py",
+            "grader-cli submit sum_torch.cu --problem sum --server 127.0.0.1:50551</pre>",
+            "grader-cli submit sum_torch.cu --problem sum --competition spring --server 127.0.0.1:50551",
+            'href="/competitions/spring?problem=sum"',
+        ):
+            assert part in text, part
+        assert "secret33" not in text and "70368" not in text and "grader-cli login" not in text
+        assert "reference" not in text.replace("|reference|", "")
+
+
+async def test_the_list_links_to_every_problem(open_site):
+    """By name, with how many sizes are shown and how many are not."""
+    async with open_site() as here:
+        _, text = await here.get("/problems")
+        assert re.findall(r'href="/problems/(\w+)"', text) == ["other", "sum"]
+        assert text.count("1 and 1 hidden") == 2
+
+
+async def test_a_problem_that_is_not_there_has_no_page(open_site):
+    """Nor has a starter of another name."""
+    async with open_site() as here:
+        for path in (
+            "/problems/none",
+            "/problems/SUM",
+            "/problems/..%2f",
+            f"{PAGE}/other.cu",
+            f"{PAGE}/sum.toml",
+            "/problems/none/none.cu",
+        ):
+            assert (await here.get(path))[0].status == 404, path
+
+
+async def test_a_starter_file_is_saved_and_not_shown(open_site):
+    """With the headers of what a browser must not run; its text is the page's."""
+    async with open_site() as here:
+        _, page = await here.get(PAGE)
+        answer, text = await here.get(f"{PAGE}/sum.py")
+        assert (
+            answer.headers["Content-Disposition"] == 'attachment; filename="sum.py"'
+            and "sandbox" in answer.headers["Content-Security-Policy"]
+        )
+        assert "def solve(a: torch.Tensor) -> torch.Tensor:" in text and text in page
+
+
+@pytest.mark.parametrize(("address", "host", "server"), [
+    ("127.0.0.1:50551", "127.0.0.1:80", "127.0.0.1:50551"),
+    ("127.0.0.1:50551", "grader.example", "HOST:PORT"),  # a proxy is before it
+    ("0.0.0.0:50551", "grader.example:8080", "grader.example:50551"),
+    ("[::]:50551", "grader.example", "grader.example:50551"),
+    ("0.0.0.0:50551", "a;b<c>", "HOST:PORT"),
+    ("kernels.example:443", "grader.example", "kernels.example:443"),
+    ("unix:/run/a b", "127.0.0.1:80", "'unix:/run/a b'"),
+    ("unix:/run/grader", "grader.example", "HOST:PORT"),
+    ("127.0.0.1:0", "127.0.0.1:80", "HOST:PORT"),
+    ("", "127.0.0.1:80", "HOST:PORT"),
+])  # fmt: skip
+@pytest.mark.parametrize("asks_keys", [True, False])
+async def test_the_command_names_this_server(open_site, address, host, server, asks_keys):
+    """As the reader reaches it; where only an operator knows the address, the page states that."""
+    async with open_site(api_address=address, asks_keys=asks_keys) as here:
+        _, text = await here.get(PAGE, Host=host)
+        assert f"grader-cli submit sum_torch.cu --problem sum --server {server}</pre>" in text
+        assert (f"grader-cli login --server {server}\n" in text) is asks_keys and "a;b" not in text
+        assert ("its operator knows it" in text) is (server == "HOST:PORT")
+
+
+@pytest.mark.parametrize("open_server", [True, False])
+async def test_baseline_times_are_of_submissions_that_the_reader_may_see(open_site, open_server):
+    """All on an open server; else those of a competition that was opened, and none before."""
+    async with open_site(open_server=open_server) as here:
+        await here.enter("ann", 2.0, competition_id="", stored=True)
+        assert ("PyTorch's times" in (await here.get(PAGE))[1]) is open_server
+        await here.enter("ann", 2.0, device="B200", stored=True)
+        assert ("B200" in (await here.get(PAGE))[1]) is open_server
+        here.clock.now = END
+        _, text = await here.get(PAGE)
+        assert "PyTorch's times" in text and "B200" in text and ("H200" in text) is open_server
+        assert "PyTorch's times" not in (await here.get("/problems/other"))[1]
+
+
+async def test_baseline_times_of_another_problem_are_not_shown(open_site):
+    """One that had the same name, and another reference."""
+    async with open_site(open_server=True) as here:
+        await here.enter("ann", 2.0)
+        assert "PyTorch's times" not in (await here.get(PAGE))[1]
+
+
+def test_baseline_times_are_the_newest_of_each_device():
+    """At public sizes only, the median over processes; a hidden size has no row."""
+    problem = problem_pb2.Problem(name="problems/p", workloads=[problem_pb2.Workload(workload_id="n64", axes={"n": 64})])
+    rows = problem_pages.baseline_rows(problem, [timed("H100", 3000, 5000), timed("H100", 9000), timed("B200", 1000)])
+    assert [(one["device"], one["workload_id"], one["times"]) for one in rows] == [
+        ("B200", "n64", {"eager": "1.00 us"}), ("H100", "n64", {"eager": "4.00 us"}),
+    ]  # fmt: skip
+
+
+def timed(device, *times_ns):
+    """A submission with a time in each process, and with a hidden size."""
+    found = submission_pb2.Submission()
+    found.report.environment.device = device
+    for time_ns in times_ns:
+        for name, hidden in (("n64", False), ("n64", True), ("secret33", False)):
+            measured = found.report.measurements.add(workload_id=name, hidden=hidden)
+            measured.baselines["eager"].median_duration.FromNanoseconds(time_ns if name == "n64" and not hidden else 77)
+    return found
+
+
+def test_a_problem_without_known_arguments_has_no_signature():
+    """As in formats of which only the judge knows them."""
+    shown = problem_pages.problem(problem_pb2.Problem(name="problems/p", entry="custom_kernel"), [], (), END)
+    assert shown["signature"] == "" and shown["tensors"] == [] and shown["submit_to"] == []
+    assert shown["submit"] == "grader-cli submit FILE --problem p --server HOST:PORT"

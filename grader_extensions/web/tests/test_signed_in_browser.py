@@ -1,0 +1,90 @@
+"""Signing in and submitting in a real browser, by keyboard and without a script; and a form on another site."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+
+from grader.ledger import Ledger
+from grader.server.running import serving
+from grader_extensions.web.tests.browser import reader
+from grader_extensions.web.tests.signed_in import key_of
+from tests import fakes
+from tests.server.web_apps import served_app
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+GOOD = fakes.source("accept")
+
+
+@asynccontextmanager
+async def server(settings):
+    """With pages and keys; its address, and ann's key."""
+    there = settings.model_copy(update={"web": "127.0.0.1:0", "auth": "keys"})
+    async with serving(there, fakes.wiring()) as running, Ledger.open(there.ledger) as ledger:
+        yield f"http://{running.web_address}", await key_of(ledger)
+
+
+async def sign_in(page, base, key):
+    await page.goto(f"{base}/sign-in?next=/submit?problem=sum")
+    await page.get_by_label("API key").fill(key)
+    await page.keyboard.press("Enter")
+    await page.get_by_role("heading", name="Submit").wait_for()
+
+
+async def test_everything_works_by_keyboard_and_without_a_script(browser, settings):
+    """From signing in to the report and out again; a file is uploaded."""
+    async with server(settings) as (base, key), reader(browser, java_script_enabled=False) as page:
+        await sign_in(page, base, key)
+        chosen = {"name": "kernel.cu", "mimeType": "text/plain", "buffer": GOOD.encode()}
+        await page.get_by_label("Files").set_input_files([chosen])
+        await page.get_by_label("Problem").focus()
+        for _ in range(12):  # to the button, by Tab
+            if await page.locator("button:focus").count():
+                break
+            await page.keyboard.press("Tab")
+        await page.keyboard.press("Enter")
+        await page.get_by_text("ACCEPTED").first.wait_for()
+        assert "/submissions/" in page.url
+        await page.goto(f"{base}/account")
+        await page.get_by_role("button", name="Sign out").press("Enter")
+        await page.get_by_role("link", name="Sign in").wait_for()
+        assert await page.context.cookies() == [] or not any(one["name"] == "grader_session" for one in await page.context.cookies())
+
+
+async def test_a_form_on_another_site_is_sent_without_the_session(browser, settings):
+    """For the cookie is SameSite=Strict. The control is the same form on a page of this site, which is sent with it."""
+    async with server(settings) as (base, key), strange_site() as strange, reader(browser) as page:
+        await sign_in(page, base, key)
+        form = f"<form id='f' method='post' action='{base}/sign-out'><input name='token' value='x'></form>"
+        strange.text = form
+        sent = {}
+        for name, url in (("strange", strange.url), ("ours", f"{base}/account")):
+            await page.goto(url)
+            async with page.expect_request(f"{base}/sign-out") as asked:
+                await page.locator("form").evaluate("(one) => { one.querySelector('[name=token]').value = 'x'; one.submit(); }")
+            found = await (await asked.value).all_headers()
+            await page.wait_for_load_state()
+            sent[name] = ("grader_session" in found.get("cookie", ""), found.get("sec-fetch-site"))
+            assert "Not accepted" in await page.inner_text("main")
+        assert sent == {"strange": (False, "cross-site"), "ours": (True, "same-origin")}
+        await page.goto(base)
+        assert "Signed in as" in await page.inner_text("header")
+
+
+class Strange:
+    """A site with a page of its own."""
+
+    url = text = ""
+
+
+@asynccontextmanager
+async def strange_site():
+    """At a name that is another site than 127.0.0.1."""
+    made = Strange()
+
+    async def answer(_):
+        return web.Response(text=made.text, content_type="text/html")
+
+    async with served_app(web.get("/", answer)) as port:
+        made.url = f"http://localhost:{port}/"
+        yield made

@@ -1,0 +1,147 @@
+"""Data to what templates show.  Pure.  Submissions come as the API shows them, so that what it withholds is not here either."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from grader.v1 import submission_pb2
+from grader.views import formatting
+from grader.views.sanitize import one_line
+from grader_extensions.competitions.model import Competition, Phase
+from grader_extensions.web.report.content import when
+from grader_extensions.web.report.source_lines import shown_sources
+
+PAGE_SIZE = 50
+_PHASES = {
+    Phase.UPCOMING: "not yet begun",
+    Phase.OPEN: "open",
+    Phase.FROZEN: "open, board frozen",
+    Phase.ENDED: "ended",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PagePosition:
+    """Where on a list of pages: page counts from 1."""
+
+    page: int
+    count: int
+
+    @property
+    def pages(self) -> int:
+        """How many there are."""
+        return max(-(-self.count // PAGE_SIZE), 1)
+
+    @property
+    def first(self) -> int:
+        """The first entry of this page, from 0."""
+        return (self.page - 1) * PAGE_SIZE
+
+    @property
+    def shown(self) -> slice:
+        """The entries of this page."""
+        return slice(self.first, self.first + PAGE_SIZE)
+
+
+def competitions(all_competitions: Sequence[Competition], now: datetime, *, page: int = 1) -> dict[str, Any]:
+    """The list of competitions: those that go on first, then those to come, then the ended, latest first."""
+    order = {Phase.OPEN: 0, Phase.FROZEN: 0, Phase.UPCOMING: 1, Phase.ENDED: 2}
+    listed = sorted(
+        all_competitions,
+        key=lambda competition: (order[competition.phase(now)], -competition.end_time.timestamp(), competition.competition_id),
+    )
+    place = PagePosition(page, len(listed))
+    return {"competitions": [competition_head(competition, now) for competition in listed[place.shown]], "place": place}
+
+
+def competition_head(competition: Competition, now: datetime) -> dict[str, Any]:
+    """Return what every page shows of a competition: its name and its times."""
+    return {
+        "id": competition.competition_id,
+        "title": competition.title or competition.competition_id,
+        "phase": competition.phase(now).value,
+        "phase_words": _PHASES[competition.phase(now)],
+        "start": when(competition.start_time),
+        "end": when(competition.end_time),
+        "before": remaining(competition.start_time - now),
+        "left": remaining(competition.end_time - now),
+        "problem_count": len(competition.problem_ids),
+    }
+
+
+def remaining(time: timedelta) -> str:
+    """How long until then, to the hour where it is days, else to the minute."""
+    minutes = max(int(time.total_seconds()) // 60, 0)
+    hours, days = minutes // 60, minutes // (24 * 60)
+    if days:
+        return f"{days} d {hours % 24} h"
+    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
+
+
+def sources(submission: submission_pb2.Submission) -> dict[str, Any]:
+    """The sources, in their order, line by line."""
+    return {"id": submission.name.rpartition("/")[2], "files": shown_sources(submission.sources, {})}
+
+
+# Lines of a running submission's page, one an event. Events come as the API sends them, with untrusted text.
+
+LINES = 50  # of what happened so far
+
+
+def line(event: submission_pb2.SubmissionEvent) -> dict[str, str]:
+    """The state that the event moves to, the stage that begins, and a result; each "" where there is none."""
+    state, stage, text = "", "", ""
+    match event.WhichOneof("event"):
+        case "submission":
+            state = formatting.state_name(event.submission).lower()
+            stage = f"attempt {event.attempt}" if state == "running" and event.attempt > 1 else ""
+        case "queue_position":
+            stage = _place(event.queue_position)
+        case "progress":
+            process = f"process {event.progress.process} of {event.progress.process_count}: " if event.progress.process_count > 1 else ""
+            stage = f"{process}{formatting.STAGES.get(event.progress.stage, 'working')} {event.progress.workload_id}".strip()
+        case "build":
+            text = f"build: {formatting.words(event.build, 'outcome')}"
+        case "load":
+            text = f"load: {formatting.words(event.load, 'outcome')}"
+        case "trial":
+            text = f"{event.trial.workload_id}: {formatting.outcome_name(event.trial)}"
+        case "measurement" if not event.measurement.hidden:  # pages show no times of hidden workloads, which the API does
+            text = f"{event.measurement.workload_id}: {formatting.median(event.measurement.certified)}"
+        case "environment":
+            text = f"on {event.environment.device or event.environment.device_kind}"
+        case _:
+            pass
+    return {"state": state, "stage": one_line(stage), "text": one_line(text)}
+
+
+def so_far(events: Iterable[submission_pb2.SubmissionEvent]) -> dict[str, Any]:
+    """Return what has happened until now, for the page before its stream begins, which goes on after the event `after`."""
+    lines: list[str] = []
+    after, now = 0, {"stage": "", "text": ""}
+    for event in events:
+        after, shown = max(after, event.sequence), line(event)
+        for name in now:
+            now[name] = shown[name] or now[name]
+            if shown[name] and lines[-1:] != [shown[name]]:  # every trial of a workload says the same
+                lines.append(shown[name])
+    return {"after": after, "lines": lines[-LINES:], **now}
+
+
+def message(event: submission_pb2.SubmissionEvent) -> bytes:
+    """The event as a server-sent one; b"" where there is nothing to show. JSON in ASCII has no line break, so no text can forge a field."""
+    shown = line(event)
+    if not any(shown.values()):
+        return b""
+    return f"id: {event.sequence}\ndata: {json.dumps(shown, ensure_ascii=True)}\n\n".encode()
+
+
+def _place(position: submission_pb2.QueuePosition) -> str:
+    ahead = f"{position.ahead_count} ahead in the queue" if position.ahead_count else "next in the queue"
+    if not position.HasField("estimated_duration"):
+        return ahead
+    return f"{ahead}, about {position.estimated_duration.seconds} s"
