@@ -118,4 +118,4 @@ def test_a_command_that_is_not_there_may_be_in_a_package_that_is_not_installed(m
     """The control: with commands of a package it is a typing error only."""
     monkeypatch.setattr(server_choice, "entry_points", lambda group: points)
     result = CliRunner().invoke(commands.app, ["leaderboards"])
-    assert result.exit_code == 2 and ("kernel-grader-extensions: pip install" in result.output) == (not points)
+    assert result.exit_code == 2 and ("kernel-grader-extensions" in result.output) == (not points)

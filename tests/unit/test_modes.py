@@ -6,7 +6,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from grader.problems.competition_store import Competitions
 
 from grader import extensions
 from grader.errors import InvalidSubmission, ModeNotInstalled
@@ -51,7 +50,7 @@ def install(monkeypatch):
 def checked(place, mode: str) -> Accepted:
     """Return the accepted request of a submission in this mode."""
     fakes.write_problem(place)
-    gate = SubmissionGate(problems=Problems.load([place]), competitions=Competitions.load([], Problems.load([place])))
+    gate = SubmissionGate(problems=Problems.load([place]), policy=extensions.NoCompetitions())
     source = submission_pb2.SourceFile(path="kernel.cu", content=fakes.source("accept"))
     submission = submission_pb2.Submission(problem="problems/sum", sources=[source], mode=f"MODE_{mode}")
     return gate.check(grader_service_pb2.SubmitRequest(submission=submission), ("emulated",))

@@ -1,5 +1,6 @@
 """A competition's file: what it may have, which mistakes are named, what it makes, and the commands that check and write one."""
 
+import json
 import random
 import re
 from dataclasses import replace
@@ -390,3 +391,17 @@ def test_what_has_ended_is_open_to_readers_where_its_file_says_so(tmp_path):
     end, moment = competition_files.NOW + timedelta(hours=1), timedelta(microseconds=1)
     assert competitions.readable(end) == {"over"} and not competitions.readable(end - moment)
     assert competitions.ended(end + moment) == ("over", "private") and not competitions.ended(end)
+
+
+def test_a_generator_of_reference_kernels_gets_its_sizes(tmp_path):
+    """There the case holds the sizes, beside what the task says."""
+    problems = Problems.load([FIXTURES.parent / "vector_add" / "reference_kernels"])
+    (problem,) = problems.all()
+    like = next(one for one in problem.spec.workloads if not one.hidden)
+    axes = ", ".join(f"{name} = 4242" for name in like.axes)
+    text = TEXT.split("[[secret]]")[0].replace('"vector_add", "row_softmax"', f'"{problem.problem_id}"')
+    (tmp_path / "competition.toml").write_text(f'{text}\n[[secret]]\nproblem = "{problem.problem_id}"\naxes = {{ {axes} }}\n')
+    (secret,) = Competitions.load([tmp_path], problems).get("spring").secret_workloads[problem.problem_id]
+    case = json.loads(secret.arguments)["case"]
+    assert {case[name] for name in like.axes} == {4242} and secret.hidden
+    assert set(case) == set(json.loads(like.arguments)["case"])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.judge.test_reference_kernels_graded import verdict_of
 
 from grader.dispatch.local_fleet import LocalFleet
+from grader_extensions.formats.tests.test_reference_kernels_graded import verdict_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 RMSNORM, ROWS = "flashinfer/trace/definitions/rmsnorm/rmsnorm_h128.json", "flashinfer/scaled_rows"

@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from grader.problems.competition_store import Competitions
-from tests.unit.test_competitions import TEXT
 
 from grader.errors import ProblemInvalid
 from grader.model import Problem
-from grader.problems.store import Problems
 from grader_extensions.formats import reference_kernels
 from sandbox.protocol import wire
 
@@ -225,17 +222,3 @@ def test_a_package_that_is_not_installed_is_named(tmp_path, text):
         assert "its reference needs nowhere, not installed here" in found and "or list its file under `files`" in found
     lax = f"try:\n    {text}except ImportError: pass\ndef f():\n    {text}{FUNCTIONS}"
     assert reference_kernels.unusable(reference_kernels.load(listed(tmp_path / "lax" / "p", reference=lax, spare=text))) == ""
-
-
-def test_a_generator_of_reference_kernels_gets_its_sizes(tmp_path):
-    """There the case holds the sizes, beside what the task says."""
-    problems = Problems.load([FIXTURES.parent / "vector_add" / "reference_kernels"])
-    (problem,) = problems.all()
-    like = next(one for one in problem.spec.workloads if not one.hidden)
-    axes = ", ".join(f"{name} = 4242" for name in like.axes)
-    text = TEXT.split("[[secret]]")[0].replace('"vector_add", "row_softmax"', f'"{problem.problem_id}"')
-    (tmp_path / "competition.toml").write_text(f'{text}\n[[secret]]\nproblem = "{problem.problem_id}"\naxes = {{ {axes} }}\n')
-    (secret,) = Competitions.load([tmp_path], problems).get("spring").secret_workloads[problem.problem_id]
-    case = json.loads(secret.arguments)["case"]
-    assert {case[name] for name in like.axes} == {4242} and secret.hidden
-    assert set(case) == set(json.loads(like.arguments)["case"])

@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.unit.test_kernelbench_import import FIXTURES, GOOD, run
 
 from grader.api import messages
 from grader.problems.store import Problems
+from grader_extensions.formats.tests.test_kernelbench_import import FIXTURES, GOOD, run
 
 pytestmark = pytest.mark.slow
 

@@ -19,9 +19,9 @@ from grader.model import Caller, Lease, NewSubmission, Report, Scope, SourceFile
 from grader.v1 import grader_service_pb2 as api
 from grader_extensions.competitions.actions import CompetitionActions
 from grader_extensions.competitions.secret_workloads import problem_for
-from grader_extensions.web.tests import made_up_reports as reports
 from grader_extensions.web.tests.site import START, TIMES, PageSite, page_site
 from sandbox.protocol import wire
+from tests.server import made_up_reports as reports
 
 EXAMPLES = Path(__file__).parents[3] / "kernels_examples"
 OWNER, PROBLEM, OTHER_PROBLEM, COMPETITION = "team-003", "row_softmax", "vector_add", "spring"
