@@ -48,7 +48,7 @@ test-all: ## Run every test except those of `make gpu`: what `make test` leaves 
 
 # Of hard links: nothing is written into it, and what is installed twice takes no space.
 test-core: setup-dev ## Run the core's tests in a copy of the environment that has no extension
-	@rm -rf build/core && mkdir -p build && cp -al $(VENV) build/core && rm -rf build/core/lib/python*/site-packages/*kernel_grader_extensions*
+	@rm -rf build/core kernel_grader_extensions.egg-info && mkdir -p build && cp -al $(VENV) build/core && rm -rf build/core/lib/python*/site-packages/*kernel_grader_extensions*
 	@$(MAKE) --no-print-directory --keep-going test-alone test-parallel VENV=build/core TESTS="$(or $(TESTS),tests)"
 
 # Collects only the files that have such a test.

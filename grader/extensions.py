@@ -187,9 +187,14 @@ def mode_of(mode: wire.Mode) -> GradingMode | None:
     return modes().get(mode)
 
 
+def names(group: str) -> list[str]:
+    """Return the names of a group's parts, in their order."""
+    return sorted({point.name for point in entry_points(group=group)})
+
+
 def named(group: str) -> dict[str, Any]:
     """Import the parts of a group, by name, in the order of their names. SettingsInvalid where one can't be imported."""
-    return {point.name: _loaded(point) for point in sorted(entry_points(group=group), key=lambda point: point.name)}
+    return {name: part(group, name) for name in names(group)}
 
 
 def part(group: str, name: str) -> Any:

@@ -278,14 +278,14 @@ def demo(sandbox: SandboxOption = AUTO, device: DeviceOption = AUTO, state_dir: 
 
 
 def _add_extensions() -> None:
-    """Add the commands of installed packages. A package that can't be imported is named, and takes no other command along."""
-    try:
-        modules: dict[str, extensions.Commands] = extensions.named(extensions.COMMANDS)
-    except SettingsInvalid as error:
-        print_note(str(error), "yellow")
-        return
-    for module in modules.values():
-        module.add_commands(app, {"problems": problems_app})
+    """Add the commands of installed packages. A module that can't be imported is named, and takes no other command along."""
+    for name in extensions.names(extensions.COMMANDS):
+        try:
+            module: extensions.Commands = extensions.part(extensions.COMMANDS, name)
+        except SettingsInvalid as error:
+            print_note(str(error), "yellow")
+        else:
+            module.add_commands(app, {"problems": problems_app})
 
 
 _add_extensions()
