@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from sandbox.judge.references import ReferenceFailed
 from sandbox.judge.tensors import same_bytes
-from sandbox.judge.trial import Run, WorkloadContext, except_right_nan
+from sandbox.judge.trial import Run, WorkloadContext, except_right_nan, output_was_read
 from sandbox.judge.verify import expected
 from sandbox.judge.wrong_elements import MOST, WrongCounts, comparable, find_pattern, first_wrong
 from sandbox.protocol import wire
@@ -80,7 +80,7 @@ def _outputs(result: Run, right: Tensors, bench: WorkloadContext) -> Iterator[tu
 def _symptom(trial: wire.Trial, result: Run, right: Tensors, bench: WorkloadContext, earlier: Tensors | None) -> Symptom | None:
     if earlier is not None and all(same_bytes(out, before) for out, before in zip(result.outputs, earlier, strict=True)):
         return Symptom.PREVIOUS_ANSWER
-    if trial.outcome is TrialOutcome.NON_FINITE and result.output_read:
+    if trial.outcome is TrialOutcome.NON_FINITE and any(map(output_was_read, result.outputs, result.poison_bits)):
         return Symptom.OUTPUT_READ
     if trial.outcome is TrialOutcome.MISMATCHED:
         return symptom(result.outputs, right, result.inputs, lambda tensors: expected(bench.reference, tensors, bench.problem))

@@ -197,6 +197,9 @@ def _scaled(of: wire.Distribution, wanted: _DrawRequest, values: RandomSource, s
     # Make a few random elements large: a kernel that reads only a part of the input misses them.
     count = math.prod(drawn.shape)
     flat = drawn.view(-1)
+    needles = dict[int, float]()
     for _ in range(min(of.needles, count // 64)):
-        flat[structure.randrange(count)] = structure.choice((-1, 1)) * of.needle_factor * scale
+        needles[structure.randrange(count)] = structure.choice((-1, 1)) * of.needle_factor * scale
+    places, values_there = torch.tensor(list(needles), dtype=torch.int64), torch.tensor(list(needles.values()), dtype=drawn.dtype)
+    flat[places.to(wanted.where)] = values_there.to(wanted.where)
     return drawn

@@ -91,9 +91,9 @@ def compare(
         unwritten = unwritten & (output.view(torch.uint8) != reference.view(torch.uint8))
     if reference.dtype == FLOAT4:
         output, reference, unwritten = numbers(output).float(), numbers(reference).float(), unwritten.repeat_interleave(2, -1)
-    written = not bool(unwritten.any())
     references = [reference] if reference64 is None else [reference, reference64]
-    if written and reference.dtype in NATIVE and torch.equal(output, reference) and all(map(sum_is_finite, references)):
+    equal = reference.dtype in NATIVE and torch.equal(output, reference)
+    if equal and not bool(unwritten.any()) and all(map(sum_is_finite, references)):
         # The output is PyTorch's to the last bit, and finite: its error is PyTorch's own, against the fp64 result.
         ratio = None
         if reference64 is not None:
@@ -109,34 +109,41 @@ def compare(
         )
     out, ref = output.double(), reference.double()
     ref64 = ref if reference64 is None else reference64.double()
-    error = (out - ref).abs_()
-    # Finite and written throughout, as every right run is: then no element needs a look of its own, which takes longer than all the rest.
-    finite = None if written and math.isfinite(_largest(error)) else out.isfinite() & ref.isfinite() & ~unwritten
-    if reference64 is not None:
-        error = torch.minimum(error, (out - ref64).abs_())
-    size = ref.abs()
+    from_ref, size = (out - ref).abs_(), ref.abs()
+    error = from_ref if reference64 is None else torch.minimum(from_ref, (out - ref64).abs_())
     right = error <= (tolerance.rtol * size).add_(tolerance.atol)
+    relative = error / size.clamp_min_(torch.finfo(reference.dtype).tiny)
+    any_unwritten, all_right, farthest, largest, largest_relative = _figures(unwritten.any(), right.all(), from_ref, error, relative)
+    # Finite and written throughout, as every right run is: then no element needs a look of its own, which takes longer than all the rest.
+    finite = None if not any_unwritten and math.isfinite(farthest) else out.isfinite() & ref.isfinite() & ~unwritten
     nonfinite_count = 0
     if finite is not None:
         # NaN equal to NaN is still wrong unless the reference makes one there, and infinities have to agree in sign.
         same_class = (out.isnan() & ref.isnan()) | (out.isinf() & (out == ref))
         nonfinite_count = int((~out.isfinite() & ~same_class & ~unwritten).sum())
         right = (right & finite) | (same_class & ~unwritten)
+        all_right, largest, largest_relative = _figures(right.all(), error[finite], relative[finite])
 
     def chosen(tensor: torch.Tensor) -> torch.Tensor:
         return tensor if finite is None else tensor[finite]
 
     return Comparison(
         element_count=output.numel(),
-        mismatched_count=0 if bool(right.all()) else int((~right).sum()),
+        mismatched_count=0 if all_right else int((~right).sum()),
         unwritten_count=0 if finite is None else int(unwritten.sum()),
         nonfinite_count=nonfinite_count,
-        max_absolute_error=_largest(chosen(error)),
-        max_relative_error=_largest(chosen(error / size.clamp_min_(torch.finfo(reference.dtype).tiny))),
+        max_absolute_error=largest,
+        max_relative_error=largest_relative,
         budget_ratio=None
         if reference64 is None
         else _budget_ratio(chosen(out), chosen(ref), chosen(ref64), tolerance, reference.dtype, [chosen(tensor) for tensor in perturbed]),
     )
+
+
+def _figures(*tensors: torch.Tensor) -> list[float]:
+    """The largest value of each tensor, 0 of an empty one: the host waits for the device once, which takes longer than the work."""
+    largest = [tensor.max() if tensor.numel() else tensor.new_zeros(()) for tensor in tensors]
+    return list(torch.stack([value.double() for value in largest]).tolist())
 
 
 def _budget_ratio(

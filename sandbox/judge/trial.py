@@ -190,7 +190,7 @@ class Run:
     inputs: list[torch.Tensor]
     outputs: list[torch.Tensor] = field(default_factory=list)
     unwritten: list[torch.Tensor] = field(default_factory=list)
-    output_read: bool = False  # some element is NaN that was computed from this trial's poison
+    poison_bits: tuple[int, ...] = ()  # what lay in the outputs before
     inputs_modified: bool = False
     out_of_bounds: bool = False
 
@@ -330,9 +330,9 @@ class _RunBuffers:
         return replace(
             result,
             unwritten=[unwritten_mask(output, bits) for output, bits in zip(result.outputs, self.poison_bits, strict=True)],
-            output_read=any(output_was_read(output, bits) for output, bits in zip(result.outputs, self.poison_bits, strict=True)),
+            poison_bits=self.poison_bits,
             inputs_modified=modified,
-            out_of_bounds=any(not torch.equal(band, self.guard[: len(band)]) for band in self.bands),
+            out_of_bounds=not torch.equal(torch.cat(self.bands), torch.cat([self.guard[: len(band)] for band in self.bands])),
         )
 
 
@@ -349,7 +349,8 @@ def _scene(
     bands, guard = list[torch.Tensor](), torch.empty(0, dtype=torch.uint8)
     if guarded:
         guard = torch.frombuffer(bytearray(secrets.token_bytes(BAND_BYTES)), dtype=torch.uint8).to(runner.device.TORCH)
-        bands = [arena.tensor(shift + begin, "uint8", (end - begin,)) for begin, end in placement.bands]
+        memory = arena.tensor(shift + placement.begin, "uint8", (placement.span,))
+        bands = [memory[begin - placement.begin : end - placement.begin] for begin, end in placement.bands]
     targets = [
         arena.tensor(shift + slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(placement.outputs, problem.outputs, strict=True)
     ]

@@ -110,7 +110,7 @@ def test_nan_computed_from_the_output_is_not_called_unwritten() -> None:
     bits = fill_with_poison(output)
     computed = a @ b + 0.0 * output
     assert output_was_read(computed, bits) and not bool(unwritten_mask(computed, bits).any())
-    trial = explained(computed, unwritten=unwritten_mask(computed, bits), output_read=True)
+    trial = explained(computed, unwritten=unwritten_mask(computed, bits), poison_bits=(bits,))
     assert (trial.outcome, trial.symptom) == (TrialOutcome.NON_FINITE, Symptom.OUTPUT_READ)
     assert bool(unwritten_mask(output, bits).all()) and not output_was_read(output, bits)
 
