@@ -13,7 +13,7 @@ from tests.harness.grading import Graded
 # What has to be shown: do_bench in the box against do_bench in an ordinary process, and the judge's clock against do_bench in the box.
 REPORTED_SHARE, REPORTED_FROM_US = 0.02, 50.0
 SHORT_SHARE, SHORT_US = 0.05, 1.0
-CERTIFIED_SHARE, CERTIFIED_US = 0.03, 10.0
+CERTIFIED_SHARE, CERTIFIED_US = 0.015, 2.0
 WINNER, LOSER = 1.01, 0.99
 HALF_WIDTH = 0.01
 # What an accepted attack may win over the honest kernel that it is compared with.
@@ -40,7 +40,7 @@ def reported_limit_us(plain_us: float) -> float:
 
 
 def certified_limit_us(reported_us: float) -> float:
-    """How far the certified time may be from the reported one: max(10 us, 3 %)."""
+    """How far the certified time may be from the reported one: max(2 us, 1.5 %)."""
     return max(CERTIFIED_US, CERTIFIED_SHARE * reported_us)
 
 

@@ -92,7 +92,7 @@ async def test_the_reported_time_is_that_of_a_plain_do_bench(compared: Compare, 
 
 @pytest.mark.parametrize(("family", "size"), CASES.values(), ids=CASES)
 async def test_the_certified_time_is_the_reported_one(compared: Compare, device: str, family: Family, size: str) -> None:
-    """Within max(10 us, 3 %)."""
+    """Within max(2 us, 1.5 %)."""
     figures = await compared(family, size)
     show_flow_only(device)
     assert certified_agrees(figures)

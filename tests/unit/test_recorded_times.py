@@ -3,7 +3,8 @@
 25 gradings at 20 and 100 us beside busy processes; 32 in which the next kernel's box waited on the same GPU; in these a kernel's place in
 the order shows in its time. Since turns begin at a random place of the driver's cycle (record 0014): 16 gradings at four sizes, 30, and 34
 in an hour in which the host was busy with somebody else's work. Since a timed call ends in one store: 36 in a quiet hour. On the H100,
-before and since a run ends on the device (record 0074): four with an idle host, then three with a busy thread on 14 of its 16 cores.
+before and since a run ends on the device (record 0074): four with an idle host, then three with a busy thread on 14 of its 16 cores; and
+21 gradings in trains, of a second each.
 """
 
 import math
@@ -30,6 +31,7 @@ if AFTER_COLLECTION:
 
 NAMES = ("a_kernel_against_itself", "another_box_waiting", "a_random_place_in_the_cycle", "thirty_gradings", "a_busy_hour", "a_quiet_hour")
 RECORD, IN_ORDER, AT_RANDOM, THIRTY, BUSY, QUIET = (Path(__file__).parent / "recorded" / f"h200_{name}.jsonl.gz" for name in NAMES)
+TRAINS = Path(__file__).parent / "recorded" / "h100_trains.jsonl.gz"
 HOST_BUSY, DEVICE_QUIET, DEVICE_BUSY = (
     Path(__file__).parent / "recorded" / f"h100_a_run_ended_{name}.jsonl.gz"
     for name in ("by_a_host_busy", "on_the_device_quiet", "on_the_device_busy")
@@ -63,7 +65,7 @@ def _in_turns(chosen: Collection[int], by_ns: int) -> Callable[[int, int], int]:
     return lambda number, one: one + (by_ns if number in chosen else 0)
 
 
-@pytest.mark.parametrize(("path", "count"), [(RECORD, 50), (AT_RANDOM, 62), (THIRTY, 120), (BUSY, 136), (QUIET, 144)])
+@pytest.mark.parametrize(("path", "count"), [(RECORD, 50), (AT_RANDOM, 62), (THIRTY, 120), (BUSY, 136), (QUIET, 144), (TRAINS, 84)])
 def test_nobody_wins_against_himself(path: Path, count: int) -> None:
     """No interval lies above 1 by more than a hundredth."""
     assert len(recorded(path)) == count
@@ -112,7 +114,7 @@ def _losers(path: Path, allowance: str = "FACTOR") -> list[dict[str, Any]]:
 
 def test_nobody_loses_against_himself_either() -> None:
     """All intervals reach to 1 within a hundredth, but where the report says that host or device were busy; in the control they do not."""
-    assert all(net_of(data).unrest is NoiseKind.OWN for path in (AT_RANDOM, THIRTY, QUIET) for data in _losers(path))
+    assert all(net_of(data).unrest is NoiseKind.OWN for path in (AT_RANDOM, THIRTY, QUIET, TRAINS) for data in _losers(path))
     assert [net_of(data).unrest for data in _losers(BUSY)] == [NoiseKind.SCATTER]
     assert len(_losers(IN_ORDER)) > 5
 

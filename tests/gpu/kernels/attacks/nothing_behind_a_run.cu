@@ -1,5 +1,5 @@
 // id: R1, R2
-// cases: triad; matmul
+// cases: triad
 // expect: ACCEPTED no gain | WRONG_ANSWER | DISQUALIFIED
 // from: originals/raw.cu
 // proof: ended a run itself
