@@ -9,7 +9,6 @@ down_revision = "0010"
 
 
 def upgrade() -> None:
-    op.drop_table("deliveries")
-    op.drop_table("hooks")
+    for table in ("deliveries", "hooks", "announcements"):  # of a database of an earlier version; no new one has them
+        op.drop_table(table, if_exists=True)
     op.drop_column("keys", "registered_for")
-    op.drop_table("announcements")
