@@ -16,6 +16,8 @@ from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import JudgeProcess
 from grader.errors import SandboxBroken
 from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Purpose
+from grader.ledger import Ledger
+from grader.ledger.statements import QUEUED_COUNT
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Verdict
 from grader.server.grading import Grading
 from sandbox.protocol import wire
@@ -61,6 +63,11 @@ def problem(problem_id: str = "sum", digest: str = "d" * 64) -> Problem:
             digest=digest,
         ),
     )
+
+
+async def queued_count(ledger: Ledger) -> int:
+    """How many wait; runs of rejudges take nobody's room."""
+    return int(await ledger.database.read(lambda connection: connection.execute(QUEUED_COUNT).scalar_one()))
 
 
 def job(**changes: object) -> wire.Job:

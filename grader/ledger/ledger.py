@@ -33,7 +33,6 @@ from grader.model import (
     Report,
     Submission,
     SubmissionState,
-    WriteTotals,
 )
 from grader.rules.quotas import AdmissionPolicy, Quota, QuotaUse
 from sandbox.protocol import wire
@@ -61,20 +60,6 @@ class Ledger:
         changes = Changes()
         async with open_database(location, changes.hear, server_name) as database:
             yield cls(database, now or database.now, changes)
-
-    @property
-    def shown(self) -> str:
-        """Where it is, without what is secret."""
-        return self.database.shown
-
-    @property
-    def written(self) -> WriteTotals:
-        """Return what this server's writer has done so far."""
-        return self.database.written
-
-    async def prove(self) -> None:
-        """Write something that changes nothing; LedgerBusy where nothing could be taken or settled now, with the reason."""
-        await self.database.prove()
 
     async def submit(
         self,
@@ -164,10 +149,6 @@ class Ledger:
     async def quota_uses(self, user: str, quotas: Sequence[Quota]) -> list[QuotaUse]:
         """How many of each of these quotas a user has used."""
         return await self.database.read(lambda connection: quota_check.uses(connection, self.now(), user, quotas))
-
-    async def queued_count(self) -> int:
-        """How many wait; runs of rejudges take nobody's room."""
-        return await self.database.read(transactions.queued_count)
 
     async def depths(self) -> list[QueueDepth]:
         """How many wait and since when, by mode."""

@@ -201,11 +201,6 @@ def keep_problem(connection: sa.Connection, now: datetime, problem: Problem) -> 
         connection.execute(sa.insert(problems).values(values))
 
 
-def queued_count(connection: sa.Connection) -> int:
-    """How many wait; runs of rejudges take nobody's room."""
-    return int(connection.execute(statements.QUEUED_COUNT).scalar_one())
-
-
 def get(connection: sa.Connection, submission_id: str, *, lock: bool = False) -> Submission:
     """Return a submission with everything. lock: it stays so until the transaction ends."""
     query = statements.ONE.with_for_update() if lock else statements.ONE

@@ -230,7 +230,7 @@ async def test_servers_that_start_at_once_migrate_once(empty, opened):
 
     async def start():
         async with Ledger.open(empty) as ledger:
-            return await ledger.queued_count()
+            return await fakes.queued_count(ledger)
 
     assert await asyncio.gather(*(start() for _ in range(4))) == [0] * 4
     with opened.begin() as connection:
