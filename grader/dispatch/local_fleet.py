@@ -10,9 +10,9 @@ import time
 import tomllib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from grader import devices
 from grader.artifacts import ArtifactCache
@@ -20,10 +20,10 @@ from grader.artifacts.files import SubmissionFiles
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import JudgeProcess
 from grader.dispatch.lanes import LOOK_AGAIN_S, DeviceLane, Lanes
-from grader.dispatch.warm_boxes import WarmBoxes, WarmPlace
+from grader.dispatch.warm_boxes import WarmBoxes
 from grader.grading import pipeline
 from grader.grading.ports import Profile, Workspace
-from grader.isolation import GpuAccess, Isolation, Limits
+from grader.isolation import BoxSpec, GpuAccess, Isolation, Limits
 from grader.isolation.directories import box_output, hold_slot, run_directory, shared_slot_directory
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease
@@ -33,13 +33,6 @@ from sandbox.protocol import wire
 PROFILES = Path(__file__).parents[2] / "sandbox" / "profiles"
 GRACE_S = 1.0  # from the end of a build to its run
 BASELINES = "baselines"  # below the artifacts' directory, which no box sees
-
-
-class MakeJudge(Protocol):
-    """Makes a lane's judge, without starting it."""
-
-    def __call__(self, device_kind: str, gpu: GpuAccess | None, cache_dir: Path | None, /) -> JudgeProcess:
-        """Make it."""
 
 
 class Turns:
@@ -123,7 +116,7 @@ class LocalFleet:
         files: SubmissionFiles | None = None,
         warm_count: int = 0,
         look_again_s: float = LOOK_AGAIN_S,
-        make_judge: MakeJudge = JudgeProcess,
+        make_judge: Callable[[str, GpuAccess | None, Path | None], JudgeProcess] = JudgeProcess,
     ) -> None:
         self.isolation = isolation
         self.profile = profile or read_profile(PROFILES / "limits.toml")
@@ -144,7 +137,7 @@ class LocalFleet:
             lanes.append(DeviceLane(gpu.kind, make_judge(gpu.kind, access, baselines), access))
         self._lanes = Lanes(lanes, default or (gpus[0].kind if gpus else devices.EMULATED), look_again_s)
         self._builders = asyncio.Semaphore(builder_count)
-        self._warm = WarmBoxes(isolation, self._warm_place, size=warm_count, fingerprint=isolation.fingerprint)
+        self._warm = WarmBoxes(isolation, self._warm_place, size=warm_count)
         # Parts of the interface that the pipeline and the breaker use.
         self.cordon, self.quarantine, self.seat = self._lanes.cordon, self._lanes.quarantine, self._lanes.reserve
         self.run_box, self.times, self.turn = self._warm.run_box, self._warm.times, Turns().take
@@ -206,10 +199,9 @@ class LocalFleet:
             return await reservation.environment()
 
     @contextmanager
-    def _warm_place(self) -> Iterator[WarmPlace]:
-        """Make the directory and slot of a box that is started before there is a job for it."""
+    def _warm_place(self, spec: BoxSpec) -> Iterator[BoxSpec]:
         with self._directories("link") as root, hold_slot(shared_slot_directory()) as slot:
-            yield WarmPlace(link_dir=root / "link", slot=slot, box_id=f"warm-{secrets.token_hex(8)}")
+            yield replace(spec, link_dir=root / "link", slot=slot, box_id=f"warm-{secrets.token_hex(8)}")
 
     @contextmanager
     def workspace(self, lease: Lease) -> Iterator[Workspace]:
