@@ -16,7 +16,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
-from typing import Protocol, assert_never, cast
+from typing import assert_never, cast
 
 import structlog
 
@@ -42,11 +42,8 @@ LANE_LIMIT_S = 12 * 3600.0
 UNCOUNTED = frozenset({DeviceQuarantined.reason, HostBroken.reason, WorkerLost.reason})
 
 
-class Grade(Protocol):
-    """Grades one attempt: facts as they are found, to the end. Raises where we are at fault. May be stopped at any await."""
-
-    def __call__(self, lease: Lease) -> AsyncIterator[wire.Fact]:
-        """Grade it."""
+# Grades one attempt: facts as they are found, to the end. Raises where we are at fault. May be stopped at any await.
+Grade = Callable[[Lease], AsyncIterator[wire.Fact]]
 
 
 class Stop(Enum):

@@ -10,18 +10,19 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import Protocol, cast
+from typing import cast
 
 import structlog
 
 from grader import devices
 from grader.dispatch.dispatcher import Grade
+from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import CallRefused, DeviceQuarantined, GraderFault, HostBroken, WorkerLost
 from grader.model import Lease, NewSubmission, Problem, SourceFile, Submission, SubmissionState, Verdict
-from grader.observability.observer import LaneNow, LaneState
+from grader.observability.observer import LaneState
 from grader.verdict.fold import fold
 from sandbox.protocol import wire
 
@@ -195,20 +196,7 @@ class HostBreaker:
                 self._open(fault)
 
 
-class LaneHost(Protocol):
-    """A host with lanes."""
-
-    def grade(self, lease: Lease) -> AsyncIterator[wire.Fact]:
-        """Grade one attempt."""
-
-    def lanes(self) -> Sequence[LaneNow]:
-        """Return the state of each lane."""
-
-    async def quarantine(self, name: str, fault: str) -> None:
-        """Give nothing more to the lane of this name until a look finds it well."""
-
-
-async def grade_own(host: LaneHost) -> str:
+async def grade_own(host: LocalFleet) -> str:
     """Grade it on every lane that is in service.  The answer is why it fails on all of them, else
     ""; a GPU's lane on which alone it fails is quarantined."""
     lanes = [lane.name for lane in host.lanes() if lane.state not in (LaneState.QUARANTINED, LaneState.CORDONED)]
