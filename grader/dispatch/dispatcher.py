@@ -14,7 +14,6 @@ import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import partial
 from typing import assert_never, cast
 
@@ -46,17 +45,6 @@ UNCOUNTED = frozenset({DeviceQuarantined.reason, HostBroken.reason, WorkerLost.r
 Grade = Callable[[Lease], AsyncIterator[wire.Fact]]
 
 
-class Stop(Enum):
-    """Why an attempt is stopped from outside."""
-
-    CANCEL = auto()
-    DRAIN = auto()
-    LEASE_LOST = auto()
-
-
-_STOPPED: dict[Stop | None, StopReason] = {Stop.CANCEL: StopReason.CANCELLED, Stop.DRAIN: StopReason.DRAINED}  # else: lost
-
-
 @dataclass(eq=False)
 class _LeaseAttempt:
     """An attempt that is going on. check wakes its heart; stop, once set, is not changed."""
@@ -64,10 +52,10 @@ class _LeaseAttempt:
     lease: Lease
     check: asyncio.Event
     grading: asyncio.Task[Report | Failure | None] | None = None
-    stop: Stop | None = None
+    stop: StopReason | None = None
     unwritten: Sequence[wire.Fact] = ()  # the last facts, which are written with the verdict
 
-    def end(self, why: Stop) -> None:
+    def end(self, why: StopReason) -> None:
         """Stop the grading, even before it begins; the first reason wins."""
         if self.stop is None:
             self.stop = why
@@ -207,7 +195,7 @@ class Dispatcher:
     def abandon(self) -> None:
         """Give back now what still runs."""
         for attempt in self._attempts:
-            attempt.end(Stop.DRAIN)
+            attempt.end(StopReason.DRAINED)
 
     async def _take(self, group: asyncio.TaskGroup) -> None:
         while not self._draining.is_set():
@@ -258,7 +246,7 @@ class Dispatcher:
                     heart.cancel()
                 outcome = None if attempt.grading.cancelled() else attempt.grading.result()
                 await self._settle(attempt, outcome)
-                ended = outcome or _STOPPED.get(attempt.stop, StopReason.LEASE_LOST)
+                ended = outcome or attempt.stop or StopReason.LEASE_LOST
             except (LeaseLost, GraderFault) as error:  # the ledger's last word: the next worker that has the lease does the work
                 log.warning("attempt_not_settled", error=str(error))
             finally:
@@ -309,9 +297,9 @@ class Dispatcher:
             attempt.check.clear()
             try:
                 if await self._ledger.heartbeat(attempt.lease, ttl_s=self._lease_s):
-                    attempt.end(Stop.CANCEL)
+                    attempt.end(StopReason.CANCELLED)
             except LeaseLost:
-                attempt.end(Stop.LEASE_LOST)
+                attempt.end(StopReason.LEASE_LOST)
             except GraderFault as error:  # there are two more beats before the lease is over
                 log.warning("heartbeat_failed", reason=error.reason)
 
@@ -327,7 +315,7 @@ class Dispatcher:
                 counted = outcome.reason not in UNCOUNTED
                 settled = await self._ledger.release(lease, outcome, counted=counted)
                 log.info("attempt_released", state=settled.state)
-            case None if attempt.stop in (Stop.CANCEL, Stop.DRAIN):
+            case None if attempt.stop in (StopReason.CANCELLED, StopReason.DRAINED):
                 # Not counted: the attempt was not at fault. The ledger knows whether a cancellation was asked for.
                 reason = attempt.stop.name
                 settled = await self._ledger.release(lease, Failure(reason=reason, message="stopped"), counted=False)
