@@ -190,7 +190,9 @@ class Lanes:
     """The lanes of a host. default: what "" chooses."""
 
     def __init__(self, lanes: Sequence[DeviceLane], default: str, look_again_s: float = LOOK_AGAIN_S) -> None:
-        self._lanes, self._default, self._look_again_s = tuple(lanes), default, look_again_s
+        numbers = itertools.count()  # emulated ones are counted from 0
+        self._lanes = {f"{lane.kind}:{next(numbers) if lane.gpu is None else lane.gpu.index}": lane for lane in lanes}
+        self._default, self._look_again_s = default, look_again_s
         self._waiting: list[_LaneRequest] = []
         self._health_checks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -198,24 +200,23 @@ class Lanes:
     @property
     def offers(self) -> tuple[str, ...]:
         """Return the devices that may be chosen."""
-        gpus = [lane.gpu for lane in self._lanes if lane.gpu is not None]
+        gpus = [lane.gpu for lane in self._lanes.values() if lane.gpu is not None]
         return devices.offered(((gpu.index, gpu.name) for gpu in gpus), emulated=len(gpus) < len(self._lanes))
 
     @property
     def ready(self) -> tuple[str, ...]:
         """Those of them that some lane takes: not those of which every lane is quarantined or cordoned."""
-        return tuple(kind for kind in self.offers if any(lane.usable for lane in self._lanes if _is_meant(lane, kind)))
+        return tuple(kind for kind in self.offers if any(lane.usable for lane in self._lanes.values() if _is_meant(lane, kind)))
 
     def cordon(self, names: Collection[str]) -> None:
         """Give nothing more to the lanes of these names, as `now` has them, and to all others again."""
-        for lane, shown in zip(self._lanes, self.now, strict=True):
-            lane.cordoned = shown.name in names
+        for name, lane in self._lanes.items():
+            lane.cordoned = name in names
         self._assign_waiting()
 
     async def quarantine(self, name: str, fault: str) -> None:
-        """Give nothing more to the lane of this name, once its device was checked, until a later
-        look finds it well."""
-        lane = next(lane for lane, shown in zip(self._lanes, self.now, strict=True) if shown.name == name)
+        """Give nothing more to the lane of this name, once its device was checked, until a later look finds it well."""
+        lane = self._lanes[name]
         if lane.health_check_task is not None:
             await asyncio.wait([lane.health_check_task])
         if lane.status is LaneState.FREE:
@@ -226,12 +227,10 @@ class Lanes:
 
     @property
     def now(self) -> tuple[LaneNow, ...]:
-        """Return the state of each lane, cordoned once its last job is over; emulated ones are counted from 0."""
-        numbers = itertools.count()
-        indexes = (next(numbers) if lane.gpu is None else lane.gpu.index for lane in self._lanes)
-        states = (LaneState.CORDONED if lane.cordoned and lane.status is LaneState.FREE else lane.status for lane in self._lanes)
+        """Return the state of each lane, cordoned once its last job is over."""
         return tuple(
-            LaneNow(name=f"{lane.kind}:{index}", state=state) for lane, index, state in zip(self._lanes, indexes, states, strict=True)
+            LaneNow(name=name, state=LaneState.CORDONED if lane.cordoned and lane.status is LaneState.FREE else lane.status)
+            for name, lane in self._lanes.items()
         )
 
     @contextmanager
@@ -249,7 +248,7 @@ class Lanes:
 
     def contended(self, lane: DeviceLane) -> bool:
         """Return whether usable lanes like this one have more reservations than there are lanes."""
-        alike = [peer for peer in self._lanes if peer.usable and peer.is_like(lane)]
+        alike = [peer for peer in self._lanes.values() if peer.usable and peer.is_like(lane)]
         return sum(peer.reservation_count for peer in alike) > len(alike)
 
     def _look_later(self, lane: DeviceLane) -> None:
@@ -295,7 +294,7 @@ class Lanes:
 
     async def prepare(self, problems: Sequence[wire.ProblemSpec]) -> None:
         """Have the judge of each GPU compile and time the baselines of these problems, a workload at a time, while nobody uses its lane."""
-        await asyncio.gather(*(self._prepare(lane, problems) for lane in self._lanes if lane.gpu is not None))
+        await asyncio.gather(*(self._prepare(lane, problems) for lane in self._lanes.values() if lane.gpu is not None))
 
     async def _prepare(self, lane: DeviceLane, problems: Sequence[wire.ProblemSpec]) -> None:
         for problem in problems:
@@ -317,11 +316,10 @@ class Lanes:
     async def close(self) -> None:
         """Stop all checks, and end the judges."""
         self._closed = True
-        tasks = tuple(self._health_checks)
-        for task in tasks:
+        for task in self._health_checks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for lane in self._lanes:
+        await asyncio.gather(*self._health_checks, return_exceptions=True)
+        for lane in self._lanes.values():
             await lane.close()
 
     def _assign_waiting(self) -> None:
@@ -365,7 +363,7 @@ class Lanes:
             request.assigned.set_result(lane)
 
     def _usable(self, choice: str) -> list[DeviceLane]:
-        matches = [lane for lane in self._lanes if _is_meant(lane, choice)]
+        matches = [lane for lane in self._lanes.values() if _is_meant(lane, choice)]
         if not matches:
             raise NoSuchDevice(choice, self.offers)
         usable = [lane for lane in matches if lane.usable]
