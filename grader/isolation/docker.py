@@ -158,13 +158,13 @@ class DockerBox(SupervisedBox):
             await self._engine.call(lambda client: client.start(self._name))
         except ENGINE_FAULTS as error:
             raise IsolationBroken(f"the engine does not start the box: {error}") from error
-        self._ending.begin()
+        self.begin(self._wall_s)
 
     def _watches(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
         return self._await_exit, self._converse, self._sample
 
     async def _stop(self) -> None:
-        if self._ending.cause is not BoxCause.EXITED:
+        if self._cause is not BoxCause.EXITED:
             await self.remove()
 
     async def _clear(self) -> None:
@@ -196,14 +196,14 @@ class DockerBox(SupervisedBox):
         except docker.errors.NotFound:
             return  # removed by us meanwhile
         self._code = int(answer["StatusCode"])
-        self._ending.record_cause(BoxCause.EXITED)
+        self._record_cause(BoxCause.EXITED)
 
     async def _converse(self) -> None:
         connection = await self._stdio.accept()
         self._read(connection.fileno())
         assert self._reader is not None
         await self._reader.ended.wait()
-        if self._ending.cause is None:
+        if self._cause is None:
             self._look()  # the first process waits for us to hang up, so the counters are still there
             connection.close()
 
@@ -225,10 +225,10 @@ class DockerBox(SupervisedBox):
         self._counters = self._counters.merged(cgroups.read_counters(self._directories))
 
     async def _settle(self) -> int | None:
-        if self._reader is None and self._ending.cause is not BoxCause.KILLED:
+        if self._reader is None and self._cause is not BoxCause.KILLED:
             raise IsolationBroken("a box's first process never reported; is `python3` (3.11 or later) in the box root?")
         self._drain()
-        if self._ending.cause is BoxCause.EXITED:
+        if self._cause is BoxCause.EXITED:
             state: dict[str, Any] = await self._engine.call(lambda client: client.inspect_container(self._name))
             if state["State"].get("OOMKilled"):
                 self._counters = self._counters.merged(Counters(oom_kills=1))

@@ -56,11 +56,15 @@ def everything() -> dict[int, ProcessFacts]:
     facts_by_pid = {}
     for directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            # The name of a process is its own choice and may hold anything, so count from its last bracket.
-            words = (directory / "stat").read_bytes().rpartition(b")")[2].split()
-            facts = ProcessFacts(int(words[1]), int(words[3]), words[0].decode(), int(words[17]), int(words[21]) * PAGE_BYTES)
-            facts_by_pid[int(directory.name)] = facts
+            facts_by_pid[int(directory.name)] = facts_of(int(directory.name))
     return facts_by_pid
+
+
+def facts_of(pid: int) -> ProcessFacts:
+    """Return a line of the process table; OSError if the process is gone."""
+    # The name of a process is its own choice and may hold anything, so count from its last bracket.
+    words = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    return ProcessFacts(int(words[1]), int(words[3]), words[0].decode(), int(words[17]), int(words[21]) * PAGE_BYTES)
 
 
 def descendants(root: int, processes: dict[int, ProcessFacts]) -> set[int]:
@@ -134,13 +138,6 @@ def end_all(find: Callable[[], set[int]]) -> None:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
         time.sleep(0.001)
-
-
-def parent_of(pid: int) -> int | None:
-    """Return the parent of a process; None if it is gone."""
-    with contextlib.suppress(OSError, IndexError):
-        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
-    return None
 
 
 def end_one(descriptor: int) -> None:
