@@ -11,7 +11,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 from grader.isolation import Availability, Box, BoxSpec, gpu, host_box, launch, probe, processes
-from grader.isolation.directories import link_directory, output_directory, run_directory, slot_uid
+from grader.isolation.directories import box_output, link_directory, slot_uid
 from grader.isolation.settings import BoxSettings
 from grader.isolation.supervision import live
 from grader.isolation.toolchain import host_toolchain, package_directory, plug_ins
@@ -57,9 +57,7 @@ class ProcessIsolation(host_box.HostIsolation):
             grant = gpu.shared(spec.gpu, await asyncio.to_thread(self._find_driver, spec.gpu.minor))
         with ExitStack() as stack:
             link_dir = stack.enter_context(link_directory(self._settings, spec))
-            scratch = stack.enter_context(
-                output_directory(run_directory(self._settings), limit_bytes=spec.limits.tmp_bytes, executable=True)
-            )
+            scratch = stack.enter_context(box_output(self._settings, limit_bytes=spec.limits.tmp_bytes, executable=True))
             cgroup = self._cgroup(spec, stack)
             launched = self._launch(spec, link_dir, scratch, uid, own_uid, grant, limited=cgroup is not None)
             async with live(host_box.HostBox(spec, launched, cgroup)) as box:
