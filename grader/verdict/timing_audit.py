@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 
 from grader.model import Decision, Reason, Verdict
@@ -152,9 +153,7 @@ def _share(amount: int | None, measurement: wire.Measurement, ceiling_per_s: flo
 
 def median(samples: wire.Samples) -> float:
     """The middle one, in nanoseconds."""
-    ordered = sorted(samples.durations_ns)
-    half = len(ordered) // 2
-    return float(ordered[half]) if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    return float(statistics.median(samples.durations_ns))
 
 
 def _time(time_ns: float) -> str:
