@@ -129,11 +129,7 @@ class Cgroups:
     def __init__(self, state_id: str, run_id: str) -> None:
         self._run_id = run_id
         self._parents = tuple(_parents(f"grader-{state_id}"))
-
-    @property
-    def usable(self) -> bool:
-        """Return whether boxes get a cgroup here."""
-        return bool(self._parents)
+        self.usable = bool(self._parents)
 
     def make(self, box_id: str) -> BoxCgroup:
         """Make the cgroup of one box."""

@@ -53,14 +53,10 @@ class Engine:
 
     def __init__(self, host: str | None) -> None:
         self.host = host or DEFAULT_HOST
+        self.local = self.host.startswith("unix://")  # its processes are this host's
         self._threads = ThreadPoolExecutor(LIVE_BOX_COUNT, thread_name_prefix="docker")
         self._client: docker.APIClient | None = None
         self._connecting = asyncio.Lock()
-
-    @property
-    def local(self) -> bool:
-        """Return whether the engine's processes are this host's."""
-        return self.host.startswith("unix://")
 
     async def call(self, work: Callable[[docker.APIClient], Result]) -> Result:
         """Do `work` with the client in a thread; it runs to its end, so what it makes is never lost."""

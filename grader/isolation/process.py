@@ -14,7 +14,7 @@ from grader.isolation import Availability, Box, BoxSpec, gpu, host_box, launch, 
 from grader.isolation.directories import box_output, link_directory, slot_uid
 from grader.isolation.settings import BoxSettings
 from grader.isolation.supervision import live
-from grader.isolation.toolchain import host_toolchain, package_directory, plug_ins
+from grader.isolation.toolchain import package_directory, plug_ins, search_path
 
 UNSAFE = "UNSAFE: a submission sees this host's files and network; use it for your own kernels only"
 
@@ -66,13 +66,13 @@ class ProcessIsolation(host_box.HostIsolation):
     def _launch(
         self, spec: BoxSpec, link_dir: Path, scratch: Path, uid: int, own_uid: bool, grant: gpu.Grant, *, limited: bool
     ) -> host_box.Launch:
-        toolchain = host_toolchain(scratch)
         paths = {
             "python": sys.executable,
             "lib": ":".join(map(str, (package_directory("sandbox").parent, *(path.parent for path in plug_ins())))),
             "link": str(link_dir),
+            "src": str(spec.src_dir or ""),
+            "out": str(spec.out_dir or ""),
         }
-        paths |= {"src": str(spec.src_dir or ""), "out": str(spec.out_dir or "")}
         count = None if limited else spec.limits.process_count
         if count is not None and not own_uid:  # RLIMIT_NPROC counts all threads of a uid, not just the box's
             table = processes.everything()  # a zombie counts until it is reaped
@@ -81,7 +81,7 @@ class ProcessIsolation(host_box.HostIsolation):
         return host_box.Launch(
             argv=lambda entered, _: launch.command(spec, paths, limited=limits, entered=entered),
             environment={
-                **launch.environment(spec, toolchain.path, home=str(scratch), grant=grant),
+                **launch.environment(spec, search_path(), home=str(scratch), grant=grant),
                 **processes.labels(self._settings, spec.box_id),
             },
             uid=uid,
