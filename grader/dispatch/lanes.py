@@ -38,6 +38,7 @@ class DeviceLane:
 
     def __init__(self, kind: str, judge: JudgeProcess, gpu: GpuAccess | None = None) -> None:
         self.kind, self.gpu, self._process = kind, gpu, judge
+        self.title = f"the {kind} device" if gpu is None else f"GPU {gpu.index} ({gpu.name})"  # its name for people
         self.status = LaneState.FREE
         self.reservation_count = 0
         self.used_s = -math.inf  # when a reservation was last released
@@ -47,11 +48,6 @@ class DeviceLane:
         self.next_look: asyncio.TimerHandle | None = None  # at a quarantined device
         self._job_id = ""
         self.reported_environment: wire.Environment | None = None  # the judge's last one
-
-    @property
-    def title(self) -> str:
-        """Return its name for people."""
-        return f"the {self.kind} device" if self.gpu is None else f"GPU {self.gpu.index} ({self.gpu.name})"
 
     @property
     def environment(self) -> wire.Environment:
@@ -197,16 +193,14 @@ class Lanes:
         self._health_checks: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    @property
     def offers(self) -> tuple[str, ...]:
         """Return the devices that may be chosen."""
         gpus = [lane.gpu for lane in self._lanes.values() if lane.gpu is not None]
         return devices.offered(((gpu.index, gpu.name) for gpu in gpus), emulated=len(gpus) < len(self._lanes))
 
-    @property
     def ready(self) -> tuple[str, ...]:
         """Those of them that some lane takes: not those of which every lane is quarantined or cordoned."""
-        return tuple(kind for kind in self.offers if any(lane.usable for lane in self._lanes.values() if _is_meant(lane, kind)))
+        return tuple(kind for kind in self.offers() if any(lane.usable for lane in self._lanes.values() if _is_meant(lane, kind)))
 
     def cordon(self, names: Collection[str]) -> None:
         """Give nothing more to the lanes of these names, as `now` has them, and to all others again."""
@@ -225,7 +219,6 @@ class Lanes:
             self._look_later(lane)
             self._assign_waiting()
 
-    @property
     def now(self) -> tuple[LaneNow, ...]:
         """Return the state of each lane, cordoned once its last job is over."""
         return tuple(
@@ -365,7 +358,7 @@ class Lanes:
     def _usable(self, choice: str) -> list[DeviceLane]:
         matches = [lane for lane in self._lanes.values() if _is_meant(lane, choice)]
         if not matches:
-            raise NoSuchDevice(choice, self.offers)
+            raise NoSuchDevice(choice, self.offers())
         usable = [lane for lane in matches if lane.usable]
         if not usable:
             raise matches[0].refusal()

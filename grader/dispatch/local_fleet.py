@@ -27,7 +27,6 @@ from grader.isolation import BoxSpec, GpuAccess, Isolation, Limits
 from grader.isolation.directories import box_output, hold_slot, run_directory, shared_slot_directory
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease
-from grader.observability.observer import LaneNow, WarmNow
 from sandbox.protocol import wire
 
 PROFILES = Path(__file__).parents[2] / "sandbox" / "profiles"
@@ -138,9 +137,10 @@ class LocalFleet:
         self._lanes = Lanes(lanes, default or (gpus[0].kind if gpus else devices.EMULATED), look_again_s)
         self._builders = asyncio.Semaphore(builder_count)
         self._warm = WarmBoxes(isolation, self._warm_place, size=warm_count)
-        # Parts of the interface that the pipeline and the breaker use.
+        # What the server, the pipeline and the breaker call.
         self.cordon, self.quarantine, self.seat = self._lanes.cordon, self._lanes.quarantine, self._lanes.reserve
-        self.run_box, self.times, self.turn = self._warm.run_box, self._warm.times, Turns().take
+        self.lanes, self.device_kinds, self.ready_kinds = self._lanes.now, self._lanes.offers, self._lanes.ready
+        self.run_box, self.times, self.warm, self.turn = self._warm.run_box, self._warm.times, self._warm.now, Turns().take
         # While a lane is busy, what goes there next is built.
         self._most = len(lanes) + max(builder_count, len(lanes))
 
@@ -164,30 +164,12 @@ class LocalFleet:
     @property
     def capacity(self) -> int:
         """How many attempts may be under way, builds and runs together; none where no lane is usable."""
-        return self._most if self._lanes.ready else 0
-
-    @property
-    def device_kinds(self) -> tuple[str, ...]:
-        """Return the devices that a submission may request."""
-        return self._lanes.offers
-
-    @property
-    def ready_kinds(self) -> tuple[str, ...]:
-        """Those of them of which a lane is usable."""
-        return self._lanes.ready
+        return self._most if self.ready_kinds() else 0
 
     def prepare(self, problems: Sequence[wire.ProblemSpec]) -> None:
         """Compile and time, in the background, the baselines of as many of these problems as a judge keeps, so that the first submission
         to one does not wait for that. GPUs only: nothing is compiled for the emulated device."""
         self._preparing = asyncio.create_task(self._lanes.prepare(problems[: wire.KEPT_PROBLEM_COUNT]))
-
-    def lanes(self) -> tuple[LaneNow, ...]:
-        """Return the state of each lane."""
-        return self._lanes.now
-
-    def warm(self) -> WarmNow:
-        """The run boxes that wait for a job."""
-        return self._warm.now
 
     def grade(self, lease: Lease) -> AsyncIterator[wire.Fact]:
         """Grade one attempt on this host."""

@@ -120,7 +120,6 @@ class WarmBoxes:
             self._idle_from_s = self._clock()
             self._changed.set()
 
-    @property
     def now(self) -> WarmNow:
         """Return the number of boxes that wait, and of jobs that got one."""
         return WarmNow(waiting_count=len(self._waiting), hit_count=self.hit_count, miss_count=self.miss_count)

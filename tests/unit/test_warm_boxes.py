@@ -180,9 +180,9 @@ async def test_boxes_for_a_gpu_are_started_while_a_job_runs_as_cores_allow(make,
         async with pool.run_box(on_gpu(tmp_path)):
             await until(waiting(boxes, 1 + at_once))
             await asyncio.sleep(0.05)
-            assert (len(boxes.open), pool.now.waiting_count) == (1 + at_once, 0)
+            assert (len(boxes.open), pool.now().waiting_count) == (1 + at_once, 0)
             boxes.imports.set()
-            await until(lambda: pool.now.waiting_count == (3 if at_once else 0))
+            await until(lambda: pool.now().waiting_count == (3 if at_once else 0))
             await asyncio.sleep(0.05)
             assert len(boxes.open) == 1 + (3 if at_once else 0)
         boxes.imports.clear()
