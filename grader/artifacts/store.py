@@ -159,10 +159,10 @@ class ArtifactStore:
             rejections_bytes = self._evict(self._rejections, rejections_limit_bytes)
             self._evict(self._entries, self.limit_bytes - rejections_bytes)
             before = time.time() - STALE_S
-            for entry, facts in (*_files(self._entries), *_files(self._rejections)):
+            for entry, facts in (*files_in(self._entries), *files_in(self._rejections)):
                 if entry.name.startswith(".") and facts.st_mtime < before:
                     _remove(entry)
-            for lock, facts in _files(self._locks):
+            for lock, facts in files_in(self._locks):
                 if facts.st_mtime < before and (descriptor := self.try_lock(lock.name)) is not None:
                     self.unlock(lock.name, descriptor)
 
@@ -223,7 +223,7 @@ def _on_disk(size_bytes: int) -> int:
     return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
 
 
-def _files(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
+def files_in(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Yield what lies there, with its facts; what vanishes meanwhile is left out."""
     with contextlib.suppress(FileNotFoundError):
         for entry in list(directory.iterdir()):
@@ -233,7 +233,7 @@ def _files(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 def _whole(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """The entries that are in place, and not still written."""
-    return ((entry, facts) for entry, facts in _files(directory) if not entry.name.startswith("."))
+    return ((entry, facts) for entry, facts in files_in(directory) if not entry.name.startswith("."))
 
 
 def _remove(path: Path) -> None:
