@@ -12,7 +12,7 @@ import asyncio
 import secrets
 import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import assert_never, cast
@@ -64,13 +64,26 @@ class _LeaseAttempt:
 
 
 class Recorder:
-    """Facts in their order. Made by `recording`."""
+    """Facts in their order. Use as an async context; left without an exception, all is on disk."""
 
     def __init__(self, append: Callable[[Sequence[wire.Fact]], Awaitable[None]]) -> None:
         self._append = append
         self._waiting: list[wire.Fact] = []
         self._writing: asyncio.Task[None] | None = None
         self._kept = False
+
+    async def __aenter__(self) -> Recorder:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            await self.flush()  # after a fault of ours too: what was found out before it stays readable
+        finally:
+            self._waiting.clear()
+            if self._writing is not None:
+                await asyncio.wait([self._writing])
+                if not self._writing.cancelled():
+                    self._writing.exception()  # seen: anyone who has to know it has been notified, or is being stopped
 
     async def add(self, fact: wire.Fact) -> None:
         """Take a fact; raises what the writing of an earlier one raised."""
@@ -96,31 +109,10 @@ class Recorder:
         drain, self._waiting = self._waiting, []
         return drain
 
-    async def settle(self) -> None:
-        """Return when nothing is being written any more, however that went."""
-        self._waiting.clear()
-        if self._writing is not None:
-            await asyncio.wait([self._writing])
-            if not self._writing.cancelled():
-                self._writing.exception()  # seen: anyone who has to know it has been notified, or is being stopped
-
     async def _write(self) -> None:
         while self._waiting and not self._kept:
             batch, self._waiting = self._waiting, []
             await self._append(batch)
-
-
-@asynccontextmanager
-async def recording(append: Callable[[Sequence[wire.Fact]], Awaitable[None]]) -> AsyncIterator[Recorder]:
-    """A recorder; left without an exception, all is on disk."""
-    recorder = Recorder(append)
-    try:
-        try:
-            yield recorder
-        finally:
-            await recorder.flush()  # after a fault of ours too: what was found out before it stays readable
-    finally:
-        await recorder.settle()
 
 
 class Dispatcher:
@@ -260,7 +252,7 @@ class Dispatcher:
         try:
             async with (
                 asyncio.timeout(SILENCE_LIMIT_S) as silence,
-                recording(partial(self._ledger.append, lease)) as recorder,
+                Recorder(partial(self._ledger.append, lease)) as recorder,
                 aclosing(cast(AsyncGenerator[wire.Fact, None], self._grade(lease))) as stream,
             ):
                 async for fact in stream:
