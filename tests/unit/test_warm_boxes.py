@@ -285,7 +285,7 @@ async def test_where_no_box_starts_jobs_say_so_and_the_server_goes_on(make, boxe
         boxes.broken = True
         await used(pool, of(tmp_path))
         await until(lambda: not pool._wanted)
-        with pytest.raises(IsolationBroken):
+        with pytest.raises(SandboxBroken, match="no box"):
             await used(pool, of(tmp_path))
         boxes.broken = False
         await filled(pool, tmp_path)
