@@ -117,9 +117,9 @@ class Identities:
                 insert(connection, key)
                 row = {"issuer": issuer, "subject": subject, "user_name": user, "session_key_id": key.key_id, "create_time": self._now()}
                 connection.execute(sa.insert(identities).values(row))
-                return Caller(user=user, scopes=key.scopes, key_id=key.key_id)
-            key = read(connection, identity.session_key_id)
-            return Caller(user=identity.user, scopes=key.scopes, key_id=key.key_id, expire_time=key.expire_time)
+            else:
+                user, key = identity.user, read(connection, identity.session_key_id)
+            return Caller(user=user, scopes=key.scopes, key_id=key.key_id, expire_time=key.expire_time)
 
         return await self._database.write(work)
 

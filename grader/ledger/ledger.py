@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -15,10 +15,12 @@ from grader.errors import NotWaiting
 from grader.ledger import queue, quota_check, records, statements, transactions
 from grader.ledger.artifact_records import ArtifactRecords
 from grader.ledger.changes import Changes
-from grader.ledger.database import Database, open_database
+from grader.ledger.database import Database
 from grader.ledger.keys import Identities, Keys
+from grader.ledger.postgres import LISTENER, PostgresDatabase
 from grader.ledger.queue import QueueEntry, depths, device_demands
 from grader.ledger.retention import Retention
+from grader.ledger.sqlite import SqliteDatabase
 from grader.ledger.statements import ALL_SUBMISSIONS, SubmissionFilter
 from grader.ledger.tables import judgements, submissions
 from grader.model import (
@@ -56,9 +58,15 @@ class Ledger:
     @asynccontextmanager
     async def open(cls, location: Path | str, now: Callable[[], datetime] | None = None, *, server_name: str = "") -> AsyncIterator[Ledger]:
         """Open the ledger in a file, or at a URL of PostgreSQL, making or migrating it if need be. The time is the database's.
-        server_name: a server's `connection_name`, by which `connected_servers` finds it; "": this is none."""
+        server_name: a server's `connection_name`, by which `connected_servers` finds it, and which has the file looked at for damage;
+        "": this is none."""
         changes = Changes()
-        async with open_database(location, changes.hear, server_name) as database:
+        opened: AbstractAsyncContextManager[Database]
+        if isinstance(location, Path):
+            opened = SqliteDatabase.open(location, checked=server_name != "")
+        else:
+            opened = PostgresDatabase.open(location, changes.hear, listener_name=server_name or LISTENER)
+        async with opened as database:
             yield cls(database, now or database.now, changes)
 
     async def submit(

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from grader.errors import AlreadyFinished, LeaseLost, RequestIdReused, SubmissionNotFound
 from grader.ledger import artifact_records, queue, quota_check, records, statements
 from grader.ledger.changes import NewsKind, tell
-from grader.ledger.tables import judgements, problems, rejudge_items, rejudges, submissions
+from grader.ledger.tables import judgements, problems, rejudge_items, rejudges, submission_tags, submissions
 from grader.model import Failure, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
 from grader.rules.quotas import AdmissionPolicy
 from sandbox.protocol import wire
@@ -168,7 +168,9 @@ def submit(
             "annotations": records.to_text(new_submission.annotations) if new_submission.annotations else "",
         },
     ).scalar_one()
-    statements.insert(connection, number, new_submission)
+    if new_submission.tags:
+        tags = [{"tag": tag, "user_name": new_submission.user, "number": number} for tag in new_submission.tags]
+        connection.execute(sa.insert(submission_tags), tags)
     event = {"number": number, "sequence": 1, "event_time": now, "attempt": 0, "state": SubmissionState.QUEUED, "fact": None}
     connection.execute(statements.INSERT_EVENT, event)
     if earlier is not None:  # its facts stay where they are: no worker takes it, and nobody is charged
