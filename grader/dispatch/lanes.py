@@ -190,8 +190,6 @@ class Lanes:
         self._lanes = {f"{lane.kind}:{next(numbers) if lane.gpu is None else lane.gpu.index}": lane for lane in lanes}
         self._default, self._look_again_s = default, look_again_s
         self._waiting: list[_LaneRequest] = []
-        self._health_checks: set[asyncio.Task[None]] = set()
-        self._closed = False
 
     def offers(self) -> tuple[str, ...]:
         """Return the devices that may be chosen."""
@@ -245,13 +243,7 @@ class Lanes:
         return sum(peer.reservation_count for peer in alike) > len(alike)
 
     def _look_later(self, lane: DeviceLane) -> None:
-        """Check a quarantined device again after a while: it may have come back."""
-
-        def look_again() -> None:
-            if lane.status is LaneState.QUARANTINED and not self._closed:
-                self.health_check(lane)
-
-        lane.next_look = asyncio.get_running_loop().call_later(self._look_again_s, look_again)
+        lane.next_look = asyncio.get_running_loop().call_later(self._look_again_s, self.health_check, lane)
 
     async def take(self, reservation: QueuedReservation) -> DeviceLane:
         """Wait for the reservation's lane, or for one like it that is free before; see `_assign_waiting`."""
@@ -281,9 +273,7 @@ class Lanes:
             lane.next_look.cancel()
             lane.next_look = None
         lane.status = LaneState.CHECKING
-        lane.health_check_task = task = asyncio.create_task(check())
-        self._health_checks.add(task)
-        task.add_done_callback(self._health_checks.discard)
+        lane.health_check_task = asyncio.create_task(check())
 
     async def prepare(self, problems: Sequence[wire.ProblemSpec]) -> None:
         """Have the judge of each GPU compile and time the baselines of these problems, a workload at a time, while nobody uses its lane."""
@@ -308,11 +298,12 @@ class Lanes:
 
     async def close(self) -> None:
         """Stop all checks, and end the judges."""
-        self._closed = True
-        for task in self._health_checks:
-            task.cancel()
-        await asyncio.gather(*self._health_checks, return_exceptions=True)
         for lane in self._lanes.values():
+            if lane.next_look is not None:
+                lane.next_look.cancel()
+            if lane.health_check_task is not None:
+                lane.health_check_task.cancel()
+                await asyncio.gather(lane.health_check_task, return_exceptions=True)
             await lane.close()
 
     def _assign_waiting(self) -> None:

@@ -21,8 +21,8 @@ FOUR = (fakes.gpu(0), fakes.gpu(1), fakes.gpu(2, "NVIDIA H100"), fakes.gpu(3, "N
 
 async def settled(fleet: LocalFleet) -> None:
     lanes: Lanes = fleet._lanes
-    while lanes._health_checks:
-        await asyncio.wait(lanes._health_checks)
+    while checks := [lane.health_check_task for lane in lanes._lanes.values() if lane.health_check_task is not None]:
+        await asyncio.wait(checks)
 
 
 async def judged(fleet: LocalFleet, choice: str = "") -> tuple[int | None, list[str]]:
