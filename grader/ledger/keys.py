@@ -26,7 +26,7 @@ class Keys:
     async def create(self, user: str, scopes: frozenset[Scope], *, expire_time: datetime | None = None, note: str = "") -> tuple[Key, str]:
         """Make a key; its text is returned here and never again. ValueError where user, scopes or note are wrong."""
         key, text = new(user, scopes, self.now(), expire_time=expire_time, note=note)
-        await self._database.write(lambda connection: insert(connection, key))
+        await self.add([key])
         return key, text
 
     async def add(self, new_keys: Sequence[Key]) -> None:
