@@ -232,7 +232,6 @@ def files_in(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _whole(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """The entries that are in place, and not still written."""
     return ((entry, facts) for entry, facts in files_in(directory) if not entry.name.startswith("."))
 
 
@@ -284,7 +283,6 @@ def write_whole(path: Path, content: bytes) -> None:
 
 @contextmanager
 def _flocked(path: Path) -> Iterator[None]:
-    """Hold a lock that nobody holds for longer than milliseconds."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

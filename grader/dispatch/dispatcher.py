@@ -1,9 +1,8 @@
 """Takes submissions out of the ledger, has them graded, and records what became of them.
 
-Holds at most `capacity()` leases, of submissions to `device_kinds()`; both may change. A submission to none of `known_kinds()` is taken
-too: it has waited for a device that has gone, and the fleet refuses it. What a kernel does wrong comes as facts and ends
-in a verdict; what `grade` raises is our fault and gives the lease back. Nothing is kept in memory that the ledger does not have: a
-dispatcher may die at any moment.
+Holds at most `capacity()` leases, of submissions to `device_kinds()` or to what none of `known_kinds()` is, which the fleet refuses. What
+a kernel does wrong comes as facts and ends in a verdict; what `grade` raises is our fault and gives the lease back. Nothing is kept in
+memory that the ledger does not have: a dispatcher may die at any moment.
 """
 
 from __future__ import annotations
@@ -157,7 +156,6 @@ class Dispatcher:
                 attempt.check.set()
 
     def _on_notification(self, news: News) -> None:
-        """Look at the queue or at an attempt after another server changed it."""
         if news.kind in (NewsKind.QUEUED, NewsKind.MISSED):
             self.wake()
         for attempt in self._attempts if news.kind is NewsKind.MISSED else ():

@@ -174,7 +174,6 @@ class HostBreaker:
         self._spoils.pop(submission_id, None)
 
     async def _recover(self) -> None:
-        """Probe until the host is well, or has graded a submission meanwhile."""
         pause_s = PROBE_S
         while self.fault:
             fault = await self._probe(whole=True)
@@ -189,7 +188,6 @@ class HostBreaker:
                 pause_s = min(2 * pause_s, PROBE_MOST_S)
 
     async def _look_while_idle(self) -> None:
-        """Notice that boxes do not start before a submission does."""
         while True:
             await self._pause(IDLE_S)
             if not self.fault and not self._running and (fault := await self._probe(whole=False)):
@@ -197,8 +195,7 @@ class HostBreaker:
 
 
 async def grade_own(host: LocalFleet) -> str:
-    """Grade it on every lane that is in service.  The answer is why it fails on all of them, else
-    ""; a GPU's lane on which alone it fails is quarantined."""
+    """Return why the own kernel fails on every lane in service, else ""; a GPU's lane on which alone it fails is quarantined."""
     lanes = [lane.name for lane in host.lanes() if lane.state not in (LaneState.QUARANTINED, LaneState.CORDONED)]
     failures = dict(zip(lanes, await asyncio.gather(*(_failure(host.grade, name) for name in lanes)), strict=True))
     broken = {name: failure for name, failure in failures.items() if failure}
@@ -211,8 +208,7 @@ async def grade_own(host: LocalFleet) -> str:
 
 
 async def _failure(grade: Grade, lane: str) -> str:
-    """Why it was not graded as it should be.  Emulated lanes are alike: of several at once, each
-    takes one."""
+    """Return why it was not graded as it should be. Emulated lanes are alike: of several at once, each takes one."""
     kind = lane.partition(":")[0]
     kernel = NewSubmission(
         problem_id=NAME,

@@ -72,7 +72,6 @@ class Turns:
             self._admit()
 
     def _admit(self) -> None:
-        """Let those in whose turn it is."""
         kinds = [secret for secret, _ in self._waiting]
         owed_s = self._owed_until_s - self._clock()  # how much longer shown work goes first
         if not kinds or (self._count and (not self._secret) in kinds and (self._secret or owed_s <= 0)):

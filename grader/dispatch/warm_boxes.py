@@ -1,12 +1,8 @@
-"""Run boxes that were started before there is a job for them, so that nobody waits for the import of torch.
+"""Run boxes that were started before there is a job for them, so that nobody waits for the import of torch (docs/decisions/0060).
 
-Each is started and has imported everything by itself: its own address layout, its own secrets, its own uid. It is used for one job and then
-removed. Nothing of a submission is in it until it is taken. A box is kept ready of each specification that was asked for last, and at least
-twice, and several of the very last one, for those who submit again and again. A box for a GPU does not open it while it waits.
-
-Boxes are started one at a time, or more on a host with many cores, and not next to a measurement that they would disturb. An import slows
-a job that runs: while jobs come with pauses in between, boxes are started in the pauses; a second one of a kind is in any case. Those
-for a GPU, on a host with cores to spare, do not wait for a pause.
+A box is kept ready of each specification that was asked for last, and at least twice, and several of the very last one, for those who
+submit again and again. They are started one at a time, or more on a host with many cores, and not next to a measurement that they would
+disturb: while jobs come with pauses in between, in the pauses. Those for a GPU, on a host with cores to spare, do not wait for a pause.
 """
 
 from __future__ import annotations
@@ -195,7 +191,6 @@ class WarmBoxes:
         return missing if self._job_count == 0 or self._hurried or self._has_cores(missing) else None
 
     async def _fill(self, key: WarmKey) -> None:
-        """Start one box; it is kept once it says that it has imported everything."""
         box = _WarmBox(key, partial(self._start, key.spec), self._clock())
         ready = False
         try:

@@ -200,7 +200,6 @@ def _make_directory(directory: Path) -> bool:
 
 
 def _pairs(path: Path) -> dict[str, int]:
-    """Read a file of `name number` lines."""
     lines = (line.split() for line in _text(path).splitlines())
     return {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdigit()}
 

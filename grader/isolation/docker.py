@@ -124,9 +124,7 @@ class StdioSocket:
 class DockerBox(SupervisedBox):
     """A container. create: makes it under `name`; stdio: where its first process connects to print.
 
-    It is removed by its name: a start that is cancelled while the engine creates it never hears the
-    id.
-    """
+    It is removed by its name: a start that is cancelled while the engine creates it never hears the id."""
 
     def __init__(
         self,

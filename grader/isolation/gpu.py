@@ -189,7 +189,6 @@ def requested(gpu: GpuAccess, engine: Mapping[str, Any]) -> Grant | None:
 
 
 def _named_by_cdi(gpu: GpuAccess, engine: Mapping[str, Any]) -> str | None:
-    """Return the CDI name of this GPU; None if the engine has none."""
     discovered = {str(device.get("ID")) for device in engine.get("DiscoveredDevices") or ()}
     directories = [Path(directory) for directory in engine.get("CDISpecDirs") or ()]
     for name in (gpu.uuid, str(gpu.index)):

@@ -307,7 +307,6 @@ def _again(error: DBAPIError, races: int, deadline: float) -> bool:
 
 
 def _lost(error: DBAPIError) -> bool:
-    """Return whether the connection is gone, or was never made."""
     state = getattr(error.orig, "sqlstate", None)
     gone = state is None or state[:2] in ("08", "57", "53")  # connection, operator's intervention, out of resources
     return error.connection_invalidated or (isinstance(error.orig, psycopg.OperationalError) and gone)

@@ -283,7 +283,6 @@ def settle(connection: sa.Connection, now: datetime, worker_lease: Lease, report
 
 
 def _decide(connection: sa.Connection, run: sa.Row[Any], columns: Mapping[str, Any]) -> None:
-    """Decide the item of a rejudge that was run, by the columns of its judgement."""
     open_rejudge = sa.select(rejudges.c.rejudge_id).where(rejudges.c.rejudge_id == run.rejudge_id, rejudges.c.state == "running")
     item = (rejudge_items.c.rejudge_id.in_(open_rejudge), rejudge_items.c.run_number == run.number, rejudge_items.c.verdict.is_(None))
     connection.execute(sa.update(rejudge_items).where(*item).values(columns))

@@ -82,7 +82,6 @@ def trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
 
 
 def _hints(trial: wire.Trial) -> Iterator[str]:
-    """Return what else is known of a trial that failed, a sentence each."""
     if trial.cuda_error:
         yield f"A CUDA call of the kernel failed ({trial.cuda_error}); check what each launch and call returns."
     if trial.symptom is not None:

@@ -51,7 +51,6 @@ def upgrade() -> None:
 
 
 def _found() -> list[sa.Column[object]]:
-    """Return what boards need of a report."""
     floats = [sa.Column(name, sa.Float) for name in ("score", "score_low", "score_high")]
     return [sa.Column("device", sa.String(128)), sa.Column("clock", sa.String(32)), *floats, sa.Column("flags", sa.String(400))]
 
