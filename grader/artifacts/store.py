@@ -96,17 +96,14 @@ def unsealed(content: bytes, key: str, secret: bytes) -> BuildResult:
         raise NotSealed("it belongs to another key")
     try:
         build = wire.from_json(header["build"])
-    except wire.WireError as error:
-        raise NotSealed(f"it is of another version: {error}") from None
-    # A build without a digest made nothing; an empty artifact has a digest.
-    if build.artifact_digest is None and artifact:
-        raise NotSealed("it has an artifact, and its build made none")
-    if build.artifact_digest is not None and hashlib.sha256(artifact).hexdigest() != build.artifact_digest:
-        raise NotSealed("its artifact has another digest")
-    try:
-        return BuildResult(build=build, artifact=None if build.artifact_digest is None else artifact, cacheable=True)
+        # A build without a digest made nothing; an empty artifact has a digest.
+        made = None if build.artifact_digest is None and not artifact else artifact
+        result = BuildResult(build=build, artifact=made, cacheable=True)
     except ValueError as error:
-        raise NotSealed(f"it is not what is kept: {error}") from None
+        raise NotSealed(f"it is of another version: {error}") from None
+    if made is not None and hashlib.sha256(made).hexdigest() != build.artifact_digest:
+        raise NotSealed("its artifact has another digest")
+    return result
 
 
 def _length(of: bytes | tuple[bytes, ...] | list[bytes]) -> bytes:
