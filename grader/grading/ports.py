@@ -66,7 +66,7 @@ class Workspace:
     artifact_path: Path
     slot: int
     box_id: str
-    make_output: Callable[[], AbstractContextManager[Path]] | None = None  # a fresh {out} for another box; None: only out_dir is there
+    make_output: Callable[[], AbstractContextManager[Path]]  # a fresh {out} for another box
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
