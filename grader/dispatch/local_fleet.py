@@ -174,11 +174,6 @@ class LocalFleet:
         """Grade one attempt on this host."""
         return pipeline.grade(lease, self)
 
-    async def environment(self, device_kind: str) -> wire.Environment:
-        """Return the environment of a device of that kind."""
-        with self.seat(device_kind) as reservation:
-            return await reservation.environment()
-
     @contextmanager
     def _warm_place(self, spec: BoxSpec) -> Iterator[BoxSpec]:
         with self._directories("link") as root, hold_slot(shared_slot_directory()) as slot:
