@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation import BoxSpec, Limits, NoIsolationWorks, Purpose
+from grader.isolation import BoxSpec, NoIsolationWorks, Purpose, probe
 from grader.isolation.directories import box_output, hold_slot, shared_slot_directory
 from grader.isolation.docker import DockerIsolation
 from grader.isolation.pickup import pick_up
@@ -22,16 +22,8 @@ from grader.isolation.settings import BoxSettings
 from sandbox.protocol.wire import BoxCause
 from tests.waiting import until
 
-LIMITS = Limits(
-    wall_s=120.0,
-    cpu_s=20.0,
-    memory_bytes=128 << 20,
-    process_count=32,
-    output_bytes=1 << 20,
-    file_bytes=1 << 20,
-    tmp_bytes=4 << 20,
-    open_file_count=64,
-)
+SIZES = {"memory_bytes": 128 << 20, "output_bytes": 1 << 20, "file_bytes": 1 << 20, "tmp_bytes": 4 << 20}
+LIMITS = replace(probe.LIMITS, wall_s=120.0, cpu_s=20.0, process_count=32, **SIZES)
 
 
 def spec_of(slot, code, *, marker="", purpose=Purpose.BUILD, limits=LIMITS, **changes):
