@@ -162,36 +162,26 @@ class HostMemory:
         return self.available_bytes < max(SCARCE_BYTES, SCARCE_SHARE * self.total_bytes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryWatch:
-    """Watches for host memory that a GPU box takes through the driver, where the kernel's own limits may not count it.
+async def exceeds_host_memory(limit_bytes: int, members: Callable[[], Iterable[int]], proc: Path = Path("/proc")) -> None:
+    """Return once a GPU box takes too much host memory through the driver, where the kernel's own limits may not count it.
 
     The driver's pages belong to no process, no cache and no cgroup (`nv-vm.c` allocates them without __GFP_ACCOUNT), but their sum shows
     in /proc/meminfo: what is neither free nor in any of its categories. Others' boxes take such memory too, so one sign is not enough.
     members: the box's processes; read only where something is amiss already.
     """
 
-    limit_bytes: int
-    members: Callable[[], Iterable[int]]
-    record_cause: Callable[[], None]
-    proc: Path = Path("/proc")
-
-    async def run(self) -> None:
-        """Look until the box is to blame, then strike once."""
-        start = read_host_memory(self.proc)
-        while True:
-            await asyncio.sleep(WATCH_S)
-            now = read_host_memory(self.proc)
-            if now.scarce or _grown(start, now, self.limit_bytes):  # worth asking whose memory it is
-                own_bytes = await asyncio.to_thread(self._own_bytes)
-                if to_blame(start, now, own_bytes, self.limit_bytes):
-                    self.record_cause()
-                    return
-
-    def _own_bytes(self) -> int:
+    def own_bytes() -> int:
         processes = table()
-        inside = {pid for pid in self.members() if pid in processes}
-        return memory_bytes(inside, processes, self.limit_bytes) + mapped_bytes(inside, self.proc)
+        inside = {pid for pid in members() if pid in processes}
+        return memory_bytes(inside, processes, limit_bytes) + mapped_bytes(inside, proc)
+
+    start = read_host_memory(proc)
+    while True:
+        await asyncio.sleep(WATCH_S)
+        now = read_host_memory(proc)
+        amiss = now.scarce or _grown(start, now, limit_bytes)  # else it is not worth asking whose memory it is
+        if amiss and to_blame(start, now, await asyncio.to_thread(own_bytes), limit_bytes):
+            return
 
 
 def to_blame(start: HostMemory, now: HostMemory, own_bytes: int, limit_bytes: int) -> bool:

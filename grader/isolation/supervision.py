@@ -6,7 +6,6 @@ How a box is started, looked at and removed is its class's: a container (`docker
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import signal
 import time
@@ -18,7 +17,7 @@ from typing import Any
 from grader.isolation import Box, BoxExit, BoxSpec
 from grader.isolation.cancellation import finish_despite_cancel, settled
 from grader.isolation.cgroups import Counters
-from grader.isolation.processes import MemoryWatch
+from grader.isolation.processes import exceeds_host_memory
 from sandbox.protocol.wire import BoxCause
 
 HEAD_BYTES = 64 * 1024
@@ -210,8 +209,8 @@ class SupervisedBox(ABC):
     async def _watch_host_memory(self) -> None:
         """Hold the memory limit where the driver takes memory for the box."""
         if self._spec.gpu is not None and self._watch_memory:
-            record_cause = functools.partial(self._record_cause, BoxCause.MEMORY_LIMIT)
-            await MemoryWatch(limit_bytes=self._spec.limits.memory_bytes, members=self._members, record_cause=record_cause).run()
+            await exceeds_host_memory(self._spec.limits.memory_bytes, self._members)
+            self._record_cause(BoxCause.MEMORY_LIMIT)
 
 
 @asynccontextmanager
