@@ -26,12 +26,8 @@ BYTES_CEILING, FLOPS_CEILING = "bytes_per_s", "flops_per_s:"
 
 def impossible(measurements: Sequence[wire.Measurement]) -> Decision | None:
     """DISQUALIFIED where a time is out of the clock's reach, or out of the device's."""
-    for rule in (_tampered, _below_floor):
-        for measurement in measurements:
-            decision = rule(measurement)
-            if decision is not None:
-                return decision
-    return None
+    decisions = (rule(measurement) for rule in (_tampered, _below_floor) for measurement in measurements)
+    return next((decision for decision in decisions if decision is not None), None)
 
 
 def _tampered(measurement: wire.Measurement) -> Decision | None:

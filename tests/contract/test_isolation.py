@@ -97,12 +97,6 @@ async def test_a_flood_ends_the_box(isolation, slot):
     assert len(ended.output) == 64 * 1024
 
 
-async def test_a_sleeper_meets_the_wall(isolation, slot):
-    ended = await ending_of(isolation, spec_of(slot, "time.sleep(600)", limits=replace(LIMITS, wall_s=0.7)))
-    assert ended.cause is BoxCause.WALL_LIMIT
-    assert ended.wall_ns >= 0.7e9
-
-
 @pytest.mark.timing
 async def test_a_sleeper_ends_at_the_wall_and_is_removed_at_once(isolation, slot):
     """Not much later than it was told to, and without the grace that an engine gives."""
@@ -110,7 +104,7 @@ async def test_a_sleeper_ends_at_the_wall_and_is_removed_at_once(isolation, slot
         ended = await box.wait()
         began = time.monotonic()
     assert time.monotonic() - began < 3
-    assert ended.wall_ns < 3e9
+    assert 0.7e9 <= ended.wall_ns < 3e9
 
 
 async def test_the_wall_stands_even_if_nobody_waits(isolation, slot, marker):
