@@ -15,7 +15,7 @@ from grader.config import Settings
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import JudgeProcess
 from grader.errors import SandboxBroken
-from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Purpose
+from grader.isolation import Availability, Box, BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.ledger import Ledger
 from grader.ledger.statements import QUEUED_COUNT
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Verdict
@@ -482,6 +482,10 @@ class FakeBoxes:
                 await self.before_close.wait()
         finally:
             self.open.remove(spec)
+
+    async def check(self) -> Availability:
+        """Say that boxes work."""
+        return Availability(usable=True, detail="fake")
 
     async def fingerprint(self) -> str:
         return "toolchain"

@@ -38,6 +38,7 @@ class DeviceLane:
 
     def __init__(self, kind: str, judge: JudgeProcess, gpu: GpuAccess | None = None) -> None:
         self.kind, self.gpu, self._process = kind, gpu, judge
+        self.close = judge.close
         self.title = f"the {kind} device" if gpu is None else f"GPU {gpu.index} ({gpu.name})"  # its name for people
         self.status = LaneState.FREE
         self.reservation_count = 0
@@ -115,10 +116,6 @@ class DeviceLane:
         self.status = LaneState.QUARANTINED if self.fault else LaneState.FREE
         if self.fault:
             log.error("lane_quarantined", lane=self.title, reason=self.fault)
-
-    async def close(self) -> None:
-        """End the judge."""
-        await self._process.close()
 
 
 class QueuedReservation:

@@ -197,7 +197,7 @@ class HostIsolation:
     def __init__(self, settings: BoxSettings, find_driver: Callable[[int], DriverFiles], *, fixed_toolchain: bool = False) -> None:
         self._settings, self._find_driver = settings, find_driver
         self._cgroups = Cgroups(settings.state_id, settings.run_id)
-        self._fingerprint = HostFingerprint(fixed=fixed_toolchain)
+        self.fingerprint = HostFingerprint(fixed=fixed_toolchain).current  # a box has the host's toolchain
 
     def _cgroup(self, spec: BoxSpec, stack: ExitStack, *, memory: bool = True, processes: bool = True) -> BoxCgroup | None:
         """Make the box's cgroup with its limits, removed with the stack; None where none can be made."""
@@ -208,10 +208,6 @@ class HostIsolation:
         limits = spec.limits
         cgroup.limit(memory_bytes=limits.memory_bytes if memory else None, process_count=limits.process_count if processes else None)
         return cgroup
-
-    async def fingerprint(self) -> str:
-        """Return the fingerprint of the host's toolchain, which is what a box has."""
-        return await self._fingerprint.current()
 
     async def sweep(self) -> int:
         """End what earlier servers with this state directory left."""
