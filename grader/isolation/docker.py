@@ -243,6 +243,7 @@ class DockerIsolation:
         self._find_driver = find_driver
         self._seccomp_text: str | None = None
         self._engine = Engine(settings.docker_host)
+        self.close = self._engine.close  # no box may be live
         self._image: str | None = None
         self._toolchain: Toolchain | None = None
         self._fingerprint = HostFingerprint(fixed=settings.memory_toolchain_dir is not None)
@@ -294,10 +295,6 @@ class DockerIsolation:
         for stranger in strangers:
             await self._engine.call(lambda client, box=stranger: client.remove_container(box, force=True, v=True))  # type: ignore[misc]
         return len(strangers)
-
-    async def close(self) -> None:
-        """Hang up; no box may be live."""
-        await self._engine.close()
 
     async def _prepare(self) -> None:
         if self._toolchain is None:
