@@ -78,15 +78,13 @@ class BoxCgroup:
         for directory in self.directories:
             for attempt in range(100):
                 try:
-                    directory.rmdir()
-                except FileNotFoundError:
+                    with contextlib.suppress(FileNotFoundError):
+                        directory.rmdir()
                     break
                 except OSError:
                     if attempt == 99:
                         raise
                     time.sleep(0.005)  # a process that has just died is still being taken out
-                else:
-                    break
 
     def _write(self, name: str, value: str) -> None:
         for directory in self.directories:

@@ -173,14 +173,12 @@ class DockerBox(SupervisedBox):
             return
         for attempt in range(REMOVE_ATTEMPTS):
             try:
-                await self._engine.call(lambda client: client.remove_container(self._name, force=True, v=True))
-            except docker.errors.NotFound:
+                with contextlib.suppress(docker.errors.NotFound):
+                    await self._engine.call(lambda client: client.remove_container(self._name, force=True, v=True))
                 break
             except (docker.errors.APIError, requests.exceptions.RequestException) as error:
                 if attempt == REMOVE_ATTEMPTS - 1:
                     raise IsolationBroken(f"the engine does not remove box {self._name}: {error}") from error
-            else:
-                break
         self._removed = True
 
     async def _await_exit(self) -> None:
