@@ -1,7 +1,5 @@
 """Actions of organisers while a competition runs: withdrawals, bans, and a record of them."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

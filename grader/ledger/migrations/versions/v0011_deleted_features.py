@@ -1,7 +1,5 @@
 """Webhooks, registration codes and announcements are no longer there."""
 
-from __future__ import annotations
-
 from alembic import op
 
 revision = "0011"
