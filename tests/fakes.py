@@ -15,7 +15,9 @@ from grader.config import Settings
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import JudgeProcess
 from grader.errors import SandboxBroken
-from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Purpose
+from grader.isolation import Availability, Box, BoxExit, BoxSpec, GpuAccess, Purpose
+from grader.ledger import Ledger
+from grader.ledger.statements import QUEUED_COUNT
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Verdict
 from grader.server.grading import Grading
 from sandbox.protocol import wire
@@ -61,6 +63,11 @@ def problem(problem_id: str = "sum", digest: str = "d" * 64) -> Problem:
             digest=digest,
         ),
     )
+
+
+async def queued_count(ledger: Ledger) -> int:
+    """How many wait; runs of rejudges take nobody's room."""
+    return int(await ledger.database.read(lambda connection: connection.execute(QUEUED_COUNT).scalar_one()))
 
 
 def job(**changes: object) -> wire.Job:
@@ -475,6 +482,10 @@ class FakeBoxes:
                 await self.before_close.wait()
         finally:
             self.open.remove(spec)
+
+    async def check(self) -> Availability:
+        """Say that boxes work."""
+        return Availability(usable=True, detail="fake")
 
     async def fingerprint(self) -> str:
         return "toolchain"

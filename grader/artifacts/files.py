@@ -11,12 +11,11 @@ import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import structlog
 
-from grader.artifacts.store import make_private, write_whole
+from grader.artifacts.store import files_in, make_private, write_whole
 from grader.isolation.pickup import Refusal, pick_up
 from sandbox.protocol.box_files import FILE_LIMIT_BYTES
 
@@ -91,11 +90,7 @@ class SubmissionFiles:
                 log.info("submission_file_evicted", digest=name, size_bytes=size_bytes)
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
-        with suppress(FileNotFoundError):
-            for path in list(self.directory.iterdir()):
-                with suppress(FileNotFoundError):
-                    if _DIGEST.fullmatch(path.name):
-                        yield path, path.lstat()
+        return ((path, facts) for path, facts in files_in(self.directory) if _DIGEST.fullmatch(path.name))
 
 
 def chunks(content: bytes) -> Iterator[bytes]:

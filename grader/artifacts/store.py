@@ -96,17 +96,14 @@ def unsealed(content: bytes, key: str, secret: bytes) -> BuildResult:
         raise NotSealed("it belongs to another key")
     try:
         build = wire.from_json(header["build"])
-    except wire.WireError as error:
-        raise NotSealed(f"it is of another version: {error}") from None
-    # A build without a digest made nothing; an empty artifact has a digest.
-    if build.artifact_digest is None and artifact:
-        raise NotSealed("it has an artifact, and its build made none")
-    if build.artifact_digest is not None and hashlib.sha256(artifact).hexdigest() != build.artifact_digest:
-        raise NotSealed("its artifact has another digest")
-    try:
-        return BuildResult(build=build, artifact=None if build.artifact_digest is None else artifact, cacheable=True)
+        # A build without a digest made nothing; an empty artifact has a digest.
+        made = None if build.artifact_digest is None and not artifact else artifact
+        result = BuildResult(build=build, artifact=made, cacheable=True)
     except ValueError as error:
-        raise NotSealed(f"it is not what is kept: {error}") from None
+        raise NotSealed(f"it is of another version: {error}") from None
+    if made is not None and hashlib.sha256(made).hexdigest() != build.artifact_digest:
+        raise NotSealed("its artifact has another digest")
+    return result
 
 
 def _length(of: bytes | tuple[bytes, ...] | list[bytes]) -> bytes:
@@ -159,10 +156,10 @@ class ArtifactStore:
             rejections_bytes = self._evict(self._rejections, rejections_limit_bytes)
             self._evict(self._entries, self.limit_bytes - rejections_bytes)
             before = time.time() - STALE_S
-            for entry, facts in (*_files(self._entries), *_files(self._rejections)):
+            for entry, facts in (*files_in(self._entries), *files_in(self._rejections)):
                 if entry.name.startswith(".") and facts.st_mtime < before:
                     _remove(entry)
-            for lock, facts in _files(self._locks):
+            for lock, facts in files_in(self._locks):
                 if facts.st_mtime < before and (descriptor := self.try_lock(lock.name)) is not None:
                     self.unlock(lock.name, descriptor)
 
@@ -223,7 +220,7 @@ def _on_disk(size_bytes: int) -> int:
     return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
 
 
-def _files(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
+def files_in(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Yield what lies there, with its facts; what vanishes meanwhile is left out."""
     with contextlib.suppress(FileNotFoundError):
         for entry in list(directory.iterdir()):
@@ -232,8 +229,7 @@ def _files(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _whole(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """The entries that are in place, and not still written."""
-    return ((entry, facts) for entry, facts in _files(directory) if not entry.name.startswith("."))
+    return ((entry, facts) for entry, facts in files_in(directory) if not entry.name.startswith("."))
 
 
 def _remove(path: Path) -> None:
@@ -284,7 +280,6 @@ def write_whole(path: Path, content: bytes) -> None:
 
 @contextmanager
 def _flocked(path: Path) -> Iterator[None]:
-    """Hold a lock that nobody holds for longer than milliseconds."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,9 +1,8 @@
 """Takes submissions out of the ledger, has them graded, and records what became of them.
 
-Holds at most `capacity()` leases, of submissions to `device_kinds()`; both may change. A submission to none of `known_kinds()` is taken
-too: it has waited for a device that has gone, and the fleet refuses it. What a kernel does wrong comes as facts and ends
-in a verdict; what `grade` raises is our fault and gives the lease back. Nothing is kept in memory that the ledger does not have: a
-dispatcher may die at any moment.
+Holds at most `capacity()` leases, of submissions to `device_kinds()` or to what none of `known_kinds()` is, which the fleet refuses. What
+a kernel does wrong comes as facts and ends in a verdict; what `grade` raises is our fault and gives the lease back. Nothing is kept in
+memory that the ledger does not have: a dispatcher may die at any moment.
 """
 
 from __future__ import annotations
@@ -12,11 +11,10 @@ import asyncio
 import secrets
 import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import partial
-from typing import Protocol, assert_never, cast
+from typing import assert_never, cast
 
 import structlog
 
@@ -42,22 +40,8 @@ LANE_LIMIT_S = 12 * 3600.0
 UNCOUNTED = frozenset({DeviceQuarantined.reason, HostBroken.reason, WorkerLost.reason})
 
 
-class Grade(Protocol):
-    """Grades one attempt: facts as they are found, to the end. Raises where we are at fault. May be stopped at any await."""
-
-    def __call__(self, lease: Lease) -> AsyncIterator[wire.Fact]:
-        """Grade it."""
-
-
-class Stop(Enum):
-    """Why an attempt is stopped from outside."""
-
-    CANCEL = auto()
-    DRAIN = auto()
-    LEASE_LOST = auto()
-
-
-_STOPPED: dict[Stop | None, StopReason] = {Stop.CANCEL: StopReason.CANCELLED, Stop.DRAIN: StopReason.DRAINED}  # else: lost
+# Grades one attempt: facts as they are found, to the end. Raises where we are at fault. May be stopped at any await.
+Grade = Callable[[Lease], AsyncIterator[wire.Fact]]
 
 
 @dataclass(eq=False)
@@ -67,10 +51,10 @@ class _LeaseAttempt:
     lease: Lease
     check: asyncio.Event
     grading: asyncio.Task[Report | Failure | None] | None = None
-    stop: Stop | None = None
+    stop: StopReason | None = None
     unwritten: Sequence[wire.Fact] = ()  # the last facts, which are written with the verdict
 
-    def end(self, why: Stop) -> None:
+    def end(self, why: StopReason) -> None:
         """Stop the grading, even before it begins; the first reason wins."""
         if self.stop is None:
             self.stop = why
@@ -79,13 +63,26 @@ class _LeaseAttempt:
 
 
 class Recorder:
-    """Facts in their order. Made by `recording`."""
+    """Facts in their order. Use as an async context; left without an exception, all is on disk."""
 
     def __init__(self, append: Callable[[Sequence[wire.Fact]], Awaitable[None]]) -> None:
         self._append = append
         self._waiting: list[wire.Fact] = []
         self._writing: asyncio.Task[None] | None = None
         self._kept = False
+
+    async def __aenter__(self) -> Recorder:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            await self.flush()  # after a fault of ours too: what was found out before it stays readable
+        finally:
+            self._waiting.clear()
+            if self._writing is not None:
+                await asyncio.wait([self._writing])
+                if not self._writing.cancelled():
+                    self._writing.exception()  # seen: anyone who has to know it has been notified, or is being stopped
 
     async def add(self, fact: wire.Fact) -> None:
         """Take a fact; raises what the writing of an earlier one raised."""
@@ -111,31 +108,10 @@ class Recorder:
         drain, self._waiting = self._waiting, []
         return drain
 
-    async def settle(self) -> None:
-        """Return when nothing is being written any more, however that went."""
-        self._waiting.clear()
-        if self._writing is not None:
-            await asyncio.wait([self._writing])
-            if not self._writing.cancelled():
-                self._writing.exception()  # seen: anyone who has to know it has been notified, or is being stopped
-
     async def _write(self) -> None:
         while self._waiting and not self._kept:
             batch, self._waiting = self._waiting, []
             await self._append(batch)
-
-
-@asynccontextmanager
-async def recording(append: Callable[[Sequence[wire.Fact]], Awaitable[None]]) -> AsyncIterator[Recorder]:
-    """A recorder; left without an exception, all is on disk."""
-    recorder = Recorder(append)
-    try:
-        try:
-            yield recorder
-        finally:
-            await recorder.flush()  # after a fault of ours too: what was found out before it stays readable
-    finally:
-        await recorder.settle()
 
 
 class Dispatcher:
@@ -180,7 +156,6 @@ class Dispatcher:
                 attempt.check.set()
 
     def _on_notification(self, news: News) -> None:
-        """Look at the queue or at an attempt after another server changed it."""
         if news.kind in (NewsKind.QUEUED, NewsKind.MISSED):
             self.wake()
         for attempt in self._attempts if news.kind is NewsKind.MISSED else ():
@@ -210,7 +185,7 @@ class Dispatcher:
     def abandon(self) -> None:
         """Give back now what still runs."""
         for attempt in self._attempts:
-            attempt.end(Stop.DRAIN)
+            attempt.end(StopReason.DRAINED)
 
     async def _take(self, group: asyncio.TaskGroup) -> None:
         while not self._draining.is_set():
@@ -261,7 +236,7 @@ class Dispatcher:
                     heart.cancel()
                 outcome = None if attempt.grading.cancelled() else attempt.grading.result()
                 await self._settle(attempt, outcome)
-                ended = outcome or _STOPPED.get(attempt.stop, StopReason.LEASE_LOST)
+                ended = outcome or attempt.stop or StopReason.LEASE_LOST
             except (LeaseLost, GraderFault) as error:  # the ledger's last word: the next worker that has the lease does the work
                 log.warning("attempt_not_settled", error=str(error))
             finally:
@@ -275,7 +250,7 @@ class Dispatcher:
         try:
             async with (
                 asyncio.timeout(SILENCE_LIMIT_S) as silence,
-                recording(partial(self._ledger.append, lease)) as recorder,
+                Recorder(partial(self._ledger.append, lease)) as recorder,
                 aclosing(cast(AsyncGenerator[wire.Fact, None], self._grade(lease))) as stream,
             ):
                 async for fact in stream:
@@ -312,9 +287,9 @@ class Dispatcher:
             attempt.check.clear()
             try:
                 if await self._ledger.heartbeat(attempt.lease, ttl_s=self._lease_s):
-                    attempt.end(Stop.CANCEL)
+                    attempt.end(StopReason.CANCELLED)
             except LeaseLost:
-                attempt.end(Stop.LEASE_LOST)
+                attempt.end(StopReason.LEASE_LOST)
             except GraderFault as error:  # there are two more beats before the lease is over
                 log.warning("heartbeat_failed", reason=error.reason)
 
@@ -330,7 +305,7 @@ class Dispatcher:
                 counted = outcome.reason not in UNCOUNTED
                 settled = await self._ledger.release(lease, outcome, counted=counted)
                 log.info("attempt_released", state=settled.state)
-            case None if attempt.stop in (Stop.CANCEL, Stop.DRAIN):
+            case None if attempt.stop in (StopReason.CANCELLED, StopReason.DRAINED):
                 # Not counted: the attempt was not at fault. The ledger knows whether a cancellation was asked for.
                 reason = attempt.stop.name
                 settled = await self._ledger.release(lease, Failure(reason=reason, message="stopped"), counted=False)

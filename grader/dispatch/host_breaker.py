@@ -10,18 +10,19 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import Protocol, cast
+from typing import cast
 
 import structlog
 
 from grader import devices
 from grader.dispatch.dispatcher import Grade
+from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import CallRefused, DeviceQuarantined, GraderFault, HostBroken, WorkerLost
 from grader.model import Lease, NewSubmission, Problem, SourceFile, Submission, SubmissionState, Verdict
-from grader.observability.observer import LaneNow, LaneState
+from grader.observability.observer import LaneState
 from grader.verdict.fold import fold
 from sandbox.protocol import wire
 
@@ -173,7 +174,6 @@ class HostBreaker:
         self._spoils.pop(submission_id, None)
 
     async def _recover(self) -> None:
-        """Probe until the host is well, or has graded a submission meanwhile."""
         pause_s = PROBE_S
         while self.fault:
             fault = await self._probe(whole=True)
@@ -188,29 +188,14 @@ class HostBreaker:
                 pause_s = min(2 * pause_s, PROBE_MOST_S)
 
     async def _look_while_idle(self) -> None:
-        """Notice that boxes do not start before a submission does."""
         while True:
             await self._pause(IDLE_S)
             if not self.fault and not self._running and (fault := await self._probe(whole=False)):
                 self._open(fault)
 
 
-class LaneHost(Protocol):
-    """A host with lanes."""
-
-    def grade(self, lease: Lease) -> AsyncIterator[wire.Fact]:
-        """Grade one attempt."""
-
-    def lanes(self) -> Sequence[LaneNow]:
-        """Return the state of each lane."""
-
-    async def quarantine(self, name: str, fault: str) -> None:
-        """Give nothing more to the lane of this name until a look finds it well."""
-
-
-async def grade_own(host: LaneHost) -> str:
-    """Grade it on every lane that is in service.  The answer is why it fails on all of them, else
-    ""; a GPU's lane on which alone it fails is quarantined."""
+async def grade_own(host: LocalFleet) -> str:
+    """Return why the own kernel fails on every lane in service, else ""; a GPU's lane on which alone it fails is quarantined."""
     lanes = [lane.name for lane in host.lanes() if lane.state not in (LaneState.QUARANTINED, LaneState.CORDONED)]
     failures = dict(zip(lanes, await asyncio.gather(*(_failure(host.grade, name) for name in lanes)), strict=True))
     broken = {name: failure for name, failure in failures.items() if failure}
@@ -223,8 +208,7 @@ async def grade_own(host: LaneHost) -> str:
 
 
 async def _failure(grade: Grade, lane: str) -> str:
-    """Why it was not graded as it should be.  Emulated lanes are alike: of several at once, each
-    takes one."""
+    """Return why it was not graded as it should be. Emulated lanes are alike: of several at once, each takes one."""
     kind = lane.partition(":")[0]
     kernel = NewSubmission(
         problem_id=NAME,

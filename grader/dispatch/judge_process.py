@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 
 import structlog
@@ -45,6 +46,7 @@ class JudgeProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._environment: wire.Environment | None = None
         self._starting = asyncio.Lock()
+        self._silence_s = SILENCE_S if gpu is None else CUDA_SILENCE_S
 
     @property
     def running(self) -> bool:
@@ -60,55 +62,41 @@ class JudgeProcess:
             assert self._environment is not None
             return self._environment
 
-    async def judge(self, job: wire.Job) -> AsyncIterator[wire.Fact]:
+    def judge(self, job: wire.Job) -> AsyncIterator[wire.Fact]:
         """The facts of one job; JudgeBroken where the judge dies or falls silent, and then it is started anew for the next."""
-        await self.environment()
-        usual_s = SILENCE_S if self._gpu is None else CUDA_SILENCE_S
-        finished = False
-        try:
-            process = await self._send(job)
-            while not finished:
-                fact = await self._read(process, usual_s + wire.WAIT_FACTOR * (job.load_s + 3 * job.problem.trial_s))
-                lost = isinstance(fact, wire.Broken) and fact.device_lost
-                if lost:
-                    await self.close()  # its context is gone, and a process gets no second one
-                finished = isinstance(fact, (wire.Finished, wire.Restart, wire.Broken))
-                yield fact
-        finally:
-            if not finished:  # cancelled or broken in the middle of a job: what it would still say belongs to nobody
-                await self.close()
+        return self._answers(job, self._silence_s + wire.WAIT_FACTOR * (job.load_s + 3 * job.problem.trial_s))
 
     async def prepare(self, job_id: str, problem: wire.ProblemSpec) -> None:
         """Compile and time the baselines of a problem, for minutes where there are many; JudgeBroken as in `judge`, and where the problem
         can't be loaded. Starts the judge if it is not running."""
-        await self.environment()
-        finished = False
-        try:
-            process = await self._send(wire.Prepare(job_id=job_id, problem=problem))
-            while not finished:
-                fact = await self._read(process, SILENCE_S if self._gpu is None else CUDA_SILENCE_S)
+        async with aclosing(self._answers(wire.Prepare(job_id=job_id, problem=problem), self._silence_s)) as facts:
+            async for fact in facts:
                 if isinstance(fact, wire.Broken):
-                    finished = not fact.device_lost
                     raise JudgeBroken(fact.message)
-                finished = isinstance(fact, wire.Finished)
-        finally:
-            if not finished:
-                await self.close()
 
     async def check(self, job_id: str) -> wire.Health:
         """How the device is, now that nothing of this job is left; starts the judge if it is not running."""
-        await self.environment()
-        answered = False
-        try:
-            fact = await self._read(await self._send(wire.Check(job_id=job_id)), self._check_s)
-            if isinstance(fact, wire.Broken):
-                raise JudgeBroken(fact.message)
-            if not isinstance(fact, wire.Health) or fact.job_id != job_id:
-                raise JudgeBroken(f"the judge answered a check with {type(fact).__name__}")
-            answered = True
+        async with aclosing(self._answers(wire.Check(job_id=job_id), self._check_s)) as facts:
+            fact = await anext(facts)
+        if isinstance(fact, wire.Health) and fact.job_id == job_id:
             return fact
+        await self.close()
+        raise JudgeBroken(fact.message if isinstance(fact, wire.Broken) else f"the judge answered a check with {type(fact).__name__}")
+
+    async def _answers(self, message: wire.Job | wire.Prepare | wire.Check, limit_s: float) -> AsyncGenerator[wire.Fact, None]:
+        """Send a message, and yield what the judge says to it, up to the last fact of that. limit_s: how long it may be silent."""
+        await self.environment()
+        finished = False
+        try:
+            process = await self._send(message)
+            while not finished:
+                fact = await self._read(process, limit_s)
+                if isinstance(fact, wire.Broken) and fact.device_lost:
+                    await self.close()  # its context is gone, and a process gets no second one
+                finished = isinstance(fact, (wire.Finished, wire.Restart, wire.Broken, wire.Health))
+                yield fact
         finally:
-            if not answered:
+            if not finished:  # cancelled or broken in the middle of a job: what it would still say belongs to nobody
                 await self.close()
 
     async def close(self) -> None:

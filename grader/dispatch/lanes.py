@@ -38,6 +38,8 @@ class DeviceLane:
 
     def __init__(self, kind: str, judge: JudgeProcess, gpu: GpuAccess | None = None) -> None:
         self.kind, self.gpu, self._process = kind, gpu, judge
+        self.close = judge.close
+        self.title = f"the {kind} device" if gpu is None else f"GPU {gpu.index} ({gpu.name})"  # its name for people
         self.status = LaneState.FREE
         self.reservation_count = 0
         self.used_s = -math.inf  # when a reservation was last released
@@ -47,11 +49,6 @@ class DeviceLane:
         self.next_look: asyncio.TimerHandle | None = None  # at a quarantined device
         self._job_id = ""
         self.reported_environment: wire.Environment | None = None  # the judge's last one
-
-    @property
-    def title(self) -> str:
-        """Return its name for people."""
-        return f"the {self.kind} device" if self.gpu is None else f"GPU {self.gpu.index} ({self.gpu.name})"
 
     @property
     def environment(self) -> wire.Environment:
@@ -120,10 +117,6 @@ class DeviceLane:
         if self.fault:
             log.error("lane_quarantined", lane=self.title, reason=self.fault)
 
-    async def close(self) -> None:
-        """End the judge."""
-        await self._process.close()
-
 
 class QueuedReservation:
     """An attempt's place at a lane; see `grader.grading.ports.LaneReservation`."""
@@ -190,32 +183,29 @@ class Lanes:
     """The lanes of a host. default: what "" chooses."""
 
     def __init__(self, lanes: Sequence[DeviceLane], default: str, look_again_s: float = LOOK_AGAIN_S) -> None:
-        self._lanes, self._default, self._look_again_s = tuple(lanes), default, look_again_s
+        numbers = itertools.count()  # emulated ones are counted from 0
+        self._lanes = {f"{lane.kind}:{next(numbers) if lane.gpu is None else lane.gpu.index}": lane for lane in lanes}
+        self._default, self._look_again_s = default, look_again_s
         self._waiting: list[_LaneRequest] = []
-        self._health_checks: set[asyncio.Task[None]] = set()
-        self._closed = False
 
-    @property
     def offers(self) -> tuple[str, ...]:
         """Return the devices that may be chosen."""
-        gpus = [lane.gpu for lane in self._lanes if lane.gpu is not None]
+        gpus = [lane.gpu for lane in self._lanes.values() if lane.gpu is not None]
         return devices.offered(((gpu.index, gpu.name) for gpu in gpus), emulated=len(gpus) < len(self._lanes))
 
-    @property
     def ready(self) -> tuple[str, ...]:
         """Those of them that some lane takes: not those of which every lane is quarantined or cordoned."""
-        return tuple(kind for kind in self.offers if any(lane.usable for lane in self._lanes if _is_meant(lane, kind)))
+        return tuple(kind for kind in self.offers() if any(lane.usable for lane in self._lanes.values() if _is_meant(lane, kind)))
 
     def cordon(self, names: Collection[str]) -> None:
         """Give nothing more to the lanes of these names, as `now` has them, and to all others again."""
-        for lane, shown in zip(self._lanes, self.now, strict=True):
-            lane.cordoned = shown.name in names
+        for name, lane in self._lanes.items():
+            lane.cordoned = name in names
         self._assign_waiting()
 
     async def quarantine(self, name: str, fault: str) -> None:
-        """Give nothing more to the lane of this name, once its device was checked, until a later
-        look finds it well."""
-        lane = next(lane for lane, shown in zip(self._lanes, self.now, strict=True) if shown.name == name)
+        """Give nothing more to the lane of this name, once its device was checked, until a later look finds it well."""
+        lane = self._lanes[name]
         if lane.health_check_task is not None:
             await asyncio.wait([lane.health_check_task])
         if lane.status is LaneState.FREE:
@@ -224,14 +214,11 @@ class Lanes:
             self._look_later(lane)
             self._assign_waiting()
 
-    @property
     def now(self) -> tuple[LaneNow, ...]:
-        """Return the state of each lane, cordoned once its last job is over; emulated ones are counted from 0."""
-        numbers = itertools.count()
-        indexes = (next(numbers) if lane.gpu is None else lane.gpu.index for lane in self._lanes)
-        states = (LaneState.CORDONED if lane.cordoned and lane.status is LaneState.FREE else lane.status for lane in self._lanes)
+        """Return the state of each lane, cordoned once its last job is over."""
         return tuple(
-            LaneNow(name=f"{lane.kind}:{index}", state=state) for lane, index, state in zip(self._lanes, indexes, states, strict=True)
+            LaneNow(name=name, state=LaneState.CORDONED if lane.cordoned and lane.status is LaneState.FREE else lane.status)
+            for name, lane in self._lanes.items()
         )
 
     @contextmanager
@@ -249,17 +236,11 @@ class Lanes:
 
     def contended(self, lane: DeviceLane) -> bool:
         """Return whether usable lanes like this one have more reservations than there are lanes."""
-        alike = [peer for peer in self._lanes if peer.usable and peer.is_like(lane)]
+        alike = [peer for peer in self._lanes.values() if peer.usable and peer.is_like(lane)]
         return sum(peer.reservation_count for peer in alike) > len(alike)
 
     def _look_later(self, lane: DeviceLane) -> None:
-        """Check a quarantined device again after a while: it may have come back."""
-
-        def look_again() -> None:
-            if lane.status is LaneState.QUARANTINED and not self._closed:
-                self.health_check(lane)
-
-        lane.next_look = asyncio.get_running_loop().call_later(self._look_again_s, look_again)
+        lane.next_look = asyncio.get_running_loop().call_later(self._look_again_s, self.health_check, lane)
 
     async def take(self, reservation: QueuedReservation) -> DeviceLane:
         """Wait for the reservation's lane, or for one like it that is free before; see `_assign_waiting`."""
@@ -289,13 +270,11 @@ class Lanes:
             lane.next_look.cancel()
             lane.next_look = None
         lane.status = LaneState.CHECKING
-        lane.health_check_task = task = asyncio.create_task(check())
-        self._health_checks.add(task)
-        task.add_done_callback(self._health_checks.discard)
+        lane.health_check_task = asyncio.create_task(check())
 
     async def prepare(self, problems: Sequence[wire.ProblemSpec]) -> None:
         """Have the judge of each GPU compile and time the baselines of these problems, a workload at a time, while nobody uses its lane."""
-        await asyncio.gather(*(self._prepare(lane, problems) for lane in self._lanes if lane.gpu is not None))
+        await asyncio.gather(*(self._prepare(lane, problems) for lane in self._lanes.values() if lane.gpu is not None))
 
     async def _prepare(self, lane: DeviceLane, problems: Sequence[wire.ProblemSpec]) -> None:
         for problem in problems:
@@ -316,12 +295,12 @@ class Lanes:
 
     async def close(self) -> None:
         """Stop all checks, and end the judges."""
-        self._closed = True
-        tasks = tuple(self._health_checks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for lane in self._lanes:
+        for lane in self._lanes.values():
+            if lane.next_look is not None:
+                lane.next_look.cancel()
+            if lane.health_check_task is not None:
+                lane.health_check_task.cancel()
+                await asyncio.gather(lane.health_check_task, return_exceptions=True)
             await lane.close()
 
     def _assign_waiting(self) -> None:
@@ -365,9 +344,9 @@ class Lanes:
             request.assigned.set_result(lane)
 
     def _usable(self, choice: str) -> list[DeviceLane]:
-        matches = [lane for lane in self._lanes if _is_meant(lane, choice)]
+        matches = [lane for lane in self._lanes.values() if _is_meant(lane, choice)]
         if not matches:
-            raise NoSuchDevice(choice, self.offers)
+            raise NoSuchDevice(choice, self.offers())
         usable = [lane for lane in matches if lane.usable]
         if not usable:
             raise matches[0].refusal()

@@ -10,9 +10,9 @@ import time
 import tomllib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from grader import devices
 from grader.artifacts import ArtifactCache
@@ -20,26 +20,18 @@ from grader.artifacts.files import SubmissionFiles
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import JudgeProcess
 from grader.dispatch.lanes import LOOK_AGAIN_S, DeviceLane, Lanes
-from grader.dispatch.warm_boxes import WarmBoxes, WarmPlace
+from grader.dispatch.warm_boxes import WarmBoxes
 from grader.grading import pipeline
 from grader.grading.ports import Profile, Workspace
-from grader.isolation import GpuAccess, Isolation, Limits
+from grader.isolation import BoxSpec, GpuAccess, Isolation, Limits
 from grader.isolation.directories import box_output, hold_slot, run_directory, shared_slot_directory
 from grader.isolation.settings import BoxSettings
 from grader.model import Lease
-from grader.observability.observer import LaneNow, WarmNow
 from sandbox.protocol import wire
 
 PROFILES = Path(__file__).parents[2] / "sandbox" / "profiles"
 GRACE_S = 1.0  # from the end of a build to its run
 BASELINES = "baselines"  # below the artifacts' directory, which no box sees
-
-
-class MakeJudge(Protocol):
-    """Makes a lane's judge, without starting it."""
-
-    def __call__(self, device_kind: str, gpu: GpuAccess | None, cache_dir: Path | None, /) -> JudgeProcess:
-        """Make it."""
 
 
 class Turns:
@@ -80,7 +72,6 @@ class Turns:
             self._admit()
 
     def _admit(self) -> None:
-        """Let those in whose turn it is."""
         kinds = [secret for secret, _ in self._waiting]
         owed_s = self._owed_until_s - self._clock()  # how much longer shown work goes first
         if not kinds or (self._count and (not self._secret) in kinds and (self._secret or owed_s <= 0)):
@@ -123,7 +114,7 @@ class LocalFleet:
         files: SubmissionFiles | None = None,
         warm_count: int = 0,
         look_again_s: float = LOOK_AGAIN_S,
-        make_judge: MakeJudge = JudgeProcess,
+        make_judge: Callable[[str, GpuAccess | None, Path | None], JudgeProcess] = JudgeProcess,
     ) -> None:
         self.isolation = isolation
         self.profile = profile or read_profile(PROFILES / "limits.toml")
@@ -144,10 +135,11 @@ class LocalFleet:
             lanes.append(DeviceLane(gpu.kind, make_judge(gpu.kind, access, baselines), access))
         self._lanes = Lanes(lanes, default or (gpus[0].kind if gpus else devices.EMULATED), look_again_s)
         self._builders = asyncio.Semaphore(builder_count)
-        self._warm = WarmBoxes(isolation, self._warm_place, size=warm_count, fingerprint=isolation.fingerprint)
-        # Parts of the interface that the pipeline and the breaker use.
+        self._warm = WarmBoxes(isolation, self._warm_place, size=warm_count)
+        # What the server, the pipeline and the breaker call.
         self.cordon, self.quarantine, self.seat = self._lanes.cordon, self._lanes.quarantine, self._lanes.reserve
-        self.run_box, self.times, self.turn = self._warm.run_box, self._warm.times, Turns().take
+        self.lanes, self.device_kinds, self.ready_kinds = self._lanes.now, self._lanes.offers, self._lanes.ready
+        self.run_box, self.times, self.warm, self.turn = self._warm.run_box, self._warm.times, self._warm.now, Turns().take
         # While a lane is busy, what goes there next is built.
         self._most = len(lanes) + max(builder_count, len(lanes))
 
@@ -171,45 +163,21 @@ class LocalFleet:
     @property
     def capacity(self) -> int:
         """How many attempts may be under way, builds and runs together; none where no lane is usable."""
-        return self._most if self._lanes.ready else 0
-
-    @property
-    def device_kinds(self) -> tuple[str, ...]:
-        """Return the devices that a submission may request."""
-        return self._lanes.offers
-
-    @property
-    def ready_kinds(self) -> tuple[str, ...]:
-        """Those of them of which a lane is usable."""
-        return self._lanes.ready
+        return self._most if self.ready_kinds() else 0
 
     def prepare(self, problems: Sequence[wire.ProblemSpec]) -> None:
         """Compile and time, in the background, the baselines of as many of these problems as a judge keeps, so that the first submission
         to one does not wait for that. GPUs only: nothing is compiled for the emulated device."""
         self._preparing = asyncio.create_task(self._lanes.prepare(problems[: wire.KEPT_PROBLEM_COUNT]))
 
-    def lanes(self) -> tuple[LaneNow, ...]:
-        """Return the state of each lane."""
-        return self._lanes.now
-
-    def warm(self) -> WarmNow:
-        """The run boxes that wait for a job."""
-        return self._warm.now
-
     def grade(self, lease: Lease) -> AsyncIterator[wire.Fact]:
         """Grade one attempt on this host."""
         return pipeline.grade(lease, self)
 
-    async def environment(self, device_kind: str) -> wire.Environment:
-        """Return the environment of a device of that kind."""
-        with self.seat(device_kind) as reservation:
-            return await reservation.environment()
-
     @contextmanager
-    def _warm_place(self) -> Iterator[WarmPlace]:
-        """Make the directory and slot of a box that is started before there is a job for it."""
+    def _warm_place(self, spec: BoxSpec) -> Iterator[BoxSpec]:
         with self._directories("link") as root, hold_slot(shared_slot_directory()) as slot:
-            yield WarmPlace(link_dir=root / "link", slot=slot, box_id=f"warm-{secrets.token_hex(8)}")
+            yield replace(spec, link_dir=root / "link", slot=slot, box_id=f"warm-{secrets.token_hex(8)}")
 
     @contextmanager
     def workspace(self, lease: Lease) -> Iterator[Workspace]:

@@ -1,12 +1,8 @@
-"""Run boxes that were started before there is a job for them, so that nobody waits for the import of torch.
+"""Run boxes that were started before there is a job for them, so that nobody waits for the import of torch (docs/decisions/0060).
 
-Each is started and has imported everything by itself: its own address layout, its own secrets, its own uid. It is used for one job and then
-removed. Nothing of a submission is in it until it is taken. A box is kept ready of each specification that was asked for last, and at least
-twice, and several of the very last one, for those who submit again and again. A box for a GPU does not open it while it waits.
-
-Boxes are started one at a time, or more on a host with many cores, and not next to a measurement that they would disturb. An import slows
-a job that runs: while jobs come with pauses in between, boxes are started in the pauses; a second one of a kind is in any case. Those
-for a GPU, on a host with cores to spare, do not wait for a pause.
+A box is kept ready of each specification that was asked for last, and at least twice, and several of the very last one, for those who
+submit again and again. They are started one at a time, or more on a host with many cores, and not next to a measurement that they would
+disturb: while jobs come with pauses in between, in the pauses. Those for a GPU, on a host with cores to spare, do not wait for a pause.
 """
 
 from __future__ import annotations
@@ -14,17 +10,17 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import structlog
 
 from grader.grading.run_box import IMPORT_S, HeldRunBox, RunBox, started
 from grader.isolation import BoxSpec, Isolation
+from grader.isolation.processes import read_host_memory
 from grader.observability.observer import WarmNow
 
 AGE_LIMIT_S = 600.0
@@ -41,15 +37,6 @@ SPARE_BYTES = 2 * 1024 * 1024 * 1024  # so much of the host's memory stays free
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarmPlace:
-    """Part of the host for a box: a directory for its {link}, and a slot of its own."""
-
-    link_dir: Path
-    slot: int
-    box_id: str
-
-
 @dataclass(frozen=True, slots=True)
 class WarmKey:
     """All in which boxes differ that can be used for the same job. spec: without what is of one box or of one job."""
@@ -58,39 +45,30 @@ class WarmKey:
     fingerprint: str
 
 
-def available_bytes() -> int:
-    """The host's memory that can be had without swapping."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return 0
-
-
 class WarmBoxes:
     """Keeps at most `size` boxes ready. Use as an async context; what is left is ended when it is left. from_count: how often a
-    specification was asked for before a box of it waits. place: makes what a box needs of the host. fingerprint: of what boxes are made of.
+    specification was asked for before a box of it waits. place: makes what a box needs of the host, and puts it into the specification.
     memory: free bytes of the host. clock: seconds. cores: of the host."""
 
     def __init__(
         self,
         isolation: Isolation,
-        place: Callable[[], AbstractContextManager[WarmPlace]],
+        place: Callable[[BoxSpec], AbstractContextManager[BoxSpec]],
         *,
         size: int,
-        fingerprint: Callable[[], Awaitable[str]],
-        memory: Callable[[], int] = available_bytes,
+        memory: Callable[[], int] = lambda: read_host_memory().available_bytes,
         clock: Callable[[], float] = time.monotonic,
         from_count: int = REPEATED,
         idle_s: float = IDLE_S,
         cores: int | None = None,
     ) -> None:
         self._isolation, self._place, self._size = isolation, place, size
-        self._fingerprint, self._memory, self._clock = fingerprint, memory, clock
+        self._memory, self._clock = memory, clock
         self._from_count, self._idle_s = from_count, idle_s
         self._cores = cores or os.cpu_count() or 1
         self._start_limit = max(1, min(START_LIMIT, self._cores // CORES_PER_START))
         self._wanted: OrderedDict[WarmKey, int] = OrderedDict()  # how often each was asked for; the last one at the end
-        self._waiting: dict[WarmKey, list[_WarmBox]] = {}  # no list is empty
+        self._waiting: list[_WarmBox] = []  # first the one that has waited longest
         self._starting: dict[asyncio.Task[None], WarmKey] = {}
         self._job_count, self._idle_from_s, self._room_left = 0, clock(), False
         self._hurried = True  # the last job came soon after the one before
@@ -112,8 +90,8 @@ class WarmBoxes:
         for task in (starting := list(self._starting)):
             task.cancel()
         await asyncio.gather(*starting, return_exceptions=True)
-        for key in list(self._waiting):
-            self._end_all(key)
+        for box in list(self._waiting):
+            self._end(box)
         await asyncio.gather(*self._ending, return_exceptions=True)
 
     @asynccontextmanager
@@ -127,9 +105,10 @@ class WarmBoxes:
                 async with started(self._isolation, spec) as fresh:
                     yield fresh
                 return
-            box.run_box.box.begin(spec.limits.wall_s)  # it may sleep for long until its job, and once more from then on
+            run_box = box.box.result()
+            run_box.box.begin(spec.limits.wall_s)  # it may sleep for long until its job, and once more from then on
             try:
-                yield replace(box.run_box, wall_s=spec.limits.wall_s)
+                yield replace(run_box, wall_s=spec.limits.wall_s)
             finally:
                 await box.close()
         finally:
@@ -137,10 +116,9 @@ class WarmBoxes:
             self._idle_from_s = self._clock()
             self._changed.set()
 
-    @property
     def now(self) -> WarmNow:
         """Return the number of boxes that wait, and of jobs that got one."""
-        return WarmNow(waiting_count=self._waiting_count, hit_count=self.hit_count, miss_count=self.miss_count)
+        return WarmNow(waiting_count=len(self._waiting), hit_count=self.hit_count, miss_count=self.miss_count)
 
     def times(self, attempt: object, *, busy: bool, by_host_clock: bool = True) -> None:
         """An attempt times something on this host, or no longer: meanwhile no box is started that would disturb it, and one that still
@@ -157,21 +135,21 @@ class WarmBoxes:
         if self._size <= 0:
             return None
         # The wall limit is no part of the key: a box gets its own with the job.
-        key = WarmKey(replace(spec, box_id="", slot=0, link_dir=None, limits=replace(spec.limits, wall_s=0.0)), await self._fingerprint())
+        common = replace(spec, box_id="", slot=0, link_dir=None, limits=replace(spec.limits, wall_s=0.0))
+        key = WarmKey(common, await self._isolation.fingerprint())
         self._wanted[key] = self._wanted.pop(key, 0) + 1
         while len(self._wanted) > KEYS_KEPT:
             self._wanted.popitem(last=False)
         self._changed.set()
         # From here to the return nothing is awaited: nobody else can get it.
-        box = self._pop(key)
-        while box is not None and box.gone:
+        for box in [box for box in self._waiting if box.key == key]:
+            if not box.gone:
+                self._waiting.remove(box)
+                self.hit_count += 1
+                return box
             self._end(box)
-            box = self._pop(key)
-        if box is None:
-            self.miss_count += 1
-        else:
-            self.hit_count += 1
-        return box
+        self.miss_count += 1
+        return None
 
     async def _keep(self) -> None:
         def filled(task: asyncio.Task[None]) -> None:
@@ -181,16 +159,8 @@ class WarmBoxes:
         while True:
             self._changed.clear()
             short, now_s = self._memory() < SPARE_BYTES, self._clock()
-            for waiting_key, boxes in list(
-                self._waiting.items()
-            ):  # not those that have ended or waited for too long; none where memory is short
-                fresh = [box for box in boxes if not (short or box.gone or now_s - box.since_s > AGE_LIMIT_S)]
-                for box in boxes:
-                    if box not in fresh:
-                        self._end(box)
-                self._waiting[waiting_key] = fresh
-                if not fresh:
-                    del self._waiting[waiting_key]
+            for box in [box for box in self._waiting if short or box.gone or now_s - box.since_s > AGE_LIMIT_S]:
+                self._end(box)
             key = self._next_wanted()
             if key is not None and len(self._starting) < self._start_limit and not self._disturbs(key):
                 self._starting[task := asyncio.create_task(self._fill(key))] = key
@@ -203,14 +173,16 @@ class WarmBoxes:
     def _next_wanted(self) -> WarmKey | None:
         """The specification that was asked for last and has no box, if there is room for one more; then the very last one again."""
         box_bytes = max((BOX_BYTES if key.spec.gpu is None else GPU_BOX_BYTES for key in self._wanted), default=BOX_BYTES)
-        room = min(self._size, self._waiting_count + max(0, (self._memory() - SPARE_BYTES) // box_bytes))
+        room = min(self._size, len(self._waiting) + max(0, (self._memory() - SPARE_BYTES) // box_bytes))
         recent = [key for key, count in reversed(self._wanted.items()) if count >= self._from_count][:room]
-        for key in [key for key in self._waiting if key not in recent]:
-            self._end_all(key)
-        missing = next((key for key in recent if key not in self._waiting and key not in self._starting.values()), None)
-        while self._waiting and self._waiting_count + len(self._starting) > room - (missing is not None):
-            self._end_one(max(self._waiting, key=lambda key: len(self._waiting[key])))
-        self._room_left = bool(recent) and self._waiting_count + len(self._starting) < room
+        for box in [box for box in self._waiting if box.key not in recent]:
+            self._end(box)
+        there = {*self._starting.values(), *(box.key for box in self._waiting)}
+        missing = next((key for key in recent if key not in there), None)
+        while self._waiting and len(self._waiting) + len(self._starting) > room - (missing is not None):
+            ((commonest, _),) = Counter(box.key for box in self._waiting).most_common(1)
+            self._end(next(box for box in self._waiting if box.key == commonest))
+        self._room_left = bool(recent) and len(self._waiting) + len(self._starting) < room
         if not self._room_left:
             return None
         idle = self._job_count == 0 and self._clock() - self._idle_from_s >= self._idle_s
@@ -218,36 +190,13 @@ class WarmBoxes:
             return recent[0] if idle or self._has_cores(recent[0]) else None
         return missing if self._job_count == 0 or self._hurried or self._has_cores(missing) else None
 
-    @property
-    def _waiting_count(self) -> int:
-        return sum(map(len, self._waiting.values()))
-
-    def _pop(self, key: WarmKey) -> _WarmBox | None:
-        """Take the box that has waited longest."""
-        boxes = self._waiting.get(key)
-        if boxes is None:
-            return None
-        box = boxes.pop(0)
-        if not boxes:
-            del self._waiting[key]
-        return box
-
-    def _end_one(self, key: WarmKey) -> None:
-        if (box := self._pop(key)) is not None:
-            self._end(box)
-
-    def _end_all(self, key: WarmKey) -> None:
-        while key in self._waiting:
-            self._end_one(key)
-
     async def _fill(self, key: WarmKey) -> None:
-        """Start one box; it is kept once it says that it has imported everything."""
-        box = _WarmBox(partial(self._start, key.spec), self._clock())
+        box = _WarmBox(key, partial(self._start, key.spec), self._clock())
         ready = False
         try:
             ready = await self._imported(box, key)
             if ready:
-                self._waiting.setdefault(key, []).append(box)
+                self._waiting.append(box)
         finally:
             if not ready:
                 self._end(box)
@@ -284,6 +233,8 @@ class WarmBoxes:
             imported.cancel()
 
     def _end(self, box: _WarmBox) -> None:
+        if box in self._waiting:
+            self._waiting.remove(box)
 
         async def close() -> None:
             try:
@@ -297,9 +248,7 @@ class WarmBoxes:
 
     @asynccontextmanager
     async def _start(self, spec: BoxSpec) -> AsyncIterator[RunBox]:
-        limits = replace(spec.limits, wall_s=2 * AGE_LIMIT_S)
-        with self._place() as place:
-            placed = replace(spec, box_id=place.box_id, slot=place.slot, link_dir=place.link_dir, limits=limits)
+        with self._place(replace(spec, limits=replace(spec.limits, wall_s=2 * AGE_LIMIT_S))) as placed:
             async with started(self._isolation, placed) as run_box:
                 yield run_box
 
@@ -307,15 +256,11 @@ class WarmBoxes:
 class _WarmBox(HeldRunBox):
     """A box that waits. gone: it has ended, or has never started."""
 
-    def __init__(self, start: Callable[[], AbstractAsyncContextManager[RunBox]], since_s: float) -> None:
+    def __init__(self, key: WarmKey, start: Callable[[], AbstractAsyncContextManager[RunBox]], since_s: float) -> None:
         super().__init__(start)
-        self.since_s, self.gone = since_s, False
+        self.key, self.since_s, self.gone = key, since_s, False
         self._watcher: asyncio.Task[None] | None = None
         self.open()
-
-    @property
-    def run_box(self) -> RunBox:
-        return self.box.result()
 
     async def imported(self) -> bool:
         """Wait until it has started and imported everything; False where it ended before."""

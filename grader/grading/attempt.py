@@ -12,7 +12,7 @@ from pathlib import Path
 
 from grader.extensions import CORE_MODES
 from grader.formats import with_calling_convention
-from grader.grading.ports import Host, LaneReservation, MeasurementSettings, Workspace
+from grader.grading.ports import Host, LaneReservation, Workspace
 from grader.grading.run_box import HeldRunBox, RunBox
 from grader.isolation import Box, BoxSpec, GpuAccess, Purpose
 from grader.model import Lease, NewSubmission
@@ -161,7 +161,7 @@ class Attempt:
         """Make the judge's job. In the modes of packages a kernel is verified, as in a test. link_dir: {link}."""
         submission, problem = self.submission, problem or self.problem
         assert build.artifact_digest is not None
-        timing = MeasurementSettings.of(submission, problem, self.host.profile, on_gpu=self.on_gpu)
+        measure_s, precision = self.host.profile.timing(submission, problem, on_gpu=self.on_gpu)
         return wire.Job(
             job_id=self.work.box_id,
             problem=with_calling_convention(problem, submission),
@@ -173,8 +173,8 @@ class Attempt:
             artifact_digest=build.artifact_digest,
             runner_uid=box.uid,
             load_s=self.host.profile.load_s,
-            measure_s=timing.measure_s,
-            precision=timing.precision,
+            measure_s=measure_s,
+            precision=precision,
         )
 
     @asynccontextmanager

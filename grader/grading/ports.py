@@ -66,7 +66,7 @@ class Workspace:
     artifact_path: Path
     slot: int
     box_id: str
-    make_output: Callable[[], AbstractContextManager[Path]] | None = None  # a fresh {out} for another box; None: only out_dir is there
+    make_output: Callable[[], AbstractContextManager[Path]]  # a fresh {out} for another box
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,25 +98,16 @@ class Profile:
         # A runner that waits for the judge keeps a core busy.
         return replace(limits, wall_s=limits.wall_s + more_s, cpu_s=limits.cpu_s + more_s)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasurementSettings:
-    """For how long a workload is measured at most, and how narrow its intervals are to be."""
-
-    measure_s: float
-    precision: float
-
-    @classmethod
-    def of(cls, submission: NewSubmission, problem: wire.ProblemSpec, profile: Profile, *, on_gpu: bool) -> MeasurementSettings:
-        """As the submission asks, where that is allowed (`grader/intake/gate.py`); else as the profile says. On the emulated
-        device all times are practice, and short."""
+    def timing(self, submission: NewSubmission, problem: wire.ProblemSpec, *, on_gpu: bool) -> tuple[float, float]:
+        """Return for how long a workload is measured at most, and how narrow its intervals are to be: as the submission asks, where that
+        is allowed (`grader/intake/gate.py`); else as the profile says. On the emulated device all times are practice, and short."""
         ranked = submission.mode is wire.Mode.RANKED
         precision, measure_s = (None, None) if ranked else (submission.precision, submission.measure_s)
         if measure_s is None:
-            measure_s = profile.measure_s
+            measure_s = self.measure_s
             if submission.mode in (wire.Mode.BENCHMARK, wire.Mode.RANKED) and not on_gpu:
-                measure_s = min(measure_s, profile.practice_s / max(1, sum(not workload.hidden for workload in problem.workloads)))
-        return cls(measure_s=measure_s, precision=precision or (profile.ranked_precision if ranked else profile.precision))
+                measure_s = min(measure_s, self.practice_s / max(1, sum(not workload.hidden for workload in problem.workloads)))
+        return measure_s, precision or (self.ranked_precision if ranked else self.precision)
 
 
 class Host(Protocol):

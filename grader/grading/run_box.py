@@ -80,12 +80,22 @@ class RunBox:
 
 
 @asynccontextmanager
+async def open_box(isolation: Isolation, spec: BoxSpec) -> AsyncIterator[Box]:
+    """Start a box; an isolation that cannot is our fault. Leaving ends it and waits until nothing of it is left."""
+    try:
+        async with isolation.start(spec) as box:
+            yield box
+    except IsolationBroken as error:
+        raise SandboxBroken(str(error)) from error
+
+
+@asynccontextmanager
 async def started(isolation: Isolation, spec: BoxSpec) -> AsyncIterator[RunBox]:
     """Start a run box; leaving ends it and waits until nothing of it is left."""
     assert spec.link_dir is not None
     pipes = JobPipes(spec.link_dir)
     try:
-        async with isolation.start(spec) as box:
+        async with open_box(isolation, spec) as box:
             yield RunBox(box=box, link_dir=spec.link_dir, wall_s=spec.limits.wall_s, pipes=pipes)
     finally:
         pipes.close()
@@ -126,25 +136,10 @@ class HeldRunBox:
             async with self._start() as box:
                 self.box.set_result(box)
                 await self._finished.wait()
-        except IsolationBroken as error:
-            self._failed(SandboxBroken(str(error)))
-        except Exception as error:  # noqa: BLE001  anybody who takes the box gets it
-            self._failed(error)
-
-    def _failed(self, error: Exception) -> None:
-        if self.box.done():
-            raise error
-        self.box.set_exception(error)
-
-
-@asynccontextmanager
-async def open_box(isolation: Isolation, spec: BoxSpec) -> AsyncIterator[Box]:
-    """Start a box; an isolation that cannot is our fault. Leaving ends it and waits until nothing of it is left."""
-    try:
-        async with isolation.start(spec) as box:
-            yield box
-    except IsolationBroken as error:
-        raise SandboxBroken(str(error)) from error
+        except Exception as error:
+            if self.box.done():
+                raise
+            self.box.set_exception(error)  # anybody who takes the box gets it
 
 
 async def ending(box: Box, patience_s: float) -> BoxExit:

@@ -26,10 +26,6 @@ class IsolationBroken(Exception):
 class NoIsolationWorks(IsolationBroken):
     """None of the wanted isolations is usable on this host."""
 
-    def __init__(self, reasons: tuple[tuple[str, str], ...]) -> None:
-        self.reasons = reasons
-        super().__init__("no isolation works here; " + "; ".join(f"{name}: {reason}" for name, reason in reasons))
-
 
 class Purpose(StrEnum):
     """The purpose of a box."""

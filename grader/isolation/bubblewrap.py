@@ -108,12 +108,8 @@ class BubblewrapIsolation(host_box.HostIsolation):
         binds = [(bind, "--ro-bind") for bind in (*toolchain.binds, *proc, *grant.binds, BindMount(source=link_dir, target=LINK))]
         if grant.devices:
             binds += [(SYS, "--ro-bind"), *((device, DEVICE_BIND) for device in grant.devices)]
-        if spec.src_dir is not None:
-            binds.append((BindMount(source=spec.src_dir, target=SRC), "--ro-bind"))
-        if spec.tool_dir is not None:
-            binds.append((BindMount(source=spec.tool_dir, target=str(spec.tool_dir)), "--ro-bind"))
-        if spec.out_dir is not None:
-            binds.append((BindMount(source=spec.out_dir, target=OUT), "--bind"))
+        places = ((spec.src_dir, SRC, "--ro-bind"), (spec.tool_dir, str(spec.tool_dir), "--ro-bind"), (spec.out_dir, OUT, "--bind"))
+        binds += [(BindMount(source=source, target=target), how) for source, target, how in places if source is not None]
         binds += [(BindMount(source=Path(source), target=target), "--ro-bind") for source, target in keep.extra_binds]
         sources = [str(bind.source) for bind, _ in binds]
         paths = {"python": toolchain.python, "lib": LIB, "link": LINK, "src": SRC, "out": OUT}

@@ -37,19 +37,10 @@ class Counters:
 
 
 @dataclass(frozen=True, slots=True)
-class Hierarchy:
-    """Where the boxes' cgroups of one controller (v1) or of all (v2) are made."""
-
-    parent: Path
-    unified: bool
-
-
-@dataclass(frozen=True, slots=True)
 class BoxCgroup:
     """The directories of one box: one on v2, one for each controller on v1."""
 
     directories: tuple[Path, ...]
-    unified: bool
 
     @property
     def entrances(self) -> tuple[str, ...]:
@@ -59,8 +50,7 @@ class BoxCgroup:
     def limit(self, *, memory_bytes: int | None, process_count: int | None) -> None:
         """Set the limits; None leaves one open."""
         if memory_bytes is not None:
-            names = ("memory.max",) if self.unified else ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
-            for name in names:
+            for name in ("memory.max", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"):
                 self._write(name, str(memory_bytes))
             self._write("memory.swap.max", "0")
         if process_count is not None:
@@ -88,15 +78,13 @@ class BoxCgroup:
         for directory in self.directories:
             for attempt in range(100):
                 try:
-                    directory.rmdir()
-                except FileNotFoundError:
+                    with contextlib.suppress(FileNotFoundError):
+                        directory.rmdir()
                     break
                 except OSError:
                     if attempt == 99:
                         raise
                     time.sleep(0.005)  # a process that has just died is still being taken out
-                else:
-                    break
 
     def _write(self, name: str, value: str) -> None:
         for directory in self.directories:
@@ -138,29 +126,25 @@ class Cgroups:
 
     def __init__(self, state_id: str, run_id: str) -> None:
         self._run_id = run_id
-        self._hierarchies = tuple(_hierarchies(f"grader-{state_id}"))
-
-    @property
-    def usable(self) -> bool:
-        """Return whether boxes get a cgroup here."""
-        return bool(self._hierarchies)
+        self._parents = tuple(_parents(f"grader-{state_id}"))
+        self.usable = bool(self._parents)
 
     def make(self, box_id: str) -> BoxCgroup:
         """Make the cgroup of one box."""
         name = f"{self._run_id}.{box_id}.{secrets.token_hex(3)}"
-        for hierarchy in self._hierarchies:
-            if not hierarchy.parent.exists():  # another server of this state directory has closed
-                hierarchy.parent.mkdir(exist_ok=True)
-                _delegates(hierarchy.parent)
-            (hierarchy.parent / name).mkdir()
+        for parent in self._parents:
+            if not parent.exists():  # another server of this state directory has closed
+                parent.mkdir(exist_ok=True)
+                _delegates(parent)
+            (parent / name).mkdir()
         return self._box(name)
 
     def sweep(self) -> int:
         """Empty and remove what earlier servers left; say how many boxes."""
         strangers = {
             directory.name
-            for hierarchy in self._hierarchies
-            for directory in hierarchy.parent.glob("*")
+            for parent in self._parents
+            for directory in parent.glob("*")
             if directory.is_dir() and not directory.name.startswith(f"{self._run_id}.")
         }
         for name in strangers:
@@ -170,16 +154,16 @@ class Cgroups:
 
     def remove(self) -> None:
         """Remove the parents, if no server of this state directory has a box."""
-        for hierarchy in self._hierarchies:
+        for parent in self._parents:
             with contextlib.suppress(OSError):
-                hierarchy.parent.rmdir()
+                parent.rmdir()
 
     def _box(self, name: str) -> BoxCgroup:
-        directories = tuple(hierarchy.parent / name for hierarchy in self._hierarchies)
-        return BoxCgroup(directories, unified=any(hierarchy.unified for hierarchy in self._hierarchies))
+        return BoxCgroup(tuple(parent / name for parent in self._parents))
 
 
-def _hierarchies(name: str) -> Iterator[Hierarchy]:
+def _parents(name: str) -> Iterator[Path]:
+    """Yield where the boxes' cgroups of each controller (v1) or of all (v2) are made."""
     if (ROOT / "cgroup.controllers").exists():
         bases = [ROOT]  # root's is the top, so that a later server finds it
         if os.geteuid() != 0:  # a user's is the nearest cgroup above this process that is delegated
@@ -188,12 +172,12 @@ def _hierarchies(name: str) -> Iterator[Hierarchy]:
             bases = [base for base in above if base.is_relative_to(ROOT) and os.access(base / "cgroup.procs", os.W_OK)]
         for base in bases:
             if _delegates(base) and _make_directory(base / name) and _delegates(base / name):
-                yield Hierarchy(base / name, unified=True)
+                yield base / name
                 return
         return
     places = [ROOT / controller / name for controller in CONTROLLERS]
     if all(_make_directory(place) for place in places):
-        yield from (Hierarchy(place, unified=False) for place in places)
+        yield from places
 
 
 def _delegates(directory: Path) -> bool:
@@ -214,7 +198,6 @@ def _make_directory(directory: Path) -> bool:
 
 
 def _pairs(path: Path) -> dict[str, int]:
-    """Read a file of `name number` lines."""
     lines = (line.split() for line in _text(path).splitlines())
     return {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdigit()}
 

@@ -81,18 +81,14 @@ def link_directory(settings: BoxSettings, spec: BoxSpec) -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-@contextmanager
-def box_output(settings: BoxSettings, *, limit_bytes: int) -> Iterator[Path]:
-    """Make the `out_dir` of one box, and remove it after."""
-    with output_directory(run_directory(settings), limit_bytes=limit_bytes) as directory:
-        yield directory
-
-
 def sweep_runtime(settings: BoxSettings) -> None:
     """Remove what earlier runs of the server left; their boxes must be gone."""
     for directory in sorted(settings.runtime_dir.glob("run-*")):
         if directory.name != f"run-{settings.run_id}":
-            sweep_outputs(directory)
+            for output in sorted(directory.glob("out-*")):
+                if output.is_mount():
+                    _unmount(output)
+                remove_tree(output)
             remove_tree(directory)
 
 
@@ -107,13 +103,12 @@ def leave_runtime(settings: BoxSettings) -> None:
 
 
 @contextmanager
-def output_directory(parent: Path, *, limit_bytes: int, inode_count: int = 4096, executable: bool = False) -> Iterator[Path]:
+def box_output(settings: BoxSettings, *, limit_bytes: int, inode_count: int = 4096, executable: bool = False) -> Iterator[Path]:
     """Make an empty directory for a box's {out} and remove it after.
 
     Where we may mount, it is a tmpfs that cannot outgrow `limit_bytes`, follows no symlink, and is unmounted, not deleted by name.
     """
-    parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    directory = parent / f"out-{secrets.token_hex(8)}"
+    directory = run_directory(settings) / f"out-{secrets.token_hex(8)}"
     directory.mkdir(mode=0o700)
     mounted = False
     if os.geteuid() == 0:
@@ -138,14 +133,6 @@ def _unmount(directory: Path) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.umount2(bytes(directory), MNT_DETACH | UMOUNT_NOFOLLOW) != 0:
         raise OSError(ctypes.get_errno(), "cannot unmount a box's output directory", str(directory))
-
-
-def sweep_outputs(parent: Path) -> None:
-    """Remove the output directories that an earlier server left under `parent`."""
-    for directory in sorted(parent.glob("out-*")):
-        if directory.is_mount():
-            _unmount(directory)
-        remove_tree(directory)
 
 
 def remove_tree(directory: Path) -> None:

@@ -53,14 +53,10 @@ class Engine:
 
     def __init__(self, host: str | None) -> None:
         self.host = host or DEFAULT_HOST
+        self.local = self.host.startswith("unix://")  # its processes are this host's
         self._threads = ThreadPoolExecutor(LIVE_BOX_COUNT, thread_name_prefix="docker")
         self._client: docker.APIClient | None = None
         self._connecting = asyncio.Lock()
-
-    @property
-    def local(self) -> bool:
-        """Return whether the engine's processes are this host's."""
-        return self.host.startswith("unix://")
 
     async def call(self, work: Callable[[docker.APIClient], Result]) -> Result:
         """Do `work` with the client in a thread; it runs to its end, so what it makes is never lost."""
@@ -128,9 +124,7 @@ class StdioSocket:
 class DockerBox(SupervisedBox):
     """A container. create: makes it under `name`; stdio: where its first process connects to print.
 
-    It is removed by its name: a start that is cancelled while the engine creates it never hears the
-    id.
-    """
+    It is removed by its name: a start that is cancelled while the engine creates it never hears the id."""
 
     def __init__(
         self,
@@ -158,13 +152,13 @@ class DockerBox(SupervisedBox):
             await self._engine.call(lambda client: client.start(self._name))
         except ENGINE_FAULTS as error:
             raise IsolationBroken(f"the engine does not start the box: {error}") from error
-        self._ending.begin()
+        self.begin(self._wall_s)
 
     def _watches(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
         return self._await_exit, self._converse, self._sample
 
     async def _stop(self) -> None:
-        if self._ending.cause is not BoxCause.EXITED:
+        if self._cause is not BoxCause.EXITED:
             await self.remove()
 
     async def _clear(self) -> None:
@@ -179,14 +173,12 @@ class DockerBox(SupervisedBox):
             return
         for attempt in range(REMOVE_ATTEMPTS):
             try:
-                await self._engine.call(lambda client: client.remove_container(self._name, force=True, v=True))
-            except docker.errors.NotFound:
+                with contextlib.suppress(docker.errors.NotFound):
+                    await self._engine.call(lambda client: client.remove_container(self._name, force=True, v=True))
                 break
             except (docker.errors.APIError, requests.exceptions.RequestException) as error:
                 if attempt == REMOVE_ATTEMPTS - 1:
                     raise IsolationBroken(f"the engine does not remove box {self._name}: {error}") from error
-            else:
-                break
         self._removed = True
 
     async def _await_exit(self) -> None:
@@ -196,14 +188,14 @@ class DockerBox(SupervisedBox):
         except docker.errors.NotFound:
             return  # removed by us meanwhile
         self._code = int(answer["StatusCode"])
-        self._ending.record_cause(BoxCause.EXITED)
+        self._record_cause(BoxCause.EXITED)
 
     async def _converse(self) -> None:
         connection = await self._stdio.accept()
         self._read(connection.fileno())
         assert self._reader is not None
         await self._reader.ended.wait()
-        if self._ending.cause is None:
+        if self._cause is None:
             self._look()  # the first process waits for us to hang up, so the counters are still there
             connection.close()
 
@@ -225,10 +217,10 @@ class DockerBox(SupervisedBox):
         self._counters = self._counters.merged(cgroups.read_counters(self._directories))
 
     async def _settle(self) -> int | None:
-        if self._reader is None and self._ending.cause is not BoxCause.KILLED:
+        if self._reader is None and self._cause is not BoxCause.KILLED:
             raise IsolationBroken("a box's first process never reported; is `python3` (3.11 or later) in the box root?")
         self._drain()
-        if self._ending.cause is BoxCause.EXITED:
+        if self._cause is BoxCause.EXITED:
             state: dict[str, Any] = await self._engine.call(lambda client: client.inspect_container(self._name))
             if state["State"].get("OOMKilled"):
                 self._counters = self._counters.merged(Counters(oom_kills=1))
@@ -249,6 +241,7 @@ class DockerIsolation:
         self._find_driver = find_driver
         self._seccomp_text: str | None = None
         self._engine = Engine(settings.docker_host)
+        self.close = self._engine.close  # no box may be live
         self._image: str | None = None
         self._toolchain: Toolchain | None = None
         self._fingerprint = HostFingerprint(fixed=settings.memory_toolchain_dir is not None)
@@ -300,10 +293,6 @@ class DockerIsolation:
         for stranger in strangers:
             await self._engine.call(lambda client, box=stranger: client.remove_container(box, force=True, v=True))  # type: ignore[misc]
         return len(strangers)
-
-    async def close(self) -> None:
-        """Hang up; no box may be live."""
-        await self._engine.close()
 
     async def _prepare(self) -> None:
         if self._toolchain is None:

@@ -1,8 +1,7 @@
 """A digest of everything of this host that can change what a build box makes of the same sources.
 
 Files of the toolchain count by path, size and time of change, as in `make`; our own files that a box sees count by content and by
-their place in it.
-Finds torch without importing it.
+their place in it. Finds torch without importing it.
 """
 
 from __future__ import annotations

@@ -46,13 +46,11 @@ class DriverFiles:
 
     nodes: of one GPU and no other; the names are the same inside.
     directory: where `libraries` lie; it may hold much else.
-    version: None where neither the kernel module nor the file names say.
     """
 
     nodes: tuple[Path, ...]
     directory: Path
     libraries: tuple[Path, ...]
-    version: str | None = None
 
 
 def find_driver(minor: int, *, root: Path = Path("/"), library_path: str | None = None, loader_cache: str | None = None) -> DriverFiles:
@@ -77,9 +75,8 @@ def find_driver(minor: int, *, root: Path = Path("/"), library_path: str | None 
             continue
         versions = _versions(directory)
         if wanted is None or wanted in versions:
-            version = wanted or next(iter(versions), None)
             libraries = sorted(path for path in directory.glob("lib*.so*") if path.name.startswith(LIBRARIES) and path.is_file())
-            return DriverFiles(nodes=nodes, directory=directory, libraries=tuple(libraries), version=version)
+            return DriverFiles(nodes=nodes, directory=directory, libraries=tuple(libraries))
         refused.append(f"{directory} has {' and '.join(versions) or 'one without a version'}")
     if refused:
         raise DriverMissing(
@@ -189,7 +186,6 @@ def requested(gpu: GpuAccess, engine: Mapping[str, Any]) -> Grant | None:
 
 
 def _named_by_cdi(gpu: GpuAccess, engine: Mapping[str, Any]) -> str | None:
-    """Return the CDI name of this GPU; None if the engine has none."""
     discovered = {str(device.get("ID")) for device in engine.get("DiscoveredDevices") or ()}
     directories = [Path(directory) for directory in engine.get("CDISpecDirs") or ()]
     for name in (gpu.uuid, str(gpu.index)):

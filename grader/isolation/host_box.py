@@ -92,7 +92,7 @@ class HostBox(SupervisedBox):
                 os.close(end)
         self._read(output)
         asyncio.get_running_loop().add_reader(self._status, self._meet_first)
-        self._ending.begin()
+        self.begin(self._wall_s)
 
     def _watches(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
         return self._await_exit, self._watch_processes
@@ -119,7 +119,7 @@ class HostBox(SupervisedBox):
     async def _await_exit(self) -> None:
         if self._process is not None:
             await self._process.wait()
-        self._ending.record_cause(BoxCause.EXITED)
+        self._record_cause(BoxCause.EXITED)
 
     async def _watch_processes(self) -> None:
         """Hold the limits of a box that has no cgroup to do it."""
@@ -129,10 +129,10 @@ class HostBox(SupervisedBox):
             resident_bytes, count = await asyncio.to_thread(self._usage)
             self._counters = self._counters.merged(Counters(peak_memory_bytes=resident_bytes))
             if self._launch.watch_memory and resident_bytes > self._spec.limits.memory_bytes:
-                self._ending.record_cause(BoxCause.MEMORY_LIMIT)
+                self._record_cause(BoxCause.MEMORY_LIMIT)
             # RLIMIT_NPROC comes first, where it binds at all.
             elif self._launch.watch_count and count > 2 * self._spec.limits.process_count:
-                self._ending.record_cause(BoxCause.PROCESS_LIMIT)
+                self._record_cause(BoxCause.PROCESS_LIMIT)
             await asyncio.sleep(WATCH_S)
 
     def _usage(self) -> tuple[int, int]:
@@ -160,10 +160,10 @@ class HostBox(SupervisedBox):
         asyncio.get_running_loop().remove_reader(self._status)
         if named is None or self._process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(OSError):  # it has ended
             descriptor = os.pidfd_open(int(named[1]))
             self._descriptors.callback(os.close, descriptor)
-            if processes.parent_of(int(named[1])) == self._process.pid:
+            if processes.facts_of(int(named[1])).parent == self._process.pid:
                 self._first = descriptor
 
     def _end_processes(self) -> None:
@@ -179,7 +179,7 @@ class HostBox(SupervisedBox):
         if self._cgroup is not None:
             self._counters = read_counters(self._cgroup.directories)
         self._drain()
-        if self._ending.cause is BoxCause.EXITED:
+        if self._cause is BoxCause.EXITED:
             os.set_blocking(self._entered, False)
             entered = b""
             with contextlib.suppress(BlockingIOError):
@@ -197,7 +197,7 @@ class HostIsolation:
     def __init__(self, settings: BoxSettings, find_driver: Callable[[int], DriverFiles], *, fixed_toolchain: bool = False) -> None:
         self._settings, self._find_driver = settings, find_driver
         self._cgroups = Cgroups(settings.state_id, settings.run_id)
-        self._fingerprint = HostFingerprint(fixed=fixed_toolchain)
+        self.fingerprint = HostFingerprint(fixed=fixed_toolchain).current  # a box has the host's toolchain
 
     def _cgroup(self, spec: BoxSpec, stack: ExitStack, *, memory: bool = True, processes: bool = True) -> BoxCgroup | None:
         """Make the box's cgroup with its limits, removed with the stack; None where none can be made."""
@@ -208,10 +208,6 @@ class HostIsolation:
         limits = spec.limits
         cgroup.limit(memory_bytes=limits.memory_bytes if memory else None, process_count=limits.process_count if processes else None)
         return cgroup
-
-    async def fingerprint(self) -> str:
-        """Return the fingerprint of the host's toolchain, which is what a box has."""
-        return await self._fingerprint.current()
 
     async def sweep(self) -> int:
         """End what earlier servers with this state directory left."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -38,7 +37,9 @@ def pick_up(directory: Path, name: str, *, limit_bytes: int) -> bytes | Refusal:
     """Return the content of the plain file `name` in `directory`, or why not.  Never follows a link, never blocks."""
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         return Refusal(reason=RefusalReason.BAD_NAME, sentence=f"{name!r} is not the name of a file in the output directory")
-    with _closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)) as parent:
+    with ExitStack() as stack:
+        parent = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        stack.callback(os.close, parent)
         try:
             # O_NONBLOCK: a FIFO would hang the reader for ever.
             descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY, dir_fd=parent)
@@ -53,16 +54,8 @@ def pick_up(directory: Path, name: str, *, limit_bytes: int) -> bytes | Refusal:
                 case _:
                     reason, sentence = RefusalReason.UNREADABLE, f"{name!r} cannot be read: {os.strerror(error.errno or 0)}"
             return Refusal(reason=reason, sentence=sentence)
-        with _closing(descriptor):
-            return _read(descriptor, name, limit_bytes)
-
-
-@contextmanager
-def _closing(descriptor: int) -> Iterator[int]:
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+        stack.callback(os.close, descriptor)
+        return _read(descriptor, name, limit_bytes)
 
 
 def _read(descriptor: int, name: str, limit_bytes: int) -> bytes | Refusal:

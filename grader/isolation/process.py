@@ -11,10 +11,10 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 from grader.isolation import Availability, Box, BoxSpec, gpu, host_box, launch, probe, processes
-from grader.isolation.directories import link_directory, output_directory, run_directory, slot_uid
+from grader.isolation.directories import box_output, link_directory, slot_uid
 from grader.isolation.settings import BoxSettings
 from grader.isolation.supervision import live
-from grader.isolation.toolchain import host_toolchain, package_directory, plug_ins
+from grader.isolation.toolchain import package_directory, plug_ins, search_path
 
 UNSAFE = "UNSAFE: a submission sees this host's files and network; use it for your own kernels only"
 
@@ -57,9 +57,7 @@ class ProcessIsolation(host_box.HostIsolation):
             grant = gpu.shared(spec.gpu, await asyncio.to_thread(self._find_driver, spec.gpu.minor))
         with ExitStack() as stack:
             link_dir = stack.enter_context(link_directory(self._settings, spec))
-            scratch = stack.enter_context(
-                output_directory(run_directory(self._settings), limit_bytes=spec.limits.tmp_bytes, executable=True)
-            )
+            scratch = stack.enter_context(box_output(self._settings, limit_bytes=spec.limits.tmp_bytes, executable=True))
             cgroup = self._cgroup(spec, stack)
             launched = self._launch(spec, link_dir, scratch, uid, own_uid, grant, limited=cgroup is not None)
             async with live(host_box.HostBox(spec, launched, cgroup)) as box:
@@ -68,13 +66,13 @@ class ProcessIsolation(host_box.HostIsolation):
     def _launch(
         self, spec: BoxSpec, link_dir: Path, scratch: Path, uid: int, own_uid: bool, grant: gpu.Grant, *, limited: bool
     ) -> host_box.Launch:
-        toolchain = host_toolchain(scratch)
         paths = {
             "python": sys.executable,
             "lib": ":".join(map(str, (package_directory("sandbox").parent, *(path.parent for path in plug_ins())))),
             "link": str(link_dir),
+            "src": str(spec.src_dir or ""),
+            "out": str(spec.out_dir or ""),
         }
-        paths |= {"src": str(spec.src_dir or ""), "out": str(spec.out_dir or "")}
         count = None if limited else spec.limits.process_count
         if count is not None and not own_uid:  # RLIMIT_NPROC counts all threads of a uid, not just the box's
             table = processes.everything()  # a zombie counts until it is reaped
@@ -83,7 +81,7 @@ class ProcessIsolation(host_box.HostIsolation):
         return host_box.Launch(
             argv=lambda entered, _: launch.command(spec, paths, limited=limits, entered=entered),
             environment={
-                **launch.environment(spec, toolchain.path, home=str(scratch), grant=grant),
+                **launch.environment(spec, search_path(), home=str(scratch), grant=grant),
                 **processes.labels(self._settings, spec.box_id),
             },
             uid=uid,

@@ -56,11 +56,15 @@ def everything() -> dict[int, ProcessFacts]:
     facts_by_pid = {}
     for directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            # The name of a process is its own choice and may hold anything, so count from its last bracket.
-            words = (directory / "stat").read_bytes().rpartition(b")")[2].split()
-            facts = ProcessFacts(int(words[1]), int(words[3]), words[0].decode(), int(words[17]), int(words[21]) * PAGE_BYTES)
-            facts_by_pid[int(directory.name)] = facts
+            facts_by_pid[int(directory.name)] = facts_of(int(directory.name))
     return facts_by_pid
+
+
+def facts_of(pid: int) -> ProcessFacts:
+    """Return a line of the process table; OSError if the process is gone."""
+    # The name of a process is its own choice and may hold anything, so count from its last bracket.
+    words = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    return ProcessFacts(int(words[1]), int(words[3]), words[0].decode(), int(words[17]), int(words[21]) * PAGE_BYTES)
 
 
 def descendants(root: int, processes: dict[int, ProcessFacts]) -> set[int]:
@@ -136,13 +140,6 @@ def end_all(find: Callable[[], set[int]]) -> None:
         time.sleep(0.001)
 
 
-def parent_of(pid: int) -> int | None:
-    """Return the parent of a process; None if it is gone."""
-    with contextlib.suppress(OSError, IndexError):
-        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
-    return None
-
-
 def end_one(descriptor: int) -> None:
     """Kill the process that a pidfd stands for, and wait until it has ended."""
     with contextlib.suppress(ProcessLookupError):
@@ -165,36 +162,26 @@ class HostMemory:
         return self.available_bytes < max(SCARCE_BYTES, SCARCE_SHARE * self.total_bytes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryWatch:
-    """Watches for host memory that a GPU box takes through the driver, where the kernel's own limits may not count it.
+async def exceeds_host_memory(limit_bytes: int, members: Callable[[], Iterable[int]], proc: Path = Path("/proc")) -> None:
+    """Return once a GPU box takes too much host memory through the driver, where the kernel's own limits may not count it.
 
     The driver's pages belong to no process, no cache and no cgroup (`nv-vm.c` allocates them without __GFP_ACCOUNT), but their sum shows
     in /proc/meminfo: what is neither free nor in any of its categories. Others' boxes take such memory too, so one sign is not enough.
     members: the box's processes; read only where something is amiss already.
     """
 
-    limit_bytes: int
-    members: Callable[[], Iterable[int]]
-    record_cause: Callable[[], None]
-    proc: Path = Path("/proc")
-
-    async def run(self) -> None:
-        """Look until the box is to blame, then strike once."""
-        start = read_host_memory(self.proc)
-        while True:
-            await asyncio.sleep(WATCH_S)
-            now = read_host_memory(self.proc)
-            if now.scarce or _grown(start, now, self.limit_bytes):  # worth asking whose memory it is
-                own_bytes = await asyncio.to_thread(self._own_bytes)
-                if to_blame(start, now, own_bytes, self.limit_bytes):
-                    self.record_cause()
-                    return
-
-    def _own_bytes(self) -> int:
+    def own_bytes() -> int:
         processes = table()
-        inside = {pid for pid in self.members() if pid in processes}
-        return memory_bytes(inside, processes, self.limit_bytes) + mapped_bytes(inside, self.proc)
+        inside = {pid for pid in members() if pid in processes}
+        return memory_bytes(inside, processes, limit_bytes) + mapped_bytes(inside, proc)
+
+    start = read_host_memory(proc)
+    while True:
+        await asyncio.sleep(WATCH_S)
+        now = read_host_memory(proc)
+        amiss = now.scarce or _grown(start, now, limit_bytes)  # else it is not worth asking whose memory it is
+        if amiss and to_blame(start, now, await asyncio.to_thread(own_bytes), limit_bytes):
+            return
 
 
 def to_blame(start: HostMemory, now: HostMemory, own_bytes: int, limit_bytes: int) -> bool:

@@ -19,23 +19,12 @@ class ObservedIsolation:
 
     def __init__(self, isolation: Isolation) -> None:
         self.NAME, self.SAFE = isolation.NAME, isolation.SAFE
+        self.check, self.fingerprint, self.sweep = isolation.check, isolation.fingerprint, isolation.sweep
         self._observer, self._isolation = Observer(), isolation
 
     def observe(self, observer: Observer) -> None:
         """Tell this observer from now on."""
         self._observer = observer
-
-    async def check(self) -> Availability:
-        """As the isolation does."""
-        return await self._isolation.check()
-
-    async def fingerprint(self) -> str:
-        """As the isolation does."""
-        return await self._isolation.fingerprint()
-
-    async def sweep(self) -> int:
-        """As the isolation does."""
-        return await self._isolation.sweep()
 
     @asynccontextmanager
     async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
@@ -83,7 +72,7 @@ async def choose(name: str, settings: BoxSettings) -> tuple[ClosableIsolation, A
             )
         await isolation.close()
         refused.append((candidate, availability.detail))
-    raise NoIsolationWorks(tuple(refused))
+    raise NoIsolationWorks("no isolation works here; " + "; ".join(f"{refusing}: {reason}" for refusing, reason in refused))
 
 
 async def survey(settings: BoxSettings) -> dict[str, Availability]:

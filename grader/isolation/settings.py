@@ -31,9 +31,8 @@ class BoxSettings:
     def __post_init__(self) -> None:
         if not self.state_id.isalnum() or not self.run_id.isalnum():
             raise ValueError(f"state_id {self.state_id!r} and run_id {self.run_id!r} name cgroups and labels; use letters and digits only")
-        if self.box_root != HOST_ROOT and not self.box_root.removeprefix("image:").strip():
-            raise ValueError("box_root 'image:' names no image; write 'host' or 'image:NAME'")
-        if self.box_root != HOST_ROOT and not self.box_root.startswith("image:"):
+        kind, _, image = self.box_root.partition(":")
+        if self.box_root != HOST_ROOT and (kind != "image" or not image.strip()):
             raise ValueError(f"box_root {self.box_root!r} is not known; write 'host' or 'image:NAME'")
 
     @property

@@ -6,7 +6,6 @@ How a box is started, looked at and removed is its class's: a container (`docker
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import signal
 import time
@@ -18,7 +17,7 @@ from typing import Any
 from grader.isolation import Box, BoxExit, BoxSpec
 from grader.isolation.cancellation import finish_despite_cancel, settled
 from grader.isolation.cgroups import Counters
-from grader.isolation.processes import MemoryWatch
+from grader.isolation.processes import exceeds_host_memory
 from sandbox.protocol.wire import BoxCause
 
 HEAD_BYTES = 64 * 1024
@@ -36,18 +35,13 @@ class OutputReader:
         self._descriptor = descriptor
         self._cap_bytes = cap_bytes
         self._on_full = on_full
-        self._head = bytearray()
+        self.head = bytearray()  # the first 64 KiB
         self._count = 0
         self.arrivals: list[tuple[int, int]] = []  # for `BoxExit`, a millisecond apart at least
         self.ended = asyncio.Event()
         os.set_blocking(descriptor, False)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(descriptor, self._read_once)
-
-    @property
-    def head(self) -> bytes:
-        """The first 64 KiB."""
-        return bytes(self._head)
 
     def drain(self) -> None:
         """Take what is already there, for a box that has ended; bounded by the cap."""
@@ -72,8 +66,8 @@ class OutputReader:
             return False
         now_ns = time.monotonic_ns()
         if not self.arrivals or now_ns - self.arrivals[-1][1] > ARRIVAL_GRAIN_NS:
-            self.arrivals.append((len(self._head), now_ns))
-        self._head += chunk[: HEAD_BYTES - len(self._head)]
+            self.arrivals.append((len(self.head), now_ns))
+        self.head += chunk[: HEAD_BYTES - len(self.head)]
         self._count += len(chunk)
         if self._count >= self._cap_bytes:
             self.close()
@@ -85,68 +79,24 @@ SIGNAL_EXIT_BASE = 128
 NEARLY_FULL = 0.98
 
 
-class FirstCause:
-    """The first cause to strike; later ones change nothing."""
-
-    def __init__(self) -> None:
-        self.cause: BoxCause | None = None
-        self.struck = asyncio.Event()
-        self.wall_ns = 0
-        self.begin()
-
-    def begin(self) -> None:
-        """Start the clock that `wall_ns` shows."""
-        self._began_ns = time.monotonic_ns()
-
-    def record_cause(self, cause: BoxCause) -> None:
-        """End the box for this cause, unless it has ended for another."""
-        if self.cause is None:
-            self.cause = cause
-            self.wall_ns = time.monotonic_ns() - self._began_ns
-            self.struck.set()
-
-    def summary(self, code: int | None, counters: Counters, output: OutputReader | None, memory_limit_bytes: int) -> BoxExit:
-        """Say how it ended.  `code` is the main process's, 128+n for a signal; what it claims counts only where nothing else struck."""
-        if self.cause is None:
-            raise AssertionError("a box is summed up after it has ended")
-        cause, exit_code, number = self.cause, code, None
-        if code is not None and code - SIGNAL_EXIT_BASE in signal.valid_signals():
-            exit_code, number = None, code - SIGNAL_EXIT_BASE
-        if cause is BoxCause.EXITED:
-            cause = _own_end(exit_code, number, counters, memory_limit_bytes)
-        return BoxExit(
-            cause=cause,
-            exit_code=exit_code,
-            signal=number,
-            output=b"" if output is None else output.head,
-            wall_ns=self.wall_ns,
-            peak_memory_bytes=counters.peak_memory_bytes,
-            arrivals=() if output is None else tuple(output.arrivals),
-        )
-
-
 class SupervisedBox(ABC):
     """A box. `supervise` runs next to it and enforces every limit, whether anybody waits or not. uid: the host's, of its processes."""
 
     def __init__(self, spec: BoxSpec, uid: int, *, watch_memory: bool) -> None:
-        self._spec, self._uid, self._watch_memory = spec, uid, watch_memory
-        self._ending = FirstCause()
+        self._spec, self.uid, self._watch_memory = spec, uid, watch_memory
+        self._cause: BoxCause | None = None  # the first to strike; later ones change nothing
+        self._struck = asyncio.Event()
+        self._wall_ns = 0
         self._exit: asyncio.Future[BoxExit] = asyncio.get_running_loop().create_future()
         self._reader: OutputReader | None = None
         self._counters = Counters()
         self._cleared = False
-        self._wall_s = spec.limits.wall_s
         self._begun = asyncio.Event()
-
-    @property
-    def uid(self) -> int:
-        """The host uid that its processes have."""
-        return self._uid
+        self.begin(spec.limits.wall_s)
 
     def begin(self, wall_s: float) -> None:
         """Count its time from now on."""
-        self._wall_s = wall_s
-        self._ending.begin()
+        self._wall_s, self._begin_ns = wall_s, time.monotonic_ns()
         self._begun.set()
 
     async def wait(self) -> BoxExit:
@@ -160,7 +110,7 @@ class SupervisedBox(ABC):
 
     def end(self) -> None:
         """Begin to end it; `supervise` does the rest."""
-        self._ending.record_cause(BoxCause.KILLED)
+        self._record_cause(BoxCause.KILLED)
 
     @abstractmethod
     async def start(self) -> None:
@@ -172,7 +122,7 @@ class SupervisedBox(ABC):
 
     @abstractmethod
     def _members(self) -> set[int]:
-        """The processes of the box on this host."""
+        """Return the processes of the box on this host."""
 
     @abstractmethod
     async def _stop(self) -> None:
@@ -192,12 +142,12 @@ class SupervisedBox(ABC):
             async with asyncio.TaskGroup() as tasks:
                 watches = (*self._watches(), self._count_down, self._watch_host_memory)
                 watchers = [tasks.create_task(watch()) for watch in watches]
-                await self._ending.struck.wait()
+                await self._struck.wait()
                 await self._stop()
                 for watcher in watchers:
                     watcher.cancel()
             code = await self._settle()
-            self._exit.set_result(self._ending.summary(code, self._counters, self._reader, self._spec.limits.memory_bytes))
+            self._exit.set_result(self._summary(code))
         except BaseException as error:
             if not self._exit.done():
                 self._exit.set_exception(error)
@@ -213,15 +163,37 @@ class SupervisedBox(ABC):
             await self._clear()
             self._cleared = True
 
+    def _record_cause(self, cause: BoxCause) -> None:
+        """End it for this cause, unless it has ended for another."""
+        if self._cause is None:
+            self._cause, self._wall_ns = cause, time.monotonic_ns() - self._begin_ns
+            self._struck.set()
+
+    def _summary(self, code: int | None) -> BoxExit:
+        """Say how it ended. code: the main process's, 128 + n for a signal; what it claims counts only where nothing else struck."""
+        assert self._cause is not None
+        cause, exit_code, number = self._cause, code, None
+        if code is not None and code - SIGNAL_EXIT_BASE in signal.valid_signals():
+            exit_code, number = None, code - SIGNAL_EXIT_BASE
+        if cause is BoxCause.EXITED:
+            cause = _own_end(exit_code, number, self._counters, self._spec.limits.memory_bytes)
+        return BoxExit(
+            cause=cause,
+            exit_code=exit_code,
+            signal=number,
+            output=b"" if self._reader is None else bytes(self._reader.head),
+            wall_ns=self._wall_ns,
+            peak_memory_bytes=self._counters.peak_memory_bytes,
+            arrivals=() if self._reader is None else tuple(self._reader.arrivals),
+        )
+
     def _read(self, descriptor: int) -> None:
-        """Read its output from here on, up to its limit."""
         self._reader = OutputReader(
-            descriptor, cap_bytes=self._spec.limits.output_bytes, on_full=lambda: self._ending.record_cause(BoxCause.OUTPUT_LIMIT)
+            descriptor, cap_bytes=self._spec.limits.output_bytes, on_full=lambda: self._record_cause(BoxCause.OUTPUT_LIMIT)
         )
 
     def _drain(self) -> None:
-        """Take the rest of its output."""
-        if self._reader is not None and self._ending.cause is not BoxCause.OUTPUT_LIMIT:
+        if self._reader is not None and self._cause is not BoxCause.OUTPUT_LIMIT:
             self._reader.drain()
 
     async def _count_down(self) -> None:
@@ -231,14 +203,14 @@ class SupervisedBox(ABC):
                 async with asyncio.timeout(self._wall_s):
                     await self._begun.wait()
             except TimeoutError:
-                self._ending.record_cause(BoxCause.WALL_LIMIT)
+                self._record_cause(BoxCause.WALL_LIMIT)
                 return
 
     async def _watch_host_memory(self) -> None:
         """Hold the memory limit where the driver takes memory for the box."""
         if self._spec.gpu is not None and self._watch_memory:
-            record_cause = functools.partial(self._ending.record_cause, BoxCause.MEMORY_LIMIT)
-            await MemoryWatch(limit_bytes=self._spec.limits.memory_bytes, members=self._members, record_cause=record_cause).run()
+            await exceeds_host_memory(self._spec.limits.memory_bytes, self._members)
+            self._record_cause(BoxCause.MEMORY_LIMIT)
 
 
 @asynccontextmanager

@@ -239,7 +239,6 @@ def cuda_home() -> Path | None:
 
 
 def _without_nested(binds: list[BindMount]) -> tuple[BindMount, ...]:
-    """Drop a bind that an earlier bind already shows at the same place."""
 
     def shows(outer: BindMount, inner: BindMount) -> bool:
         if inner.target != outer.target and not inner.target.startswith(outer.target + "/"):

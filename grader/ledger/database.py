@@ -1,18 +1,13 @@
-"""The interface of a database to the ledger, and the choice of a database by its address."""
+"""The interface of a database to the ledger."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from grader.ledger.changes import News
-from grader.ledger.postgres import LISTENER, PostgresDatabase
-from grader.ledger.sqlite import SqliteDatabase
 from grader.model import WriteTotals
 
 T = TypeVar("T")
@@ -50,15 +45,3 @@ class Database(Protocol):
 
     async def read(self, work: Callable[[sa.Connection], T]) -> T:
         """Run work in a transaction that sees one state of the database."""
-
-
-@asynccontextmanager
-async def open_database(location: Path | str, hear: Callable[[News], None], server_name: str = "") -> AsyncIterator[Database]:
-    """Open the SQLite file or the PostgreSQL database of a URL, made or migrated if need be. hear is called with what other servers do.
-    server_name: what a server calls itself, which has the file looked at for damage; "": this is none."""
-    if isinstance(location, Path):
-        async with SqliteDatabase.open(location, checked=server_name != "") as sqlite:
-            yield sqlite
-    else:
-        async with PostgresDatabase.open(location, hear, listener_name=server_name or LISTENER) as postgres:
-            yield postgres

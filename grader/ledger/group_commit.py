@@ -56,11 +56,11 @@ class GroupCommit:
 
     def _run(self) -> None:
         while (first := self._waiting.get()) is not None:
-            batch, last = [first], False
+            batch = [first]
             while len(batch) < MAX_BATCH_SIZE and not self._waiting.empty():
                 following = self._waiting.get()
                 if following is None:
-                    last = True
+                    self._waiting.put(None)  # the end, once this batch is done
                     break
                 batch.append(following)
             begun_s, before = time.perf_counter(), self.totals
@@ -70,8 +70,6 @@ class GroupCommit:
                 transaction_count=before.transaction_count + len(batch),
                 busy_s=before.busy_s + time.perf_counter() - begun_s,
             )
-            if last:
-                return
 
     def _commit(self, batch: list[tuple[Work, asyncio.Future[Any]]]) -> None:
         """All in one transaction. Where one of them raises, all are run again, each in a savepoint: those take as long as the work."""

@@ -26,7 +26,7 @@ class Keys:
     async def create(self, user: str, scopes: frozenset[Scope], *, expire_time: datetime | None = None, note: str = "") -> tuple[Key, str]:
         """Make a key; its text is returned here and never again. ValueError where user, scopes or note are wrong."""
         key, text = new(user, scopes, self.now(), expire_time=expire_time, note=note)
-        await self._database.write(lambda connection: insert(connection, key))
+        await self.add([key])
         return key, text
 
     async def add(self, new_keys: Sequence[Key]) -> None:
@@ -117,9 +117,9 @@ class Identities:
                 insert(connection, key)
                 row = {"issuer": issuer, "subject": subject, "user_name": user, "session_key_id": key.key_id, "create_time": self._now()}
                 connection.execute(sa.insert(identities).values(row))
-                return Caller(user=user, scopes=key.scopes, key_id=key.key_id)
-            key = read(connection, identity.session_key_id)
-            return Caller(user=identity.user, scopes=key.scopes, key_id=key.key_id, expire_time=key.expire_time)
+            else:
+                user, key = identity.user, read(connection, identity.session_key_id)
+            return Caller(user=user, scopes=key.scopes, key_id=key.key_id, expire_time=key.expire_time)
 
         return await self._database.write(work)
 

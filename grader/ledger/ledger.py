@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -15,10 +15,12 @@ from grader.errors import NotWaiting
 from grader.ledger import queue, quota_check, records, statements, transactions
 from grader.ledger.artifact_records import ArtifactRecords
 from grader.ledger.changes import Changes
-from grader.ledger.database import Database, open_database
+from grader.ledger.database import Database
 from grader.ledger.keys import Identities, Keys
+from grader.ledger.postgres import LISTENER, PostgresDatabase
 from grader.ledger.queue import QueueEntry, depths, device_demands
 from grader.ledger.retention import Retention
+from grader.ledger.sqlite import SqliteDatabase
 from grader.ledger.statements import ALL_SUBMISSIONS, SubmissionFilter
 from grader.ledger.tables import judgements, submissions
 from grader.model import (
@@ -33,7 +35,6 @@ from grader.model import (
     Report,
     Submission,
     SubmissionState,
-    WriteTotals,
 )
 from grader.rules.quotas import AdmissionPolicy, Quota, QuotaUse
 from sandbox.protocol import wire
@@ -57,24 +58,16 @@ class Ledger:
     @asynccontextmanager
     async def open(cls, location: Path | str, now: Callable[[], datetime] | None = None, *, server_name: str = "") -> AsyncIterator[Ledger]:
         """Open the ledger in a file, or at a URL of PostgreSQL, making or migrating it if need be. The time is the database's.
-        server_name: a server's `connection_name`, by which `connected_servers` finds it; "": this is none."""
+        server_name: a server's `connection_name`, by which `connected_servers` finds it, and which has the file looked at for damage;
+        "": this is none."""
         changes = Changes()
-        async with open_database(location, changes.hear, server_name) as database:
+        opened: AbstractAsyncContextManager[Database]
+        if isinstance(location, Path):
+            opened = SqliteDatabase.open(location, checked=server_name != "")
+        else:
+            opened = PostgresDatabase.open(location, changes.hear, listener_name=server_name or LISTENER)
+        async with opened as database:
             yield cls(database, now or database.now, changes)
-
-    @property
-    def shown(self) -> str:
-        """Where it is, without what is secret."""
-        return self.database.shown
-
-    @property
-    def written(self) -> WriteTotals:
-        """Return what this server's writer has done so far."""
-        return self.database.written
-
-    async def prove(self) -> None:
-        """Write something that changes nothing; LedgerBusy where nothing could be taken or settled now, with the reason."""
-        await self.database.prove()
 
     async def submit(
         self,
@@ -164,10 +157,6 @@ class Ledger:
     async def quota_uses(self, user: str, quotas: Sequence[Quota]) -> list[QuotaUse]:
         """How many of each of these quotas a user has used."""
         return await self.database.read(lambda connection: quota_check.uses(connection, self.now(), user, quotas))
-
-    async def queued_count(self) -> int:
-        """How many wait; runs of rejudges take nobody's room."""
-        return await self.database.read(transactions.queued_count)
 
     async def depths(self) -> list[QueueDepth]:
         """How many wait and since when, by mode."""

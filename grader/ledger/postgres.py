@@ -37,47 +37,6 @@ MEASURE_S = 60.0  # how often the clocks are compared, which also finds a connec
 ANSWER_S = 10.0
 
 
-class Listener:
-    """Calls hear with the news of others, and measured with how much the database's clock is ahead of ours.
-
-    It has one connection, opened again whenever it is lost. Nothing depends on it but how soon: all poll too.
-    """
-
-    def __init__(self, conninfo: str, origin: str, hear: Callable[[News], None], measured: Callable[[timedelta], None]) -> None:
-        self._conninfo, self._origin = conninfo, origin
-        self._hear, self._measured = hear, measured
-        self.listening = asyncio.Event()
-
-    async def run(self) -> None:
-        """Listen until cancelled."""
-        while True:
-            try:
-                await self._listen()
-            except (psycopg.Error, TimeoutError) as error:
-                log.warning("listening_failed", detail=first_line(error))
-            self.listening.clear()
-            await asyncio.sleep(RETRY_S)
-
-    async def _listen(self) -> None:
-        async with await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True) as connection:
-            await connection.execute(f"LISTEN {CHANNEL}")
-            self.listening.set()
-            self._hear(News(kind=NewsKind.MISSED))  # from now on nothing is missed; before, nobody knows
-            while True:
-                await self._measure(connection)
-                async for sentence in connection.notifies(timeout=MEASURE_S):
-                    if (news := heard(sentence.payload, self._origin)) is not None:
-                        self._hear(news)
-
-    async def _measure(self, connection: psycopg.AsyncConnection[tuple[datetime]]) -> None:
-        before = datetime.now(UTC)
-        async with asyncio.timeout(ANSWER_S):
-            row = await (await connection.execute("SELECT clock_timestamp()")).fetchone()
-        after = datetime.now(UTC)
-        if row is not None:
-            self._measured(row[0] - (before + (after - before) / 2))
-
-
 def first_line(error: BaseException) -> str:
     """Return what a driver says, without its hints."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
@@ -190,18 +149,18 @@ class PostgresDatabase:
         try:
             await database._begin()
             conninfo = make_conninfo(**(_CONNECTION | connection_words(url) | {"application_name": listener_name}))
-            listener = Listener(conninfo, database.origin, hear, database._measured)
+            listening = asyncio.Event()
             raised: Exception | None = None
             async with asyncio.TaskGroup() as group:
-                listening = group.create_task(listener.run())
+                listener = group.create_task(database._keep_listening(conninfo, hear, listening))
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(listener.listening.wait(), PATIENCE_S)
+                    await asyncio.wait_for(listening.wait(), PATIENCE_S)
                 try:
                     yield database
                 except Exception as error:  # noqa: BLE001  # the caller's own; out of the group, so that it comes back as it was
                     raised = error
                 finally:
-                    listening.cancel()
+                    listener.cancel()
             if raised is not None:
                 raise raised
         finally:
@@ -235,6 +194,31 @@ class PostgresDatabase:
         if skewed and abs(ahead - self._ahead) > timedelta(seconds=SKEW_S):
             log.warning("clock_differs_from_the_database", ahead_s=ahead.total_seconds())
         self._ahead = ahead if skewed else timedelta(0)
+
+    async def _keep_listening(self, conninfo: str, hear: Callable[[News], None], listening: asyncio.Event) -> None:
+        """Hear of other servers, on a connection that is opened again when it is lost. Nothing depends on it but how soon: all poll too."""
+        while True:
+            try:
+                await self._listen(conninfo, hear, listening)
+            except (psycopg.Error, TimeoutError) as error:
+                log.warning("listening_failed", detail=first_line(error))
+            await asyncio.sleep(RETRY_S)
+
+    async def _listen(self, conninfo: str, hear: Callable[[News], None], listening: asyncio.Event) -> None:
+        async with await psycopg.AsyncConnection.connect(conninfo, autocommit=True) as connection:
+            await connection.execute(f"LISTEN {CHANNEL}")
+            listening.set()
+            hear(News(kind=NewsKind.MISSED))  # from now on nothing is missed; before, nobody knows
+            while True:
+                before = datetime.now(UTC)
+                async with asyncio.timeout(ANSWER_S):
+                    row = await (await connection.execute("SELECT clock_timestamp()")).fetchone()
+                after = datetime.now(UTC)
+                if row is not None:
+                    self._measured(row[0] - (before + (after - before) / 2))
+                async for sentence in connection.notifies(timeout=MEASURE_S):
+                    if (news := heard(sentence.payload, self.origin)) is not None:
+                        hear(news)
 
     async def write(self, work: Callable[[sa.Connection], T]) -> T:
         """Run work while no other server writes so. Of one server, in the order of the calls, and those that wait share a commit."""
@@ -323,7 +307,6 @@ def _again(error: DBAPIError, races: int, deadline: float) -> bool:
 
 
 def _lost(error: DBAPIError) -> bool:
-    """Return whether the connection is gone, or was never made."""
     state = getattr(error.orig, "sqlstate", None)
     gone = state is None or state[:2] in ("08", "57", "53")  # connection, operator's intervention, out of resources
     return error.connection_invalidated or (isinstance(error.orig, psycopg.OperationalError) and gone)

@@ -17,6 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from grader import devices
+from grader.ledger import records
 from grader.ledger.tables import submissions, usage
 from grader.model import DeviceDemand, Position, QueueDepth, SubmissionState
 from sandbox.protocol import wire
@@ -50,15 +51,6 @@ _RECENT = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedSubmission:
-    """Submission in the queue."""
-
-    submission_id: str
-    mode: str
-    device_kind: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueEntry:
     """A submission that runs or waits, as an administrator sees it. since: when it was taken up, or made; worker_id: "" where it waits;
     user: "" of what a rejudge asked for."""
@@ -75,9 +67,10 @@ class QueueEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The queue at one time: who waits, in order; what runs, each (mode, device kind, seconds so far); what was graded recently, alike."""
+    """The queue at one time: who waits, in order, each (id, mode, device kind); what runs, each (mode, device kind, seconds so far);
+    what was graded recently, alike."""
 
-    waiting: tuple[QueuedSubmission, ...]
+    waiting: tuple[tuple[str, str, str], ...]
     running: tuple[tuple[str, str, float], ...]
     recent: tuple[tuple[str, str, float], ...]
 
@@ -111,7 +104,7 @@ def next_number(choices: Sequence[str]) -> sa.Select[tuple[int]]:
 def snapshot(connection: sa.Connection, now_s: float) -> Snapshot:
     """The whole queue in the order in which it is taken up if nothing else comes: each one taken is one more that its user has running."""
     query = _in_order(submissions.c.submission_id, submissions.c.mode, submissions.c.device_kind)
-    waiting = tuple(QueuedSubmission(submission_id=row[0], mode=row[1], device_kind=row[2]) for row in connection.execute(query))
+    waiting = tuple((row.submission_id, row.mode, row.device_kind) for row in connection.execute(query))
     running, recent = connection.execute(_RUNNING).all(), connection.execute(_RECENT).all()
     return Snapshot(
         waiting=waiting,
@@ -141,13 +134,11 @@ def entries(connection: sa.Connection) -> list[QueueEntry]:
     running = sa.select(*columns).where(submissions.c.state == SubmissionState.RUNNING).order_by(submissions.c.start_time)
     rows = [*connection.execute(running), *connection.execute(_in_order(*columns))]
     return [
-        QueueEntry(
-            submission_id=row.submission_id,
+        records.read(
+            QueueEntry,
+            row._mapping,
             state=SubmissionState(row.state),
             user="" if row.rejudge_id else row.user_name,
-            mode=row.mode,
-            device_kind=row.device_kind,
-            competition_id=row.competition_id,
             since=row.start_time if row.state == SubmissionState.RUNNING else row.create_time,
             worker_id=row.worker_id if row.state == SubmissionState.RUNNING else "",
         )
@@ -173,18 +164,18 @@ def positions(of: Snapshot, lane_count: int) -> dict[str, Position]:
     lanes = max(lane_count, len(of.running), 1)
     counts: Counter[str] = Counter()
     ahead_s: defaultdict[str, float] = defaultdict(float)
-    by_number = {}
-    for entry in of.waiting:
-        base = _base(entry.device_kind)
-        own_s = mean_s.get((entry.mode, base))
+    by_id = {}
+    for submission_id, mode, device_kind in of.waiting:
+        base = _base(device_kind)
+        own_s = mean_s.get((mode, base))
         meets = {base, ""} if base else {"", *counts, *left_s}
         estimated_s = None
         if own_s is not None:
             estimated_s = sum(ahead_s.get(kind, 0.0) + left_s.get(kind, 0.0) for kind in meets) / lanes
-        by_number[entry.submission_id] = Position(ahead_count=sum(counts[kind] for kind in meets), estimated_s=estimated_s)
+        by_id[submission_id] = Position(ahead_count=sum(counts[kind] for kind in meets), estimated_s=estimated_s)
         counts[base] += 1
         ahead_s[base] += own_s or 0.0
-    return by_number
+    return by_id
 
 
 def _with_shares() -> tuple[sa.FromClause, sa.ColumnElement[int], sa.ColumnElement[float]]:

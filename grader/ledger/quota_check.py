@@ -1,7 +1,4 @@
-"""Check of a user's quota, made inside the transaction that takes it in.
-
-Does the policy admit the user now, is there quota left, and room?
-"""
+"""Checks whether the policy admits a user now, with quota and room left, inside the transaction that takes a submission in."""
 
 from __future__ import annotations
 

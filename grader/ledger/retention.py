@@ -34,21 +34,21 @@ class Retention:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def remove_sources(self, ended_before: datetime, over: Sequence[str], *, after: int = 0, limit: int = BATCH) -> tuple[int, int]:
+    async def remove_sources(self, ended_before: datetime, over: Sequence[str], *, after: int = 0) -> tuple[int, int]:
         """Empty sources. over: the competitions whose submissions may be touched."""
         due = sa.and_(_due(ended_before, over), submissions.c.sources != REMOVED)
         return await self._batch(
-            due, after, limit, lambda numbers: sa.update(submissions).where(submissions.c.number.in_(numbers)).values(sources=REMOVED)
+            due, after, lambda numbers: sa.update(submissions).where(submissions.c.number.in_(numbers)).values(sources=REMOVED)
         )
 
-    async def remove_events(self, ended_before: datetime, over: Sequence[str], *, after: int = 0, limit: int = BATCH) -> tuple[int, int]:
+    async def remove_events(self, ended_before: datetime, over: Sequence[str], *, after: int = 0) -> tuple[int, int]:
         """Delete facts of attempts that no judgement is drawn from. Changes of state stay."""
         due = sa.and_(_due(ended_before, over), sa.exists().where(events.c.number == submissions.c.number, _IDLE))
-        return await self._batch(due, after, limit, lambda numbers: sa.delete(events).where(events.c.number.in_(numbers), _IDLE))
+        return await self._batch(due, after, lambda numbers: sa.delete(events).where(events.c.number.in_(numbers), _IDLE))
 
-    async def _batch(self, due: sa.ColumnElement[bool], after: int, limit: int, change: _Change) -> tuple[int, int]:
+    async def _batch(self, due: sa.ColumnElement[bool], after: int, change: _Change) -> tuple[int, int]:
         """Look for them next to the writers, then ask again whether they are due, for a rejudge may have been made since."""
-        query = sa.select(submissions.c.number).order_by(submissions.c.number).limit(limit)
+        query = sa.select(submissions.c.number).order_by(submissions.c.number).limit(BATCH)
         numbers = await self._database.read(lambda connection: connection.scalars(query.where(due, submissions.c.number > after)).all())
         if not numbers:
             return after, 0

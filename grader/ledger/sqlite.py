@@ -129,9 +129,7 @@ class SqliteDatabase:
         self._refuse_lost()
         return await self._busy_where_locked(self._writer.submit(work))
 
-    async def write_rows(self, work: Callable[[sa.Connection], T]) -> T:
-        """As `write`: SQLite has one writer at a time."""
-        return await self.write(work)
+    write_rows = write  # SQLite has one writer at a time
 
     async def prove(self) -> None:
         """Write a page: SQLite writes the first one anew for this, whatever it was."""

@@ -124,13 +124,6 @@ def check_parent(connection: sa.Connection, new_submission: NewSubmission) -> No
         raise InvalidSubmission([FieldViolation("parent", text)])
 
 
-def insert(connection: sa.Connection, number: int, new_submission: NewSubmission) -> None:
-    """Make a new submission known by its tags."""
-    if new_submission.tags:
-        rows = [{"tag": tag, "user_name": new_submission.user, "number": number} for tag in new_submission.tags]
-        connection.execute(sa.insert(submission_tags), rows)
-
-
 def tagged(connection: sa.Connection, user: str, tag: str, after_number: int, limit: int) -> list[tuple[int, str]]:
     """Numbers and ids of this user's submissions with this tag, oldest first: those that follow a number; after 0, the newest."""
     parameters = {"by_tag": tag, "by_user": user, "by_number": after_number, "by_limit": limit}

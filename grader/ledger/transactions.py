@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from grader.errors import AlreadyFinished, LeaseLost, RequestIdReused, SubmissionNotFound
 from grader.ledger import artifact_records, queue, quota_check, records, statements
 from grader.ledger.changes import NewsKind, tell
-from grader.ledger.tables import judgements, problems, rejudge_items, rejudges, submissions
+from grader.ledger.tables import judgements, problems, rejudge_items, rejudges, submission_tags, submissions
 from grader.model import Failure, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
 from grader.rules.quotas import AdmissionPolicy
 from sandbox.protocol import wire
@@ -168,7 +168,9 @@ def submit(
             "annotations": records.to_text(new_submission.annotations) if new_submission.annotations else "",
         },
     ).scalar_one()
-    statements.insert(connection, number, new_submission)
+    if new_submission.tags:
+        tags = [{"tag": tag, "user_name": new_submission.user, "number": number} for tag in new_submission.tags]
+        connection.execute(sa.insert(submission_tags), tags)
     event = {"number": number, "sequence": 1, "event_time": now, "attempt": 0, "state": SubmissionState.QUEUED, "fact": None}
     connection.execute(statements.INSERT_EVENT, event)
     if earlier is not None:  # its facts stay where they are: no worker takes it, and nobody is charged
@@ -199,11 +201,6 @@ def keep_problem(connection: sa.Connection, now: datetime, problem: Problem) -> 
         document = records.to_text(problem)
         values = {"digest": problem.digest, "problem_id": problem.problem_id, "document": document, "create_time": now}
         connection.execute(sa.insert(problems).values(values))
-
-
-def queued_count(connection: sa.Connection) -> int:
-    """How many wait; runs of rejudges take nobody's room."""
-    return int(connection.execute(statements.QUEUED_COUNT).scalar_one())
 
 
 def get(connection: sa.Connection, submission_id: str, *, lock: bool = False) -> Submission:
@@ -286,7 +283,6 @@ def settle(connection: sa.Connection, now: datetime, worker_lease: Lease, report
 
 
 def _decide(connection: sa.Connection, run: sa.Row[Any], columns: Mapping[str, Any]) -> None:
-    """Decide the item of a rejudge that was run, by the columns of its judgement."""
     open_rejudge = sa.select(rejudges.c.rejudge_id).where(rejudges.c.rejudge_id == run.rejudge_id, rejudges.c.state == "running")
     item = (rejudge_items.c.rejudge_id.in_(open_rejudge), rejudge_items.c.run_number == run.number, rejudge_items.c.verdict.is_(None))
     connection.execute(sa.update(rejudge_items).where(*item).values(columns))

@@ -137,7 +137,7 @@ class ServerTelemetry:
             if time.monotonic() - proof_s > (FAILED_PROOF_S if fault else PROOF_S):
                 try:
                     async with asyncio.timeout(LEDGER_S):
-                        await self._ledger.prove()
+                        await self._ledger.database.prove()
                     fault = ""
                 except (TimeoutError, GraderError, SQLAlchemyError) as error:
                     fault = str(error) or f"the ledger was not written within {LEDGER_S:g} s"
@@ -153,7 +153,7 @@ class ServerTelemetry:
             self._metrics.set_device_demand(demands, self._grading.device_kinds())
         except (TimeoutError, GraderError) as error:
             log.warning("queue_not_read", error=str(error))
-        self._metrics.set_written(self._ledger.written)
+        self._metrics.set_written(self._ledger.database.written)
         self._metrics.set_lanes(self._grading.lanes())
         self._metrics.set_warm(self._grading.warm())
         exposed: bytes = self._metrics.exposed()

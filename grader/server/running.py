@@ -132,7 +132,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         # The lock is ours and the boxes are swept: anybody who held these leases is dead, and nothing of it runs.
         # In a database that servers share, that is known of the leases of this state directory only.
         reclaimed = await ledger.reclaim_all(prefix if settings.database else "")
-        log.info("ledger_opened", database=ledger.shown, reclaimed_count=len(reclaimed))
+        log.info("ledger_opened", database=ledger.database.shown, reclaimed_count=len(reclaimed))
         running = await _start(settings, service, dispatcher, door, operation.observer)
         running.parts = parts
         running.web_address = operation.web_address

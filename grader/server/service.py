@@ -17,7 +17,7 @@ from grader.api import messages
 from grader.api.conversion import from_enum
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, check_prefix, parse, parse_artifact
 from grader.artifacts.files import SubmissionFiles, chunks
-from grader.dispatch import Worker
+from grader.dispatch.dispatcher import Dispatcher
 from grader.errors import ArtifactNotFound, FieldViolation, InvalidRequest, NotInstalled, ReadOnly, ShuttingDown
 from grader.extensions import Call, NoCompetitions, SubmitPolicy
 from grader.intake.gate import SubmissionGate
@@ -73,7 +73,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         ledger: Ledger,
         problems: Problems,
         *,
-        worker: Worker | None,
+        worker: Dispatcher | None,
         device_kinds: Callable[[], tuple[str, ...]] = tuple,
         queue_limit: int = 1000,
         user_queue_limit: int | None = None,
@@ -235,13 +235,13 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         quotas = self._gate.quotas_at(self.ledger.now()) if request.with_quotas else ()
         return messages.caller_to_proto(caller, await self.ledger.quota_uses(caller.user, quotas) if quotas else ())
 
-    def _taking(self) -> Worker:
+    def _taking(self) -> Dispatcher:
         worker = self.writable()
         if not self._accepting:
             raise ShuttingDown()
         return worker
 
-    def writable(self) -> Worker:
+    def writable(self) -> Dispatcher:
         """Return the worker; ReadOnly where there is none."""
         if self.worker is None:
             raise ReadOnly()

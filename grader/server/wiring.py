@@ -102,8 +102,8 @@ async def _wired(settings: Settings, boxes: BoxSettings, *, proving: bool) -> As
             yield Grading(
                 grade=breaker.grade,
                 capacity=lambda: 0 if breaker.fault else fleet.capacity,
-                device_kinds=lambda: fleet.device_kinds,
-                ready_kinds=lambda: () if breaker.fault else fleet.ready_kinds,
+                device_kinds=fleet.device_kinds,
+                ready_kinds=lambda: () if breaker.fault else fleet.ready_kinds(),
                 isolation=isolation.NAME,
                 safe=isolation.SAFE,
                 lanes=fleet.lanes,

@@ -11,11 +11,17 @@ from sandbox.protocol import wire
 from sandbox.protocol.devices import FaultKind, fault_of
 from sandbox.protocol.wire import BoxCause, LoadOutcome, PatternKind, Symptom, TrialOutcome
 
-_ADDRESS_FAULTS = {
-    FaultKind.ILLEGAL_ADDRESS: "it accessed memory outside its allocations",
-    FaultKind.MISALIGNED_ADDRESS: "an address is not aligned to the size of the access",
-    FaultKind.INVALID_ADDRESS_SPACE: "an address is in a memory space that the instruction does not support",
-    FaultKind.INVALID_PC: "it jumped to an address without code",
+_DEVICE_FAULTS = {
+    FaultKind.ILLEGAL_ADDRESS: (Reason.ILLEGAL_ADDRESS, "it accessed memory outside its allocations"),
+    FaultKind.MISALIGNED_ADDRESS: (Reason.ILLEGAL_ADDRESS, "an address is not aligned to the size of the access"),
+    FaultKind.INVALID_ADDRESS_SPACE: (Reason.ILLEGAL_ADDRESS, "an address is in a memory space that the instruction does not support"),
+    FaultKind.INVALID_PC: (Reason.ILLEGAL_ADDRESS, "it jumped to an address without code"),
+    FaultKind.ASSERT: (Reason.DEVICE_ASSERT, "an assert() in device code failed; its condition does not hold for these inputs"),
+    FaultKind.STACK_OVERFLOW: (
+        Reason.STACK_OVERFLOW,
+        "its stack was overrun; end the recursion, and keep large arrays out of local memory",
+    ),
+    FaultKind.TIMEOUT: (Reason.DEVICE_FAULT, "it ran longer than the device allows; look for an endless loop or wait"),
 }
 _SIGNALS = {11: Reason.ILLEGAL_ADDRESS, 7: Reason.ILLEGAL_ADDRESS, 6: Reason.ABORTED, 8: Reason.ARITHMETIC}
 
@@ -76,7 +82,6 @@ def trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
 
 
 def _hints(trial: wire.Trial) -> Iterator[str]:
-    """Return what else is known of a trial that failed, a sentence each."""
     if trial.cuda_error:
         yield f"A CUDA call of the kernel failed ({trial.cuda_error}); check what each launch and call returns."
     if trial.symptom is not None:
@@ -144,23 +149,14 @@ def _trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
 def _device(message: str, where: str) -> Decision:
     """Name the fault for which the device stopped it. Only the driver's name is shown: what comes behind it may tell a hidden size."""
     code, fault = fault_of(message)
+    if fault is FaultKind.OUT_OF_MEMORY:
+        return _out_of_memory(where)
     stopped = f"The device stopped the kernel {where} ({code or 'a fault without a name'})"
-    match fault:
-        case FaultKind.OUT_OF_MEMORY:
-            return _out_of_memory(where)
-        case FaultKind.ILLEGAL_ADDRESS | FaultKind.MISALIGNED_ADDRESS | FaultKind.INVALID_ADDRESS_SPACE | FaultKind.INVALID_PC:
-            sentence = f"{stopped}: {_ADDRESS_FAULTS[fault]}; check every index, and run it under compute-sanitizer."
-            return Verdict.RUNTIME_ERROR, Reason.ILLEGAL_ADDRESS, sentence
-        case FaultKind.ASSERT:
-            sentence = f"{stopped}: an assert() in device code failed; its condition does not hold for these inputs."
-            return Verdict.RUNTIME_ERROR, Reason.DEVICE_ASSERT, sentence
-        case FaultKind.STACK_OVERFLOW:
-            sentence = f"{stopped}: its stack was overrun; end the recursion, and keep large arrays out of local memory."
-            return Verdict.RUNTIME_ERROR, Reason.STACK_OVERFLOW, sentence
-        case FaultKind.TIMEOUT:
-            sentence = f"{stopped}: it ran longer than the device allows; look for an endless loop or wait."
-            return Verdict.RUNTIME_ERROR, Reason.DEVICE_FAULT, sentence
-    return Verdict.RUNTIME_ERROR, Reason.DEVICE_FAULT, f"{stopped}; run it under compute-sanitizer, which names the line."
+    if fault not in _DEVICE_FAULTS:
+        return Verdict.RUNTIME_ERROR, Reason.DEVICE_FAULT, f"{stopped}; run it under compute-sanitizer, which names the line."
+    reason, cause = _DEVICE_FAULTS[fault]
+    advice = "; check every index, and run it under compute-sanitizer" if reason is Reason.ILLEGAL_ADDRESS else ""
+    return Verdict.RUNTIME_ERROR, reason, f"{stopped}: {cause}{advice}."
 
 
 def _out_of_memory(where: str) -> Decision:

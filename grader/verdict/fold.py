@@ -232,6 +232,5 @@ def _last(facts: Facts, kind: type[T]) -> T | None:
 
 
 def _ended(text: str) -> str:
-    """A tool's sentence, with one mark at its end."""
     text = text.rstrip(".")
     return text if text.endswith("?") else f"{text}."

@@ -48,7 +48,6 @@ def _interval(value: float, log_error: float) -> MedianInterval:
 
 
 def _log_error(samples: Sequence[float]) -> float | None:
-    """The standard error of the median's logarithm."""
     count = len(samples)
     if count < FEWEST or not all(0 < sample < math.inf for sample in samples):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 
 from grader.model import Decision, Reason, Verdict
@@ -25,12 +26,8 @@ BYTES_CEILING, FLOPS_CEILING = "bytes_per_s", "flops_per_s:"
 
 def impossible(measurements: Sequence[wire.Measurement]) -> Decision | None:
     """DISQUALIFIED where a time is out of the clock's reach, or out of the device's."""
-    for rule in (_tampered, _below_floor):
-        for measurement in measurements:
-            decision = rule(measurement)
-            if decision is not None:
-                return decision
-    return None
+    decisions = (rule(measurement) for rule in (_tampered, _below_floor) for measurement in measurements)
+    return next((decision for decision in decisions if decision is not None), None)
 
 
 def _tampered(measurement: wire.Measurement) -> Decision | None:
@@ -152,9 +149,7 @@ def _share(amount: int | None, measurement: wire.Measurement, ceiling_per_s: flo
 
 def median(samples: wire.Samples) -> float:
     """The middle one, in nanoseconds."""
-    ordered = sorted(samples.durations_ns)
-    half = len(ordered) // 2
-    return float(ordered[half]) if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    return float(statistics.median(samples.durations_ns))
 
 
 def _time(time_ns: float) -> str:

@@ -131,7 +131,6 @@ def _ends(span: IndexRange, shape: Sequence[int]) -> str:
 
 
 def _names(span: IndexRange, shape: Sequence[int]) -> tuple[str, str]:
-    """Return the words for one index of the axis and for several."""
     if span.axis is None:
         return "element", "elements in memory order"
     long = _long_axes(shape)

@@ -199,7 +199,6 @@ async def _judge_and_profile(attempt: Attempt, lane: Lane, build: wire.Build, op
         return
     yield wire.Progress(stage=wire.Stage.PROFILING)
     claims = [await _static_profile(attempt, lane.environment)]
-    assert attempt.work.make_output is not None
     for number, tool in enumerate(run_tools(on_gpu=attempt.on_gpu), PROFILE_BOX):
         problem = profiled_workload(attempt.problem, largest=attempt.on_gpu and not tool.on_smallest)
         if problem is None:
@@ -255,7 +254,6 @@ async def _static_profile(attempt: Attempt, environment: wire.Environment) -> Pr
     """Compile the kernels for a GPU in a build box, and take the claims of that."""
     host, work = attempt.host, attempt.work
     job, files = build_input(attempt.lease, environment)
-    assert work.make_output is not None
     with work.make_output() as out_dir:
         write_sources(job, files, work)
         spec = build_spec("profile", "grader_extensions.modes.box.static_profile", host, work, out_dir)

@@ -114,7 +114,6 @@ async def _sanitized(attempt: Attempt, process: Sequence[wire.Fact], build: wire
     if problem is None:
         return profile.without_result(ToolOutcome.UNAVAILABLE, profile.NO_WORKLOAD, tool.name)
     work = attempt.work
-    assert work.make_output is not None
     with work.make_output() as out_dir, work.make_output() as built_dir:
         if not attempt.on_gpu:
             work = replace(work, out_dir=built_dir, artifact_path=work.artifact_path.with_name("sanitized"))

@@ -26,7 +26,7 @@ from grader.cli.import_options import safe_isolations
 from grader.dispatch.gpus import Gpu
 from grader.errors import JudgeBroken
 from grader.isolation import SRC, BoxExit, BoxSpec, GpuAccess, Isolation, IsolationBroken, Limits, Purpose
-from grader.isolation.directories import hold_slot, leave_runtime, output_directory, run_directory, shared_slot_directory
+from grader.isolation.directories import box_output, hold_slot, leave_runtime, run_directory, shared_slot_directory
 from grader.isolation.pickup import Refusal, pick_up
 from grader.isolation.select import ClosableIsolation, make
 from grader.isolation.settings import BoxSettings
@@ -81,7 +81,7 @@ class CheckBox:
             with (
                 hold_slot(shared_slot_directory()) as slot,
                 self._staged(jobs) as (source_dir, triton_dir),
-                output_directory(run_directory(self._settings), limit_bytes=OUT_LIMIT_BYTES, inode_count=64) as out_dir,
+                box_output(self._settings, limit_bytes=OUT_LIMIT_BYTES, inode_count=64) as out_dir,
             ):
                 spec = self._spec(slot, source_dir, out_dir, triton_dir, gpu, limit_s)
                 async with self._isolation.start(spec) as box:

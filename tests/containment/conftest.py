@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation import BoxSpec, Limits, Purpose
+from grader.isolation import BoxSpec, Purpose, probe
 from grader.isolation.bubblewrap import BubblewrapIsolation
 from grader.isolation.directories import hold_slot, shared_slot_directory, slot_uid
 from grader.isolation.docker import DockerIsolation
@@ -26,16 +26,8 @@ from tests.containment.inventory import NAME, places, traces
 from tests.turns import TURN_VARIABLE
 
 CAGES = {"docker": DockerIsolation, "bubblewrap": BubblewrapIsolation}
-LIMITS = Limits(
-    wall_s=120.0,
-    cpu_s=20.0,
-    memory_bytes=128 << 20,
-    process_count=24,
-    output_bytes=1 << 20,
-    file_bytes=16 << 20,
-    tmp_bytes=8 << 20,
-    open_file_count=64,
-)
+SIZES = {"memory_bytes": 128 << 20, "output_bytes": 1 << 20, "file_bytes": 16 << 20, "tmp_bytes": 8 << 20}
+LIMITS = replace(probe.LIMITS, wall_s=120.0, cpu_s=20.0, process_count=24, **SIZES)
 HANG_S = 60  # bounds what may not hang, and nothing else
 # Who made it is in the name of all that a test makes, so that nobody takes another session's for a leftover.
 SESSION = f"{NAME}{os.getpid()}x"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation import BoxSpec, Limits, NoIsolationWorks, Purpose
+from grader.isolation import BoxSpec, NoIsolationWorks, Purpose, probe
 from grader.isolation.directories import box_output, hold_slot, shared_slot_directory
 from grader.isolation.docker import DockerIsolation
 from grader.isolation.pickup import pick_up
@@ -22,16 +22,8 @@ from grader.isolation.settings import BoxSettings
 from sandbox.protocol.wire import BoxCause
 from tests.waiting import until
 
-LIMITS = Limits(
-    wall_s=120.0,
-    cpu_s=20.0,
-    memory_bytes=128 << 20,
-    process_count=32,
-    output_bytes=1 << 20,
-    file_bytes=1 << 20,
-    tmp_bytes=4 << 20,
-    open_file_count=64,
-)
+SIZES = {"memory_bytes": 128 << 20, "output_bytes": 1 << 20, "file_bytes": 1 << 20, "tmp_bytes": 4 << 20}
+LIMITS = replace(probe.LIMITS, wall_s=120.0, cpu_s=20.0, process_count=32, **SIZES)
 
 
 def spec_of(slot, code, *, marker="", purpose=Purpose.BUILD, limits=LIMITS, **changes):
@@ -105,12 +97,6 @@ async def test_a_flood_ends_the_box(isolation, slot):
     assert len(ended.output) == 64 * 1024
 
 
-async def test_a_sleeper_meets_the_wall(isolation, slot):
-    ended = await ending_of(isolation, spec_of(slot, "time.sleep(600)", limits=replace(LIMITS, wall_s=0.7)))
-    assert ended.cause is BoxCause.WALL_LIMIT
-    assert ended.wall_ns >= 0.7e9
-
-
 @pytest.mark.timing
 async def test_a_sleeper_ends_at_the_wall_and_is_removed_at_once(isolation, slot):
     """Not much later than it was told to, and without the grace that an engine gives."""
@@ -118,7 +104,7 @@ async def test_a_sleeper_ends_at_the_wall_and_is_removed_at_once(isolation, slot
         ended = await box.wait()
         began = time.monotonic()
     assert time.monotonic() - began < 3
-    assert ended.wall_ns < 3e9
+    assert 0.7e9 <= ended.wall_ns < 3e9
 
 
 async def test_the_wall_stands_even_if_nobody_waits(isolation, slot, marker):

@@ -193,12 +193,15 @@ async def test_a_ledger_that_older_servers_use_is_not_upgraded(postgres, name):
 async def test_rows_of_deleted_features_do_not_keep_a_ledger_from_opening(empty, opened):
     """Their tables go, with webhooks that waited; keys, submissions and what organisers did stay."""
     time = "'2026-01-01 00:00:00'"
+    tables = (
+        "hooks (hook_id VARCHAR(32) PRIMARY KEY, url TEXT)",
+        "deliveries (hook_id VARCHAR(32) REFERENCES hooks, number INTEGER REFERENCES submissions, state VARCHAR(16))",
+        "announcements (competition_id VARCHAR(64), text TEXT)",
+    )
     rows = {
-        "hooks (hook_id, user_name, competition_id, url, secret, create_time)": f"'h', '', '', 'https://example.org', 'whsec_a', {time}",
-        "deliveries (delivery_id, hook_id, number, event, state, attempt, next_time, give_up_time, last_status, create_time)": (
-            f"'d', 'h', {GRADED['number']}, 'submission.finished', 'waiting', 0, {time}, {time}, '', {time}"
-        ),
-        "announcements (competition_id, announcement_id, text, create_time)": f"'spring', 'a', 'Welcome', {time}",
+        "hooks": "'h', 'https://example.org'",
+        "deliveries": f"'h', {GRADED['number']}, 'waiting'",
+        "announcements": "'spring', 'Welcome'",
         "competition_actions (competition_id, action, user_name, subject, reason, create_time)": (
             f"'spring', 'announced', 'root', 'a', 'Welcome', {time}"
         ),
@@ -209,6 +212,8 @@ async def test_rows_of_deleted_features_do_not_keep_a_ledger_from_opening(empty,
     with opened.begin() as connection:
         write_first_version(connection)
         command.upgrade(migrate.configuration(connection), "0010")
+        for table in tables:
+            connection.execute(sa.text(f"CREATE TABLE {table}"))
         for table, values in rows.items():
             connection.execute(sa.text(f"INSERT INTO {table} VALUES ({values})"))
     async with Ledger.open(empty) as ledger:
@@ -225,7 +230,7 @@ async def test_servers_that_start_at_once_migrate_once(empty, opened):
 
     async def start():
         async with Ledger.open(empty) as ledger:
-            return await ledger.queued_count()
+            return await fakes.queued_count(ledger)
 
     assert await asyncio.gather(*(start() for _ in range(4))) == [0] * 4
     with opened.begin() as connection:

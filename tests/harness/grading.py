@@ -155,7 +155,8 @@ class Grading:
 
     async def environment(self, device: str | None = None) -> wire.Environment:
         """What the device's judge reports of itself; starts the judge."""
-        return replace(await self.fleet.environment(device or self.device), isolation=self.isolation_name)
+        with self.fleet.seat(device or self.device) as seat:
+            return replace(await seat.environment(), isolation=self.isolation_name)
 
     async def grade(
         self,
@@ -182,7 +183,7 @@ class Grading:
     ) -> tuple[wire.Build, bytes | None]:
         """Build one submission in a box, or take it from the cache; None where there is no artifact."""
         lease = self._lease(problem, source, language=language, mode=wire.Mode.TEST, device=device, entry="")
-        environment = await self.fleet.environment(device or self.device)
+        environment = await self.environment(device)
         async with self._host(conditions) as host:
             with host.workspace(lease) as work:
                 build = await build_artifact(lease, host, work, environment, StepClock())

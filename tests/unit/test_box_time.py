@@ -24,7 +24,7 @@ class Nothing(SupervisedBox):
         super().__init__(spec, 1, watch_memory=False)
 
     async def start(self) -> None:
-        self._ending.begin()
+        self.begin(self._wall_s)
 
     def _watches(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
         return ()
@@ -62,11 +62,11 @@ async def test_a_box_that_waited_has_all_of_its_time() -> None:
     box.begin(60.0)
     task = asyncio.create_task(box.supervise())
     await asyncio.sleep(0.1)
-    assert box._ending.cause is None
-    waited_ns = box._ending._began_ns
+    assert box._cause is None
+    waited_ns = box._begin_ns
     box.begin(0.01)
     end = await asyncio.wait_for(box.wait(), 300)
-    assert end.cause is BoxCause.WALL_LIMIT and box._ending._began_ns > waited_ns
+    assert end.cause is BoxCause.WALL_LIMIT and box._begin_ns > waited_ns
     await task
 
 

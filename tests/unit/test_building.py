@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -186,7 +186,13 @@ class FakeHost:
         for name in ("src", "out", "link"):
             (root / name).mkdir(parents=True)
         return Workspace(
-            source_dir=root / "src", out_dir=root / "out", link_dir=root / "link", artifact_path=root / "artifact", slot=0, box_id="box"
+            source_dir=root / "src",
+            out_dir=root / "out",
+            link_dir=root / "link",
+            artifact_path=root / "artifact",
+            slot=0,
+            box_id="box",
+            make_output=lambda: nullcontext(root / "out"),
         )
 
 

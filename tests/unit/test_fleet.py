@@ -21,8 +21,8 @@ FOUR = (fakes.gpu(0), fakes.gpu(1), fakes.gpu(2, "NVIDIA H100"), fakes.gpu(3, "N
 
 async def settled(fleet: LocalFleet) -> None:
     lanes: Lanes = fleet._lanes
-    while lanes._health_checks:
-        await asyncio.wait(lanes._health_checks)
+    while checks := [lane.health_check_task for lane in lanes._lanes.values() if lane.health_check_task is not None]:
+        await asyncio.wait(checks)
 
 
 async def judged(fleet: LocalFleet, choice: str = "") -> tuple[int | None, list[str]]:
@@ -246,7 +246,7 @@ async def test_a_cordoned_lane_ends_its_job_and_gets_no_other(make) -> None:
     assert [one.state.name for one in fleet.lanes()][1:] == ["CORDONED", "FREE"]
     with pytest.raises(DeviceQuarantined, match=r"GPU 0 .* is cordoned; `grader-server admin lanes uncordon`"):
         await judged(fleet, "cuda:0")
-    assert "cuda:0" not in fleet.ready_kinds and "cuda:0" in fleet.device_kinds
+    assert "cuda:0" not in fleet.ready_kinds() and "cuda:0" in fleet.device_kinds()
     fleet.cordon(())
     assert (await judged(fleet, "cuda:0"))[0] == 0
 
@@ -254,9 +254,9 @@ async def test_a_cordoned_lane_ends_its_job_and_gets_no_other(make) -> None:
 async def test_a_host_without_a_usable_lane_takes_nothing(make) -> None:
     """So that submissions wait in the queue, and for the workers of other hosts."""
     fleet = make(lane_count=1, builder_count=2)
-    assert (fleet.capacity, fleet.ready_kinds) == (3, ("emulated",))
+    assert (fleet.capacity, fleet.ready_kinds()) == (3, ("emulated",))
     fleet.cordon({"emulated:0"})
-    assert (fleet.capacity, fleet.ready_kinds) == (0, ())
+    assert (fleet.capacity, fleet.ready_kinds()) == (0, ())
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation.directories import output_directory
+from grader.isolation.directories import box_output
 from grader.isolation.pickup import Refusal, RefusalReason, pick_up
+from grader.isolation.settings import BoxSettings
 
 
 def refusal_of(directory, name="artifact", limit_bytes=1000):
@@ -139,7 +140,8 @@ def test_pick_up_leaves_no_descriptor_open(tmp_path):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 def test_the_mounted_output_directory_follows_no_symlink_and_is_bounded(tmp_path):
     (tmp_path / "secret").write_text("expected output")
-    with output_directory(tmp_path, limit_bytes=1 << 20, inode_count=64) as directory:
+    settings = BoxSettings(state_id="a", runtime_dir=tmp_path)
+    with box_output(settings, limit_bytes=1 << 20, inode_count=64) as directory:
         (directory / "artifact").symlink_to(tmp_path / "secret")
         with pytest.raises(OSError, match="symbolic"):
             (directory / "artifact").read_text()

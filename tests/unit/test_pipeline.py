@@ -200,7 +200,7 @@ async def test_a_kernel_that_is_not_built_leaves_its_gpu_to_the_next(make, boxes
 async def test_a_job_that_moves_says_where_it_was_judged(make, boxes, judges) -> None:
     fleet = make(gpus=(H200, fakes.gpu(1)))
     with fleet.seat("cuda:0") as held, fleet.seat("cuda:1") as other:
-        await fleet.environment("cuda:0"), await fleet.environment("cuda:1")
+        await held.environment(), await other.environment()
         async with held.lane():
             async with other.lane():
                 job = asyncio.ensure_future(graded(fleet, lease(device_kind="cuda:H200")))

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from grader.ledger.queue import QueuedSubmission, Snapshot
+from grader.ledger.queue import Snapshot
 from grader.model import Position
 from grader.server.submission_watch import REST_MOST_S, PositionNotifier, Positions, differs
 
@@ -15,7 +15,7 @@ class Queue:
 
     async def queue(self):
         self.read_count += 1
-        waiting = tuple(QueuedSubmission(submission_id=one, mode="test", device_kind="") for one in self.waiting)
+        waiting = tuple((one, "test", "") for one in self.waiting)
         await asyncio.sleep(self.took_s)
         return Snapshot(waiting=waiting, running=(), recent=(("test", "", 2.0),))
 

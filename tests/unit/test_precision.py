@@ -14,7 +14,6 @@ from grader.cli.exits import UsageError
 from grader.cli.sources import SubmittedFiles
 from grader.dispatch.local_fleet import PROFILES, read_profile
 from grader.errors import InvalidSubmission
-from grader.grading.ports import MeasurementSettings
 from grader.intake import gate
 from grader.model import Event, Problem, Submission, SubmissionState
 from grader.rules.disclosure import Redactor
@@ -89,8 +88,7 @@ def test_what_is_done(mode: str, on_gpu: bool, asked: dict[str, float], expected
     """On the emulated device one second for all workloads together; ranked mode is as the server says."""
     new = replace(fakes.new_submission(), mode=wire.Mode(mode), **asked)
     spec = replace(PROBLEM.spec, workloads=tuple(wire.Workload(workload_id=name, axes={}, hidden=name == "c") for name in "abc"))
-    found = MeasurementSettings.of(new, spec, PROFILE, on_gpu=on_gpu)
-    assert (found.measure_s, found.precision) == expected
+    assert PROFILE.timing(new, spec, on_gpu=on_gpu) == expected
 
 
 def test_a_box_lives_as_long_as_it_is_measured() -> None:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from grader.dispatch.dispatcher import WAITING_FACT_LIMIT, recording
+from grader.dispatch.dispatcher import WAITING_FACT_LIMIT, Recorder
 from grader.errors import LeaseLost
 from sandbox.protocol import wire
 
@@ -27,7 +27,7 @@ class Disk:
 
 async def test_what_comes_meanwhile_goes_together():
     disk = Disk()
-    async with recording(disk) as recorder:
+    async with Recorder(disk) as recorder:
         await recorder.add(FACTS[0])
         await asyncio.sleep(0)
         for fact in FACTS[1:30]:
@@ -43,7 +43,7 @@ async def test_a_slow_disk_holds_the_facts_up():
 
     async def add():
         nonlocal added
-        async with recording(disk) as recorder:
+        async with Recorder(disk) as recorder:
             for fact in FACTS:
                 await recorder.add(fact)
                 added += 1
@@ -62,7 +62,7 @@ async def test_a_lost_lease_is_told(count):
     disk = Disk(breaks_at=0)
     disk.go.set()
     with pytest.raises(LeaseLost):
-        async with recording(disk) as recorder:
+        async with Recorder(disk) as recorder:
             for fact in FACTS[:count]:
                 await recorder.add(fact)
                 await asyncio.sleep(0)
@@ -72,7 +72,7 @@ async def test_after_a_fault_what_came_before_is_there():
     disk = Disk()
     disk.go.set()
     with pytest.raises(KeyError):
-        async with recording(disk) as recorder:
+        async with Recorder(disk) as recorder:
             for fact in FACTS[:3]:
                 await recorder.add(fact)
             raise KeyError("broken")
@@ -83,7 +83,7 @@ async def test_a_cancelled_attempt_leaves_no_writing_behind():
     disk = Disk()
 
     async def attempt():
-        async with recording(disk) as recorder:
+        async with Recorder(disk) as recorder:
             await recorder.add(FACTS[0])
             await asyncio.Event().wait()
 

@@ -90,8 +90,8 @@ def processes(wait_s: float) -> Wiring:
             yield Grading(
                 grade=breaker.grade,
                 capacity=lambda: 0 if breaker.fault else fleet.capacity,
-                device_kinds=lambda: fleet.device_kinds,
-                ready_kinds=lambda: () if breaker.fault else fleet.ready_kinds,
+                device_kinds=fleet.device_kinds,
+                ready_kinds=lambda: () if breaker.fault else fleet.ready_kinds(),
                 fault=lambda: breaker.fault,
                 isolation=boxes.NAME,
                 safe=True,

@@ -91,7 +91,7 @@ async def _create(ledger: Ledger, options: argparse.Namespace) -> int:
         return 0
     # The key alone on stdout, so that it can be piped; the rest is for people.
     _tell(text)
-    _say(f"key {key.key_id} of {key.user} in {ledger.shown}: {_row(key, ledger.now())[2]}, ends {_time(key.expire_time)}")
+    _say(f"key {key.key_id} of {key.user} in {ledger.database.shown}: {_row(key, ledger.now())[2]}, ends {_time(key.expire_time)}")
     _say("keep it now: it is not shown again. Its owner stores it with: grader-cli login --server HOST:PORT")
     return 0
 
@@ -112,7 +112,7 @@ async def _import(ledger: Ledger, options: argparse.Namespace) -> int:
     if options.out is None:
         _tell(text.rstrip("\n"))
     skipped = f", {len(user_lines) - len(wanted)} users have one already" if len(wanted) < len(user_lines) else ""
-    _say(f"{len(new_keys)} keys made in {ledger.shown}{skipped}")
+    _say(f"{len(new_keys)} keys made in {ledger.database.shown}{skipped}")
     if new_keys:
         where = "stdout" if options.out is None else str(options.out)
         _say(f"they are in {where} and nowhere else: give each user their own, who stores it with: grader-cli login --server HOST:PORT")
@@ -134,7 +134,7 @@ async def _list(ledger: Ledger, options: argparse.Namespace) -> int:
 async def _revoke(ledger: Ledger, options: argparse.Namespace) -> int:
     key = await ledger.keys.revoke(options.key_id)
     if key is None:
-        _say(f"there is no key {options.key_id[:40]!r} in {ledger.shown}; list them with: grader-server admin keys list")
+        _say(f"there is no key {options.key_id[:40]!r} in {ledger.database.shown}; list them with: grader-server admin keys list")
         return MISUSED
     if options.json:
         _tell(json.dumps(_plain(key, ledger.now()), indent=2))

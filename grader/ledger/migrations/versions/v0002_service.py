@@ -1,4 +1,4 @@
-"""Users, competitions, scores, keys, fair shares, rejudges, webhooks."""
+"""Users, competitions, scores, keys, fair shares, rejudges."""
 
 from __future__ import annotations
 
@@ -26,16 +26,6 @@ def upgrade() -> None:
         op.add_column("submissions", column)
     op.create_index("ix_submissions_user_name_create_time", "submissions", ["user_name", "create_time"])
     op.create_index("ix_submissions_competition_id_problem_id_number", "submissions", ["competition_id", "problem_id", "number"])
-    op.create_index(
-        "ix_submissions_board",
-        "submissions",
-        [
-            *("competition_id", "problem_id", "mode", "state", "verdict", "rejudge_id", "create_time", "submission_id", "user_name"),
-            *("device", "clock", "score", "score_low", "score_high", "flags"),
-        ],
-        sqlite_where=sa.text("score IS NOT NULL"),
-        postgresql_where=sa.text("score IS NOT NULL"),
-    )
     queue = ["state", "priority", "number", "user_name", "device_kind", "rejudge_id", "mode", "submission_id"]
     op.create_index("ix_submissions_queue", "submissions", queue)
     _judgements()
@@ -58,11 +48,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("user_name", name="pk_usage"),
     )
     _rejudges()
-    _hooks()
 
 
 def _found() -> list[sa.Column[object]]:
-    """Return what boards need of a report."""
     floats = [sa.Column(name, sa.Float) for name in ("score", "score_low", "score_high")]
     return [sa.Column("device", sa.String(128)), sa.Column("clock", sa.String(32)), *floats, sa.Column("flags", sa.String(400))]
 
@@ -128,35 +116,3 @@ def _rejudges() -> None:
         sa.ForeignKeyConstraint(["run_number"], ["submissions.number"], name="fk_rejudge_items_run_number"),
         sa.ForeignKeyConstraint(["problem_digest"], ["problems.digest"], name="fk_rejudge_items_problem_digest"),
     )
-
-
-def _hooks() -> None:
-    op.create_table(
-        "hooks",
-        sa.Column("hook_id", sa.String(32), nullable=False),
-        sa.Column("user_name", sa.String(64), nullable=False),
-        sa.Column("competition_id", sa.String(64), nullable=False),
-        sa.Column("url", sa.String(2000), nullable=False),
-        sa.Column("secret", sa.String(128), nullable=False),
-        sa.Column("create_time", sa.DateTime, nullable=False),
-        sa.Column("end_time", sa.DateTime),
-        sa.PrimaryKeyConstraint("hook_id", name="pk_hooks"),
-    )
-    op.create_table(
-        "deliveries",
-        sa.Column("delivery_id", sa.String(32), nullable=False),
-        sa.Column("hook_id", sa.String(32), nullable=False),
-        sa.Column("number", sa.Integer, nullable=False),
-        sa.Column("event", sa.String(32), nullable=False),
-        sa.Column("state", sa.String(16), nullable=False),
-        sa.Column("attempt", sa.Integer, nullable=False),
-        sa.Column("next_time", sa.DateTime, nullable=False),
-        sa.Column("give_up_time", sa.DateTime, nullable=False),
-        sa.Column("last_status", sa.String(200), nullable=False),
-        sa.Column("create_time", sa.DateTime, nullable=False),
-        sa.PrimaryKeyConstraint("delivery_id", name="pk_deliveries"),
-        sa.ForeignKeyConstraint(["hook_id"], ["hooks.hook_id"], name="fk_deliveries_hook_id"),
-        sa.ForeignKeyConstraint(["number"], ["submissions.number"], name="fk_deliveries_number"),
-    )
-    op.create_index("ix_deliveries_state_next_time", "deliveries", ["state", "next_time"])
-    op.create_index("ix_deliveries_hook_id_state_next_time", "deliveries", ["hook_id", "state", "next_time"])

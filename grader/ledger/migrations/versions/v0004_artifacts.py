@@ -1,7 +1,5 @@
 """Files that an attempt left."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

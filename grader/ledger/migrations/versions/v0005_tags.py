@@ -1,7 +1,5 @@
 """Tags, parent and annotations of submissions."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

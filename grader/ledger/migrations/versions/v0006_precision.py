@@ -1,7 +1,5 @@
 """How precisely and for how long a submission asks to be measured."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

@@ -1,7 +1,5 @@
 """Digest that identical submissions have in common."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

@@ -1,7 +1,5 @@
 """Flag: whether a failed test is not followed by the sanitizer."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

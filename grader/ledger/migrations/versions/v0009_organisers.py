@@ -1,6 +1,4 @@
-"""Actions of organisers while a competition runs: withdrawals, bans, announcements, and a record of them."""
-
-from __future__ import annotations
+"""Actions of organisers while a competition runs: withdrawals, bans, and a record of them."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -15,7 +13,7 @@ def upgrade() -> None:
     op.add_column("submissions", sa.Column("withdraw_time", UtcTime))
     op.add_column("submissions", sa.Column("withdraw_user", sa.String(64)))
     op.add_column("submissions", sa.Column("withdraw_reason", sa.String(400)))
-    op.drop_index("ix_submissions_board", "submissions")
+    op.drop_index("ix_submissions_board", "submissions", if_exists=True)  # of a database of 0002 to 0008
     op.create_index(
         "ix_submissions_board",
         "submissions",
@@ -35,14 +33,6 @@ def upgrade() -> None:
         sa.Column("administrator", sa.String(64), nullable=False),
         sa.Column("create_time", UtcTime, nullable=False),
         sa.PrimaryKeyConstraint("competition_id", "user_name", name="pk_bans"),
-    )
-    op.create_table(
-        "announcements",
-        sa.Column("competition_id", sa.String(64), nullable=False),
-        sa.Column("announcement_id", sa.String(16), nullable=False),
-        sa.Column("text", sa.Text, nullable=False),
-        sa.Column("create_time", UtcTime, nullable=False),
-        sa.PrimaryKeyConstraint("competition_id", "announcement_id", name="pk_announcements"),
     )
     op.create_table(
         "competition_actions",

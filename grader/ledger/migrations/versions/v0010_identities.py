@@ -1,7 +1,5 @@
 """Users who sign in with an identity provider."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 
