@@ -35,7 +35,6 @@ from grader.cli.running import run
 from grader.cli.server_choice import GraderTyper
 from grader.cli.session import Target
 from grader.cli.submissions import cancel_command, list_command, show_command
-from grader.errors import SettingsInvalid
 from grader.isolations import AUTO
 from sandbox.protocol.wire import Mode
 
@@ -277,15 +276,5 @@ def demo(sandbox: SandboxOption = AUTO, device: DeviceOption = AUTO, state_dir: 
     run(lambda: demo_command.demo(Target(state_dir=state_dir, sandbox=sandbox, device=device)))
 
 
-def _add_extensions() -> None:
-    """Add the commands of installed packages. A module that can't be imported is named, and takes no other command along."""
-    for name in extensions.names(extensions.COMMANDS):
-        try:
-            module: extensions.Commands = extensions.part(extensions.COMMANDS, name)
-        except SettingsInvalid as error:
-            print_note(str(error), "yellow")
-        else:
-            module.add_commands(app, {"problems": problems_app})
-
-
-_add_extensions()
+for line in extensions.command_lines(lambda error: print_note(str(error), "yellow")):
+    line.add_commands(app, {"problems": problems_app})

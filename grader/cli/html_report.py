@@ -21,11 +21,9 @@ FINAL = (submission_pb2.SUBMISSION_STATE_SUCCEEDED, submission_pb2.SUBMISSION_ST
 
 async def report(target: Target, name: str, path: str) -> Exit:
     """Write the report of a submission that is over."""
-    report_file: extensions.ReportFile | None = extensions.part(extensions.REPORT_FILES, "html")
+    report_file = extensions.report_files().get("html")
     if report_file is None:
-        raise UsageError(
-            f"no installed package writes HTML reports; install {extensions.PACKAGE}: pip install ./grader_extensions in a clone"
-        )
+        raise UsageError(f"no installed package writes HTML reports; {extensions.HOW_TO_INSTALL}")
     async with connect(target, ServerRequirement.READ) as client:
         submission = await client.get_submission(await whole_name(client, name), full=True)
         if submission.state not in FINAL:

@@ -7,7 +7,6 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Coroutine
-from importlib.metadata import entry_points
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -21,6 +20,7 @@ from grader.cli.running import run
 from grader.errors import SettingsInvalid
 from grader.extensions import COMMANDS, PACKAGE
 from grader.views.sanitize import one_line
+from sandbox.protocol.entry_points import entry_points
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -59,7 +59,7 @@ class CommandGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command by its name."""
         command = super().get_command(ctx, cmd_name)
-        if command is None and not ctx.resilient_parsing and not entry_points(group=COMMANDS):
+        if command is None and not ctx.resilient_parsing and not entry_points(COMMANDS):
             package = f"The package {PACKAGE} adds commands, and is not installed here: pip install ./grader_extensions in a clone."
             ctx.fail(f"No such command {cmd_name!r}.{did_you_mean(cmd_name, self.commands)} {package}")
         return command

@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -80,7 +80,7 @@ class Serving:
             await event.wait()
             event.clear()
             for part in self.parts:
-                await part.reload()
+                await logged("reload", part.reload())
 
     def abort_running(self) -> None:
         """Give back to the queue what still runs, now."""
@@ -91,7 +91,7 @@ class Serving:
 @asynccontextmanager
 async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str], None] | None = None) -> AsyncIterator[Serving]:
     """Serve until the context is left, then drain. waiting: see `state_lock`."""
-    extensions.modes()  # one that can't be imported ends the start
+    extensions.check_installed()
     problems = Problems.load(settings.problems, settings.imported_path)
     policy = submit_policy(settings, problems)
     async with AsyncExitStack() as stack:
@@ -142,7 +142,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         raised: Exception | None = None
         async with asyncio.TaskGroup() as group:
             dispatching = group.create_task(dispatcher.run())
-            tasks = [group.create_task(part.run()) for part in parts]
+            tasks = [group.create_task(logged("run", part.run())) for part in parts]
             try:
                 yield running
             except Exception as error:  # noqa: BLE001  # the caller's own; out of the group, so that it comes back as it was
@@ -180,10 +180,18 @@ def _parts(context: extensions.ServerContext) -> list[extensions.ServerAdditions
     return parts
 
 
+async def logged(action: str, work: Awaitable[None]) -> None:
+    """Log what a part of an installed package raises: the server goes on without it."""
+    try:
+        await work
+    except Exception as error:  # not our code
+        log.error("server_part_failed", action=action, part=getattr(work, "__qualname__", ""), exc_info=error)
+
+
 def _pages(parts: Sequence[extensions.ServerAdditions]) -> list[Any]:
     routes = [route for part in parts for route in part.routes()]
     if not routes:
-        log.warning("no_pages", detail=f"no installed package has any; install {extensions.PACKAGE}")
+        log.warning("no_pages", detail=f"no installed package has any; {extensions.HOW_TO_INSTALL}")
     return routes
 
 

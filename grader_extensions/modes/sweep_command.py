@@ -39,6 +39,7 @@ from grader.cli.submit import (
     problem_at,
     require_answer,
 )
+from grader.extensions import CommandLine
 from grader.isolations import AUTO
 from grader.v1 import problem_pb2, submission_pb2
 from grader.views import formatting
@@ -51,9 +52,12 @@ from grader_extensions.web.plots.svg import LABEL_CHARS
 LOG_FACTOR = 15.0  # between the largest value and the least: with more, an axis is logarithmic
 
 
-def add_commands(app: typer.Typer, groups: Mapping[str, typer.Typer]) -> None:
-    """Add `sweep`."""
-    app.command("sweep", epilog=EXIT_CODES, rich_help_panel=GRADE)(sweep_command)
+class SweepCommand(CommandLine):
+    """`grader-cli sweep`."""
+
+    def add_commands(self, app: typer.Typer, groups: Mapping[str, typer.Typer]) -> None:
+        """Add it."""
+        app.command("sweep", epilog=EXIT_CODES, rich_help_panel=GRADE)(sweep_command)
 
 
 def axis_sizes(texts: Sequence[str]) -> dict[str, int]:

@@ -13,6 +13,7 @@ from grader.cli import extras
 from grader.cli.import_options import AllowLowerPrecision, KeepWeights, SandboxForCheck, SetConstants, ToleranceOption, Trusted
 from grader.cli.options import device_choice
 from grader.cli.running import run
+from grader.extensions import CommandLine, ProblemCheck
 from grader.isolations import AUTO
 
 if TYPE_CHECKING:
@@ -21,9 +22,16 @@ else:
     checks = extras.CommandModule("grader_extensions.problem_check.checks", "server", "judge")
 
 
-def add_commands(app: typer.Typer, groups: Mapping[str, typer.Typer]) -> None:
-    """Add `problems check`."""
-    groups["problems"].command("check")(check_command)
+class ProblemCheckCommands(CommandLine):
+    """`grader-cli problems check`, and the check of `problems import`."""
+
+    def add_commands(self, app: typer.Typer, groups: Mapping[str, typer.Typer]) -> None:
+        """Add the command."""
+        groups["problems"].command("check")(check_command)
+
+    def problem_check(self) -> ProblemCheck:
+        """Return the check with mutants."""
+        return checks.examine
 
 
 def check_command(
