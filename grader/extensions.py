@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from grader.errors import ModeNotInstalled, NotInstalled
-from sandbox.protocol import wire
 from sandbox.protocol.box_modules import box_modules
 from sandbox.protocol.entry_points import EntryPointInvalid, entry_points, load
 from sandbox.protocol.languages import languages
+from sandbox.protocol.modes import Mode
 
 if TYPE_CHECKING:
-    import typer
     from aiohttp import web
 
     from grader.config import Settings
@@ -36,10 +35,11 @@ if TYPE_CHECKING:
     from grader.server.service import GraderServicer
     from grader.v1 import submission_pb2
     from grader.v1.grader_service_pb2 import SubmitRequest
+    from sandbox.protocol import wire
 
 SERVER_PARTS, SUBMIT_POLICIES, FLEETS = "grader.server_parts", "grader.submit_policies", "grader.fleets"
 MODES, FORMATS, COMMANDS = "grader.modes", "grader.formats", "grader.commands"
-CORE_MODES = (wire.Mode.TEST, wire.Mode.BENCHMARK, wire.Mode.RANKED)
+CORE_MODES = (Mode.TEST, Mode.BENCHMARK, Mode.RANKED)
 PACKAGE = "kernel-grader-extensions"
 HOW_TO_INSTALL = f"install {PACKAGE}: pip install ./grader_extensions in a clone"
 
@@ -121,6 +121,23 @@ class Fleet(Protocol):
         """Return what grades, until the context is left. SettingsInvalid where the settings do not allow it."""
 
 
+@dataclass(frozen=True, slots=True)
+class CliCommand:
+    """A command of `grader-cli`. function: MODULE:NAME, imported when the command is used or listed. panel: of the help that it is in."""
+
+    function: str
+    panel: str | None = None
+    epilog: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CliGroup:
+    """A word of `grader-cli` that has commands below it. panel: of the help that it is in."""
+
+    help: str
+    panel: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminCommand:
     """A subject of `grader-server admin`. module: the name of one with a `main(arguments) -> exit code`. summary: a line for the help."""
@@ -137,10 +154,11 @@ ProblemCheck = Callable[..., AsyncIterator["Imported"]]
 
 class CommandLine(Protocol):
     """Group `grader.commands`: a class of it, without arguments. Its module is imported by every command of `grader-cli`, and so imports
-    neither a server nor torch."""
+    little."""
 
-    def add_commands(self, app: typer.Typer, groups: Mapping[str, typer.Typer]) -> None:
-        """Add commands to `grader-cli`, or to one of its groups: `problems`."""
+    def commands(self) -> Mapping[str, CliCommand | CliGroup]:
+        """Return commands of `grader-cli` by their words, such as `problems check`, and new groups."""
+        return {}
 
     def admin_commands(self) -> Mapping[str, AdminCommand]:
         """Return subjects of `grader-server admin` by name."""
@@ -228,11 +246,11 @@ def check_installed() -> None:
     modes(), languages(), box_modules()
 
 
-def mode_of(mode: wire.Mode) -> GradingMode | None:
+def mode_of(mode: Mode) -> GradingMode | None:
     """Return what an installed package does in a mode; None where the core does all of it. ModeNotInstalled where nobody does."""
-    if mode in (wire.Mode.BENCHMARK, wire.Mode.RANKED):
+    if mode in (Mode.BENCHMARK, Mode.RANKED):
         return None
-    if mode not in modes() and mode is not wire.Mode.TEST:
-        choices = ", ".join(f"MODE_{choice.name}" for choice in wire.Mode if choice in (*CORE_MODES, *modes()))
+    if mode not in modes() and mode is not Mode.TEST:
+        choices = ", ".join(f"MODE_{choice.name}" for choice in Mode if choice in (*CORE_MODES, *modes()))
         raise ModeNotInstalled(f"MODE_{mode.name} is not installed here; install {PACKAGE}, or take one of: {choices}")
     return modes().get(mode)

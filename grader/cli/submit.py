@@ -5,24 +5,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from grader.api.client import GraderClient
 from grader.api.resource_names import SUBMISSIONS, full_name, resource_id
 from grader.cli import extras, sources
 from grader.cli.exits import Exit, GraderFailed, UsageError
+from grader.cli.options import DeviceOption, Json, Name, SandboxOption, Server, StateDir
 from grader.cli.output import print_line, print_note
 from grader.cli.progress import ProgressDisplay, progress
+from grader.cli.running import run
 from grader.cli.saved_files import open_directory, save_artifacts
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submissions import print_submission, whole_name
 from grader.errors import CallRefused, GraderError, LedgerBusy, ServerUnreachable, ShuttingDown
+from grader.isolations import AUTO
 from grader.v1 import report_pb2, submission_pb2
 from grader.views.sanitize import one_line
-from sandbox.protocol.wire import Mode
+from sandbox.protocol.modes import Mode
 
 _CANCEL_TIMEOUT_S = 10.0
 _SECONDS_LIMIT = 1e9
@@ -246,3 +253,120 @@ def exit_of(submission: submission_pb2.Submission) -> Exit:
     if submission.state != submission_pb2.SUBMISSION_STATE_SUCCEEDED:
         return Exit.GRADER_FAILED
     return Exit.ACCEPTED if submission.report.verdict == report_pb2.VERDICT_ACCEPTED else Exit.OTHER_VERDICT
+
+
+def submit_command(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The kernel's source files, or - for standard input.")],
+    problem: Annotated[
+        str | None,
+        typer.Option(
+            help="The problem. Default: a line '// grader: problem=NAME' in the first file, else the problem.toml next to it; "
+            "of a solution file, its definition."
+        ),
+    ] = None,
+    device: DeviceOption = AUTO,
+    mode: Annotated[
+        Mode | None,
+        typer.Option(
+            help="How far to grade: test verifies, benchmark also times, ranked also takes hidden workloads and several processes, "
+            "sanitize verifies and looks for the causes of wrong results, profile verifies and runs profilers; both time nothing. "
+            "For sweep there is a command. "
+            "[default: benchmark; ranked with --competition]"
+        ),
+    ] = None,
+    competition: Annotated[str, typer.Option(metavar="NAME", help="The competition to submit to.", show_default=False)] = "",
+    sandbox: SandboxOption = AUTO,
+    language: Annotated[
+        str,
+        typer.Option(help="cuda, torch_extension, python, or a language of an installed package. Default: detected.", show_default=False),
+    ] = "",
+    entry: Annotated[str, typer.Option(help="The function to call. Default: the problem's.", show_default=False)] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Save the files of a profile there. Nothing is overwritten.", show_default=False),
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="A tag, to find it by in `list`. May be repeated.")] = None,
+    parent: Annotated[
+        str, typer.Option(metavar="NAME", help="The submission that it was made from, one of your own.", show_default=False)
+    ] = "",
+    annotate: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A note, which only you and administrators see. May be repeated.")
+    ] = None,
+    request_id: Annotated[
+        str,
+        typer.Option(
+            "--request-id",
+            metavar="UUID",
+            help="What makes this submission one: the same command with the same UUID goes on with it. Default: a new one.",
+            show_default=False,
+        ),
+    ] = "",
+    precision: Annotated[
+        float | None,
+        typer.Option(
+            metavar="PERCENT",
+            help="Time a workload until half of its speedup's interval is at most so much, as far as the clock allows: 0.1 to 20. "
+            "Not in ranked mode, where the server decides. [default: 1]",
+            show_default=False,
+        ),
+    ] = None,
+    measure_s: Annotated[
+        float | None,
+        typer.Option(
+            "--measure-s",
+            metavar="SECONDS",
+            help="Time a workload for at most about so long: 0.1 to 30. Not in ranked mode. "
+            "[default: 10; on the emulated device 1.5 for all workloads together]",
+            show_default=False,
+        ),
+    ] = None,
+    allow_cached: Annotated[
+        bool,
+        typer.Option(
+            "--allow-cached",
+            help="Take the result of an identical submission of yours of the last day, if there is one. Modes test and benchmark only.",
+        ),
+    ] = False,
+    skip_sanitizer: Annotated[
+        bool,
+        typer.Option(
+            "--skip-sanitizer",
+            help="Do not run a kernel that failed in mode test on the emulated device once more under the sanitizer, which looks for the "
+            "cause and takes seconds.",
+        ),
+    ] = False,
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Return when the server has accepted it; needs --server.")] = False,
+) -> None:
+    """Grade a kernel, and show progress and the report. Ctrl-C cancels it.
+
+    A kernel is one or more files. Their paths are sent relative to their common directory. One file that ends in .json is a solution file
+    of FlashInfer-Bench or SOL-ExecBench: it holds the sources, and names entry point, language and problem.
+    """
+    order = SubmitOptions(
+        files=tuple(files),
+        problem=problem,
+        language=language,
+        entry=entry,
+        device_kind="" if device == AUTO else device,
+        mode=(mode or (Mode.RANKED if competition else Mode.BENCHMARK)).value,
+        competition=competition,
+        out=out,
+        tags=tuple(tag or ()),
+        parent=parent,
+        annotations=tuple(annotate or ()),
+        request_id=request_id,
+        precision_percent=precision,
+        measure_s=measure_s,
+        allow_cached=allow_cached,
+        skip_sanitizer=skip_sanitizer,
+    )
+    target = Target(server=server, state_dir=state_dir, sandbox=sandbox, device=device, quiet=json and not sys.stderr.isatty())
+    run(submit(target, order, json=json, wait=not no_wait))
+
+
+def watch_command(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
+    """Follow a submission from its beginning to its end. Ctrl-C stops watching, not the submission."""
+    run(watch(Target(server=server, state_dir=state_dir), name, json=json))

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +21,7 @@ from grader.api.client import GraderClient
 from grader.api.resource_names import PROBLEMS, resource_id
 from grader.cli import sources
 from grader.cli.exits import Exit, GraderFailed, UsageError
-from grader.cli.options import EXIT_CODES, GRADE, DeviceOption, SandboxOption, Server, StateDir
+from grader.cli.options import DeviceOption, SandboxOption, Server, StateDir
 from grader.cli.output import plain, print_note, stdout_console, text_table
 from grader.cli.progress import ProgressDisplay, progress
 from grader.cli.running import run
@@ -39,7 +39,6 @@ from grader.cli.submit import (
     problem_at,
     require_answer,
 )
-from grader.extensions import CommandLine
 from grader.isolations import AUTO
 from grader.v1 import problem_pb2, submission_pb2
 from grader.views import formatting
@@ -50,14 +49,6 @@ from grader_extensions.web.plots.lines import ChartSeries, line_chart
 from grader_extensions.web.plots.svg import LABEL_CHARS
 
 LOG_FACTOR = 15.0  # between the largest value and the least: with more, an axis is logarithmic
-
-
-class SweepCommand(CommandLine):
-    """`grader-cli sweep`."""
-
-    def add_commands(self, app: typer.Typer, groups: Mapping[str, typer.Typer]) -> None:
-        """Add it."""
-        app.command("sweep", epilog=EXIT_CODES, rich_help_panel=GRADE)(sweep_command)
 
 
 def axis_sizes(texts: Sequence[str]) -> dict[str, int]:

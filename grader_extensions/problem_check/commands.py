@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,25 +12,12 @@ from grader.cli import extras
 from grader.cli.import_options import AllowLowerPrecision, KeepWeights, SandboxForCheck, SetConstants, ToleranceOption, Trusted
 from grader.cli.options import device_choice
 from grader.cli.running import run
-from grader.extensions import CommandLine, ProblemCheck
 from grader.isolations import AUTO
 
 if TYPE_CHECKING:
     from grader_extensions.problem_check import checks
 else:
     checks = extras.CommandModule("grader_extensions.problem_check.checks", "server", "judge")
-
-
-class ProblemCheckCommands(CommandLine):
-    """`grader-cli problems check`, and the check of `problems import`."""
-
-    def add_commands(self, app: typer.Typer, groups: Mapping[str, typer.Typer]) -> None:
-        """Add the command."""
-        groups["problems"].command("check")(check_command)
-
-    def problem_check(self) -> ProblemCheck:
-        """Return the check with mutants."""
-        return checks.examine
 
 
 def check_command(

@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from grader.api.credentials import Credential, CredentialStore
-from grader.cli import commands, server_choice
+from grader.cli import command_tree, commands
 from grader.cli.options import SandboxOption, Server, StateDir
 from grader.cli.server_choice import GraderTyper
 from sandbox.protocol.wire import Mode
@@ -116,6 +116,6 @@ def test_a_terminal_shows_when_the_default_server_is_used(store):
 @pytest.mark.parametrize("points", [(), ("competitions",)])
 def test_a_command_that_is_not_there_may_be_in_a_package_that_is_not_installed(monkeypatch, points):
     """The control: with commands of a package it is a typing error only."""
-    monkeypatch.setattr(server_choice, "entry_points", lambda group: points)
+    monkeypatch.setattr(command_tree, "entry_points", lambda group: points)
     result = CliRunner().invoke(commands.app, ["leaderboards"])
     assert result.exit_code == 2 and ("kernel-grader-extensions" in result.output) == (not points)
