@@ -34,7 +34,7 @@ from grader.server.auth import Security, identity_provider, security_for
 from grader.server.connections import grpc_options, health_limits
 from grader.server.grading import Grading, Wiring
 from grader.server.installed_version import installed_version
-from grader.server.interceptors import CallsInterceptor, ErrorInterceptor, KnownHealth, OpenCalls
+from grader.server.interceptors import CallInterceptor, KnownHealth, OpenCalls
 from grader.server.operation import ServerTelemetry
 from grader.server.server_state import state_lock, worker_prefix
 from grader.server.service import GraderServicer, OwnedArtifacts
@@ -80,7 +80,7 @@ class Serving:
             await event.wait()
             event.clear()
             for part in self.parts:
-                await logged("reload", part.reload())
+                await logged("reload", part.reload)
 
     def abort_running(self) -> None:
         """Give back to the queue what still runs, now."""
@@ -142,7 +142,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         raised: Exception | None = None
         async with asyncio.TaskGroup() as group:
             dispatching = group.create_task(dispatcher.run())
-            tasks = [group.create_task(logged("run", part.run())) for part in parts]
+            tasks = [group.create_task(logged("run", part.run)) for part in parts]
             try:
                 yield running
             except Exception as error:  # noqa: BLE001  # the caller's own; out of the group, so that it comes back as it was
@@ -180,10 +180,10 @@ def _parts(context: extensions.ServerContext) -> list[extensions.ServerAdditions
     return parts
 
 
-async def logged(action: str, work: Awaitable[None]) -> None:
+async def logged(action: str, work: Callable[[], Awaitable[None]]) -> None:
     """Log what a part of an installed package raises: the server goes on without it."""
     try:
-        await work
+        await work()
     except Exception as error:  # not our code
         log.error("server_part_failed", action=action, part=getattr(work, "__qualname__", ""), exc_info=error)
 
@@ -214,8 +214,8 @@ def refuse_unsafe(settings: Settings, grading: Grading) -> None:
 async def _start(
     settings: Settings, service: GraderServicer, dispatcher: Dispatcher | None, door: Security, observer: Observer | None = None
 ) -> Serving:
-    refusing = ErrorInterceptor(door.gate, OpenCalls(health_limits(settings)))
-    server = grpc.aio.server(interceptors=[CallsInterceptor(observer or Observer()), refusing], options=grpc_options(settings))
+    interceptor = CallInterceptor(door.gate, OpenCalls(health_limits(settings)), observer or Observer())
+    server = grpc.aio.server(interceptors=[interceptor], options=grpc_options(settings))
     grader_service_pb2_grpc.add_GraderServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]  # generated
     healthy = KnownHealth()
     health_pb2_grpc.add_HealthServicer_to_server(healthy, server)

@@ -123,7 +123,7 @@ async def test_a_server_part_that_raises_is_logged_and_not_the_servers_end():
         raise RuntimeError("of another package")
 
     with structlog.testing.capture_logs() as logs:
-        await running.logged("reload", fails())
+        await running.logged("reload", fails)
     assert [(entry["event"], entry["action"], str(entry["exc_info"])) for entry in logs] == [
         ("server_part_failed", "reload", "of another package")
     ]
