@@ -28,7 +28,6 @@ from grader.cli.running import run
 from grader.cli.saved_files import open_directory
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submit import (
-    SubmitOptions,
     build_submission,
     cancelled_with_command,
     described,
@@ -88,8 +87,7 @@ async def sweep(
     async with connect(target, ServerRequirement.GRADE) as client:
         await require_answer(client, target)
         for number, (name, kernel) in enumerate(zip(_names(files), kernels, strict=True), 1):
-            options = SubmitOptions(files=(), problem=None, language="", entry="", device_kind=device_kind, mode="sweep")
-            message = build_submission(kernel, options)
+            message = build_submission(kernel, submission_pb2.Submission(device_kind=device_kind, mode=submission_pb2.MODE_SWEEP))
             message.sweep.CopyFrom(requested)
             with progress(json=json) as display:
                 display.say(f"kernel {number} of {len(kernels)}: {name}")
