@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
+from google.protobuf import json_format
 from rich.console import RenderableType
 from rich.table import Table
 
+from grader import extensions
 from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, resource_id
-from grader.cli import extras, report
-from grader.cli.exits import Exit, UsageError
+from grader.cli import report
+from grader.cli.exits import Exit, GraderFailed, UsageError
 from grader.cli.options import Json, Name, Server, StateDir
 from grader.cli.output import (
     did_you_mean,
@@ -22,13 +24,14 @@ from grader.cli.output import (
     print_json,
     print_line,
     print_list,
+    print_note,
     print_outcome,
     print_untrusted,
     stdout_console,
     text_table,
 )
 from grader.cli.running import run
-from grader.cli.saved_files import artifact_file_name, save_artifacts, save_sources
+from grader.cli.saved_files import STDOUT, artifact_file_name, save_artifacts, save_sources, write_text
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.devices import EMULATED
 from grader.errors import CallRefused, InternalFault, ServerUnreachable
@@ -42,6 +45,7 @@ VERDICTS = {name.removeprefix("VERDICT_"): cast(report_pb2.Verdict, number) for 
 _PAGE_SIZE = 1000  # an old server knows no prefix, and sends all there are
 _CANDIDATES_SHOWN = 5
 _TIMED = (submission_pb2.MODE_BENCHMARK, submission_pb2.MODE_RANKED)
+_FINAL = (submission_pb2.SUBMISSION_STATE_SUCCEEDED, submission_pb2.SUBMISSION_STATE_FAILED, submission_pb2.SUBMISSION_STATE_CANCELLED)
 
 
 async def whole_name(client: GraderClient, name: str) -> str:
@@ -82,18 +86,6 @@ def short_ids(ids: Sequence[str]) -> list[str]:
 # -- list ----------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListOptions:
-    """Filters of a list; "" is any."""
-
-    problem: str = ""
-    competition: str = ""
-    user: str = ""
-    tag: str = ""
-    verdicts: tuple[report_pb2.Verdict, ...] = ()
-    limit: int
-
-
 def read_verdicts(texts: Sequence[str]) -> tuple[report_pb2.Verdict, ...]:
     """Read verdicts of options that may each hold several, separated by commas. BadParameter where one is unknown."""
     verdicts = dict[report_pb2.Verdict, None]()
@@ -110,7 +102,7 @@ def _check_verdicts(texts: list[str] | None) -> list[str] | None:
     return texts
 
 
-def list_command(
+async def list_command(
     problem: Annotated[str, typer.Option(help="Only submissions to this problem.", show_default=False)] = "",
     competition: Annotated[str, typer.Option(help="Only submissions to this competition.", show_default=False)] = "",
     user: Annotated[str, typer.Option(help="Only submissions of this user, as far as you may see them.", show_default=False)] = "",
@@ -128,31 +120,26 @@ def list_command(
     server: Server = None,
     state_dir: StateDir = None,
     json: Json = False,
-) -> None:
+) -> Exit:
     """List submissions, newest first: verdict, mode, and speedup or score.
 
     A submission without a verdict is listed by its state. Other commands take the short ids that are printed here.
     """
     verdicts = read_verdicts(verdict or ())
-    options = ListOptions(problem=problem, competition=competition, user=user, tag=tag, verdicts=verdicts, limit=limit)
-    run(list_submissions(Target(server=server, state_dir=state_dir), options, json=json))
-
-
-async def list_submissions(target: Target, options: ListOptions, *, json: bool) -> Exit:
-    """Print the newest submissions."""
-    async with connect(target, ServerRequirement.READ) as client:
+    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
         answer = await client.list_submissions(
-            page_size=options.limit,
-            problem=full_name(PROBLEMS, options.problem),
-            competition=full_name(COMPETITIONS, options.competition),
-            user=options.user,
-            tag=options.tag,
-            verdicts=options.verdicts,
+            page_size=limit,
+            problem=full_name(PROBLEMS, problem),
+            competition=full_name(COMPETITIONS, competition),
+            user=user,
+            tag=tag,
+            verdicts=verdicts,
         )
         # Filtered again, for a server that is too old to know of verdicts in this call.
-        submissions = [entry for entry in answer.submissions if not options.verdicts or entry.report.verdict in options.verdicts]
-        speedups = {} if json else await _speedups(client, submissions, options)
-    filtered = options.problem or options.competition or options.user or options.tag or options.verdicts
+        submissions = [entry for entry in answer.submissions if not verdicts or entry.report.verdict in verdicts]
+        # The only lists that may show submissions of others are those of a competition or a user.
+        speedups = {} if json else await _speedups(client, submissions, others=bool(competition or user))
+    filtered = problem or competition or user or tag or verdicts
     empty = "no such submissions that you may see" if filtered else "no submissions yet; hand one in with: grader-cli submit FILE"
     parts = [render_list(submissions, speedups)] if submissions and not json else []
     print_list(grader_service_pb2.ListSubmissionsResponse(submissions=submissions), parts, empty, json=json)
@@ -187,14 +174,14 @@ def _score(submission: submission_pb2.Submission) -> str:
     return formatting.score(submission.score, submission.score_low, submission.score_high, submission.score_kind) + over
 
 
-async def _speedups(client: GraderClient, submissions: Sequence[submission_pb2.Submission], options: ListOptions) -> dict[str, str]:
+async def _speedups(client: GraderClient, submissions: Sequence[submission_pb2.Submission], *, others: bool) -> dict[str, str]:
     """Read the first speedup of each accepted benchmark of the caller's: a list has no reports, but one stream has them all."""
     unscored = [
         submission
         for submission in submissions
         if submission.report.verdict == report_pb2.VERDICT_ACCEPTED and submission.mode in _TIMED and not submission.HasField("score")
     ]
-    if unscored and (options.competition or options.user):  # the only lists that may show submissions of others
+    if unscored and others:
         caller = await client.get_caller()
         unscored = [submission for submission in unscored if submission.user == caller.user or "admin" in caller.scopes]
     speedups = dict[str, str]()
@@ -252,7 +239,7 @@ def show_command(
         raise typer.BadParameter("--json has sources, logs and report already; leave out --source, --log and --html")
     target = Target(server=server, state_dir=state_dir)
     if html:
-        run(extras.load("grader.cli.html_report").report(target, name, html))  # it needs no extra; its templates take long to import
+        run(write_html(target, name, html))
     elif files:
         run(show_files(target, name, out, json=json))
     elif source:
@@ -330,6 +317,26 @@ async def show_files(target: Target, name: str, out: Path | None, *, json: bool)
     for artifact in artifacts:
         if not artifact.available:
             print_line(f"not on this server any more: {one_line(artifact_file_name(artifact))}", "yellow")
+    return Exit.DONE
+
+
+async def write_html(target: Target, name: str, path: str) -> Exit:
+    """Write the report of a submission that is over as one HTML file."""
+    report_file = extensions.report_files().get("html")
+    if report_file is None:
+        raise UsageError(f"no installed package writes HTML reports; {extensions.HOW_TO_INSTALL}")
+    async with connect(target, ServerRequirement.READ) as client:
+        submission = await client.get_submission(await whole_name(client, name), full=True)
+    if submission.state not in _FINAL:
+        state = formatting.state_name(submission)
+        raise UsageError(f"{submission.name} is {state}: it has no report yet; 'grader-cli watch {one_line(name)}' waits for its end")
+    try:
+        text = await asyncio.to_thread(report_file, submission)
+    except (TypeError, json_format.SerializeToJsonError) as error:
+        raise GraderFailed(f"the server sent what can't be written as JSON: {error}; use a grader-cli of its version") from None
+    write_text(path, text)
+    if path != STDOUT:
+        print_note(f"wrote {path}: {len(text.encode()) / 1e3:.0f} kB, for any browser; it loads nothing and runs nothing")
     return Exit.DONE
 
 

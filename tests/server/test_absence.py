@@ -184,7 +184,7 @@ async def test_a_command_goes_on_when_its_server_is_back(settings, place, order)
     """Killed while the kernel is graded, and away until the command has said that it waits: one submission, one verdict."""
     start = lambda: fake_server(settings, settings.state_dir, place / "counted", place / "log", listen=settings.listen)  # noqa: E731
     order[0][0].write_text("// grader: problem=sum\n" + fakes.source("held"))
-    command = [sys.executable, "-m", "grader.cli.main", "submit", str(order.files[0]), "--server", settings.listen, "--mode", "test"]
+    command = [sys.executable, "-m", "grader.cli.main", "submit", str(order[0][0]), "--server", settings.listen, "--mode", "test"]
     environment, pipe = {**os.environ, "XDG_CONFIG_HOME": str(place)}, asyncio.subprocess.PIPE
     async with start() as (server, _):
         process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=pipe, stderr=pipe, env=environment)
