@@ -30,7 +30,7 @@ from grader.ledger.servers import connection_name
 from grader.observability.observer import Observer
 from grader.problems.store import Problems
 from grader.rules.quotas import for_server
-from grader.server.auth import Security, identity_provider, security_for
+from grader.server.auth import Authenticator, authenticator, identity_provider, server_credentials
 from grader.server.connections import grpc_options, health_limits
 from grader.server.grading import Grading, Wiring
 from grader.server.installed_version import installed_version
@@ -98,7 +98,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         await stack.enter_async_context(state_lock(settings.lock_path, waiting))
         name = connection_name(installed_version(), socket.gethostname(), settings.listen)
         ledger = await stack.enter_async_context(Ledger.open(settings.ledger, server_name=name))
-        door = await security_for(settings, ledger.keys)
+        credentials, gate = server_credentials(settings), await authenticator(settings, ledger.keys)
         provider = identity_provider(settings)
         grading = await stack.enter_async_context(wiring(settings))
         refuse_unsafe(settings, grading)
@@ -127,13 +127,13 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
             watch=watch,
             artifacts=owned_artifacts(settings, ledger),
         )
-        parts = _parts(extensions.ServerContext(settings=settings, service=service, gate=door.gate, provider=provider))
+        parts = _parts(extensions.ServerContext(settings=settings, service=service, gate=gate, provider=provider))
         await stack.enter_async_context(operation.watching(ledger, grading, policy=policy, routes=partial(_pages, parts)))
         # The lock is ours and the boxes are swept: anybody who held these leases is dead, and nothing of it runs.
         # In a database that servers share, that is known of the leases of this state directory only.
         reclaimed = await ledger.reclaim_all(prefix if settings.database else "")
         log.info("ledger_opened", database=ledger.shown, reclaimed_count=len(reclaimed))
-        running = await _start(settings, service, dispatcher, door, operation.observer)
+        running = await _start(settings, service, dispatcher, gate, credentials, operation.observer)
         running.parts = parts
         running.web_address = operation.web_address
         await operation.serves(running.health, running.address, SERVICES)
@@ -163,9 +163,9 @@ async def reading(settings: Settings) -> AsyncIterator[Serving]:
     policy = submit_policy(settings, problems)
     async with Ledger.open(settings.ledger) as ledger:
         service = GraderServicer(ledger, problems, worker=None, policy=policy, artifacts=owned_artifacts(settings, ledger))
-        door = await security_for(settings, ledger.keys)
-        _parts(extensions.ServerContext(settings=settings, service=service, gate=door.gate))
-        running = await _start(settings, service, None, door)
+        credentials, gate = server_credentials(settings), await authenticator(settings, ledger.keys)
+        _parts(extensions.ServerContext(settings=settings, service=service, gate=gate))
+        running = await _start(settings, service, None, gate, credentials, Observer())
         try:
             yield running
         finally:
@@ -212,9 +212,14 @@ def refuse_unsafe(settings: Settings, grading: Grading) -> None:
 
 
 async def _start(
-    settings: Settings, service: GraderServicer, dispatcher: Dispatcher | None, door: Security, observer: Observer | None = None
+    settings: Settings,
+    service: GraderServicer,
+    dispatcher: Dispatcher | None,
+    gate: Authenticator | None,
+    credentials: grpc.ServerCredentials | None,
+    observer: Observer,
 ) -> Serving:
-    interceptor = CallInterceptor(door.gate, OpenCalls(health_limits(settings)), observer or Observer())
+    interceptor = CallInterceptor(gate, OpenCalls(health_limits(settings)), observer)
     server = grpc.aio.server(interceptors=[interceptor], options=grpc_options(settings))
     grader_service_pb2_grpc.add_GraderServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]  # generated
     healthy = KnownHealth()
@@ -227,11 +232,7 @@ async def _start(
         if Path(path).is_socket():  # of a killed server: only the lock's holder, or the maker of a directory for it, gets here
             Path(path).unlink()
     try:
-        port = (
-            server.add_insecure_port(settings.listen)
-            if door.credentials is None
-            else server.add_secure_port(settings.listen, door.credentials)
-        )
+        port = server.add_insecure_port(settings.listen) if credentials is None else server.add_secure_port(settings.listen, credentials)
     except RuntimeError as error:
         sentence = str(error).split(";")[0]  # then gRPC tells how to have it print more
         raise SettingsInvalid("listen", f"can't listen on {settings.listen!r}: {sentence}; is another program there?") from None
