@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, NoReturn
+from weakref import WeakValueDictionary
 
 import grpc
 import structlog
@@ -73,7 +74,8 @@ class OpenCalls:
         self._count, self._read_s, self._release = PeerCount(limits), read_s, release
         self._releasing: asyncio.Task[None] | None = None
         self._readers = asyncio.Semaphore(READERS)
-        self._turns: dict[str, tuple[asyncio.Lock, int]] = {}  # of each address that has a call: its lock, and how many wait for it
+        # Of each address that has a call: one request of it is read at a time, so that one that sends slowly delays its own calls only.
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def limited(self, handler: Any) -> Any:
         """The same handler within the limits. It is one of a stream, for only those read their request themselves."""
@@ -97,7 +99,7 @@ class OpenCalls:
     async def _read(self, address: str, context: Any) -> Any:
         """The request; the call is aborted where it is too long, or does not come."""
         try:
-            async with self._turn(address):
+            async with self._turns.setdefault(address, asyncio.Lock()):
                 async with self._readers, asyncio.timeout(self._read_s):
                     request = await context.read()
                 if request is _TOO_LONG:
@@ -122,21 +124,6 @@ class OpenCalls:
 
         if self._releasing is None or self._releasing.done():
             self._releasing = asyncio.create_task(release())
-
-    @asynccontextmanager
-    async def _turn(self, address: str) -> AsyncIterator[None]:
-        """Let each address have one request read at a time, so that one that sends slowly delays its own calls only."""
-        lock, count = self._turns.get(address, (asyncio.Lock(), 0))
-        self._turns[address] = (lock, count + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, count = self._turns[address]
-            if count == 1:
-                del self._turns[address]
-            else:
-                self._turns[address] = (lock, count - 1)
 
 
 def _short(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:

@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import shutil
+import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -227,15 +228,11 @@ async def _version(program: str, argument: str) -> str | None:
     path = shutil.which(program)
     if path is None:
         return None
-    process = await asyncio.create_subprocess_exec(
-        path, argument, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-    )
+    words, timeout_s = [path, argument], _VERSION_TIMEOUT_S
     try:
-        printed, _ = await asyncio.wait_for(process.communicate(), _VERSION_TIMEOUT_S)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
+        done = await asyncio.to_thread(subprocess.run, words, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired:
         return f"{path}, which does not answer"
-    lines = [line for line in printed.decode(errors="replace").splitlines() if line.strip()]
+    lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
     release = next((line for line in lines if "release" in line), lines[0] if lines else "")
     return f"{path}: {release.strip()}"
