@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from grader.cli import extras
+from grader.cli.exits import Exit
 from grader.cli.options import StateDir, among, one_of
-from grader.cli.running import run
 from grader.isolations import AUTO, isolations
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ KeepWeights = Annotated[
 ]
 
 
-def import_command(
+async def import_command(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A problem, or a directory that holds problems, at any depth.")],
     format_name: Annotated[
         str | None, typer.Option("--format", metavar="FORMAT", help="Take only problems of this format. Default: every known one.")
@@ -85,24 +85,21 @@ def import_command(
     sandbox: SandboxForCheck = AUTO,
     trusted: Trusted = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
-) -> None:
+) -> Exit:
     """Store problems in the state directory, for later commands. A check runs a problem's code in a sandbox without network.
 
     Exit code: 0 if any was imported, 2 if none.
     """
-
-    run(
-        lambda: imports_command.import_problems(
-            path,
-            state_dir,
-            imports_command.read_adjustments(set_constants, tolerance, allow_lower_precision, keep_weights),
-            format_name=format_name,
-            precision=precision,
-            prefix=prefix,
-            check=check,
-            sandbox=sandbox,
-            trusted=trusted,
-            force=force,
-            json=json,
-        )
+    return await imports_command.import_problems(
+        path,
+        state_dir,
+        imports_command.read_adjustments(set_constants, tolerance, allow_lower_precision, keep_weights),
+        format_name=format_name,
+        precision=precision,
+        prefix=prefix,
+        check=check,
+        sandbox=sandbox,
+        trusted=trusted,
+        force=force,
+        json=json,
     )

@@ -25,8 +25,8 @@ ECHO_S = 1.0  # `timeout` signals its command, then the group that this is in: t
 _CODES = {signal.SIGHUP: Exit.HUNG_UP, signal.SIGTERM: Exit.TERMINATED}
 
 
-def run(work: Callable[[], Coroutine[Any, Any, Exit]] | Coroutine[Any, Any, Exit]) -> None:
-    """Run a command to its exit code. A callable loads the command's module first, which may fail."""
+def run(work: Coroutine[Any, Any, Exit]) -> None:
+    """Run a command to its exit code."""
     ending = SignalScope()
     try:
         code = _run(work, ending)
@@ -82,9 +82,9 @@ class SignalScope:
                 signal.signal(number, signal.SIG_DFL)
 
 
-def _run(work: Callable[[], Coroutine[Any, Any, Exit]] | Coroutine[Any, Any, Exit], ending: SignalScope) -> Exit:
+def _run(work: Coroutine[Any, Any, Exit], ending: SignalScope) -> Exit:
     try:
-        code = asyncio.run(ending.run(work() if callable(work) else work))
+        code = asyncio.run(ending.run(work))
         _flush()
     except (CommandFailed, GraderError, EntryPointInvalid) as error:
         text = str(error)

@@ -18,7 +18,6 @@ from grader.api.resource_names import PROBLEMS, full_name, resource_id
 from grader.cli.exits import Exit, UsageError
 from grader.cli.options import Json, Server, StateDir
 from grader.cli.output import did_you_mean, plain, print_message, print_note, text_table
-from grader.cli.running import run
 from grader.cli.saved_files import STDOUT
 from grader.cli.session import Target, problem_reader
 from grader.v1 import problem_pb2
@@ -100,7 +99,7 @@ def sweep_range(sweep: problem_pb2.Sweep) -> str:
 # -- init ----------------------------------------------------------------------------------------------------------------
 
 
-def init_command(
+async def init_command(
     problem: Annotated[str, typer.Argument(metavar="PROBLEM", help="problems/ID, or just ID.")],
     language: Annotated[
         str, typer.Option(help="cuda, torch_extension or python. Default: the first of these that the problem takes.", show_default=False)
@@ -111,18 +110,13 @@ def init_command(
     ] = "",
     server: Server = None,
     state_dir: StateDir = None,
-) -> None:
+) -> Exit:
     """Write a file to begin with: the problem's signature in a language, without a kernel. Nothing is overwritten."""
-    run(init(Target(server=server, state_dir=state_dir), problem, language, out))
-
-
-async def init(target: Target, name: str, language: str, out: str) -> Exit:
-    """Write the file of a problem."""
-    async with problem_reader(target) as reader:
-        problem = await reader.get_problem(full_name(PROBLEMS, name))
-    language = language or next(iter(starter_languages(problem)), PYTHON)
-    text = starter(problem, language)
-    path = out or f"{resource_id(PROBLEMS, problem.name)}{_ENDINGS[language]}"
+    async with problem_reader(Target(server=server, state_dir=state_dir)) as reader:
+        message = await reader.get_problem(full_name(PROBLEMS, problem))
+    language = language or next(iter(starter_languages(message)), PYTHON)
+    text = starter(message, language)
+    path = out or f"{resource_id(PROBLEMS, message.name)}{_ENDINGS[language]}"
     if path == STDOUT:
         print(escape_unprintable(text), end="")
         return Exit.DONE

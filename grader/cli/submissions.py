@@ -30,7 +30,6 @@ from grader.cli.output import (
     stdout_console,
     text_table,
 )
-from grader.cli.running import run
 from grader.cli.saved_files import STDOUT, artifact_file_name, save_artifacts, save_sources, write_text
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.devices import EMULATED
@@ -202,7 +201,7 @@ async def _speedups(client: GraderClient, submissions: Sequence[submission_pb2.S
 # -- show ----------------------------------------------------------------------------------------------------------------
 
 
-def show_command(
+async def show_command(
     name: Name,
     source: Annotated[
         bool,
@@ -229,7 +228,7 @@ def show_command(
     server: Server = None,
     state_dir: StateDir = None,
     json: Json = False,
-) -> None:
+) -> Exit:
     """Print a submission as it is now; with an option its sources, its logs, the files that it left, or its report as HTML."""
     if source + log + files + bool(html) > 1:
         raise typer.BadParameter("--source, --log, --files and --html exclude each other; leave out all but one")
@@ -239,19 +238,13 @@ def show_command(
         raise typer.BadParameter("--json has sources, logs and report already; leave out --source, --log and --html")
     target = Target(server=server, state_dir=state_dir)
     if html:
-        run(write_html(target, name, html))
-    elif files:
-        run(show_files(target, name, out, json=json))
-    elif source:
-        run(show_source(target, name, out))
-    elif log:
-        run(show_log(target, name))
-    else:
-        run(show(target, name, json=json))
-
-
-async def show(target: Target, name: str, *, json: bool) -> Exit:
-    """Print a submission as it is now."""
+        return await write_html(target, name, html)
+    if files:
+        return await show_files(target, name, out, json=json)
+    if source:
+        return await show_source(target, name, out)
+    if log:
+        return await show_log(target, name)
     print_submission(await _fetch(target, name), json=json)
     return Exit.DONE
 

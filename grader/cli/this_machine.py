@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from grader.cli import extras
+from grader.cli.exits import Exit
 from grader.cli.options import DeviceOption, SandboxOption, StateDir
-from grader.cli.running import run
 from grader.cli.session import Target
 from grader.isolations import AUTO
 
@@ -20,17 +20,17 @@ else:
     doctor_command = extras.CommandModule("grader.cli.doctor", "server")
 
 
-def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False) -> None:
+async def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False) -> Exit:
     """Show which devices, isolations and compilers work here; for the others, why not and what to do.
 
     Exit code: 0 if kernels can be graded here, 3 if not.
     """
-    run(lambda: doctor_command.doctor(json=json))
+    return await doctor_command.doctor(json=json)
 
 
-def demo(sandbox: SandboxOption = AUTO, device: DeviceOption = AUTO, state_dir: StateDir = None) -> None:
+async def demo(sandbox: SandboxOption = AUTO, device: DeviceOption = AUTO, state_dir: StateDir = None) -> Exit:
     """Grade six kernels of a triangular matmul, and check that each gets its expected verdict.
 
     Exit code: 0 if every verdict is the one that the kernel's first line expects, 1 if not.
     """
-    run(lambda: demo_command.demo(Target(state_dir=state_dir, sandbox=sandbox, device=device)))
+    return await demo_command.demo(Target(state_dir=state_dir, sandbox=sandbox, device=device))
