@@ -1,14 +1,18 @@
-"""`grader-cli`: its commands, by their words."""
+"""`grader-cli`: its commands, by their words. Each is built when it is used or when help lists it: its module may take a tenth of a
+second to import."""
 
 from __future__ import annotations
 
-from importlib import metadata
-from typing import Annotated
+import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module, metadata
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from grader import extensions
-from grader.cli import command_tree
+from grader.cli.exits import Exit
 from grader.cli.options import (
     EXAMPLES,
     EXIT_CODES,
@@ -20,10 +24,13 @@ from grader.cli.options import (
     SERVERS,
     SUBMIT_EXAMPLES,
 )
-from grader.cli.output import print_note
-from grader.extensions import CliCommand, CliGroup
+from grader.cli.output import did_you_mean, print_note
+from grader.cli.server_choice import GraderTyper
+from grader.extensions import PACKAGE, CliCommand, CliGroup
+from sandbox.protocol.entry_points import entry_points
 
-COMMANDS: dict[str, CliCommand | CliGroup] = {
+Table = Mapping[str, CliCommand | CliGroup]
+OWN: Table = {
     "init": CliCommand("grader.cli.starter:init_command", GRADE),
     "submit": CliCommand("grader.cli.submit:submit_command", GRADE, f"{SUBMIT_EXAMPLES}\n\n{EXIT_CODES}"),
     "watch": CliCommand("grader.cli.submit:watch_command", GRADE, EXIT_CODES),
@@ -41,11 +48,70 @@ COMMANDS: dict[str, CliCommand | CliGroup] = {
     "demo": CliCommand("grader.cli.this_machine:demo", HERE, EXIT_CODES),
 }
 
-for line in extensions.command_lines(lambda error: print_note(str(error), "yellow")):
-    COMMANDS = {**COMMANDS, **line.commands(), **COMMANDS}
 
-app = command_tree.group(
-    COMMANDS,
+def group(table: Table, **settings: Any) -> GraderTyper:
+    """Return a group of the commands in a table, by their words."""
+    return GraderTyper(cls=type("CommandGroup", (CommandGroup,), {"table": table}), no_args_is_help=True, **settings)
+
+
+class CommandGroup(TyperGroup):
+    """A group of commands. It says where more of them come from, where no package has added any."""
+
+    table: Table
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = Commands(self.table)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command by its name."""
+        command = super().get_command(ctx, cmd_name)
+        if command is None and not ctx.resilient_parsing and not entry_points(extensions.COMMANDS):
+            package = f"The package {PACKAGE} adds commands, and is not installed here: pip install ./grader_extensions in a clone."
+            ctx.fail(f"No such command {cmd_name!r}.{did_you_mean(cmd_name, self.commands)} {package}")
+        return command
+
+
+class Commands(Mapping[str, Any]):
+    """Commands and groups by the first of their words."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def __iter__(self) -> Iterator[str]:
+        return (words for words in self._table if " " not in words)
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __getitem__(self, name: str) -> Any:
+        entry = self._table[name]
+        if isinstance(entry, CliGroup):
+            below = {words.removeprefix(f"{name} "): command for words, command in self._table.items() if words.startswith(f"{name} ")}
+            built = typer.main.get_group(group(below, name=name, help=entry.help))
+            built.rich_help_panel = entry.panel
+            return built
+        module, _, function = entry.function.partition(":")
+        app = GraderTyper(add_completion=False)
+        try:
+            app.command(name, epilog=entry.epilog, rich_help_panel=entry.panel)(getattr(import_module(module), function))
+        except ImportError as error:
+            print_note(f"the command {name!r} can't be imported ({error}); install its package again, or uninstall it", "yellow")
+            raise KeyError(name) from error
+        except KeyboardInterrupt:  # typer would end with the code of another verdict
+            sys.exit(Exit.INTERRUPTED)
+        return typer.main.get_command(app)
+
+
+def commands() -> Table:
+    """Return the commands of grader, and those of installed packages."""
+    lines = extensions.command_lines(lambda error: print_note(str(error), "yellow"))
+    added = {words: command for line in lines for words, command in line.commands().items()}
+    return {**OWN, **{words: command for words, command in added.items() if words not in OWN}}
+
+
+app = group(
+    commands(),
     name="grader-cli",
     help="Grades GPU kernels: is it right, and how much faster than PyTorch is it?",
     epilog=f"{EXAMPLES}\n\n{EXIT_CODES}",

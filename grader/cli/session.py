@@ -78,7 +78,7 @@ class ProblemReader(Protocol):
 
 @asynccontextmanager
 async def problem_reader(target: Target) -> AsyncIterator[ProblemReader]:
-    """What reads the problems of the server that target names, or the command's own."""
+    """Read the problems of the server that target names, or the command's own."""
     if target.server is None:
         yield extras.load("grader.cli.own_problems", "server", remedy=extras.OTHER_SERVER).OwnProblems(target)
         return

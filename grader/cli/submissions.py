@@ -137,7 +137,7 @@ async def list_command(
         # Filtered again, for a server that is too old to know of verdicts in this call.
         submissions = [entry for entry in answer.submissions if not verdicts or entry.report.verdict in verdicts]
         # The only lists that may show submissions of others are those of a competition or a user.
-        speedups = {} if json else await _speedups(client, submissions, others=bool(competition or user))
+        speedups = {} if json else await _speedups(client, submissions, may_show_others=bool(competition or user))
     filtered = problem or competition or user or tag or verdicts
     empty = "no such submissions that you may see" if filtered else "no submissions yet; hand one in with: grader-cli submit FILE"
     parts = [render_list(submissions, speedups)] if submissions and not json else []
@@ -173,14 +173,14 @@ def _score(submission: submission_pb2.Submission) -> str:
     return formatting.score(submission.score, submission.score_low, submission.score_high, submission.score_kind) + over
 
 
-async def _speedups(client: GraderClient, submissions: Sequence[submission_pb2.Submission], *, others: bool) -> dict[str, str]:
+async def _speedups(client: GraderClient, submissions: Sequence[submission_pb2.Submission], *, may_show_others: bool) -> dict[str, str]:
     """Read the first speedup of each accepted benchmark of the caller's: a list has no reports, but one stream has them all."""
     unscored = [
         submission
         for submission in submissions
         if submission.report.verdict == report_pb2.VERDICT_ACCEPTED and submission.mode in _TIMED and not submission.HasField("score")
     ]
-    if unscored and others:
+    if unscored and may_show_others:
         caller = await client.get_caller()
         unscored = [submission for submission in unscored if submission.user == caller.user or "admin" in caller.scopes]
     speedups = dict[str, str]()

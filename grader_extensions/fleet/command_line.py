@@ -1,4 +1,4 @@
-"""What this package adds to `grader-server admin`."""
+"""Additions to `grader-server admin`."""
 
 from __future__ import annotations
 

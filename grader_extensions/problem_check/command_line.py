@@ -1,4 +1,4 @@
-"""What this package adds to `grader-cli`."""
+"""Additions to `grader-cli`."""
 
 from __future__ import annotations
 

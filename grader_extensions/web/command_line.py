@@ -1,4 +1,4 @@
-"""What this package adds to `grader-cli`: `show --html`."""
+"""Additions to `grader-cli`: `show --html`."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class HostFinding:
 
 
 def finding(kind: str, name: str, detail: str, remedy: str = "", *, required: bool = False, warnings: tuple[str, ...] = ()) -> HostFinding:
-    """What is usable, or has a remedy."""
+    """Make a finding: without a remedy it is usable."""
     return HostFinding(kind=kind, name=name, usable=not remedy, detail=detail, remedy=remedy, required=required, warnings=warnings)
 
 
@@ -230,9 +230,11 @@ async def _version(program: str, argument: str) -> str | None:
         return None
     words, timeout_s = [path, argument], _VERSION_TIMEOUT_S
     try:
-        done = await asyncio.to_thread(subprocess.run, words, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False)
+        process = await asyncio.to_thread(
+            subprocess.run, words, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False
+        )
     except subprocess.TimeoutExpired:
         return f"{path}, which does not answer"
-    lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
+    lines = [line for line in process.stdout.decode(errors="replace").splitlines() if line.strip()]
     release = next((line for line in lines if "release" in line), lines[0] if lines else "")
     return f"{path}: {release.strip()}"
