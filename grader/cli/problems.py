@@ -9,7 +9,7 @@ from rich.table import Table
 from grader.api.resource_names import PROBLEMS, resource_id
 from grader.cli.exits import Exit
 from grader.cli.options import Json, Server, StateDir
-from grader.cli.output import print_list, text_table
+from grader.cli.output import print_message, text_table
 from grader.cli.session import Target, problem_reader
 from grader.v1 import grader_service_pb2, problem_pb2
 
@@ -20,7 +20,7 @@ async def list_command(server: Server = None, state_dir: StateDir = None, json: 
         problems = (await reader.list_problems(page_size=1000)).problems
     empty = "no problems here; import some with 'grader-cli problems import PATH', or submit a file that is next to its problem.toml"
     message = grader_service_pb2.ListProblemsResponse(problems=problems)
-    print_list(message, [_table(problems)] if problems else [], empty, json=json)
+    print_message(message, [_table(problems)] if problems else empty, json=json)
     return Exit.DONE
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -35,14 +35,8 @@ STEP_BAR_WIDTH, _STEP_STYLES = 60, ("cyan", "magenta", "yellow", "green", "blue"
 _REMARK_CHARS = 2000  # a declaration of an entry with every size is long
 
 
-def show(console: Console, submission: submission_pb2.Submission) -> None:
-    """Print all that is known of a submission."""
-    for part in render(submission):
-        console.print(part, soft_wrap=isinstance(part, Text))
-
-
 def render(submission: submission_pb2.Submission) -> Iterator[RenderableType]:
-    """The parts of what `show` prints, top to bottom."""
+    """All that is known of a submission, top to bottom."""
     yield plain(f"\n{submission.name}  {submission.problem}  {submission.language}".rstrip(), "dim")
     if withdrawn := formatting.withdrawal(submission):
         yield plain(f"{withdrawn}; it is on no board", "yellow")

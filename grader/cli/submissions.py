@@ -9,7 +9,6 @@ from typing import Annotated, cast
 
 import typer
 from google.protobuf import json_format
-from rich.console import RenderableType
 from rich.table import Table
 
 from grader import extensions
@@ -21,13 +20,10 @@ from grader.cli.options import Json, Name, Server, StateDir
 from grader.cli.output import (
     did_you_mean,
     plain,
-    print_json,
     print_line,
-    print_list,
+    print_message,
     print_note,
-    print_outcome,
     print_untrusted,
-    stdout_console,
     text_table,
 )
 from grader.cli.saved_files import STDOUT, artifact_file_name, save_artifacts, save_sources, write_text
@@ -140,8 +136,8 @@ async def list_command(
         speedups = {} if json else await _speedups(client, submissions, may_show_others=bool(competition or user))
     filtered = problem or competition or user or tag or verdicts
     empty = "no such submissions that you may see" if filtered else "no submissions yet; hand one in with: grader-cli submit FILE"
-    parts = [render_list(submissions, speedups)] if submissions and not json else []
-    print_list(grader_service_pb2.ListSubmissionsResponse(submissions=submissions), parts, empty, json=json)
+    message = grader_service_pb2.ListSubmissionsResponse(submissions=submissions)
+    print_message(message, [render_list(submissions, speedups)] if submissions else empty, json=json)
     return Exit.DONE
 
 
@@ -251,10 +247,7 @@ async def show_command(
 
 def print_submission(submission: submission_pb2.Submission, *, json: bool) -> None:
     """Print a submission with its report."""
-    if json:
-        print_json(submission)
-    else:
-        report.show(stdout_console(), submission)
+    print_message(submission, report.render(submission), json=json)
 
 
 async def _fetch(target: Target, name: str) -> submission_pb2.Submission:
@@ -302,8 +295,8 @@ async def show_files(target: Target, name: str, out: Path | None, *, json: bool)
     if json or out is None or not artifacts:
         empty = f"{one_line(name)} has left no files; `grader-cli submit --mode profile` makes some"
         hint = plain(f"save them with: grader-cli show {one_line(resource_id(SUBMISSIONS, name))} --files --out DIR", "dim")
-        parts: list[RenderableType] = [_artifact_table(artifacts), hint] if artifacts else []
-        print_list(grader_service_pb2.ListArtifactsResponse(artifacts=artifacts), parts, empty, json=json)
+        message = grader_service_pb2.ListArtifactsResponse(artifacts=artifacts)
+        print_message(message, [_artifact_table(artifacts), hint] if artifacts else empty, json=json)
         return Exit.DONE
     for path in saved:
         print_line(str(path))
@@ -349,5 +342,5 @@ async def cancel_command(name: Name, server: Server = None, state_dir: StateDir 
     """Cancel a submission that is queued or running."""
     async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.GRADE) as client:
         submission = await client.cancel(await whole_name(client, name))
-    print_outcome(submission, f"{submission.name}: {formatting.state_name(submission)}", json=json)
+    print_message(submission, f"{submission.name}: {formatting.state_name(submission)}", json=json)
     return Exit.DONE

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from grader import errors
 from grader.api.statuses import failure_to_status
@@ -23,7 +24,9 @@ SUCCEEDED = submission_pb2.SUBMISSION_STATE_SUCCEEDED
 
 def shown(submission: submission_pb2.Submission, *, terminal: bool = False) -> str:
     out = io.StringIO()
-    report.show(Console(file=out, width=160, markup=False, emoji=False, highlight=False, force_terminal=terminal), submission)
+    console = Console(file=out, width=160, markup=False, emoji=False, highlight=False, force_terminal=terminal)
+    for part in report.render(submission):
+        console.print(part, soft_wrap=isinstance(part, Text))
     return out.getvalue()
 
 

@@ -20,7 +20,7 @@ from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, full_name, resource_id
 from grader.cli.exits import Exit, UsageError
 from grader.cli.options import Json, Server, StateDir, device_choice
-from grader.cli.output import plain, print_list, print_message, print_note, text_table
+from grader.cli.output import plain, print_message, print_note, text_table
 from grader.cli.progress import ProgressDisplay, progress
 from grader.cli.running import run
 from grader.cli.session import ServerRequirement, Target, connect
@@ -117,7 +117,7 @@ async def list_rejudges(target: Target, limit: int, *, json: bool) -> Exit:
     ]
     table = text_table(("name", "state", "submissions", "to decide", "requested (UTC)", "cause"), rows)
     empty = "no rejudges yet; make one with: grader-cli rejudge create --help"
-    print_list(grader_service_pb2.ListRejudgesResponse(rejudges=rejudges), [table] if rows else [], empty, json=json)
+    print_message(grader_service_pb2.ListRejudgesResponse(rejudges=rejudges), [table] if rows else empty, json=json)
     return Exit.DONE
 
 
