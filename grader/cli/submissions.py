@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -152,7 +153,7 @@ def render_list(submissions: Sequence[submission_pb2.Submission], speedups: dict
         "language": [submission.language for submission in submissions],
         "mode": [formatting.name_of(submission_pb2.Mode, submission.mode, "MODE_").lower() for submission in submissions],
         "verdict": [formatting.verdict_or_state(submission) for submission in submissions],
-        "speedup or score": [_score(submission) or speedups.get(submission.name, "-") for submission in submissions],
+        "speedup or score": [report.score(submission) or speedups.get(submission.name, "-") for submission in submissions],
         "submitted (UTC)": [formatting.utc(submission.create_time) for submission in submissions],
         "tags": [", ".join(submission.tags) for submission in submissions],
         "withdrawn": [formatting.withdrawal(submission).removeprefix("withdrawn ") for submission in submissions],
@@ -160,13 +161,6 @@ def render_list(submissions: Sequence[submission_pb2.Submission], speedups: dict
     optional = ("user", "competition", "tags", "withdrawn")
     columns = {heading: cells for heading, cells in columns.items() if heading not in optional or any(cells)}
     return text_table(list(columns), list(zip(*columns.values(), strict=True)))
-
-
-def _score(submission: submission_pb2.Submission) -> str:
-    if not submission.HasField("score"):
-        return ""
-    over = f" over {submission.score_baseline}" if submission.score_baseline else ""
-    return formatting.score(submission.score, submission.score_low, submission.score_high, submission.score_kind) + over
 
 
 async def _speedups(client: GraderClient, submissions: Sequence[submission_pb2.Submission], *, may_show_others: bool) -> dict[str, str]:
@@ -182,15 +176,14 @@ async def _speedups(client: GraderClient, submissions: Sequence[submission_pb2.S
     speedups = dict[str, str]()
     if not unscored:
         return speedups
-    try:
+    # Not where there are too many streams, or a server is too old: then the list is shown without.
+    with suppress(CallRefused, InternalFault, ServerUnreachable):
         async for update in client.watch_many(names=[submission.name for submission in unscored]):
             by_baseline = {speedup.baseline: speedup for speedup in update.submission.report.speedups}
             # No time of the emulated device says anything of a GPU.
             practice = " (practice)" if update.submission.report.environment.device_kind == EMULATED else ""
             words = (f"{formatting.ratio(by_baseline[name])} over {name}{practice}" for name in formatting.baselines(by_baseline))
             speedups[update.submission.name] = next(words, "-")
-    except (CallRefused, InternalFault, ServerUnreachable):  # too many streams, or a server that is too old: the list is shown without
-        return speedups
     return speedups
 
 
