@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from grader import devices
 from grader.isolations import AUTO
@@ -48,20 +48,23 @@ def web_address(text: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
+AbsolutePath = Annotated[Path, AfterValidator(Path.absolute)]
+
+
 class Settings(BaseModel):
     """A server's settings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     listen: str = DEFAULT_ADDRESS
-    state_dir: Path = Field(default_factory=state_directory)
+    state_dir: AbsolutePath = Field(default_factory=state_directory)
     # "": SQLite in state_dir. It may hold a password. From the environment only for `grader-server`: a server inside another program
     # would grade what others wait for.
     database: str = Field(default="", repr=False)
-    cache_dir: Path | None = Field(default_factory=cache_directory)
+    cache_dir: AbsolutePath | None = Field(default_factory=cache_directory)
     cache_bytes: int = Field(default=2 * 1024**3, ge=0)  # 0: nothing is kept, everything is built
-    problems: tuple[Path, ...] = ()
-    competitions: tuple[Path, ...] = ()
+    problems: tuple[AbsolutePath, ...] = ()
+    competitions: tuple[AbsolutePath, ...] = ()
     hourly_limit: int = Field(default=0, ge=0)  # submissions of each user; 0: any number
     daily_limit: int = Field(default=0, ge=0)
     sandbox: str = AUTO
@@ -75,8 +78,8 @@ class Settings(BaseModel):
     fleet: str = "local"  # this host; or the fleet of an installed package, such as remote: workers that join
     fleet_listen: str = DEFAULT_FLEET_ADDRESS  # where workers join
     auth: Literal["auto", "keys", "none"] = "auto"  # auto: keys where other hosts can connect
-    tls_certificate: Path | None = None
-    tls_key: Path | None = None
+    tls_certificate: AbsolutePath | None = None
+    tls_key: AbsolutePath | None = None
     insecure_no_tls: bool = False  # something in front of this server does TLS
     queue_limit: int = Field(default=1000, ge=1)
     user_queue_share: float = Field(default=0.25, gt=0, le=1)  # of queue_limit, for each user; without keys there is one user and no share
@@ -93,7 +96,7 @@ class Settings(BaseModel):
     public_url: str = ""  # where browsers reach the web port; "": nobody signs in with OpenID Connect
     oidc_issuer: str = ""  # of the identity provider that users may sign in with; "": none
     oidc_client_id: str = ""
-    oidc_client_secret_file: Path | None = None
+    oidc_client_secret_file: AbsolutePath | None = None
     oidc_name: str = ""  # what users call the provider; "": the issuer's host
     oidc_allow: tuple[str, ...] = ()  # who may sign in: rules as `grader/rules/identities.py` reads them
     # Where OTLP is taken; "": nothing is traced.
@@ -101,7 +104,7 @@ class Settings(BaseModel):
     retain_sources_days: int = Field(default=0, ge=0)  # 0: for ever
     retain_events_days: int = Field(default=0, ge=0)
     retain_artifacts_days: int = Field(default=30, ge=0)  # files that a profile left
-    submission_files_dir: Path | None = None  # where those lie; None: in state_dir. Servers on one database name the same
+    submission_files_dir: AbsolutePath | None = None  # where those lie; None: in state_dir. Servers on one database name the same
     submission_files_bytes: int = Field(default=4 * 1024**3, ge=0)  # of all of them; the oldest go first
 
     @field_validator("device")
@@ -133,22 +136,6 @@ class Settings(BaseModel):
         if value is not None:
             web_address(value)
         return value
-
-    @field_validator(
-        "state_dir",
-        "cache_dir",
-        "submission_files_dir",
-        "problems",
-        "competitions",
-        "tls_certificate",
-        "tls_key",
-        "oidc_client_secret_file",
-    )
-    @classmethod
-    def _absolute(cls, value: Path | tuple[Path, ...] | None) -> Path | tuple[Path, ...] | None:
-        if value is None or isinstance(value, Path):
-            return value and value.absolute()
-        return tuple(path.absolute() for path in value)
 
     @property
     def ledger_path(self) -> Path:

@@ -1,24 +1,27 @@
 """Seams: what installed packages add to grader, and what each promises.
 
-A package names its part in an entry point of the seam's group, and grader imports it when it is needed. Formats, languages and isolations
-have groups of their own: `grader/formats/__init__.py`, `sandbox/protocol/languages.py`, `grader/isolations.py`.
+A package names its part in an entry point of the seam's group, and grader imports it when it is needed. Three more groups hold data, of
+which the core has its own: `grader.languages` (`sandbox/protocol/languages.py`), `grader.isolations` (`grader/isolations.py`) and
+`grader.box_modules` (`sandbox/protocol/box_modules.py`). `sandbox/protocol/entry_points.py` reads all of them.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from grader.errors import ModeNotInstalled, NotInstalled, SettingsInvalid
-from sandbox.protocol import wire
+from grader.errors import ModeNotInstalled, NotInstalled
+from sandbox.protocol.box_modules import box_modules
+from sandbox.protocol.entry_points import EntryPointInvalid, entry_points, load
+from sandbox.protocol.languages import languages
+from sandbox.protocol.modes import Mode
 
 if TYPE_CHECKING:
-    import typer
     from aiohttp import web
 
     from grader.config import Settings
@@ -32,14 +35,13 @@ if TYPE_CHECKING:
     from grader.server.service import GraderServicer
     from grader.v1 import submission_pb2
     from grader.v1.grader_service_pb2 import SubmitRequest
+    from sandbox.protocol import wire
 
-SERVER_PARTS, SUBMIT_POLICIES, MODES = "grader.server_parts", "grader.submit_policies", "grader.modes"
-COMMANDS, ADMIN_COMMANDS, PROBLEM_CHECKS = "grader.commands", "grader.admin_commands", "grader.problem_checks"
-REPORT_FILES, FLEETS = "grader.report_files", "grader.fleets"
-GROUPS = (SERVER_PARTS, SUBMIT_POLICIES, MODES, COMMANDS, ADMIN_COMMANDS, PROBLEM_CHECKS, REPORT_FILES, FLEETS)
-SERVER_SIDE = ("grader.formats", "grader.references", *GROUPS)  # groups that no box needs
-CORE_MODES = (wire.Mode.TEST, wire.Mode.BENCHMARK, wire.Mode.RANKED)
+SERVER_PARTS, SUBMIT_POLICIES, FLEETS = "grader.server_parts", "grader.submit_policies", "grader.fleets"
+MODES, FORMATS, COMMANDS = "grader.modes", "grader.formats", "grader.commands"
+CORE_MODES = (Mode.TEST, Mode.BENCHMARK, Mode.RANKED)
 PACKAGE = "kernel-grader-extensions"
+HOW_TO_INSTALL = f"install {PACKAGE}: pip install ./grader_extensions in a clone"
 
 
 Call = Callable[[Any], Awaitable[Any]]  # answers a request message
@@ -112,13 +114,6 @@ class NoCompetitions(SubmitPolicy):
     """Policy of a server that has none."""
 
 
-class ReportFile(Protocol):
-    """Group `grader.report_files`: a function that writes a submission's report as a file of the format that the entry point names."""
-
-    def __call__(self, submission: submission_pb2.Submission) -> str:
-        """Return the file's text."""
-
-
 class Fleet(Protocol):
     """Group `grader.fleets`: a function that opens what `--fleet NAME` grades with."""
 
@@ -126,32 +121,73 @@ class Fleet(Protocol):
         """Return what grades, until the context is left. SettingsInvalid where the settings do not allow it."""
 
 
-class Commands(Protocol):
-    """Group `grader.commands`: a module with commands of `grader-cli`. It is imported by every command, so it imports no server."""
+@dataclass(frozen=True, slots=True)
+class CliCommand:
+    """A command of `grader-cli`. function: MODULE:NAME, imported when the command is used or listed. panel: of the help that it is in."""
 
-    def add_commands(self, app: typer.Typer, groups: Mapping[str, typer.Typer]) -> None:
-        """Add commands to the program, or to one of its groups: `problems`."""
-
-
-class AdminCommand(Protocol):
-    """Group `grader.admin_commands`: a module with a subject of `grader-server admin`. SUMMARY: a line for its help."""
-
-    SUMMARY: str
-
-    def main(self, arguments: Sequence[str]) -> int:
-        """Run the command; return the exit code."""
+    function: str
+    panel: str | None = None
+    epilog: str | None = None
 
 
-class ProblemCheck(Protocol):
-    """Group `grader.problem_checks`: a function that runs the code of problems before `grader-cli problems import` stores them."""
+@dataclass(frozen=True, slots=True)
+class CliGroup:
+    """A word of `grader-cli` that has commands below it. panel: of the help that it is in."""
 
-    def __call__(
-        self, imports: Sequence[Imported], *, check: bool, sandbox: str, trusted: bool, force: bool, json: bool
-    ) -> AsyncIterator[Imported]:
-        """Yield each import with what its code says of its arguments. check: with warnings or a refusal, unless force, too; then it is also
-        printed, unless json. Code runs in this sandbox, or trusted as our own user. GraderFailed where it can't."""
+    help: str
+    panel: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminCommand:
+    """A subject of `grader-server admin`. module: the name of one with a `main(arguments) -> exit code`. summary: a line for the help."""
+
+    module: str
+    summary: str
+
+
+# Runs the code of problems before `grader-cli problems import` stores them: (imports, *, check, sandbox, trusted, force, json) yields each
+# import with what its code says of its arguments. check: with warnings or a refusal, unless force, too; then it is also printed, unless
+# json. Code runs in this sandbox, or trusted as our own user. GraderFailed where it can't.
+ProblemCheck = Callable[..., AsyncIterator["Imported"]]
+
+
+class CommandLine(Protocol):
+    """Group `grader.commands`: a class of it, without arguments. Its module is imported by every command of `grader-cli`, and so imports
+    little."""
+
+    def commands(self) -> Mapping[str, CliCommand | CliGroup]:
+        """Return commands of `grader-cli` by their words, such as `problems check`, and new groups."""
+        return {}
+
+    def admin_commands(self) -> Mapping[str, AdminCommand]:
+        """Return subjects of `grader-server admin` by name."""
+        return {}
+
+    def report_files(self) -> Mapping[str, Callable[[submission_pb2.Submission], str]]:
+        """Return what writes a submission's report as the text of a file, by the file's format: `html`."""
+        return {}
+
+    def problem_check(self) -> ProblemCheck | None:
+        """Return what checks the problems that are imported; None: the package checks none."""
+        return None
+
+
+@runtime_checkable
+class ProblemFormat(Protocol):
+    """Group `grader.formats`: a module that reads problems of its format, and executes nothing. Its judge's half is in the group
+    `grader.references`. `grader/formats/__init__.py` lists what else a format may have."""
+
+    NAME: str  # of the entry point, too
+
+    def matches(self, path: Path) -> bool:
+        """Return whether a problem of this format is there."""
+
+    def load(self, path: Path, *, root: Path | None = None) -> Problem:
+        """Read it. ProblemInvalid, which names the file, the key and the remedy."""
+
+
+@runtime_checkable
 class GradingMode(Protocol):
     """Group `grader.modes`: a module that grades in the mode of `wire.Mode` that the entry point names. Under the name test it adds to
     the core's; benchmark and ranked are the core's alone. It has no part in a competition.
@@ -171,41 +207,50 @@ class GradingMode(Protocol):
         """Draw the report. IncompleteFacts where they end before anything was decided."""
 
 
+_KINDS: Mapping[str, Any] = {MODES: GradingMode, FORMATS: ProblemFormat}  # of the other groups: something that is called
+
+
+def part(group: str, name: str) -> Any:
+    """Import the part of a group that has this name; None where there is none. EntryPointInvalid where it can't be used."""
+    point = entry_points(group).get(name)
+    return None if point is None else load(point, _KINDS.get(group, Callable))
+
+
+def named(group: str) -> dict[str, Any]:
+    """Import the parts of a group, by name, in the order of their names. EntryPointInvalid where one can't be used."""
+    return {name: part(group, name) for name in entry_points(group)}
+
+
+def command_lines(report: Callable[[EntryPointInvalid], None] = lambda error: None) -> Iterator[CommandLine]:
+    """Yield what installed packages add to the command lines. report: is told of what can't be used, and is left out."""
+    for name in entry_points(COMMANDS):
+        try:
+            yield part(COMMANDS, name)()
+        except EntryPointInvalid as error:
+            report(error)
+
+
+def report_files() -> dict[str, Callable[[submission_pb2.Submission], str]]:
+    """Return what writes reports as files, by the files' format."""
+    return {name: write for line in command_lines() for name, write in line.report_files().items()}
+
+
 @functools.cache
 def modes() -> Mapping[str, GradingMode]:
     """Import the modes of installed packages, once."""
     return named(MODES)
 
 
-def mode_of(mode: wire.Mode) -> GradingMode | None:
+def check_installed() -> None:
+    """Look at what no server reads as it starts, so that a wrong entry point is known then. EntryPointInvalid."""
+    modes(), languages(), box_modules()
+
+
+def mode_of(mode: Mode) -> GradingMode | None:
     """Return what an installed package does in a mode; None where the core does all of it. ModeNotInstalled where nobody does."""
-    if mode in (wire.Mode.BENCHMARK, wire.Mode.RANKED):
+    if mode in (Mode.BENCHMARK, Mode.RANKED):
         return None
-    if mode not in modes() and mode is not wire.Mode.TEST:
-        choices = ", ".join(f"MODE_{choice.name}" for choice in wire.Mode if choice in (*CORE_MODES, *modes()))
+    if mode not in modes() and mode is not Mode.TEST:
+        choices = ", ".join(f"MODE_{choice.name}" for choice in Mode if choice in (*CORE_MODES, *modes()))
         raise ModeNotInstalled(f"MODE_{mode.name} is not installed here; install {PACKAGE}, or take one of: {choices}")
     return modes().get(mode)
-
-
-def names(group: str) -> list[str]:
-    """Return the names of a group's parts, in their order."""
-    return sorted({point.name for point in entry_points(group=group)})
-
-
-def named(group: str) -> dict[str, Any]:
-    """Import the parts of a group, by name, in the order of their names. SettingsInvalid where one can't be imported."""
-    return {name: part(group, name) for name in names(group)}
-
-
-def part(group: str, name: str) -> Any:
-    """Import the part of a group that has this name; None where there is none. SettingsInvalid where it can't be imported."""
-    return next((_loaded(point) for point in entry_points(group=group, name=name)), None)
-
-
-def _loaded(point: EntryPoint) -> Any:
-    try:
-        return point.load()
-    except Exception as error:
-        package = point.dist.name if point.dist is not None else "an installed package"
-        text = f"{point.value!r} of {package} can't be imported ({type(error).__name__}: {error}); install it again, or uninstall it"
-        raise SettingsInvalid(point.group, text) from error

@@ -6,8 +6,9 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import entry_points
 from typing import Any
+
+from sandbox.protocol.entry_points import load_named
 
 GROUP = "grader.isolations"
 AUTO = "auto"
@@ -65,15 +66,7 @@ BUILT_IN = (
 @lru_cache(maxsize=1)
 def isolations() -> Mapping[str, IsolationInfo]:
     """All isolations by name, strongest first: the built-in ones, then those of installed packages; an unsafe one is last."""
-    by_name = {info.name: info for info in BUILT_IN}
-    for point in entry_points(group=GROUP):
-        info = point.load()
-        if not isinstance(info, IsolationInfo):
-            raise ValueError(f"the entry point {point.value!r} of {GROUP} is a {type(info).__name__}; let it name an IsolationInfo")
-        if info.name in by_name or info.name == AUTO:
-            raise ValueError(f"the entry point {point.value!r} of {GROUP} is named {info.name!r}, as another isolation is; rename it")
-        by_name[info.name] = info
-    return dict(sorted(by_name.items(), key=lambda item: not item[1].safe))
+    return dict(sorted(load_named(GROUP, IsolationInfo, BUILT_IN).items(), key=lambda item: not item[1].safe))
 
 
 def choices() -> tuple[str, ...]:

@@ -26,26 +26,21 @@ class PeerCount:
     def __init__(self, limits: PeerLimits) -> None:
         self.limits = limits
         self._open: Counter[str] = Counter()
-        self._total = 0
 
     @property
     def total(self) -> int:
         """Open from all addresses."""
-        return self._total
+        return self._open.total()
 
     def enter(self, address: str) -> bool:
         """Count one more from this address; False, and nothing is counted, where that is over a limit."""
-        if self._total >= self.limits.total or self._open[address] >= self.limits.per_address:
-            if not self._open[address]:
-                del self._open[address]
+        if self.total >= self.limits.total or self._open[address] >= self.limits.per_address:
             return False
         self._open[address] += 1
-        self._total += 1
         return True
 
     def leave(self, address: str) -> None:
         """The end of one that entered."""
-        self._total -= 1
         self._open[address] -= 1
         if not self._open[address]:
             del self._open[address]

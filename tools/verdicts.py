@@ -25,7 +25,7 @@ from typing import Any
 from grader.api.client import GraderClient
 from grader.cli import sources
 from grader.cli.session import ServerRequirement, Target, connect
-from grader.cli.submit import SubmitOptions, build_submission, problem_at
+from grader.cli.submit import build_submission, nanoseconds, problem_at
 from grader.errors import GraderError
 from grader.v1 import submission_pb2
 from grader.views import formatting
@@ -121,10 +121,10 @@ class KernelFile:
         start_s = time.monotonic()
         try:
             problem, _ = problem_at(str(paths[self.problem])) if self.problem in paths else (self.problem or None, None)
-            order = SubmitOptions(
-                files=(self.path,), problem=problem, language="", entry="", device_kind="", mode=options.mode, measure_s=options.measure_s
-            )
-            submission = await client.submit(build_submission(sources.read(order.files, problem), order))
+            order = submission_pb2.Submission(mode=f"MODE_{options.mode.upper()}")
+            if options.measure_s is not None:
+                order.measure_duration.FromNanoseconds(nanoseconds(options.measure_s, "--measure-s"))
+            submission = await client.submit(build_submission(sources.read([self.path], problem), order))
             async for _ in client.watch(submission.name):
                 pass
             self.submission = await client.get_submission(submission.name)

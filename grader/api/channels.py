@@ -1,15 +1,10 @@
-"""Channels to a server, in plain text or over TLS, with a key or without; and why none came about, in a sentence with what to do."""
+"""Addresses of servers, and whether a key may travel there; and why no channel came about, in a sentence with what to do."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import re
 import ssl
-from collections.abc import Sequence
-from typing import Any
-
-import grpc
 
 from grader.errors import SettingsInvalid
 from grader.peers import loopback
@@ -63,19 +58,6 @@ def _host_and_port(address: str) -> str:
     if _RESOLVER.match(address) is None and re.fullmatch(r"(?:\[[^\]]+\]|[^\s:/]+)(?::\d+)?", address) is None:
         raise SettingsInvalid("server", f"{address!r} is not a server address; write HOST:PORT, such as localhost:50551")
     return address
-
-
-def open_channel(address: str, *, tls: bool, ca: bytes | None, options: Sequence[tuple[str, Any]]) -> grpc.aio.Channel:
-    """A channel to the address. ca: the authorities to trust, in PEM, in place of those that everybody trusts."""
-    if not tls:
-        return grpc.aio.insecure_channel(address, options=options)
-    return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(root_certificates=ca), options=options)
-
-
-def carry_key(stub: Any, key: str) -> None:
-    """Send the key with every call of a generated stub. Not by gRPC's call credentials: those refuse plain text on loopback too."""
-    for name, call in vars(stub).items():
-        setattr(stub, name, functools.partial(call, metadata=(("authorization", f"Bearer {key}"),)))
 
 
 def check_key(key: str, address: str, *, tls: bool, plain_text: bool) -> None:

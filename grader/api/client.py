@@ -8,8 +8,9 @@ import random
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from types import TracebackType
-from typing import Protocol, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import grpc
 from google.protobuf.message import Message
@@ -61,17 +62,6 @@ _OPTIONS = (
 _AWAY = (ServerUnreachable, ShuttingDown, LedgerBusy)  # a call that ends so may be made again: the server, or its ledger, restarts
 
 M = TypeVar("M", bound=Message)
-S = TypeVar("S", covariant=True)
-
-
-class MessageStream(Protocol[S]):
-    """Messages of a call that is open."""
-
-    def __aiter__(self) -> AsyncIterator[S]:
-        """Those that are left."""
-
-    def cancel(self) -> bool:
-        """End the call, if it is open."""
 
 
 class ServerAbsence:
@@ -136,10 +126,14 @@ class GraderClient:
         self._answered = False  # whether the server ever has
 
     async def __aenter__(self) -> Self:
-        self._channel = channels.open_channel(self.address, tls=self._tls, ca=self._ca, options=_OPTIONS)
+        if self._tls:
+            self._channel = grpc.aio.secure_channel(self.address, grpc.ssl_channel_credentials(self._ca), options=_OPTIONS)
+        else:
+            self._channel = grpc.aio.insecure_channel(self.address, options=_OPTIONS)
         self._stub = grader_service_pb2_grpc.GraderServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated
-        if self._key:
-            channels.carry_key(self._stub, self._key)
+        if self._key:  # not by gRPC's call credentials: those refuse plain text on loopback, too
+            for name, call in vars(self._stub).items():
+                setattr(self._stub, name, partial(call, metadata=(("authorization", f"Bearer {self._key}"),)))
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -304,9 +298,8 @@ class GraderClient:
     async def watch(self, name: str, *, after_sequence: int = 0) -> AsyncIterator[submission_pb2.SubmissionEvent]:
         """Events to the final one, across restarts of the server; ServerUnreachable where it stays away for patience_s."""
 
-        def call() -> MessageStream[submission_pb2.SubmissionEvent]:
-            request = api.WatchSubmissionRequest(name=name, after_sequence=after_sequence)
-            return cast(MessageStream[submission_pb2.SubmissionEvent], self._stub.WatchSubmission(request))
+        def call() -> Any:
+            return self._stub.WatchSubmission(api.WatchSubmissionRequest(name=name, after_sequence=after_sequence))
 
         async with aclosing(self._resumed(call)) as events:
             async for event in events:
@@ -318,10 +311,10 @@ class GraderClient:
         have finished; with until_idle False it also waits for new ones with the tag, without end."""
         revisions: dict[str, int] = {}  # by name; what was seen last comes last
 
-        def call() -> MessageStream[api.SubmissionUpdate]:
+        def call() -> Any:
             last = dict(list(revisions.items())[-SEEN_LIMIT:])
             request = api.WatchSubmissionsRequest(tag=tag, names=names, seen_revisions=last, until_idle=until_idle)
-            return cast(MessageStream[api.SubmissionUpdate], self._stub.WatchSubmissions(request))
+            return self._stub.WatchSubmissions(request)
 
         async with aclosing(self._resumed(call)) as updates:
             async for update in updates:
@@ -331,10 +324,10 @@ class GraderClient:
                 if update.revision > before:
                     yield update
 
-    async def _resumed(self, call: Callable[[], MessageStream[M]]) -> AsyncGenerator[M, None]:
+    async def _resumed(self, call: Callable[[], Any]) -> AsyncGenerator[Any, None]:
         """The messages of a stream, which is called again where it breaks: call asks for what follows the last message."""
         loop = asyncio.get_running_loop()
-        absence = self._absence()
+        absence = ServerAbsence(self.address, self.on_absence)
         while True:
             began_s = loop.time()
             stream = call()
@@ -354,7 +347,7 @@ class GraderClient:
                 stream.cancel()  # else the server goes on with one whose reader has stopped
 
     async def _answer(self, method: Callable[..., Awaitable[M]], request: Message, deadline_s: float | None = None) -> M:
-        loop, absence = asyncio.get_running_loop(), self._absence()
+        loop, absence = asyncio.get_running_loop(), ServerAbsence(self.address, self.on_absence)
         while True:
             began_s = loop.time()
             try:
@@ -374,9 +367,6 @@ class GraderClient:
             return max(self._patience_s, self._restart_s)
         permanent = isinstance(error, ServerUnreachable) and channels.is_permanent(error.detail, tls=self._tls)
         return 0.0 if permanent else self._patience_s
-
-    def _absence(self) -> ServerAbsence:
-        return ServerAbsence(self.address, self.on_absence)
 
     async def _explained(self, error: GraderError) -> GraderError:
         """In words for people, where it is that nothing answers."""

@@ -6,13 +6,15 @@ Knows protobuf, but no gRPC. The reason in ErrorInfo says which exception it was
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping, MutableSequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf.message import Message
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from grader import errors
-from grader.model import Failure
+
+if TYPE_CHECKING:
+    from grader.model import Failure
 
 DOMAIN = "grader.v1"
 

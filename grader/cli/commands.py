@@ -1,18 +1,18 @@
-"""`grader-cli`: its commands and their options.  What they do is in the other modules."""
+"""`grader-cli`: its commands, by their words. Each is built when it is used or when help lists it: its module may take a tenth of a
+second to import."""
 
 from __future__ import annotations
 
 import sys
-from importlib import metadata
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator, Mapping
+from importlib import import_module, metadata
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from grader import extensions
-from grader.cli import extras, login, problems
-from grader.cli import submit as submit_command
-from grader.cli.import_options import AllowLowerPrecision, KeepWeights, SandboxForCheck, SetConstants, ToleranceOption, Trusted
+from grader.cli.exits import Exit
 from grader.cli.options import (
     EXAMPLES,
     EXIT_CODES,
@@ -23,42 +23,101 @@ from grader.cli.options import (
     RESULTS,
     SERVERS,
     SUBMIT_EXAMPLES,
-    DeviceOption,
-    Json,
-    Name,
-    SandboxOption,
-    Server,
-    StateDir,
 )
-from grader.cli.output import print_note
-from grader.cli.running import run
+from grader.cli.output import did_you_mean, print_note
 from grader.cli.server_choice import GraderTyper
-from grader.cli.session import Target
-from grader.cli.submissions import cancel_command, list_command, show_command
-from grader.errors import SettingsInvalid
-from grader.isolations import AUTO
-from sandbox.protocol.wire import Mode
+from grader.extensions import PACKAGE, CliCommand, CliGroup
+from sandbox.protocol.entry_points import entry_points
 
-if TYPE_CHECKING:
-    from grader.cli import demo as demo_command
-    from grader.cli import doctor as doctor_command
-    from grader.cli import imports as imports_command
-else:
-    demo_command = extras.CommandModule("grader.cli.demo", "server", "judge")
-    doctor_command = extras.CommandModule("grader.cli.doctor", "server")
-    imports_command = extras.CommandModule("grader.cli.imports", "server", "judge")
+Table = Mapping[str, CliCommand | CliGroup]
+OWN: Table = {
+    "init": CliCommand("grader.cli.starter:init_command", GRADE),
+    "submit": CliCommand("grader.cli.submit:submit_command", GRADE, f"{SUBMIT_EXAMPLES}\n\n{EXIT_CODES}"),
+    "watch": CliCommand("grader.cli.submit:watch_command", GRADE, EXIT_CODES),
+    "cancel": CliCommand("grader.cli.submissions:cancel_command", GRADE),
+    "list": CliCommand("grader.cli.submissions:list_command", RESULTS, LIST_EXAMPLES),
+    "show": CliCommand("grader.cli.submissions:show_command", RESULTS),
+    "problems": CliGroup("Problems that kernels can be submitted to.", PROBLEMS),
+    "problems list": CliCommand("grader.cli.problems:list_command"),
+    "problems show": CliCommand("grader.cli.starter:show_command"),
+    "problems import": CliCommand("grader.cli.import_options:import_command"),
+    "login": CliCommand("grader.cli.login:login", SERVERS),
+    "logout": CliCommand("grader.cli.login:logout", SERVERS),
+    "whoami": CliCommand("grader.cli.login:whoami", SERVERS),
+    "doctor": CliCommand("grader.cli.this_machine:doctor", HERE),
+    "demo": CliCommand("grader.cli.this_machine:demo", HERE, EXIT_CODES),
+}
 
 
-app = GraderTyper(
+def group(table: Table, **settings: Any) -> GraderTyper:
+    """Return a group of the commands in a table, by their words."""
+    return GraderTyper(cls=type("CommandGroup", (CommandGroup,), {"table": table}), no_args_is_help=True, **settings)
+
+
+class CommandGroup(TyperGroup):
+    """A group of commands. It says where more of them come from, where no package has added any."""
+
+    table: Table
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = Commands(self.table)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command by its name."""
+        command = super().get_command(ctx, cmd_name)
+        if command is None and not ctx.resilient_parsing and not entry_points(extensions.COMMANDS):
+            package = f"The package {PACKAGE} adds commands, and is not installed here: pip install ./grader_extensions in a clone."
+            ctx.fail(f"No such command {cmd_name!r}.{did_you_mean(cmd_name, self.commands)} {package}")
+        return command
+
+
+class Commands(Mapping[str, Any]):
+    """Commands and groups by the first of their words."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def __iter__(self) -> Iterator[str]:
+        return (words for words in self._table if " " not in words)
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __getitem__(self, name: str) -> Any:
+        entry = self._table[name]
+        if isinstance(entry, CliGroup):
+            below = {words.removeprefix(f"{name} "): command for words, command in self._table.items() if words.startswith(f"{name} ")}
+            built = typer.main.get_group(group(below, name=name, help=entry.help))
+            built.rich_help_panel = entry.panel
+            return built
+        module, _, function = entry.function.partition(":")
+        app = GraderTyper(add_completion=False)
+        try:
+            app.command(name, epilog=entry.epilog, rich_help_panel=entry.panel)(getattr(import_module(module), function))
+        except ImportError as error:
+            print_note(f"the command {name!r} can't be imported ({error}); install its package again, or uninstall it", "yellow")
+            raise KeyError(name) from error
+        except KeyboardInterrupt:  # typer would end with the code of another verdict
+            sys.exit(Exit.INTERRUPTED)
+        return typer.main.get_command(app)
+
+
+def commands() -> Table:
+    """Return the commands of grader, and those of installed packages."""
+    lines = extensions.command_lines(lambda error: print_note(str(error), "yellow"))
+    added = {words: command for line in lines for words, command in line.commands().items()}
+    return {**OWN, **{words: command for words, command in added.items() if words not in OWN}}
+
+
+app = group(
+    commands(),
     name="grader-cli",
     help="Grades GPU kernels: is it right, and how much faster than PyTorch is it?",
     epilog=f"{EXAMPLES}\n\n{EXIT_CODES}",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-problems_app = GraderTyper(no_args_is_help=True, help="Problems that kernels can be submitted to.")
-app.command("init", rich_help_panel=GRADE)(problems.init_command)
 
 
 def _version(wanted: bool) -> None:
@@ -72,220 +131,3 @@ def _options(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     pass
-
-
-@app.command(epilog=f"{SUBMIT_EXAMPLES}\n\n{EXIT_CODES}", rich_help_panel=GRADE)
-def submit(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The kernel's source files, or - for standard input.")],
-    problem: Annotated[
-        str | None,
-        typer.Option(
-            help="The problem. Default: a line '// grader: problem=NAME' in the first file, else the problem.toml next to it; "
-            "of a solution file, its definition."
-        ),
-    ] = None,
-    device: DeviceOption = AUTO,
-    mode: Annotated[
-        Mode | None,
-        typer.Option(
-            help="How far to grade: test verifies, benchmark also times, ranked also takes hidden workloads and several processes, "
-            "sanitize verifies and looks for the causes of wrong results, profile verifies and runs profilers; both time nothing. "
-            "For sweep there is a command. "
-            "[default: benchmark; ranked with --competition]"
-        ),
-    ] = None,
-    competition: Annotated[str, typer.Option(metavar="NAME", help="The competition to submit to.", show_default=False)] = "",
-    sandbox: SandboxOption = AUTO,
-    language: Annotated[
-        str,
-        typer.Option(help="cuda, torch_extension, python, or a language of an installed package. Default: detected.", show_default=False),
-    ] = "",
-    entry: Annotated[str, typer.Option(help="The function to call. Default: the problem's.", show_default=False)] = "",
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Save the files of a profile there. Nothing is overwritten.", show_default=False),
-    ] = None,
-    tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="A tag, to find it by in `list`. May be repeated.")] = None,
-    parent: Annotated[
-        str, typer.Option(metavar="NAME", help="The submission that it was made from, one of your own.", show_default=False)
-    ] = "",
-    annotate: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A note, which only you and administrators see. May be repeated.")
-    ] = None,
-    request_id: Annotated[
-        str,
-        typer.Option(
-            "--request-id",
-            metavar="UUID",
-            help="What makes this submission one: the same command with the same UUID goes on with it. Default: a new one.",
-            show_default=False,
-        ),
-    ] = "",
-    precision: Annotated[
-        float | None,
-        typer.Option(
-            metavar="PERCENT",
-            help="Time a workload until half of its speedup's interval is at most so much, as far as the clock allows: 0.1 to 20. "
-            "Not in ranked mode, where the server decides. [default: 1]",
-            show_default=False,
-        ),
-    ] = None,
-    measure_s: Annotated[
-        float | None,
-        typer.Option(
-            "--measure-s",
-            metavar="SECONDS",
-            help="Time a workload for at most about so long: 0.1 to 30. Not in ranked mode. "
-            "[default: 10; on the emulated device 1.5 for all workloads together]",
-            show_default=False,
-        ),
-    ] = None,
-    allow_cached: Annotated[
-        bool,
-        typer.Option(
-            "--allow-cached",
-            help="Take the result of an identical submission of yours of the last day, if there is one. Modes test and benchmark only.",
-        ),
-    ] = False,
-    skip_sanitizer: Annotated[
-        bool,
-        typer.Option(
-            "--skip-sanitizer",
-            help="Do not run a kernel that failed in mode test on the emulated device once more under the sanitizer, which looks for the "
-            "cause and takes seconds.",
-        ),
-    ] = False,
-    server: Server = None,
-    state_dir: StateDir = None,
-    json: Json = False,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Return when the server has accepted it; needs --server.")] = False,
-) -> None:
-    """Grade a kernel, and show progress and the report. Ctrl-C cancels it.
-
-    A kernel is one or more files. Their paths are sent relative to their common directory. One file that ends in .json is a solution file
-    of FlashInfer-Bench or SOL-ExecBench: it holds the sources, and names entry point, language and problem.
-    """
-    order = submit_command.SubmitOptions(
-        files=tuple(files),
-        problem=problem,
-        language=language,
-        entry=entry,
-        device_kind="" if device == AUTO else device,
-        mode=(mode or (Mode.RANKED if competition else Mode.BENCHMARK)).value,
-        competition=competition,
-        out=out,
-        tags=tuple(tag or ()),
-        parent=parent,
-        annotations=tuple(annotate or ()),
-        request_id=request_id,
-        precision_percent=precision,
-        measure_s=measure_s,
-        allow_cached=allow_cached,
-        skip_sanitizer=skip_sanitizer,
-    )
-    target = Target(server=server, state_dir=state_dir, sandbox=sandbox, device=device, quiet=json and not sys.stderr.isatty())
-    run(submit_command.submit(target, order, json=json, wait=not no_wait))
-
-
-@app.command(epilog=EXIT_CODES, rich_help_panel=GRADE)
-def watch(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> None:
-    """Follow a submission from its beginning to its end. Ctrl-C stops watching, not the submission."""
-    run(submit_command.watch(Target(server=server, state_dir=state_dir), name, json=json))
-
-
-app.command("cancel", rich_help_panel=GRADE)(cancel_command)
-app.command("list", epilog=LIST_EXAMPLES, rich_help_panel=RESULTS)(list_command)
-
-
-app.command("show", rich_help_panel=RESULTS)(show_command)
-app.add_typer(problems_app, name="problems", rich_help_panel=PROBLEMS)
-problems_app.command("list")(problems.list_command)
-problems_app.command("show")(problems.show_command)
-
-
-@problems_app.command("import")
-def problems_import(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A problem, or a directory that holds problems, at any depth.")],
-    format_name: Annotated[
-        str | None, typer.Option("--format", metavar="FORMAT", help="Take only problems of this format. Default: every known one.")
-    ] = None,
-    precision: Annotated[
-        str | None, typer.Option(metavar="PRECISION", help="fp32, fp16 or bf16, for kernelbench: what floating tensors are cast to.")
-    ] = None,
-    set_constants: SetConstants = None,
-    tolerance: ToleranceOption = None,
-    allow_lower_precision: AllowLowerPrecision = False,
-    keep_weights: KeepWeights = False,
-    prefix: Annotated[
-        str, typer.Option(metavar="PREFIX", help="Put PREFIX_ in front of every id, so that two versions of a set can be there.")
-    ] = "",
-    state_dir: StateDir = None,
-    check: Annotated[
-        bool | None,
-        typer.Option(
-            "--check/--no-check",
-            help="Check each first, as `problems check` does. Default: where there is one only. --no-check runs nothing.",
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Also keep what the check refuses, and what needs a missing package.")] = False,
-    sandbox: SandboxForCheck = AUTO,
-    trusted: Trusted = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
-) -> None:
-    """Store problems in the state directory, for later commands. A check runs a problem's code in a sandbox without network.
-
-    Exit code: 0 if any was imported, 2 if none.
-    """
-
-    run(
-        lambda: imports_command.import_problems(
-            path,
-            state_dir,
-            imports_command.read_adjustments(set_constants, tolerance, allow_lower_precision, keep_weights),
-            format_name=format_name,
-            precision=precision,
-            prefix=prefix,
-            check=check,
-            sandbox=sandbox,
-            trusted=trusted,
-            force=force,
-            json=json,
-        )
-    )
-
-
-app.command("login", rich_help_panel=SERVERS)(login.login)
-app.command("logout", rich_help_panel=SERVERS)(login.logout)
-app.command("whoami", rich_help_panel=SERVERS)(login.whoami)
-
-
-@app.command(rich_help_panel=HERE)
-def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False) -> None:
-    """Show which devices, isolations and compilers work here; for the others, why not and what to do.
-
-    Exit code: 0 if kernels can be graded here, 3 if not.
-    """
-    run(lambda: doctor_command.doctor(json=json))
-
-
-@app.command(epilog=EXIT_CODES, rich_help_panel=HERE)
-def demo(sandbox: SandboxOption = AUTO, device: DeviceOption = AUTO, state_dir: StateDir = None) -> None:
-    """Grade six kernels of a triangular matmul, and check that each gets its expected verdict.
-
-    Exit code: 0 if every verdict is the one that the kernel's first line expects, 1 if not.
-    """
-    run(lambda: demo_command.demo(Target(state_dir=state_dir, sandbox=sandbox, device=device)))
-
-
-def _add_extensions() -> None:
-    """Add the commands of installed packages. A module that can't be imported is named, and takes no other command along."""
-    for name in extensions.names(extensions.COMMANDS):
-        try:
-            module: extensions.Commands = extensions.part(extensions.COMMANDS, name)
-        except SettingsInvalid as error:
-            print_note(str(error), "yellow")
-        else:
-            module.add_commands(app, {"problems": problems_app})
-
-
-_add_extensions()

@@ -16,7 +16,7 @@ from grader.cli.output import plain, stdout_console
 from grader.config import Settings
 from grader.observability import log as log_setup
 from grader.server.checkup import CheckupStatus, ledger, space
-from grader.server.commands.doctor import HostFinding, can_grade, compilers, devices, gpus, isolations, own_kernel
+from grader.server.commands.doctor import HostFinding, can_grade, compilers, devices, finding, gpus, isolations, own_kernel
 from grader.views.sanitize import one_line
 
 
@@ -36,7 +36,7 @@ async def doctor(*, json: bool) -> Exit:
     ]
     ready = can_grade(findings)
     if json:
-        print(json_module.dumps({"ready": ready, "findings": [asdict(finding) for finding in findings]}, indent=2))
+        print(json_module.dumps({"ready": ready, "findings": [asdict(entry) for entry in findings]}, indent=2))
     else:
         console = stdout_console()
         console.print(_table(findings))
@@ -51,9 +51,9 @@ def cache() -> HostFinding:
     try:
         count, size_bytes = usage(directory)
     except OSError as error:
-        detail, remedy = f"{directory} can't be read: {error.strerror}", "name a directory of your own in GRADER_CACHE_DIR"
-        return HostFinding(kind="cache", name="artifacts", usable=False, detail=detail, remedy=remedy)
-    return HostFinding(kind="cache", name="artifacts", usable=True, detail=f"{directory}: {count} built, {size_bytes / 1e6:.1f} MB")
+        remedy = "name a directory of your own in GRADER_CACHE_DIR"
+        return finding("cache", "artifacts", f"{directory} can't be read: {error.strerror}", remedy)
+    return finding("cache", "artifacts", f"{directory}: {count} built, {size_bytes / 1e6:.1f} MB")
 
 
 def state() -> list[HostFinding]:
@@ -69,10 +69,10 @@ def state() -> list[HostFinding]:
 
 def _table(findings: list[HostFinding]) -> Table:
     table = Table("", "", "", "", box=None, show_header=False, pad_edge=False)
-    for finding in findings:
-        mark = Text("yes", style="green") if finding.usable else Text("no", style="red")
-        detail = plain(one_line(finding.detail, most_chars=1000))
-        table.add_row(finding.kind, finding.name, mark, detail)
-        for note in (*finding.warnings, *((f"do: {finding.remedy}",) if finding.remedy else ())):
+    for entry in findings:
+        mark = Text("yes", style="green") if entry.usable else Text("no", style="red")
+        detail = plain(one_line(entry.detail, most_chars=1000))
+        table.add_row(entry.kind, entry.name, mark, detail)
+        for note in (*entry.warnings, *((f"do: {entry.remedy}",) if entry.remedy else ())):
             table.add_row("", "", "", plain(one_line(note, most_chars=1000), "yellow"))
     return table

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from grader import errors
+from sandbox.protocol.entry_points import EntryPointInvalid
 
 
 class Exit(IntEnum):
@@ -39,7 +40,7 @@ class GraderFailed(CommandFailed):
 
 # Refusals that say nothing of what was asked, only of the moment.
 _NOT_NOW = (errors.QuotaExceeded, errors.QueueFull, errors.QueueShareUsed, errors.ShuttingDown)
-_MISUSE = (errors.CallRefused, errors.ProblemInvalid, errors.SettingsInvalid)
+_MISUSE = (errors.CallRefused, errors.ProblemInvalid, errors.SettingsInvalid, EntryPointInvalid)
 
 
 def exit_of_error(error: Exception) -> Exit:

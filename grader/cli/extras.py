@@ -15,7 +15,7 @@ from typing import Any
 from grader.cli.exits import UsageError
 
 _SIGNS = {"server": "sqlalchemy", "judge": "torch"}  # a package of each extra
-_OTHER_SERVER = ", or pass --server HOST:PORT"
+OTHER_SERVER = ", or pass --server HOST:PORT"
 
 
 def load(module: str, *extras: str, remedy: str = "") -> ModuleType:
@@ -28,7 +28,7 @@ def load(module: str, *extras: str, remedy: str = "") -> ModuleType:
 
 def own_server(*, reads_only: bool = False) -> ModuleType:
     """Load `grader/cli/own_server.py`. reads_only: the server will grade nothing, so that it needs no PyTorch."""
-    return load("grader.cli.own_server", "server", *(() if reads_only else ("judge",)), remedy=_OTHER_SERVER)
+    return load("grader.cli.own_server", "server", *(() if reads_only else ("judge",)), remedy=OTHER_SERVER)
 
 
 class CommandModule:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json as json_module
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from grader.views.sanitize import one_line
 UNREQUESTED_CHECKS = 1  # so many problems are checked without --check
 REASONS_SHOWN = 12
 _HOW_TO_CHECK = "`grader-cli problems check PATH` does it, or --check here"
-_NOT_INSTALLED = f"no installed package checks problems; install {extensions.PACKAGE}: pip install ./grader_extensions in a clone"
+_NOT_INSTALLED = f"no installed package checks problems; {extensions.HOW_TO_INSTALL}"
 
 
 async def import_problems(
@@ -50,8 +50,8 @@ async def import_problems(
     check: check problems before they are stored; None: a single problem only; False: execute nothing at all. sandbox, trusted: where their
     code runs. force: store refused problems, too. prefix: put in front of every id.
     """
-    parts: Iterable[extensions.ProblemCheck] = () if check is False else extensions.named(extensions.PROBLEM_CHECKS).values()
-    examine = next(iter(parts), None)
+    checks_of_packages = () if check is False else (line.problem_check() for line in extensions.command_lines())
+    examine = next(filter(None, checks_of_packages), None)
     if check and examine is None:
         raise UsageError(f"--check: {_NOT_INSTALLED}")
     into = Settings(state_dir=state_dir or state_directory()).imported_path

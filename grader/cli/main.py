@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import sys
 
+from sandbox.protocol.entry_points import EntryPointInvalid
+
 try:
     from grader.cli.commands import app
     from grader.cli.running import begin
 except KeyboardInterrupt:
     sys.exit(130)  # Exit.INTERRUPTED, which may not be there yet
+except EntryPointInvalid as error:
+    sys.stderr.write(f"error: {error}\n")
+    sys.exit(2)  # Exit.MISUSE
 
 
 def main() -> None:

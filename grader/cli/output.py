@@ -65,37 +65,21 @@ def print_untrusted(text: str) -> None:
     print(escaped, end="" if escaped.endswith("\n") else "\n")
 
 
-def print_parts(parts: Iterable[RenderableType], console: Console | None = None) -> None:
+def print_parts(parts: Iterable[RenderableType]) -> None:
     """Print the parts of a description; text is not wrapped."""
-    console = console or stdout_console()
+    console = stdout_console()
     for part in parts:
         console.print(part, soft_wrap=isinstance(part, Text))
 
 
-def print_message(message: Message, parts: Iterable[RenderableType], *, json: bool) -> None:
-    """Print a message of the API: as JSON, or as parts."""
+def print_message(message: Message, shown: Iterable[RenderableType] | str, *, json: bool) -> None:
+    """Print a message of the API: as JSON, or what is shown of it, in parts or as a text."""
     if json:
         print_json(message)
+    elif isinstance(shown, str):
+        print_line(shown)
     else:
-        print_parts(parts)
-
-
-def print_outcome(message: Message, text: str, *, json: bool) -> None:
-    """Print what a command did: the message as JSON, or a text."""
-    if json:
-        print_json(message)
-    else:
-        print_line(text)
-
-
-def print_list(message: Message, parts: Sequence[RenderableType], empty: str, *, json: bool) -> None:
-    """Print a list: as JSON, as parts, or the sentence for an empty one."""
-    if json:
-        print_json(message)
-    elif parts:
-        print_parts(parts)
-    else:
-        print(empty)
+        print_parts(shown)
 
 
 def text_table(

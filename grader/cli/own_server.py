@@ -13,7 +13,7 @@ import structlog
 from grader.api.client import GraderClient
 from grader.cli.exits import GraderFailed
 from grader.cli.output import print_note
-from grader.cli.session import EXAMPLES, ServerRequirement, Target
+from grader.cli.session import ServerRequirement, Target, problem_roots
 from grader.config import Settings, state_directory
 from grader.isolation import IsolationBroken
 from grader.observability.log import TRACEBACKS
@@ -34,9 +34,8 @@ def problem_id(path: Path) -> str:
 @asynccontextmanager
 async def own_server(target: Target, need: ServerRequirement) -> AsyncIterator[GraderClient]:
     """Run a server in this process and yield a client of it."""
-    roots = (*target.problem_dirs, *((EXAMPLES,) if EXAMPLES.is_dir() else ()))
     state_dir = target.state_dir or state_directory()
-    settings = Settings(state_dir=state_dir, problems=roots, sandbox=target.sandbox, device=target.device, drain_s=_DRAIN_S)
+    settings = Settings(state_dir=state_dir, problems=problem_roots(target), sandbox=target.sandbox, device=target.device, drain_s=_DRAIN_S)
 
     def tell_waiting(line: str) -> None:
         if not target.quiet:

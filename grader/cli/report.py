@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -35,20 +35,14 @@ STEP_BAR_WIDTH, _STEP_STYLES = 60, ("cyan", "magenta", "yellow", "green", "blue"
 _REMARK_CHARS = 2000  # a declaration of an entry with every size is long
 
 
-def show(console: Console, submission: submission_pb2.Submission) -> None:
-    """Print all that is known of a submission."""
-    for part in render(submission):
-        console.print(part, soft_wrap=isinstance(part, Text))
-
-
 def render(submission: submission_pb2.Submission) -> Iterator[RenderableType]:
-    """The parts of what `show` prints, top to bottom."""
+    """All that is known of a submission, top to bottom."""
     yield plain(f"\n{submission.name}  {submission.problem}  {submission.language}".rstrip(), "dim")
     if withdrawn := formatting.withdrawal(submission):
         yield plain(f"{withdrawn}; it is on no board", "yellow")
     match submission.state:
         case submission_pb2.SUBMISSION_STATE_SUCCEEDED:
-            yield from _graded(submission.report, _score(submission), submission.name.rpartition("/")[2])
+            yield from _graded(submission.report, score(submission), submission.name.rpartition("/")[2])
             if bar := step_bar(step_times(submission)):
                 yield bar
         case submission_pb2.SUBMISSION_STATE_FAILED:
@@ -70,22 +64,22 @@ def headline(report: report_pb2.Report) -> Text:
     return line + plain(f"  {one_line(report.reason)}") if report.reason and report.reason != formatting.verdict_name(report) else line
 
 
-def _score(submission: submission_pb2.Submission) -> str:
+def score(submission: submission_pb2.Submission) -> str:
+    """Return a ranked submission's score with its interval; "" of every other."""
     if not submission.HasField("score"):
         return ""
-    sentence = formatting.score(submission.score, submission.score_low, submission.score_high, submission.score_kind)
-    over = f" over {one_line(submission.score_baseline)}" if submission.score_baseline else ""
-    count = submission.report.process_count
-    return f"score: {sentence}{over}, of {count} process{'' if count == 1 else 'es'}"
+    over = f" over {submission.score_baseline}" if submission.score_baseline else ""
+    return formatting.score(submission.score, submission.score_low, submission.score_high, submission.score_kind) + over
 
 
-def _graded(report: report_pb2.Report, score: str, submission_id: str) -> Iterator[RenderableType]:
+def _graded(report: report_pb2.Report, score_text: str, submission_id: str) -> Iterator[RenderableType]:
     yield headline(report)
     yield plain(one_line(report.summary, most_chars=_SUMMARY_CHARS))
     if report.cached_from:
         yield plain(f"cached: the result of {one_line(report.cached_from)}, which is identical", "yellow")
-    if score:
-        yield plain(score, "bold")
+    if score_text:
+        count = report.process_count
+        yield plain(f"score: {one_line(score_text)}, of {count} process{'' if count == 1 else 'es'}", "bold")
     for name, meaning in formatting.flags(report.flags):
         yield plain(f"{one_line(name)}{f': {meaning}' if meaning else ''}", "yellow")
     if report.libraries:

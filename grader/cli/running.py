@@ -19,13 +19,14 @@ import typer
 from grader.cli.exits import CommandFailed, Exit, GraderFailed, exit_of_error
 from grader.cli.output import did_you_mean, plain, stderr_console
 from grader.errors import CompetitionNotFound, GraderError, ProblemNotFound
+from sandbox.protocol.entry_points import EntryPointInvalid
 
 ECHO_S = 1.0  # `timeout` signals its command, then the group that this is in: the second within this time is not counted
 _CODES = {signal.SIGHUP: Exit.HUNG_UP, signal.SIGTERM: Exit.TERMINATED}
 
 
-def run(work: Callable[[], Coroutine[Any, Any, Exit]] | Coroutine[Any, Any, Exit]) -> None:
-    """Run a command to its exit code. A callable loads the command's module first, which may fail."""
+def run(work: Coroutine[Any, Any, Exit]) -> None:
+    """Run a command to its exit code."""
     ending = SignalScope()
     try:
         code = _run(work, ending)
@@ -81,11 +82,11 @@ class SignalScope:
                 signal.signal(number, signal.SIG_DFL)
 
 
-def _run(work: Callable[[], Coroutine[Any, Any, Exit]] | Coroutine[Any, Any, Exit], ending: SignalScope) -> Exit:
+def _run(work: Coroutine[Any, Any, Exit], ending: SignalScope) -> Exit:
     try:
-        code = asyncio.run(ending.run(work() if callable(work) else work))
+        code = asyncio.run(ending.run(work))
         _flush()
-    except (CommandFailed, GraderError) as error:
+    except (CommandFailed, GraderError, EntryPointInvalid) as error:
         text = str(error)
         match error:
             case ProblemNotFound(problem_id=word, available=names, fault="") | CompetitionNotFound(competition_id=word, available=names):

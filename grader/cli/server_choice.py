@@ -7,11 +7,10 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Coroutine
-from importlib.metadata import entry_points
 from typing import Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from grader.api import credentials
 from grader.api.credentials import CredentialStore
@@ -19,7 +18,6 @@ from grader.cli.exits import Exit
 from grader.cli.output import did_you_mean, print_note
 from grader.cli.running import run
 from grader.errors import SettingsInvalid
-from grader.extensions import COMMANDS, PACKAGE
 from grader.views.sanitize import one_line
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,10 +27,7 @@ _LOCAL_ONLY = ("state_dir", "sandbox")  # parameters that mean nothing to a serv
 
 
 class GraderTyper(typer.Typer):
-    """Groups and commands of the classes below."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**{"cls": CommandGroup, **settings})
+    """Commands of the class below."""
 
     def command(self, *args: Any, **settings: Any) -> Callable[[F], F]:
         """As typer's; a coroutine function is run to its exit code."""
@@ -51,18 +46,6 @@ def _run_to_end(work: Callable[..., Coroutine[Any, Any, Exit]]) -> Callable[...,
         run(work(**parameters))
 
     return command
-
-
-class CommandGroup(TyperGroup):
-    """A group of commands. It says where more of them come from, where no package has added any."""
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command by its name."""
-        command = super().get_command(ctx, cmd_name)
-        if command is None and not ctx.resilient_parsing and not entry_points(group=COMMANDS):
-            package = f"The package {PACKAGE} adds commands, and is not installed here: pip install ./grader_extensions in a clone."
-            ctx.fail(f"No such command {cmd_name!r}.{did_you_mean(cmd_name, self.commands)} {package}")
-        return command
 
 
 class ServerCommand(TyperCommand):

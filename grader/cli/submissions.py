@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
-from rich.console import RenderableType
+from google.protobuf import json_format
 from rich.table import Table
 
+from grader import extensions
 from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, resource_id
-from grader.cli import extras, report
-from grader.cli.exits import Exit, UsageError
+from grader.cli import report
+from grader.cli.exits import Exit, GraderFailed, UsageError
 from grader.cli.options import Json, Name, Server, StateDir
 from grader.cli.output import (
     did_you_mean,
     plain,
-    print_json,
     print_line,
-    print_list,
-    print_outcome,
+    print_message,
+    print_note,
     print_untrusted,
-    stdout_console,
     text_table,
 )
-from grader.cli.running import run
-from grader.cli.saved_files import artifact_file_name, save_artifacts, save_sources
+from grader.cli.saved_files import STDOUT, artifact_file_name, save_artifacts, save_sources, write_text
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.devices import EMULATED
 from grader.errors import CallRefused, InternalFault, ServerUnreachable
@@ -42,6 +41,7 @@ VERDICTS = {name.removeprefix("VERDICT_"): cast(report_pb2.Verdict, number) for 
 _PAGE_SIZE = 1000  # an old server knows no prefix, and sends all there are
 _CANDIDATES_SHOWN = 5
 _TIMED = (submission_pb2.MODE_BENCHMARK, submission_pb2.MODE_RANKED)
+_FINAL = (submission_pb2.SUBMISSION_STATE_SUCCEEDED, submission_pb2.SUBMISSION_STATE_FAILED, submission_pb2.SUBMISSION_STATE_CANCELLED)
 
 
 async def whole_name(client: GraderClient, name: str) -> str:
@@ -82,18 +82,6 @@ def short_ids(ids: Sequence[str]) -> list[str]:
 # -- list ----------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListOptions:
-    """Filters of a list; "" is any."""
-
-    problem: str = ""
-    competition: str = ""
-    user: str = ""
-    tag: str = ""
-    verdicts: tuple[report_pb2.Verdict, ...] = ()
-    limit: int
-
-
 def read_verdicts(texts: Sequence[str]) -> tuple[report_pb2.Verdict, ...]:
     """Read verdicts of options that may each hold several, separated by commas. BadParameter where one is unknown."""
     verdicts = dict[report_pb2.Verdict, None]()
@@ -110,7 +98,7 @@ def _check_verdicts(texts: list[str] | None) -> list[str] | None:
     return texts
 
 
-def list_command(
+async def list_command(
     problem: Annotated[str, typer.Option(help="Only submissions to this problem.", show_default=False)] = "",
     competition: Annotated[str, typer.Option(help="Only submissions to this competition.", show_default=False)] = "",
     user: Annotated[str, typer.Option(help="Only submissions of this user, as far as you may see them.", show_default=False)] = "",
@@ -128,34 +116,29 @@ def list_command(
     server: Server = None,
     state_dir: StateDir = None,
     json: Json = False,
-) -> None:
+) -> Exit:
     """List submissions, newest first: verdict, mode, and speedup or score.
 
     A submission without a verdict is listed by its state. Other commands take the short ids that are printed here.
     """
     verdicts = read_verdicts(verdict or ())
-    options = ListOptions(problem=problem, competition=competition, user=user, tag=tag, verdicts=verdicts, limit=limit)
-    run(list_submissions(Target(server=server, state_dir=state_dir), options, json=json))
-
-
-async def list_submissions(target: Target, options: ListOptions, *, json: bool) -> Exit:
-    """Print the newest submissions."""
-    async with connect(target, ServerRequirement.READ) as client:
+    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
         answer = await client.list_submissions(
-            page_size=options.limit,
-            problem=full_name(PROBLEMS, options.problem),
-            competition=full_name(COMPETITIONS, options.competition),
-            user=options.user,
-            tag=options.tag,
-            verdicts=options.verdicts,
+            page_size=limit,
+            problem=full_name(PROBLEMS, problem),
+            competition=full_name(COMPETITIONS, competition),
+            user=user,
+            tag=tag,
+            verdicts=verdicts,
         )
         # Filtered again, for a server that is too old to know of verdicts in this call.
-        submissions = [entry for entry in answer.submissions if not options.verdicts or entry.report.verdict in options.verdicts]
-        speedups = {} if json else await _speedups(client, submissions, options)
-    filtered = options.problem or options.competition or options.user or options.tag or options.verdicts
+        submissions = [entry for entry in answer.submissions if not verdicts or entry.report.verdict in verdicts]
+        # The only lists that may show submissions of others are those of a competition or a user.
+        speedups = {} if json else await _speedups(client, submissions, may_show_others=bool(competition or user))
+    filtered = problem or competition or user or tag or verdicts
     empty = "no such submissions that you may see" if filtered else "no submissions yet; hand one in with: grader-cli submit FILE"
-    parts = [render_list(submissions, speedups)] if submissions and not json else []
-    print_list(grader_service_pb2.ListSubmissionsResponse(submissions=submissions), parts, empty, json=json)
+    message = grader_service_pb2.ListSubmissionsResponse(submissions=submissions)
+    print_message(message, [render_list(submissions, speedups)] if submissions else empty, json=json)
     return Exit.DONE
 
 
@@ -170,7 +153,7 @@ def render_list(submissions: Sequence[submission_pb2.Submission], speedups: dict
         "language": [submission.language for submission in submissions],
         "mode": [formatting.name_of(submission_pb2.Mode, submission.mode, "MODE_").lower() for submission in submissions],
         "verdict": [formatting.verdict_or_state(submission) for submission in submissions],
-        "speedup or score": [_score(submission) or speedups.get(submission.name, "-") for submission in submissions],
+        "speedup or score": [report.score(submission) or speedups.get(submission.name, "-") for submission in submissions],
         "submitted (UTC)": [formatting.utc(submission.create_time) for submission in submissions],
         "tags": [", ".join(submission.tags) for submission in submissions],
         "withdrawn": [formatting.withdrawal(submission).removeprefix("withdrawn ") for submission in submissions],
@@ -180,42 +163,34 @@ def render_list(submissions: Sequence[submission_pb2.Submission], speedups: dict
     return text_table(list(columns), list(zip(*columns.values(), strict=True)))
 
 
-def _score(submission: submission_pb2.Submission) -> str:
-    if not submission.HasField("score"):
-        return ""
-    over = f" over {submission.score_baseline}" if submission.score_baseline else ""
-    return formatting.score(submission.score, submission.score_low, submission.score_high, submission.score_kind) + over
-
-
-async def _speedups(client: GraderClient, submissions: Sequence[submission_pb2.Submission], options: ListOptions) -> dict[str, str]:
+async def _speedups(client: GraderClient, submissions: Sequence[submission_pb2.Submission], *, may_show_others: bool) -> dict[str, str]:
     """Read the first speedup of each accepted benchmark of the caller's: a list has no reports, but one stream has them all."""
     unscored = [
         submission
         for submission in submissions
         if submission.report.verdict == report_pb2.VERDICT_ACCEPTED and submission.mode in _TIMED and not submission.HasField("score")
     ]
-    if unscored and (options.competition or options.user):  # the only lists that may show submissions of others
+    if unscored and may_show_others:
         caller = await client.get_caller()
         unscored = [submission for submission in unscored if submission.user == caller.user or "admin" in caller.scopes]
     speedups = dict[str, str]()
     if not unscored:
         return speedups
-    try:
+    # Not where there are too many streams, or a server is too old: then the list is shown without.
+    with suppress(CallRefused, InternalFault, ServerUnreachable):
         async for update in client.watch_many(names=[submission.name for submission in unscored]):
             by_baseline = {speedup.baseline: speedup for speedup in update.submission.report.speedups}
             # No time of the emulated device says anything of a GPU.
             practice = " (practice)" if update.submission.report.environment.device_kind == EMULATED else ""
             words = (f"{formatting.ratio(by_baseline[name])} over {name}{practice}" for name in formatting.baselines(by_baseline))
             speedups[update.submission.name] = next(words, "-")
-    except (CallRefused, InternalFault, ServerUnreachable):  # too many streams, or a server that is too old: the list is shown without
-        return speedups
     return speedups
 
 
 # -- show ----------------------------------------------------------------------------------------------------------------
 
 
-def show_command(
+async def show_command(
     name: Name,
     source: Annotated[
         bool,
@@ -242,7 +217,7 @@ def show_command(
     server: Server = None,
     state_dir: StateDir = None,
     json: Json = False,
-) -> None:
+) -> Exit:
     """Print a submission as it is now; with an option its sources, its logs, the files that it left, or its report as HTML."""
     if source + log + files + bool(html) > 1:
         raise typer.BadParameter("--source, --log, --files and --html exclude each other; leave out all but one")
@@ -252,29 +227,20 @@ def show_command(
         raise typer.BadParameter("--json has sources, logs and report already; leave out --source, --log and --html")
     target = Target(server=server, state_dir=state_dir)
     if html:
-        run(extras.load("grader.cli.html_report").report(target, name, html))  # it needs no extra; its templates take long to import
-    elif files:
-        run(show_files(target, name, out, json=json))
-    elif source:
-        run(show_source(target, name, out))
-    elif log:
-        run(show_log(target, name))
-    else:
-        run(show(target, name, json=json))
-
-
-async def show(target: Target, name: str, *, json: bool) -> Exit:
-    """Print a submission as it is now."""
+        return await write_html(target, name, html)
+    if files:
+        return await show_files(target, name, out, json=json)
+    if source:
+        return await show_source(target, name, out)
+    if log:
+        return await show_log(target, name)
     print_submission(await _fetch(target, name), json=json)
     return Exit.DONE
 
 
 def print_submission(submission: submission_pb2.Submission, *, json: bool) -> None:
     """Print a submission with its report."""
-    if json:
-        print_json(submission)
-    else:
-        report.show(stdout_console(), submission)
+    print_message(submission, report.render(submission), json=json)
 
 
 async def _fetch(target: Target, name: str) -> submission_pb2.Submission:
@@ -322,14 +288,34 @@ async def show_files(target: Target, name: str, out: Path | None, *, json: bool)
     if json or out is None or not artifacts:
         empty = f"{one_line(name)} has left no files; `grader-cli submit --mode profile` makes some"
         hint = plain(f"save them with: grader-cli show {one_line(resource_id(SUBMISSIONS, name))} --files --out DIR", "dim")
-        parts: list[RenderableType] = [_artifact_table(artifacts), hint] if artifacts else []
-        print_list(grader_service_pb2.ListArtifactsResponse(artifacts=artifacts), parts, empty, json=json)
+        message = grader_service_pb2.ListArtifactsResponse(artifacts=artifacts)
+        print_message(message, [_artifact_table(artifacts), hint] if artifacts else empty, json=json)
         return Exit.DONE
     for path in saved:
         print_line(str(path))
     for artifact in artifacts:
         if not artifact.available:
             print_line(f"not on this server any more: {one_line(artifact_file_name(artifact))}", "yellow")
+    return Exit.DONE
+
+
+async def write_html(target: Target, name: str, path: str) -> Exit:
+    """Write the report of a submission that is over as one HTML file."""
+    report_file = extensions.report_files().get("html")
+    if report_file is None:
+        raise UsageError(f"no installed package writes HTML reports; {extensions.HOW_TO_INSTALL}")
+    async with connect(target, ServerRequirement.READ) as client:
+        submission = await client.get_submission(await whole_name(client, name), full=True)
+    if submission.state not in _FINAL:
+        state = formatting.state_name(submission)
+        raise UsageError(f"{submission.name} is {state}: it has no report yet; 'grader-cli watch {one_line(name)}' waits for its end")
+    try:
+        text = await asyncio.to_thread(report_file, submission)
+    except (TypeError, json_format.SerializeToJsonError) as error:
+        raise GraderFailed(f"the server sent what can't be written as JSON: {error}; use a grader-cli of its version") from None
+    write_text(path, text)
+    if path != STDOUT:
+        print_note(f"wrote {path}: {len(text.encode()) / 1e3:.0f} kB, for any browser; it loads nothing and runs nothing")
     return Exit.DONE
 
 
@@ -349,5 +335,5 @@ async def cancel_command(name: Name, server: Server = None, state_dir: StateDir 
     """Cancel a submission that is queued or running."""
     async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.GRADE) as client:
         submission = await client.cancel(await whole_name(client, name))
-    print_outcome(submission, f"{submission.name}: {formatting.state_name(submission)}", json=json)
+    print_message(submission, f"{submission.name}: {formatting.state_name(submission)}", json=json)
     return Exit.DONE

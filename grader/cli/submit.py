@@ -5,70 +5,41 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from grader.api.client import GraderClient
-from grader.api.resource_names import SUBMISSIONS, full_name, resource_id
+from grader.api.resource_names import COMPETITIONS, SUBMISSIONS, full_name, resource_id
 from grader.cli import extras, sources
 from grader.cli.exits import Exit, GraderFailed, UsageError
+from grader.cli.options import DeviceOption, Json, Name, SandboxOption, Server, StateDir
 from grader.cli.output import print_line, print_note
 from grader.cli.progress import ProgressDisplay, progress
 from grader.cli.saved_files import open_directory, save_artifacts
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submissions import print_submission, whole_name
 from grader.errors import CallRefused, GraderError, LedgerBusy, ServerUnreachable, ShuttingDown
+from grader.isolations import AUTO
 from grader.v1 import report_pb2, submission_pb2
 from grader.views.sanitize import one_line
-from sandbox.protocol.wire import Mode
+from sandbox.protocol.modes import Mode
 
 _CANCEL_TIMEOUT_S = 10.0
 _SECONDS_LIMIT = 1e9
 AWAY = (ServerUnreachable, ShuttingDown, LedgerBusy)  # what a server raises that was waited for in vain
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitOptions:
-    """Options of a submission."""
-
-    files: tuple[Path, ...]
-    problem: str | None
-    language: str
-    entry: str
-    device_kind: str
-    mode: str
-    competition: str = ""
-    out: Path | None = None  # where the files of a profile are saved
-    tags: tuple[str, ...] = ()
-    parent: str = ""
-    annotations: tuple[str, ...] = ()  # KEY=VALUE
-    request_id: str = ""  # a UUID; "": a new one
-    precision_percent: float | None = None
-    measure_s: float | None = None
-    allow_cached: bool = False
-    skip_sanitizer: bool = False
-
-
-def build_submission(files: sources.SubmittedFiles, order: SubmitOptions) -> submission_pb2.Submission:
-    """The message that hands the files in."""
-    message = submission_pb2.Submission(
-        problem=f"problems/{files.problem_id}",
-        language=order.language or files.language,
-        sources=[submission_pb2.SourceFile(path=source.path, content=source.content) for source in files.sources],
-        device_kind=order.device_kind,
-        mode=f"MODE_{order.mode.upper()}",
-        entry=order.entry or files.entry,
-        competition=full_name("competitions", order.competition) if order.competition else "",
-        tags=order.tags,
-        parent=full_name("submissions", order.parent) if order.parent else "",
-        annotations=read_annotations(order.annotations),
-        precision=None if order.precision_percent is None else order.precision_percent / 100,
-        skip_sanitizer=order.skip_sanitizer,
-    )
-    if order.measure_s is not None:
-        message.measure_duration.FromNanoseconds(nanoseconds(order.measure_s, "--measure-s"))
+def build_submission(files: sources.SubmittedFiles, order: submission_pb2.Submission) -> submission_pb2.Submission:
+    """The message that hands the files in. order: its other fields; language and entry are the files' where it has none."""
+    message = submission_pb2.Submission(problem=f"problems/{files.problem_id}", language=files.language, entry=files.entry)
+    message.sources.extend(submission_pb2.SourceFile(path=source.path, content=source.content) for source in files.sources)
+    message.MergeFrom(order)
     return message
 
 
@@ -92,31 +63,44 @@ def read_annotations(texts: Sequence[str]) -> dict[str, str]:
     return annotations
 
 
-async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool) -> Exit:
-    """Submit, follow to the end unless wait is False, and print."""
+async def submit(
+    target: Target,
+    paths: Sequence[Path],
+    order: submission_pb2.Submission,
+    *,
+    problem: str | None = None,
+    out: Path | None = None,
+    request_id: str = "",
+    allow_cached: bool = False,
+    json: bool,
+    wait: bool,
+) -> Exit:
+    """Submit, follow to the end unless wait is False, and print. order: as of `build_submission`. out: where the files of a profile are
+    saved. request_id: a UUID; "": a new one."""
     if not wait and target.server is None:
         raise UsageError("--no-wait: without --server nothing would be left to grade it; name a server, or wait")
-    if order.out is not None and (order.mode != Mode.PROFILE or not wait):
+    if out is not None and (order.mode != submission_pb2.MODE_PROFILE or not wait):
         raise UsageError("--out: only a profile leaves files, when it has ended; add --mode profile, and leave out --no-wait")
-    if order.out is not None:
-        os.close(open_directory(order.out))  # before anything is graded
+    if out is not None:
+        os.close(open_directory(out))  # before anything is graded
     if order.competition and target.server is None:
         raise UsageError("--competition: a command without --server has none; name the server that holds it")
-    named, problem_path = (order.problem, None) if target.server is not None else problem_at(order.problem)
-    if sources.STDIN in order.files and len(order.files) > 1:
+    named, problem_path = (problem, None) if target.server is not None else problem_at(problem)
+    if sources.STDIN in paths and len(paths) > 1:
         raise UsageError("sources: - (standard input) is a whole submission; leave out the other files, or name files only")
-    files = await sources.read_stdin(order.language, named) if sources.STDIN in order.files else sources.read(order.files, named)
+    files = await sources.read_stdin(order.language, named) if sources.STDIN in paths else sources.read(paths, named)
     problem_dir = tuple(path for path in (files.problem_dir, problem_path) if path is not None)
     target = replace(target, problem_dirs=(*target.problem_dirs, *problem_dir))
     for note in files.notes:
         print_note(f"note: {one_line(note)}")
     async with connect(target, ServerRequirement.GRADE) as client:
         await require_answer(client, target)
-        order = replace(order, parent=await whole_name(client, order.parent) if order.parent else "")
-        request_id = order.request_id or str(uuid.uuid4())
+        message = build_submission(files, order)
+        message.parent = await whole_name(client, order.parent) if order.parent else ""
+        request_id = request_id or str(uuid.uuid4())
         remedy = f"the same command with --request-id {request_id} goes on, and does not submit it twice"
         with explain_no_answer(target, remedy):
-            submission = await client.submit(build_submission(files, order), request_id=request_id, allow_cached_result=order.allow_cached)
+            submission = await client.submit(message, request_id=request_id, allow_cached_result=allow_cached)
         if not wait:
             print_submission(submission, json=json)
             return Exit.ACCEPTED
@@ -125,8 +109,8 @@ async def submit(target: Target, order: SubmitOptions, *, json: bool, wait: bool
             with progress(json=json) as display:
                 display.say(described(submission, target))
                 final = await follow(client, submission.name, display)
-                if order.out is not None:
-                    saved = await save_artifacts(client, list(await client.list_artifacts(submission.name)), order.out)
+                if out is not None:
+                    saved = await save_artifacts(client, list(await client.list_artifacts(submission.name)), out)
     print_submission(final, json=json)
     for path in saved if not json else ():
         print_line(str(path))
@@ -246,3 +230,119 @@ def exit_of(submission: submission_pb2.Submission) -> Exit:
     if submission.state != submission_pb2.SUBMISSION_STATE_SUCCEEDED:
         return Exit.GRADER_FAILED
     return Exit.ACCEPTED if submission.report.verdict == report_pb2.VERDICT_ACCEPTED else Exit.OTHER_VERDICT
+
+
+async def submit_command(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The kernel's source files, or - for standard input.")],
+    problem: Annotated[
+        str | None,
+        typer.Option(
+            help="The problem. Default: a line '// grader: problem=NAME' in the first file, else the problem.toml next to it; "
+            "of a solution file, its definition."
+        ),
+    ] = None,
+    device: DeviceOption = AUTO,
+    mode: Annotated[
+        Mode | None,
+        typer.Option(
+            help="How far to grade: test verifies, benchmark also times, ranked also takes hidden workloads and several processes, "
+            "sanitize verifies and looks for the causes of wrong results, profile verifies and runs profilers; both time nothing. "
+            "For sweep there is a command. "
+            "[default: benchmark; ranked with --competition]"
+        ),
+    ] = None,
+    competition: Annotated[str, typer.Option(metavar="NAME", help="The competition to submit to.", show_default=False)] = "",
+    sandbox: SandboxOption = AUTO,
+    language: Annotated[
+        str,
+        typer.Option(help="cuda, torch_extension, python, or a language of an installed package. Default: detected.", show_default=False),
+    ] = "",
+    entry: Annotated[str, typer.Option(help="The function to call. Default: the problem's.", show_default=False)] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Save the files of a profile there. Nothing is overwritten.", show_default=False),
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="A tag, to find it by in `list`. May be repeated.")] = None,
+    parent: Annotated[
+        str, typer.Option(metavar="NAME", help="The submission that it was made from, one of your own.", show_default=False)
+    ] = "",
+    annotate: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A note, which only you and administrators see. May be repeated.")
+    ] = None,
+    request_id: Annotated[
+        str,
+        typer.Option(
+            "--request-id",
+            metavar="UUID",
+            help="What makes this submission one: the same command with the same UUID goes on with it. Default: a new one.",
+            show_default=False,
+        ),
+    ] = "",
+    precision: Annotated[
+        float | None,
+        typer.Option(
+            metavar="PERCENT",
+            help="Time a workload until half of its speedup's interval is at most so much, as far as the clock allows: 0.1 to 20. "
+            "Not in ranked mode, where the server decides. [default: 1]",
+            show_default=False,
+        ),
+    ] = None,
+    measure_s: Annotated[
+        float | None,
+        typer.Option(
+            "--measure-s",
+            metavar="SECONDS",
+            help="Time a workload for at most about so long: 0.1 to 30. Not in ranked mode. "
+            "[default: 10; on the emulated device 1.5 for all workloads together]",
+            show_default=False,
+        ),
+    ] = None,
+    allow_cached: Annotated[
+        bool,
+        typer.Option(
+            "--allow-cached",
+            help="Take the result of an identical submission of yours of the last day, if there is one. Modes test and benchmark only.",
+        ),
+    ] = False,
+    skip_sanitizer: Annotated[
+        bool,
+        typer.Option(
+            "--skip-sanitizer",
+            help="Do not run a kernel that failed in mode test on the emulated device once more under the sanitizer, which looks for the "
+            "cause and takes seconds.",
+        ),
+    ] = False,
+    server: Server = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Return when the server has accepted it; needs --server.")] = False,
+) -> Exit:
+    """Grade a kernel, and show progress and the report. Ctrl-C cancels it.
+
+    A kernel is one or more files. Their paths are sent relative to their common directory. One file that ends in .json is a solution file
+    of FlashInfer-Bench or SOL-ExecBench: it holds the sources, and names entry point, language and problem.
+    """
+    mode = mode or (Mode.RANKED if competition else Mode.BENCHMARK)
+    order = submission_pb2.Submission(
+        language=language,
+        entry=entry,
+        device_kind="" if device == AUTO else device,
+        mode=f"MODE_{mode.name}",
+        competition=full_name(COMPETITIONS, competition) if competition else "",
+        tags=tag,
+        parent=parent,
+        annotations=read_annotations(annotate or ()),
+        precision=None if precision is None else precision / 100,
+        skip_sanitizer=skip_sanitizer,
+    )
+    if measure_s is not None:
+        order.measure_duration.FromNanoseconds(nanoseconds(measure_s, "--measure-s"))
+    target = Target(server=server, state_dir=state_dir, sandbox=sandbox, device=device, quiet=json and not sys.stderr.isatty())
+    return await submit(
+        target, files, order, problem=problem, out=out, request_id=request_id, allow_cached=allow_cached, json=json, wait=not no_wait
+    )
+
+
+async def watch_command(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
+    """Follow a submission from its beginning to its end. Ctrl-C stops watching, not the submission."""
+    return await watch(Target(server=server, state_dir=state_dir), name, json=json)

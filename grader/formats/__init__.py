@@ -1,8 +1,7 @@
 """Problem formats: native, and those of installed packages. The server side parses without executing.
 
-A format promises NAME, `matches(path)`, and `load(path, root=None)`, which reads a problem, executes nothing, and raises `ProblemInvalid`
-naming the file, the key and the remedy. A package adds a format with an entry point of the group `grader.formats`, and its judge's half
-with one of the same name in `grader.references`. Optional are `members(path)`, the problems that a set at path lists;
+`ProblemFormat` of `grader/extensions.py` says what a format promises; the judge's half has an entry point of the same name in the group
+`grader.references`. Optional are `members(path)`, the problems that a set at path lists;
 `with_calling_convention(spec, new)`, where a submission decides how its entry is called; `with_description(problem, found)`, where only the
 judge's half knows a problem's arguments; ACCEPTS_PRECISION, where `load(path, precision, root=None)` takes a dtype; ACCEPTS_ADJUSTMENTS,
 where `load` takes `adjustments` and `settable(path)` says which constants they may set; EXPLAINS_SUFFIX, a suffix of files that it loads to
@@ -22,19 +21,14 @@ from grader import extensions
 from grader.formats import native
 from grader.model import NewSubmission, Problem
 from sandbox.protocol import wire
-
-GROUP = "grader.formats"
+from sandbox.protocol.entry_points import load_named
 
 
 @lru_cache(maxsize=1)
 def formats() -> Mapping[str, ModuleType]:
-    """All formats by name, in the order in which a path is shown to them. Raises ValueError where a name is taken."""
-    by_name = {native.NAME: native}
-    for module in sorted(extensions.named(GROUP).values(), key=lambda module: hasattr(module, "EXPLAINS_SUFFIX")):
-        if module.NAME in by_name:
-            raise ValueError(f"the entry point {module.__name__!r} of {GROUP} is named {module.NAME!r}, as another format is; rename it")
-        by_name[module.NAME] = module
-    return by_name
+    """All formats by name, in the order in which a path is shown to them. EntryPointInvalid for one that can't be used."""
+    by_name = load_named(extensions.FORMATS, extensions.ProblemFormat, [native])
+    return dict(sorted(by_name.items(), key=lambda item: hasattr(item[1], "EXPLAINS_SUFFIX")))
 
 
 def detect_format(path: Path, among: Mapping[str, ModuleType] | None = None) -> ModuleType | None:

@@ -91,7 +91,7 @@ def submit_policy(settings: Settings, problems: Problems, report: Callable[[str,
     if open_policy is not None:
         return cast(SubmitPolicy, open_policy(settings, problems, report))
     if settings.competitions:
-        raise SettingsInvalid("competitions", f"no installed package reads them; install {extensions.PACKAGE}")
+        raise SettingsInvalid("competitions", f"no installed package reads them; {extensions.HOW_TO_INSTALL}")
     return NoCompetitions()
 
 

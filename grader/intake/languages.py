@@ -17,13 +17,9 @@ from sandbox.protocol.source_tokens import COMMENT, C, tokens
 _CONTINUED_LINE = re.compile(r"\\[ \t]*+\r?\n")
 
 
-def code(sources: Sequence[SourceFile]) -> str:
-    """All sources as one text without comments, and with continued lines joined."""
-    return _code(tuple(sources))
-
-
 @lru_cache(maxsize=1)  # what language it is and what it lacks are asked one after the other
 def _code(sources: tuple[SourceFile, ...]) -> str:
+    """All sources as one text without comments, and with continued lines joined."""
     texts = []
     for source in sources:
         parts = tokens(C, _CONTINUED_LINE.sub("", source.content))
@@ -51,4 +47,4 @@ def missing_entry(language: str, sources: Sequence[SourceFile], entry: str) -> s
 
 
 def _text(language: LanguageInfo, sources: Sequence[SourceFile]) -> str:
-    return code(sources) if language.is_c else "\n".join(source.content for source in sources)
+    return _code(tuple(sources)) if language.is_c else "\n".join(source.content for source in sources)

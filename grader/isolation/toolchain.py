@@ -11,14 +11,11 @@ import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib.metadata import entry_points
 from pathlib import Path
 
-from grader import extensions
 from grader.isolation import LIB, IsolationBroken
-from sandbox.protocol.box_modules import GROUP as BOX_MODULES
 from sandbox.protocol.box_modules import box_modules
-from sandbox.protocol.languages import GROUP as LANGUAGES
+from sandbox.protocol.entry_points import package_names
 from sandbox.protocol.languages import languages
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")
@@ -119,10 +116,7 @@ def plug_ins() -> tuple[Path, ...]:
 
 def extension_packages() -> tuple[Path, ...]:
     """Return the directories of installed packages that add to grader, as they lie on this host: a box sees of them what is bound."""
-    names = {
-        point.value.partition(".")[0] for group in (*extensions.SERVER_SIDE, BOX_MODULES, LANGUAGES) for point in entry_points(group=group)
-    }
-    specs = (importlib.util.find_spec(name) for name in sorted(names))
+    specs = (importlib.util.find_spec(name) for name in sorted(package_names()))
     return tuple(Path(place) for spec in specs if spec is not None for place in spec.submodule_search_locations or ())
 
 

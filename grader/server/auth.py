@@ -7,7 +7,6 @@ import re
 import ssl
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NoReturn
@@ -143,21 +142,8 @@ class Authenticator:
             self._read_s = began_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Security:
-    """Requirements of a server on callers. gate None: no keys; credentials None: no TLS."""
-
-    gate: Authenticator | None
-    credentials: grpc.ServerCredentials | None
-
-
-async def security_for(settings: Settings, keys: Keys) -> Security:
-    """The door that these settings mean; SettingsInvalid where strangers could get in, or listen."""
-    credentials = server_credentials(settings)
-    return Security(gate=await _gate(settings, keys), credentials=credentials)
-
-
-async def _gate(settings: Settings, keys: Keys) -> Authenticator | None:
+async def authenticator(settings: Settings, keys: Keys) -> Authenticator | None:
+    """Return what asks callers for keys; None where they need none. SettingsInvalid where strangers could get in."""
     if not settings.asks_keys:
         if settings.loopback:
             return None

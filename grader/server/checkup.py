@@ -15,6 +15,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from grader import extensions
 from grader.artifacts import usage
 from grader.config import Settings, web_address
 from grader.errors import GraderError, LedgerUnreachable, ProblemInvalid, SettingsInvalid
@@ -29,6 +30,7 @@ from grader.problems.store import Problems
 from grader.server.auth import identity_provider, server_credentials, usable_until
 from grader.server.commands.check import reading
 from grader.server.server_state import lock_holder
+from sandbox.protocol.entry_points import EntryPointInvalid
 
 DISK_WARNING_BYTES, DISK_LEAST_BYTES = 5 * 1024**3, 200 * 1024**2
 TLS_SOON = timedelta(days=21)
@@ -71,6 +73,11 @@ def wrong(name: str, detail: str, remedy: str = "") -> CheckupFinding:
 
 def look(settings: Settings, now: datetime | None = None) -> Iterator[CheckupFinding]:
     """Everything, one after the other."""
+    try:
+        extensions.check_installed()
+    except EntryPointInvalid as error:
+        yield wrong("installed packages", str(error))
+        return  # the rest needs them
     now = now or datetime.now(UTC)
     holder = lock_holder(settings.lock_path)
     yield ok("server", f"process {holder} has {settings.state_dir}" if holder else f"none runs on {settings.state_dir}")

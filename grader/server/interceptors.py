@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, NoReturn
+from weakref import WeakValueDictionary
 
 import grpc
 import structlog
@@ -29,7 +29,6 @@ from grader.peers import PeerCount, PeerLimits, address_of_peer
 from grader.server.auth import Authenticator
 from grader.server.connections import trim_memory
 from grader.server.request_limits import check_fields, check_size
-from grader.v1 import grader_service_pb2
 
 # Each call is answered in a task of its own, and so has a value of its own. Without keys nobody sets it: everything is allowed.
 _current = ContextVar("caller", default=Caller())  # noqa: B039  # frozen
@@ -75,7 +74,8 @@ class OpenCalls:
         self._count, self._read_s, self._release = PeerCount(limits), read_s, release
         self._releasing: asyncio.Task[None] | None = None
         self._readers = asyncio.Semaphore(READERS)
-        self._turns: dict[str, tuple[asyncio.Lock, int]] = {}  # of each address that has a call: its lock, and how many wait for it
+        # Of each address that has a call: one request of it is read at a time, so that one that sends slowly delays its own calls only.
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def limited(self, handler: Any) -> Any:
         """The same handler within the limits. It is one of a stream, for only those read their request themselves."""
@@ -99,7 +99,7 @@ class OpenCalls:
     async def _read(self, address: str, context: Any) -> Any:
         """The request; the call is aborted where it is too long, or does not come."""
         try:
-            async with self._turn(address):
+            async with self._turns.setdefault(address, asyncio.Lock()):
                 async with self._readers, asyncio.timeout(self._read_s):
                     request = await context.read()
                 if request is _TOO_LONG:
@@ -125,21 +125,6 @@ class OpenCalls:
         if self._releasing is None or self._releasing.done():
             self._releasing = asyncio.create_task(release())
 
-    @asynccontextmanager
-    async def _turn(self, address: str) -> AsyncIterator[None]:
-        """Let each address have one request read at a time, so that one that sends slowly delays its own calls only."""
-        lock, count = self._turns.get(address, (asyncio.Lock(), 0))
-        self._turns[address] = (lock, count + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, count = self._turns[address]
-            if count == 1:
-                del self._turns[address]
-            else:
-                self._turns[address] = (lock, count - 1)
-
 
 def _short(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     """Read no more of a request than a name may have."""
@@ -164,24 +149,15 @@ _API_PREFIX = "/grader.v1."
 _UNREADABLE = FieldViolation(
     "request", "is not a message of this method; every text in it must be UTF-8, so save sources as UTF-8 before sending them"
 )
-
-
 _END = object()
 
 
-@dataclass(frozen=True, slots=True)
-class _Refused:
-    """A request that is too large or no message: kept until somebody can answer it."""
-
-    error: InvalidRequest
-
-
-class ErrorInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
+class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
     """Wraps both kinds of handler that the API has. gate None: anybody may call, else callers with a key, which is looked at before the
-    request is taken. Health is open to all, within the limits of open_calls; reflection is as every other method."""
+    request is taken. Health is open to all, within the limits of open_calls; reflection is as every other method, but is not counted."""
 
-    def __init__(self, gate: Authenticator | None, open_calls: OpenCalls) -> None:
-        self._gate, self._open_calls = gate, open_calls
+    def __init__(self, gate: Authenticator | None, open_calls: OpenCalls, observer: Observer) -> None:
+        self._gate, self._open_calls, self._observer = gate, open_calls, observer
 
     async def intercept_service(
         self, continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]], handler_call_details: grpc.HandlerCallDetails
@@ -196,95 +172,108 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  #
         if self._gate is not None:
             try:
                 caller = await self._gate.admit(method, handler_call_details.invocation_metadata or ())
-            except Exception as error:  # noqa: BLE001  # answered, as below
-                return grpc.stream_stream_rpc_method_handler(_refusal(method, error))
+            except Exception as error:  # noqa: BLE001  # answered, as all are
+                return grpc.stream_stream_rpc_method_handler(self._refusal(method, error))
         if not method.startswith(_API_PREFIX):
             return handler
         reader = _reader(handler.request_deserializer, method)
         if handler.response_streaming:
-            stream = _stream(handler.unary_stream, method, self._gate, caller)
+            stream = self._stream(handler.unary_stream, method, caller)
             return grpc.unary_stream_rpc_method_handler(stream, reader, handler.response_serializer)
-        return grpc.unary_unary_rpc_method_handler(_unary(handler.unary_unary, method, caller), reader, handler.response_serializer)
+        return grpc.unary_unary_rpc_method_handler(self._unary(handler.unary_unary, method, caller), reader, handler.response_serializer)
 
+    def _refusal(self, method: str, error: Exception) -> Callable[[Any, Any], Awaitable[None]]:
+        """Answer without taking the request, as only a stream's handler can: strangers' requests would fill the memory."""
 
-def _refusal(method: str, error: Exception) -> Callable[[Any, Any], Awaitable[None]]:
-    """Answers without taking the request, as only a stream's handler can: strangers' requests would fill the memory."""
+        async def call(_: Any, context: Any) -> None:
+            async with self._answering(method, context):
+                raise error
 
-    async def call(_: Any, context: Any) -> None:
-        await _abort(context, method, error)
+        return call
 
-    return call
+    def _unary(
+        self, answer: Callable[[Any, Any], Awaitable[Any]], method: str, caller: Caller | None
+    ) -> Callable[[Any, Any], Awaitable[Any]]:
+        async def call(request: Any, context: Any) -> Any:
+            async with self._answering(method, context, caller):
+                return await answer(_readable(request), context)
+
+        return call
+
+    def _stream(
+        self, answer: Callable[[Any, Any], AsyncIterator[Any]], method: str, caller: Caller | None
+    ) -> Callable[[Any, Any], AsyncIterator[Any]]:
+        async def call(request: Any, context: Any) -> AsyncIterator[Any]:
+            async with self._answering(method, context, caller):
+                messages = answer(_readable(request), context)
+                while (message := await self._next(messages, caller)) is not _END:
+                    yield message
+
+        return call
+
+    async def _next(self, messages: AsyncIterator[Any], caller: Caller | None) -> Any:
+        """The next message, _END after the last; Unauthenticated where the caller's key ends before it comes."""
+        if self._gate is None or caller is None:
+            return await anext(messages, _END)
+        try:
+            async with asyncio.TaskGroup() as group:
+                holding = group.create_task(self._gate.hold(caller))
+                message = await anext(messages, _END)
+                holding.cancel()
+        except ExceptionGroup as failed:  # one of the two, out of the group, as it was
+            raise failed.exceptions[0] from None
+        return message
+
+    @asynccontextmanager
+    async def _answering(self, method: str, context: Any, caller: Caller | None = None) -> AsyncIterator[None]:
+        """Count a call, do it as its caller's, in its log too, and answer with a status where it raises."""
+        name, begun, code = method.rpartition("/")[2], time.monotonic(), "UNKNOWN"
+        counted = method.startswith(_API_PREFIX)
+        if counted:
+            self._observer.call_began(name)
+        if caller is not None:
+            enter_call(caller)
+            structlog.contextvars.bind_contextvars(user=caller.user, key=caller.key_id)
+        try:
+            try:
+                yield
+                code = "OK"
+            except grpc.aio.AbortError:
+                raise
+            except Exception as error:  # noqa: BLE001  # every one is answered, and logged where it is ours
+                await context.abort_with_status(rpc_status.to_status(status_for(error, method)))
+        except grpc.aio.AbortError:
+            statement = context.code()
+            code = statement.name if isinstance(statement, grpc.StatusCode) else "UNKNOWN"
+            raise
+        except (asyncio.CancelledError, GeneratorExit):  # the caller went away
+            code = "CANCELLED"
+            raise
+        finally:
+            if counted:
+                self._observer.call_ended(name, code, time.monotonic() - begun)
 
 
 def _reader(deserialize: Callable[[bytes], Any], method: str) -> Callable[[bytes], Any]:
+    """Read a request. One that is too large or no message becomes the error, until somebody can answer it."""
+
     def read(data: bytes) -> Any:
         try:
             check_size(len(data), method)
             request = deserialize(data)
             check_fields(request)
         except DecodeError:
-            return _Refused(InvalidRequest([_UNREADABLE]))
+            return InvalidRequest([_UNREADABLE])
         except InvalidRequest as error:
-            return _Refused(error)
+            return error
         return request
 
     return read
 
 
-def _unary(method: Callable[[Any, Any], Awaitable[Any]], name: str, caller: Caller | None) -> Callable[[Any, Any], Awaitable[Any]]:
-    async def call(request: Any, context: Any) -> Any:
-        try:
-            _enter(caller)
-            return await method(_readable(request), context)
-        except grpc.aio.AbortError:
-            raise
-        except Exception as error:  # noqa: BLE001  # every one is answered, and logged where it is ours
-            await _abort(context, name, error)
-
-    return call
-
-
-def _stream(
-    method: Callable[[Any, Any], AsyncIterator[Any]], name: str, gate: Authenticator | None, caller: Caller | None
-) -> Callable[[Any, Any], AsyncIterator[Any]]:
-    async def call(request: Any, context: Any) -> AsyncIterator[Any]:
-        try:
-            _enter(caller)
-            messages = method(_readable(request), context)
-            while (message := await _next(messages, gate, caller)) is not _END:
-                yield message
-        except grpc.aio.AbortError:
-            raise
-        except Exception as error:  # noqa: BLE001  # as above
-            await _abort(context, name, error)
-
-    return call
-
-
-def _enter(caller: Caller | None) -> None:
-    """From here on this call is the caller's, in its log too."""
-    if caller is not None:
-        enter_call(caller)
-        structlog.contextvars.bind_contextvars(user=caller.user, key=caller.key_id)
-
-
-async def _next(messages: AsyncIterator[Any], gate: Authenticator | None, caller: Caller | None) -> Any:
-    """The next message, _END after the last; Unauthenticated where the caller's key ends before it comes."""
-    if gate is None or caller is None:
-        return await anext(messages, _END)
-    try:
-        async with asyncio.TaskGroup() as group:
-            holding = group.create_task(gate.hold(caller))
-            message = await anext(messages, _END)
-            holding.cancel()
-    except ExceptionGroup as failed:  # one of the two, out of the group, as it was
-        raise failed.exceptions[0] from None
-    return message
-
-
 def _readable(request: Any) -> Any:
-    if isinstance(request, _Refused):
-        raise request.error
+    if isinstance(request, InvalidRequest):
+        raise request
     return request
 
 
@@ -296,67 +285,3 @@ def status_for(error: Exception, method: str) -> status_pb2.Status:
     else:
         log.error("call_failed", method=method, request_id=request_id, exc_info=error)
     return to_status(error, request_id)
-
-
-async def _abort(context: Any, method: str, error: Exception) -> NoReturn:
-    await context.abort_with_status(rpc_status.to_status(status_for(error, method)))
-    raise AssertionError("abort_with_status always raises")
-
-
-# CallsInterceptor is the outermost interceptor, so that it sees what others refuse.
-
-_SERVICE = grader_service_pb2.DESCRIPTOR.services_by_name["GraderService"]
-_METHODS = {f"/{_SERVICE.full_name}/{method.name}": method.name for method in _SERVICE.methods}
-
-
-class CallsInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
-    """Wraps both kinds of handler that the API has; health and reflection are not counted."""
-
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-
-    async def intercept_service(
-        self, continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]], handler_call_details: grpc.HandlerCallDetails
-    ) -> Any:
-        """Wrap the method's handler."""
-        handler, method = await continuation(handler_call_details), _METHODS.get(handler_call_details.method)
-        if handler is None or method is None:
-            return handler
-        reader, writer = handler.request_deserializer, handler.response_serializer
-        if handler.request_streaming:  # a call that was refused before its request was taken
-            return grpc.stream_stream_rpc_method_handler(self._unary(handler.stream_stream, method), reader, writer)
-        if handler.response_streaming:
-            return grpc.unary_stream_rpc_method_handler(self._stream(handler.unary_stream, method), reader, writer)
-        return grpc.unary_unary_rpc_method_handler(self._unary(handler.unary_unary, method), reader, writer)
-
-    def _unary(self, answer: Callable[[Any, Any], Awaitable[Any]], method: str) -> Callable[[Any, Any], Awaitable[Any]]:
-        async def call(request: Any, context: Any) -> Any:
-            with self._counted(method, context):
-                return await answer(request, context)
-
-        return call
-
-    def _stream(self, answer: Callable[[Any, Any], AsyncIterator[Any]], method: str) -> Callable[[Any, Any], AsyncIterator[Any]]:
-        async def call(request: Any, context: Any) -> AsyncIterator[Any]:
-            with self._counted(method, context):
-                async for message in answer(request, context):
-                    yield message
-
-        return call
-
-    @contextmanager
-    def _counted(self, method: str, context: Any) -> Iterator[None]:
-        begun, code = time.monotonic(), "UNKNOWN"
-        self._observer.call_began(method)
-        try:
-            yield
-            code = "OK"
-        except grpc.aio.AbortError:
-            statement = context.code()
-            code = statement.name if isinstance(statement, grpc.StatusCode) else "UNKNOWN"
-            raise
-        except (asyncio.CancelledError, GeneratorExit):  # the caller went away
-            code = "CANCELLED"
-            raise
-        finally:
-            self._observer.call_ended(method, code, time.monotonic() - begun)

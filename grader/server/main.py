@@ -13,6 +13,7 @@ from typing import Any
 from grader import devices
 from grader.isolations import choices
 from grader.server.installed_version import installed_version
+from sandbox.protocol.entry_points import EntryPointInvalid
 
 # `grader-server WORD ...`: a module of `grader/server/commands` each, with a `main(arguments) -> int`. Without one of them it serves.
 COMMANDS: tuple[str, ...] = ("admin", "backup", "check", "doctor")
@@ -21,11 +22,19 @@ DATABASE_VARIABLE = "GRADER_DATABASE"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve, or do what the first word says. 0 after a drain, 2 where the settings or the problems are wrong, 3 where we fail."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _main(list(sys.argv[1:] if arguments is None else arguments))
+    except EntryPointInvalid as error:
+        sys.stderr.write(f"grader-server: {error}\n")
+        return 2
+
+
+def _main(words: list[str]) -> int:
     command = words[0] if words and words[0] in COMMANDS else None
     options = {} if command else {name: value for name, value in vars(parser().parse_args(words)).items() if value is not None}
     if find_spec("sqlalchemy") is None:
-        sys.stderr.write("grader-server needs packages that are not installed: pip install '.[server,judge]' in a clone\n")
+        remedy = "pip install '.[server,judge]' ./grader_extensions in a clone"
+        sys.stderr.write(f"grader-server needs packages that are not installed: {remedy}\n")
         return 2
     if command:
         return int(import_module(f"grader.server.commands.{command}").main(words[1:]))

@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -30,11 +30,11 @@ from grader.ledger.servers import connection_name
 from grader.observability.observer import Observer
 from grader.problems.store import Problems
 from grader.rules.quotas import for_server
-from grader.server.auth import Security, identity_provider, security_for
+from grader.server.auth import Authenticator, authenticator, identity_provider, server_credentials
 from grader.server.connections import grpc_options, health_limits
 from grader.server.grading import Grading, Wiring
 from grader.server.installed_version import installed_version
-from grader.server.interceptors import CallsInterceptor, ErrorInterceptor, KnownHealth, OpenCalls
+from grader.server.interceptors import CallInterceptor, KnownHealth, OpenCalls
 from grader.server.operation import ServerTelemetry
 from grader.server.server_state import state_lock, worker_prefix
 from grader.server.service import GraderServicer, OwnedArtifacts
@@ -80,7 +80,7 @@ class Serving:
             await event.wait()
             event.clear()
             for part in self.parts:
-                await part.reload()
+                await logged("reload", part.reload)
 
     def abort_running(self) -> None:
         """Give back to the queue what still runs, now."""
@@ -91,14 +91,14 @@ class Serving:
 @asynccontextmanager
 async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str], None] | None = None) -> AsyncIterator[Serving]:
     """Serve until the context is left, then drain. waiting: see `state_lock`."""
-    extensions.modes()  # one that can't be imported ends the start
+    extensions.check_installed()
     problems = Problems.load(settings.problems, settings.imported_path)
     policy = submit_policy(settings, problems)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(state_lock(settings.lock_path, waiting))
         name = connection_name(installed_version(), socket.gethostname(), settings.listen)
         ledger = await stack.enter_async_context(Ledger.open(settings.ledger, server_name=name))
-        door = await security_for(settings, ledger.keys)
+        credentials, gate = server_credentials(settings), await authenticator(settings, ledger.keys)
         provider = identity_provider(settings)
         grading = await stack.enter_async_context(wiring(settings))
         refuse_unsafe(settings, grading)
@@ -127,13 +127,13 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
             watch=watch,
             artifacts=owned_artifacts(settings, ledger),
         )
-        parts = _parts(extensions.ServerContext(settings=settings, service=service, gate=door.gate, provider=provider))
+        parts = _parts(extensions.ServerContext(settings=settings, service=service, gate=gate, provider=provider))
         await stack.enter_async_context(operation.watching(ledger, grading, policy=policy, routes=partial(_pages, parts)))
         # The lock is ours and the boxes are swept: anybody who held these leases is dead, and nothing of it runs.
         # In a database that servers share, that is known of the leases of this state directory only.
         reclaimed = await ledger.reclaim_all(prefix if settings.database else "")
         log.info("ledger_opened", database=ledger.database.shown, reclaimed_count=len(reclaimed))
-        running = await _start(settings, service, dispatcher, door, operation.observer)
+        running = await _start(settings, service, dispatcher, gate, credentials, operation.observer)
         running.parts = parts
         running.web_address = operation.web_address
         await operation.serves(running.health, running.address, SERVICES)
@@ -142,7 +142,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         raised: Exception | None = None
         async with asyncio.TaskGroup() as group:
             dispatching = group.create_task(dispatcher.run())
-            tasks = [group.create_task(part.run()) for part in parts]
+            tasks = [group.create_task(logged("run", part.run)) for part in parts]
             try:
                 yield running
             except Exception as error:  # noqa: BLE001  # the caller's own; out of the group, so that it comes back as it was
@@ -163,9 +163,9 @@ async def reading(settings: Settings) -> AsyncIterator[Serving]:
     policy = submit_policy(settings, problems)
     async with Ledger.open(settings.ledger) as ledger:
         service = GraderServicer(ledger, problems, worker=None, policy=policy, artifacts=owned_artifacts(settings, ledger))
-        door = await security_for(settings, ledger.keys)
-        _parts(extensions.ServerContext(settings=settings, service=service, gate=door.gate))
-        running = await _start(settings, service, None, door)
+        credentials, gate = server_credentials(settings), await authenticator(settings, ledger.keys)
+        _parts(extensions.ServerContext(settings=settings, service=service, gate=gate))
+        running = await _start(settings, service, None, gate, credentials, Observer())
         try:
             yield running
         finally:
@@ -180,10 +180,18 @@ def _parts(context: extensions.ServerContext) -> list[extensions.ServerAdditions
     return parts
 
 
+async def logged(action: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Log what a part of an installed package raises: the server goes on without it."""
+    try:
+        await work()
+    except Exception as error:  # not our code
+        log.error("server_part_failed", action=action, part=getattr(work, "__qualname__", ""), exc_info=error)
+
+
 def _pages(parts: Sequence[extensions.ServerAdditions]) -> list[Any]:
     routes = [route for part in parts for route in part.routes()]
     if not routes:
-        log.warning("no_pages", detail=f"no installed package has any; install {extensions.PACKAGE}")
+        log.warning("no_pages", detail=f"no installed package has any; {extensions.HOW_TO_INSTALL}")
     return routes
 
 
@@ -204,10 +212,15 @@ def refuse_unsafe(settings: Settings, grading: Grading) -> None:
 
 
 async def _start(
-    settings: Settings, service: GraderServicer, dispatcher: Dispatcher | None, door: Security, observer: Observer | None = None
+    settings: Settings,
+    service: GraderServicer,
+    dispatcher: Dispatcher | None,
+    gate: Authenticator | None,
+    credentials: grpc.ServerCredentials | None,
+    observer: Observer,
 ) -> Serving:
-    refusing = ErrorInterceptor(door.gate, OpenCalls(health_limits(settings)))
-    server = grpc.aio.server(interceptors=[CallsInterceptor(observer or Observer()), refusing], options=grpc_options(settings))
+    interceptor = CallInterceptor(gate, OpenCalls(health_limits(settings)), observer)
+    server = grpc.aio.server(interceptors=[interceptor], options=grpc_options(settings))
     grader_service_pb2_grpc.add_GraderServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]  # generated
     healthy = KnownHealth()
     health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
@@ -219,11 +232,7 @@ async def _start(
         if Path(path).is_socket():  # of a killed server: only the lock's holder, or the maker of a directory for it, gets here
             Path(path).unlink()
     try:
-        port = (
-            server.add_insecure_port(settings.listen)
-            if door.credentials is None
-            else server.add_secure_port(settings.listen, door.credentials)
-        )
+        port = server.add_insecure_port(settings.listen) if credentials is None else server.add_secure_port(settings.listen, credentials)
     except RuntimeError as error:
         sentence = str(error).split(";")[0]  # then gRPC tells how to have it print more
         raise SettingsInvalid("listen", f"can't listen on {settings.listen!r}: {sentence}; is another program there?") from None

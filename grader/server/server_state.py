@@ -49,7 +49,7 @@ async def state_lock(path: Path, waiting: Callable[[str], None] | None = None) -
             if waiting is None:
                 raise busy
             waiting(str(busy))
-            waiting = _silent
+            waiting = lambda _: None  # noqa: E731  # said once is enough
             await asyncio.sleep(RETRY_S)
         os.truncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
@@ -86,10 +86,6 @@ def _try_lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _silent(_: str) -> None:
-    """Said once is enough."""
 
 
 # Cordons: written by a command, read by a running server, and outlives both. A name is that of a lane as in /metrics, such as cuda:0 or

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 
 from grader import access
 from grader.api import messages
@@ -18,6 +18,7 @@ from grader.ledger import Ledger
 from grader.ledger.changes import ManyChanges
 from grader.ledger.queue import positions
 from grader.model import Caller, Event, Position, Submission, SubmissionState
+from grader.peers import PeerCount, PeerLimits
 from grader.rules.disclosure import Redactor
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
@@ -261,13 +262,15 @@ class SubmissionUpdates:
 
     def __init__(self, ledger: Ledger, show: Show, leaving: asyncio.Event, poll_s: float, *, tag_limit: int = NAME_LIMIT) -> None:
         self._ledger, self._show, self._leaving, self._poll_s, self._tag_limit = ledger, show, leaving, poll_s, tag_limit
-        self._open: Counter[str] = Counter()
+        self._open = PeerCount(PeerLimits(total=sys.maxsize, per_address=WATCH_LIMIT))  # by user
 
     async def stream(self, request: api.WatchSubmissionsRequest, caller: Caller) -> AsyncGenerator[api.SubmissionUpdate, None]:
         """Yield what each is now, and each change."""
         names, revisions = _checked(request)
         tag = "" if names else request.tag  # whether new ones belong to it is asked only where there are no names
-        with self._counted(caller.user), self._ledger.changes.of_many(caller.user, tag) as many:
+        with self._open.entered(caller.user) as inside, self._ledger.changes.of_many(caller.user, tag) as many:
+            if not inside:
+                raise TooManyWatches(WATCH_LIMIT)
             heads = {head.submission_id: head for head in await self._ledger.heads(names)} if names else {}
             for submission_id in names:
                 if submission_id not in heads:
@@ -318,19 +321,6 @@ class SubmissionUpdates:
         for start in range(0, len(finished), REPORTS_AT_ONCE):
             for submission in await self._ledger.with_reports(finished[start : start + REPORTS_AT_ONCE]):
                 yield submission
-
-    @contextmanager
-    def _counted(self, user: str) -> Iterator[None]:
-        """Among the streams of this user; TooManyWatches where there are as many as may be."""
-        if self._open[user] >= WATCH_LIMIT:
-            raise TooManyWatches(WATCH_LIMIT)
-        self._open[user] += 1
-        try:
-            yield
-        finally:
-            self._open[user] -= 1
-            if not self._open[user]:
-                del self._open[user]
 
 
 def revision(submission: Submission) -> int:

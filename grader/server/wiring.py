@@ -44,7 +44,7 @@ async def wired(settings: Settings, *, proving: bool = True) -> AsyncIterator[Gr
     elif (fleet := extensions.part(extensions.FLEETS, settings.fleet)) is not None:
         grades = fleet(settings)
     else:
-        raise SettingsInvalid("fleet", f"no installed package has the fleet {settings.fleet!r}; install {extensions.PACKAGE}")
+        raise SettingsInvalid("fleet", f"no installed package has the fleet {settings.fleet!r}; {extensions.HOW_TO_INSTALL}")
     async with grades as grading:
         yield grading
 

@@ -12,7 +12,6 @@ from grader.server.settings import print_line, state_dir_option, usage_error
 from grader_extensions.fleet.fleet_port import NODE, VALID, FleetCertificates
 
 PROGRAM = "grader-server admin workers"
-SUMMARY = "workers of a fleet: which hosts may join, and their certificates"
 
 
 def main(arguments: Sequence[str]) -> int:

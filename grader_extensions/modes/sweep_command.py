@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -21,14 +21,13 @@ from grader.api.client import GraderClient
 from grader.api.resource_names import PROBLEMS, resource_id
 from grader.cli import sources
 from grader.cli.exits import Exit, GraderFailed, UsageError
-from grader.cli.options import EXIT_CODES, GRADE, DeviceOption, SandboxOption, Server, StateDir
+from grader.cli.options import DeviceOption, SandboxOption, Server, StateDir
 from grader.cli.output import plain, print_note, stdout_console, text_table
 from grader.cli.progress import ProgressDisplay, progress
 from grader.cli.running import run
 from grader.cli.saved_files import open_directory
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submit import (
-    SubmitOptions,
     build_submission,
     cancelled_with_command,
     described,
@@ -49,11 +48,6 @@ from grader_extensions.web.plots.lines import ChartSeries, line_chart
 from grader_extensions.web.plots.svg import LABEL_CHARS
 
 LOG_FACTOR = 15.0  # between the largest value and the least: with more, an axis is logarithmic
-
-
-def add_commands(app: typer.Typer, groups: Mapping[str, typer.Typer]) -> None:
-    """Add `sweep`."""
-    app.command("sweep", epilog=EXIT_CODES, rich_help_panel=GRADE)(sweep_command)
 
 
 def axis_sizes(texts: Sequence[str]) -> dict[str, int]:
@@ -93,8 +87,7 @@ async def sweep(
     async with connect(target, ServerRequirement.GRADE) as client:
         await require_answer(client, target)
         for number, (name, kernel) in enumerate(zip(_names(files), kernels, strict=True), 1):
-            options = SubmitOptions(files=(), problem=None, language="", entry="", device_kind=device_kind, mode="sweep")
-            message = build_submission(kernel, options)
+            message = build_submission(kernel, submission_pb2.Submission(device_kind=device_kind, mode=submission_pb2.MODE_SWEEP))
             message.sweep.CopyFrom(requested)
             with progress(json=json) as display:
                 display.say(f"kernel {number} of {len(kernels)}: {name}")

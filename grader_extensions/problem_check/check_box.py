@@ -17,7 +17,6 @@ import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from grader import devices
@@ -33,6 +32,7 @@ from grader.isolation.settings import BoxSettings
 from grader.isolation.toolchain import package_directory
 from grader.isolations import AUTO
 from sandbox.protocol import wire
+from sandbox.protocol.entry_points import entry_points
 from sandbox.protocol.wire import BoxCause
 
 REPORT, JOB = "findings", "job"
@@ -138,10 +138,11 @@ class CheckBox:
 
 def copy_reference_module(format_name: str, directory: Path) -> str:
     """Copy the judge's half of a format that another package brings. Return the module's name; "" for a built-in format."""
-    name = next((point.value for point in entry_points(group="grader.references", name=format_name)), "")
-    if name:
-        copy_module(name, directory)
-    return name
+    point = entry_points("grader.references").get(format_name)
+    if point is None:
+        return ""
+    copy_module(point.value, directory)
+    return point.value
 
 
 def copy_module(name: str, directory: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +9,9 @@ import typer
 
 from grader import devices
 from grader.cli import extras
+from grader.cli.exits import Exit
 from grader.cli.import_options import AllowLowerPrecision, KeepWeights, SandboxForCheck, SetConstants, ToleranceOption, Trusted
 from grader.cli.options import device_choice
-from grader.cli.running import run
 from grader.isolations import AUTO
 
 if TYPE_CHECKING:
@@ -21,12 +20,7 @@ else:
     checks = extras.CommandModule("grader_extensions.problem_check.checks", "server", "judge")
 
 
-def add_commands(app: typer.Typer, groups: Mapping[str, typer.Typer]) -> None:
-    """Add `problems check`."""
-    groups["problems"].command("check")(check_command)
-
-
-def check_command(
+async def check_command(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A problem, or a directory of problems.")],
     device: Annotated[
         str,
@@ -42,22 +36,19 @@ def check_command(
     sandbox: SandboxForCheck = AUTO,
     trusted: Trusted = False,
     json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
-) -> None:
+) -> Exit:
     """Check whether a problem rejects wrong answers: run its reference, and try wrong answers on its tolerance.
 
     The reference runs in a sandbox without network, unless --trusted is given.
 
     Exit code: 0 if it is admitted, 1 if not.
     """
-
-    run(
-        lambda: checks.check_all(
-            path,
-            device,
-            budget,
-            checks.read_adjustments(set_constants, tolerance, allow_lower_precision, keep_weights),
-            sandbox=sandbox,
-            trusted=trusted,
-            json=json,
-        )
+    return await checks.check_all(
+        path,
+        device,
+        budget,
+        checks.read_adjustments(set_constants, tolerance, allow_lower_precision, keep_weights),
+        sandbox=sandbox,
+        trusted=trusted,
+        json=json,
     )

@@ -11,8 +11,9 @@ import os
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib.metadata import entry_points
 from typing import Any
+
+from sandbox.protocol.entry_points import EntryPointInvalid, entry_points
 
 GROUP = "grader.box_modules"
 VARIABLE = "GRADER_BOX_MODULES"  # in a box: NAME=MODULE, separated by commas
@@ -23,18 +24,14 @@ MISSING = "the emulated device needs the package kernel-grader-extensions; insta
 
 @lru_cache(maxsize=1)
 def box_modules() -> Mapping[str, str]:
-    """Return the modules' full names: in a box those that the server names, elsewhere those that are installed. ValueError for a wrong
-    entry point."""
+    """Return the modules' full names: in a box those that the server names, elsewhere those that are installed. EntryPointInvalid."""
     if VARIABLE in os.environ:
         return dict(word.split("=", 1) for word in os.environ[VARIABLE].split(",") if "=" in word)
-    modules: dict[str, str] = {}
-    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
-        if not WORD.fullmatch(point.name) or not MODULE.fullmatch(point.value):
-            raise ValueError(f"the entry point {point.name} = {point.value!r} of {GROUP} names no module inside a package; let it name one")
-        if point.name in modules:
-            raise ValueError(f"two entry points of {GROUP} are named {point.name!r}; uninstall a package of them")
-        modules[point.name] = point.value
-    return modules
+    points = entry_points(GROUP)
+    for name, point in points.items():
+        if not WORD.fullmatch(name) or not MODULE.fullmatch(point.value):
+            raise EntryPointInvalid(point, f"is no module inside a package, or {name!r} is not one word", "name a module of a package")
+    return {name: point.value for name, point in points.items()}
 
 
 def variable() -> dict[str, str]:

@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import entry_points
+
+from sandbox.protocol.entry_points import load_named
 
 GROUP = "grader.languages"
 C_SUFFIXES = (".cu", ".cpp", ".cc", ".cxx")
@@ -41,16 +42,8 @@ class LanguageInfo:
 
 @lru_cache(maxsize=1)
 def languages() -> Mapping[str, LanguageInfo]:
-    """All languages by name: the built-in ones and those of installed packages. Raises ValueError where a name is taken."""
-    registry = {module.name: module for module in BUILT_IN}
-    for point in entry_points(group=GROUP):
-        info = point.load()
-        if not isinstance(info, LanguageInfo):
-            raise ValueError(f"the entry point {point.value!r} of {GROUP} is a {type(info).__name__}; let it name a LanguageInfo")
-        if info.name in registry:
-            raise ValueError(f"the entry point {point.value!r} of {GROUP} is named {info.name!r}, as another language is; rename it")
-        registry[info.name] = info
-    return registry
+    """All languages by name: the built-in ones and those of installed packages. EntryPointInvalid for a wrong one."""
+    return load_named(GROUP, LanguageInfo, BUILT_IN)
 
 
 def module_of(language: str) -> str:

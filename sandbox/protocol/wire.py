@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from typing import Annotated, Any
 
+from sandbox.protocol.modes import Mode as Mode
+
 LINE_LIMIT_BYTES = 8 * 1024 * 1024
 KEPT_PROBLEM_COUNT = 32  # whose references and their compiled forms a judge keeps
 LOG_LIMIT_BYTES = 64 * 1024
@@ -50,17 +52,6 @@ ALWAYS, NAME, NAME_NOT_SECRET, NOT_SECRET, NOT_HIDDEN, FIRST, OUTPUT, MOMENT = D
 
 class WireError(ValueError):
     """A line that is no job and no fact."""
-
-
-class Mode(StrEnum):
-    """How far a submission is graded."""
-
-    TEST = "test"
-    BENCHMARK = "benchmark"
-    RANKED = "ranked"
-    PROFILE = "profile"
-    SWEEP = "sweep"  # each workload by itself, whatever became of the others; never scored
-    SANITIZE = "sanitize"  # as TEST, and a sanitizer looks at the kernel, whatever its verdict is
 
 
 class Stage(StrEnum):

@@ -12,7 +12,7 @@ from grader.api.client import GraderClient, ServerAbsence
 from grader.api.statuses import to_status
 from grader.cli.exits import GraderFailed
 from grader.cli.session import Target
-from grader.cli.submit import SubmitOptions, cancel_quietly, submit, watch
+from grader.cli.submit import cancel_quietly, submit, watch
 from grader.errors import QueueFull, ServerUnreachable, ShuttingDown
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import grader_service_pb2_grpc, report_pb2, submission_pb2
@@ -64,7 +64,7 @@ class Restarting(grader_service_pb2_grpc.GraderServiceServicer):
 def order(tmp_path):
     file = tmp_path / "kernel.cu"
     file.write_text("// grader: problem=sum\n" + fakes.source("accept"))
-    return SubmitOptions(files=(file,), problem=None, language="", entry="", device_kind="", mode="test")
+    return [file], submission_pb2.Submission(mode=submission_pb2.MODE_TEST)
 
 
 @pytest.mark.slow
@@ -72,7 +72,7 @@ async def test_a_submission_that_was_not_answered_is_sent_again_as_the_same_one(
     """More often than gRPC itself tries; then the command goes on as if nothing had been."""
     servicer = Restarting(submit=7)
     at = await served(servicer)
-    assert await submit(Target(server=at), order, json=False, wait=True) == 0
+    assert await submit(Target(server=at), *order, json=False, wait=True) == 0
     assert len(servicer.request_ids) == 8 and len(set(servicer.request_ids)) == 1
     assert f"{ACCEPTED.name} for problems/sum (cuda) at {at}" in (said := capsys.readouterr()).out
     assert "waiting until it is back" in said.err and "answers again" in said.err
@@ -83,7 +83,7 @@ async def test_a_watch_that_is_given_up_names_the_submission_and_the_command(ser
     """And says that there is no need to submit again."""
     at = await served(Restarting(watch=10**9, error=error))
     with pytest.raises(GraderFailed, match=f"do not submit it again; follow it with: grader-cli watch 0123456789abcdef --server {at}"):
-        await submit(Target(server=at, restart_s=0.0), order, json=True, wait=True)
+        await submit(Target(server=at, restart_s=0.0), *order, json=True, wait=True)
     with pytest.raises(GraderFailed, match="grader-cli watch 0123"):
         await watch(Target(server=at, restart_s=0.0), "submissions/0123456789abcdef", json=True)
 
@@ -94,7 +94,7 @@ async def test_a_submission_that_is_given_up_can_be_gone_on_with(served, order):
     servicer = Restarting(submit=10**9)
     at = await served(servicer)
     with pytest.raises(GraderFailed, match="it closed the connection, as a server does that stops; the server may have accepted") as failed:
-        await submit(Target(server=at, restart_s=0.0), order, json=True, wait=True)
+        await submit(Target(server=at, restart_s=0.0), *order, json=True, wait=True)
     assert f"--request-id {servicer.request_ids[0]} " in str(failed.value)
 
 
@@ -102,14 +102,14 @@ async def test_a_submission_that_is_given_up_can_be_gone_on_with(served, order):
 async def test_a_server_that_never_answered_is_not_waited_for(place, order):
     """Its address may be wrong: the message says that nothing was submitted."""
     with pytest.raises(GraderFailed, match=r"no answer from unix:.*nothing was submitted"):
-        await submit(Target(server=f"unix:{place}/none", restart_s=DEADLINE_S), order, json=True, wait=True)
+        await submit(Target(server=f"unix:{place}/none", restart_s=DEADLINE_S), *order, json=True, wait=True)
 
 
 async def test_ctrl_c_before_the_answer_says_how_to_go_on(served, order, capsys):
     """The server may have accepted it by then."""
     servicer = Restarting(submit=10**9)
     at = await served(servicer)
-    task = asyncio.create_task(submit(Target(server=at), order, json=True, wait=True))
+    task = asyncio.create_task(submit(Target(server=at), *order, json=True, wait=True))
     while not servicer.request_ids:
         await asyncio.sleep(0)
     task.cancel()
@@ -183,8 +183,8 @@ async def lines_until(process, text):
 async def test_a_command_goes_on_when_its_server_is_back(settings, place, order):
     """Killed while the kernel is graded, and away until the command has said that it waits: one submission, one verdict."""
     start = lambda: fake_server(settings, settings.state_dir, place / "counted", place / "log", listen=settings.listen)  # noqa: E731
-    order.files[0].write_text("// grader: problem=sum\n" + fakes.source("held"))
-    command = [sys.executable, "-m", "grader.cli.main", "submit", str(order.files[0]), "--server", settings.listen, "--mode", "test"]
+    order[0][0].write_text("// grader: problem=sum\n" + fakes.source("held"))
+    command = [sys.executable, "-m", "grader.cli.main", "submit", str(order[0][0]), "--server", settings.listen, "--mode", "test"]
     environment, pipe = {**os.environ, "XDG_CONFIG_HOME": str(place)}, asyncio.subprocess.PIPE
     async with start() as (server, _):
         process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=pipe, stderr=pipe, env=environment)

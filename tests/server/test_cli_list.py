@@ -9,12 +9,10 @@ from rich.console import Console
 
 from grader.api.client import GraderClient
 from grader.cli.exits import UsageError
-from grader.cli.session import Target
-from grader.cli.submissions import ListOptions, list_submissions, read_verdicts, render_list, short_ids, whole_name
+from grader.cli.submissions import list_command, read_verdicts, render_list, short_ids, whole_name
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import grader_service_pb2_grpc, report_pb2, submission_pb2
 
-ALL = ListOptions(limit=20)
 EAGER = report_pb2.Speedup(baseline="eager", ratio=1.5, ratio_low=1.4, ratio_high=1.6)
 
 
@@ -62,7 +60,7 @@ def lines(text):
 async def test_a_list_says_verdict_mode_and_speedup(served, capsys):
     """A wrong answer reads otherwise than an accepted one. What is timed has its speedup though a list carries no reports."""
     found = (submission("a" * 16, speedups=[EAGER]), submission("b" * 16, "WRONG_ANSWER", "TEST"))
-    await list_submissions(Target(server=await served(OldServer(*found))), ALL, json=False)
+    await list_command(server=await served(OldServer(*found)))
     first, second = lines(capsys.readouterr().out)[1:]
     assert first.startswith("aaaaaaaa sum cuda benchmark ACCEPTED 1.5x (1.4 to 1.6) over eager")
     assert second.startswith("bbbbbbbb sum cuda test WRONG_ANSWER - ")
@@ -72,32 +70,31 @@ async def test_a_speedup_of_the_emulated_device_is_practice(served, capsys):
     """As in the report."""
     one = submission("a" * 16, speedups=[EAGER])
     one.report.environment.device_kind = "emulated"
-    await list_submissions(Target(server=await served(OldServer(one))), ALL, json=False)
+    await list_command(server=await served(OldServer(one)))
     assert "1.5x (1.4 to 1.6) over eager (practice)" in capsys.readouterr().out
 
 
 async def test_speedups_of_others_are_not_asked_for(served, capsys):
     """A list by competition may show them, and a stream about one of them would be refused as a whole."""
     found = (submission("a" * 16, speedups=[EAGER], user="bob"), submission("b" * 16, speedups=[EAGER], user="alice"))
-    await list_submissions(Target(server=await served(OldServer(*found))), ListOptions(limit=20, competition="cup"), json=False)
+    await list_command(server=await served(OldServer(*found)), competition="cup")
     first, second = lines(capsys.readouterr().out)[1:]
     assert "ACCEPTED - " in first and "ACCEPTED 1.5x" in second
 
 
 async def test_a_server_that_streams_nothing_is_listed_without_speedups(served, capsys):
     """The list itself is what was asked for."""
-    await list_submissions(Target(server=await served(OldServer(submission("a" * 16, speedups=[EAGER]), watches=False))), ALL, json=False)
+    await list_command(server=await served(OldServer(submission("a" * 16, speedups=[EAGER]), watches=False)))
     assert "benchmark ACCEPTED - " in lines(capsys.readouterr().out)[1]
 
 
 async def test_a_verdict_that_an_old_server_does_not_know_of_is_still_the_only_one_shown(served, capsys):
     """In JSON too."""
     server = OldServer(submission("a" * 16, "WRONG_ANSWER"), submission("b" * 16, mode="TEST"))
-    wanted = ListOptions(limit=20, verdicts=(report_pb2.VERDICT_ACCEPTED,))
-    target = Target(server=await served(server))
-    await list_submissions(target, wanted, json=False)
+    at = await served(server)
+    await list_command(server=at, verdict=["ACCEPTED"])
     assert "bbbbbbbb" in (out := capsys.readouterr().out) and "aaaaaaaa" not in out
-    await list_submissions(target, wanted, json=True)
+    await list_command(server=at, verdict=["ACCEPTED"], json=True)
     assert [one["name"] for one in json.loads(capsys.readouterr().out)["submissions"]] == ["submissions/" + "b" * 16]
 
 

@@ -13,8 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from grader import errors
 from grader.api.client import GraderClient
-from grader.cli.session import Target
-from grader.cli.submissions import show
+from grader.cli.submissions import show_command
 from grader.extensions import NoCompetitions
 from grader.ledger import Ledger
 from grader.observability.observer import LaneNow, LaneState
@@ -269,6 +268,6 @@ async def test_a_submission_says_that_its_sources_are_kept_no_longer(operated, s
         async with Ledger.open(settings.ledger, now=lambda: datetime.now(UTC) + timedelta(days=2)) as ledger:
             assert await remove_due(ledger, Periods.from_days(1, 0), NoCompetitions()) == RemovedCounts(sources=1)
         after = await server.client.get_submission(made.name)
-        await show(Target(server=server.client.address), made.name, json=False)
+        await show_command(made.name, server=server.client.address)
     assert "its sources are kept no longer" in capsys.readouterr().out
     assert after.sources_removed and not after.sources and after.report == before.report

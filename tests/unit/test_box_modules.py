@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,8 @@ from grader.errors import SettingsInvalid
 from grader.isolation import toolchain
 from grader.isolation.fingerprint import ToolchainScan, take_host
 from grader.server import wiring
-from sandbox.protocol import box_modules
+from sandbox.protocol import box_modules, entry_points
+from sandbox.protocol.entry_points import EntryPointInvalid
 
 MODULES = {"emulated": "brought.device.toolchain", "torch_headers": "brought.headers"}
 
@@ -91,8 +92,8 @@ def test_a_header_or_another_module_changes_what_an_artifact_is_made_of(package:
 def test_an_entry_point_that_is_no_module_in_a_package_is_named(points: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
     installed = [EntryPoint(name=name, value=value, group=box_modules.GROUP) for name, value in points]
     monkeypatch.delenv(box_modules.VARIABLE, raising=False)
-    monkeypatch.setattr(box_modules, "entry_points", lambda group: installed)
-    with pytest.raises(ValueError, match=r"entry points? .*a"):
+    monkeypatch.setattr(entry_points, "scan", lambda: EntryPoints(installed))
+    with pytest.raises(EntryPointInvalid, match=rf"{box_modules.GROUP}: .* of an installed package .*; .*"):
         box_modules.box_modules.__wrapped__()
 
 

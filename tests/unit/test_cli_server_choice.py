@@ -13,7 +13,6 @@ import typer
 from typer.testing import CliRunner, Result
 
 from grader.api.credentials import Credential, CredentialStore
-from grader.cli import commands, server_choice
 from grader.cli.options import SandboxOption, Server, StateDir
 from grader.cli.server_choice import GraderTyper
 from sandbox.protocol.wire import Mode
@@ -111,11 +110,3 @@ def test_a_terminal_shows_when_the_default_server_is_used(store):
     out, text = shown()
     assert out == "uses unix:/nowhere/s\n" and b"server: unix:/nowhere/s (the default" in text
     assert shown("--local") == ("uses None\n", b"end") and shown("--server", "a:1") == ("uses a:1\n", b"end")
-
-
-@pytest.mark.parametrize("points", [(), ("competitions",)])
-def test_a_command_that_is_not_there_may_be_in_a_package_that_is_not_installed(monkeypatch, points):
-    """The control: with commands of a package it is a typing error only."""
-    monkeypatch.setattr(server_choice, "entry_points", lambda group: points)
-    result = CliRunner().invoke(commands.app, ["leaderboards"])
-    assert result.exit_code == 2 and ("kernel-grader-extensions" in result.output) == (not points)

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from grader import errors
 from grader.api.statuses import failure_to_status
-from grader.cli import problems, report
+from grader.cli import report, starter
 from grader.cli.exits import Exit, UsageError, exit_of_error
 from grader.cli.progress import GradingStages, LiveStages, planned_steps
 from grader.cli.submit import exit_of
@@ -23,7 +24,9 @@ SUCCEEDED = submission_pb2.SUBMISSION_STATE_SUCCEEDED
 
 def shown(submission: submission_pb2.Submission, *, terminal: bool = False) -> str:
     out = io.StringIO()
-    report.show(Console(file=out, width=160, markup=False, emoji=False, highlight=False, force_terminal=terminal), submission)
+    console = Console(file=out, width=160, markup=False, emoji=False, highlight=False, force_terminal=terminal)
+    for part in report.render(submission):
+        console.print(part, soft_wrap=isinstance(part, Text))
     return out.getvalue()
 
 
@@ -297,7 +300,7 @@ async def test_a_terminal_has_a_row_for_each_stage_and_one_bar() -> None:
 
 def shown_problem(problem: problem_pb2.Problem) -> str:
     out = io.StringIO()
-    Console(file=out, width=160, markup=False).print(*problems.render(problem), sep="\n")
+    Console(file=out, width=160, markup=False).print(*starter.render(problem), sep="\n")
     return out.getvalue()
 
 

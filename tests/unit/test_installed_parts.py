@@ -1,37 +1,55 @@
 """Parts of installed packages: one that can't be imported, or is missing, is named with what to do."""
 
 import json
+import re
 from dataclasses import replace
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
+import structlog
 from typer.testing import CliRunner
 
 from grader import extensions, formats
-from grader.cli import server_choice
 from grader.cli.main import app
 from grader.config import Settings
 from grader.errors import NotInstalled, ProblemInvalid, SettingsInvalid
 from grader.intake.gate import SubmissionGate, submit_policy
+from grader.isolations import IsolationInfo, isolations
 from grader.model import SourceFile
 from grader.problems import kept, store
 from grader.problems.store import Problems
+from grader.server import main as server_main
+from grader.server import running
 from grader.server.service import GraderServicer
 from grader.v1 import competition_pb2, grader_service_pb2
+from sandbox.protocol import entry_points
+from sandbox.protocol.box_modules import VARIABLE, box_modules
+from sandbox.protocol.entry_points import EntryPointInvalid
+from sandbox.protocol.languages import BUILT_IN, languages
 from tests import fakes
 from tests.requests import new_submission
 
-CHECK = EntryPoint(name="made_up", value="tests.unit.test_installed_parts:examine", group=extensions.PROBLEM_CHECKS)
+CHECK = EntryPoint(name="made_up", value="tests.unit.test_installed_parts:Check", group=extensions.COMMANDS)
 POINTS = [
     EntryPoint(name="good", value="json:dumps", group="grader.any"),
     EntryPoint(name="broken", value="no_such_module:part", group="grader.any"),
 ]
+
+ISOLATION = IsolationInfo(name="docker", implementation="json:dumps", description="one more")
+PYTHON = BUILT_IN[-1]
 
 
 async def examine(imports, **options):
     """A check of problems, which warns of the options that it gets."""
     for entry in imports:
         yield replace(entry, warnings=(json.dumps(options),))
+
+
+class Check(extensions.CommandLine):
+    """A package that only checks problems."""
+
+    def problem_check(self):
+        return examine
 
 
 def command(*words):
@@ -42,20 +60,73 @@ def command(*words):
 def points(monkeypatch):
     """Two packages, of which one lost a module; a test may append another."""
     points = [*POINTS]
-
-    def entry_points(group, name=None):
-        return [point for point in points if point.group == group and name in (None, point.name)]
-
-    monkeypatch.setattr(extensions, "entry_points", entry_points)
-    monkeypatch.setattr(server_choice, "entry_points", entry_points)
+    monkeypatch.setattr(entry_points, "scan", lambda: EntryPoints(points))
     return points
 
 
 def test_a_part_that_cannot_be_imported_is_named():
     """The others are not kept from being used by name."""
-    with pytest.raises(SettingsInvalid, match=r"no_such_module:part.*install it again, or uninstall it"):
+    with pytest.raises(EntryPointInvalid, match=r"no_such_module:part.*install it again, or uninstall it"):
         extensions.named("grader.any")
     assert extensions.part("grader.any", "good")({}) == "{}" and extensions.part("grader.any", "none") is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "look", "fault"),
+    [
+        ("grader.modes profile=json", lambda: extensions.named(extensions.MODES), "is not a GradingMode"),
+        ("grader.formats profile=json", formats.formats.__wrapped__, "is not a ProblemFormat"),
+        ("grader.languages mine=json:dumps", languages.__wrapped__, "is not a LanguageInfo"),
+        ("grader.languages other=tests.unit.test_installed_parts:PYTHON", languages.__wrapped__, "'python', and its entry point 'other'"),
+        ("grader.isolations docker=tests.unit.test_installed_parts:ISOLATION", isolations.__wrapped__, "'docker', as one of grader itself"),
+        ("grader.box_modules emulated=json", box_modules.__wrapped__, "no module inside a package"),
+    ],
+)
+def test_a_part_of_another_kind_or_under_a_wrong_name_is_refused(points, entry, look, fault):
+    """In every group with the package, the value and what to do."""
+    group, name, value = re.split("[ =]", entry)
+    points.append(EntryPoint(name=name, value=value, group=group))
+    with pytest.raises(EntryPointInvalid, match=f"{group}: .* of an installed package .*{fault}.*; "):
+        look()
+
+
+def test_two_packages_do_not_bring_the_same_mode(points):
+    """None of the two silently goes before the other."""
+    points += [EntryPoint(name="profile", value=value, group=extensions.MODES) for value in ("json", "csv")]
+    with pytest.raises(EntryPointInvalid, match=r"'json' of an installed package is named 'profile', and so is 'csv' .*; uninstall one"):
+        extensions.named(extensions.MODES)
+
+
+@pytest.mark.parametrize("program", ["grader-server", "grader-cli"])
+def test_a_wrong_entry_point_is_a_sentence_of_doctor(points, program, capsys, monkeypatch):
+    """For a box module, which no program imports itself."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    points.append(EntryPoint(name="emulated", value="json", group="grader.box_modules"))
+    box_modules.cache_clear()
+    try:
+        if program == "grader-server":
+            assert server_main.main(["doctor"]) == 1
+            text = capsys.readouterr().out
+        else:
+            done = command("doctor")
+            assert done.exit_code == 2
+            text = done.stderr
+    finally:
+        box_modules.cache_clear()
+    assert "grader.box_modules: 'json' of an installed package is no module inside a package" in " ".join(text.split())
+
+
+async def test_a_server_part_that_raises_is_logged_and_not_the_servers_end():
+    """When its files are read again, and in its task."""
+
+    async def fails():
+        raise RuntimeError("of another package")
+
+    with structlog.testing.capture_logs() as logs:
+        await running.logged("reload", fails)
+    assert [(entry["event"], entry["action"], str(entry["exc_info"])) for entry in logs] == [
+        ("server_part_failed", "reload", "of another package")
+    ]
 
 
 def test_a_kept_problem_of_a_format_that_is_not_installed_is_refused(tmp_path):
@@ -94,7 +165,7 @@ def test_an_unknown_command_may_be_one_of_a_package_that_is_not_installed(points
     unknown = command("problems", "lst")
     assert unknown.exit_code == 2 and "Did you mean 'list'?" in unknown.stderr
     assert "kernel-grader-extensions adds commands, and is not installed here" in " ".join(unknown.stderr.split())
-    points.append(EntryPoint(name="some", value="json", group=extensions.COMMANDS))
+    points.append(CHECK)
     assert "kernel-grader-extensions" not in command("problems", "lst").stderr
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,9 +10,6 @@ from pathlib import Path
 import pytest
 
 from grader.api.messages import event_to_proto
-from grader.cli import submit
-from grader.cli.exits import UsageError
-from grader.cli.sources import SubmittedFiles
 from grader.dispatch.local_fleet import PROFILES, read_profile
 from grader.errors import InvalidSubmission
 from grader.intake import gate
@@ -21,6 +19,7 @@ from grader.v1 import grader_service_pb2, report_pb2, submission_pb2
 from grader.views import formatting
 from sandbox.protocol import wire
 from tests import fakes
+from tests.unit.test_cli_commands import address, kernel, run  # noqa: F401  # two are fixtures
 
 PROFILE = read_profile(PROFILES / "limits.toml")
 PROBLEM = fakes.problem()
@@ -100,16 +99,14 @@ def test_a_box_lives_as_long_as_it_is_measured() -> None:
     assert wall_s(30.0) >= wall_s(None) + 2 * 20 * len(PROBLEM.spec.workloads) and wall_s(0.1) == wall_s(None)
 
 
-def test_the_command_line_asks_in_percent_and_seconds() -> None:
-    handed = SubmittedFiles(problem_id="p", language="cuda", sources=())
-    order = submit.SubmitOptions(files=(Path("k.cu"),), problem=None, language="", entry="", device_kind="", mode="benchmark")
-    asked = submit.build_submission(handed, replace(order, precision_percent=0.5, measure_s=3.0))
-    assert asked.precision == pytest.approx(0.005) and asked.measure_duration.ToSeconds() == 3
-    bare = submit.build_submission(handed, order)
-    assert not bare.HasField("precision") and not bare.HasField("measure_duration")
-    for wrong in (float("nan"), float("inf"), 1e12):
-        with pytest.raises(UsageError, match="--measure-s"):
-            submit.build_submission(handed, replace(order, measure_s=wrong))
+def test_the_command_line_asks_in_percent_and_seconds(address: str, kernel: Path) -> None:  # noqa: F811
+    words = ("submit", kernel, "--server", address, "--no-wait", "--json")
+    asked = json.loads(run(*words, "--precision", "0.5", "--measure-s", "3").stdout)
+    assert asked["precision"] == pytest.approx(0.005) and asked["measure_duration"] == "3s"
+    assert not {"precision", "measure_duration"} & json.loads(run(*words).stdout).keys()
+    for wrong in ("nan", "inf", "1e12"):
+        refused = run(*words, "--measure-s", wrong)
+        assert refused.exit_code == 2 and "--measure-s" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from grader.api.conversion import to_message
 from grader.cli import report, submit
 from grader.cli.exits import UsageError
 from grader.cli.session import Target
-from grader.v1 import report_pb2
+from grader.v1 import report_pb2, submission_pb2
 from grader.views import formatting
 from sandbox.protocol import wire
 from sandbox.protocol.wire import ToolOutcome
@@ -62,6 +62,6 @@ def test_no_text_of_a_profile_moves_the_cursor_or_is_markup() -> None:
 )
 async def test_a_directory_that_would_stay_empty_is_named_before_anything_is_submitted(tmp_path, mode, wait, message) -> None:
     (tmp_path / "out").write_text("a file")
-    order = submit.SubmitOptions(files=(), problem=None, language="", entry="", device_kind="", mode=mode, out=tmp_path / "out")
+    order = submission_pb2.Submission(mode=f"MODE_{mode.upper()}")
     with pytest.raises(UsageError, match=message):
-        await submit.submit(Target(server="nowhere:1"), order, json=False, wait=wait)
+        await submit.submit(Target(server="nowhere:1"), (), order, out=tmp_path / "out", json=False, wait=wait)

@@ -18,16 +18,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from grader.config import Settings
-from grader.errors import GraderError, SettingsInvalid
 from grader.ledger import Ledger
 from grader.model import Scope
 from grader.rules.keys import USER_FORM, Key, check_note, check_user, new
-from grader.server.settings import add_ledger_options, ledger_settings
+from grader.server.settings import add_json_option, add_ledger_options, print_json, print_line, print_table, run_command, usage_error
 
-MISUSED, FAILED = 2, 3
+PROGRAM = "grader-server admin keys"
 Work = Callable[[Ledger, argparse.Namespace], Awaitable[int]]
 _UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 _LONGEST = timedelta(days=36_500)
@@ -36,28 +33,15 @@ _LONGEST = timedelta(days=36_500)
 def main(arguments: Sequence[str]) -> int:
     """Run the command; return the exit code: 0, 2 where they are wrong, 3 where the ledger fails."""
     options = parser().parse_args(arguments)
-    settings = ledger_settings(options)
-    if settings is None:
-        return MISUSED
-    try:
-        return asyncio.run(_in_ledger(settings, _WORKS[options.action], options))
-    except ValueError as error:
-        for line in str(error).splitlines():
-            _say(line)
-        return MISUSED
-    except (GraderError, OSError, SQLAlchemyError) as error:
-        _say(str(error))
-        return MISUSED if isinstance(error, SettingsInvalid) else FAILED
+    return run_command(PROGRAM, options, lambda settings: asyncio.run(_in_ledger(settings, _WORKS[options.action], options)))
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     where = argparse.ArgumentParser(add_help=False)
     add_ledger_options(where)
-    where.add_argument("--json", action="store_true", help="print JSON, and nothing else, on stdout")
-    command_parser = argparse.ArgumentParser(
-        prog="grader-server admin keys", description="Makes, lists and revokes API keys, while a server runs too."
-    )
+    add_json_option(where)
+    command_parser = argparse.ArgumentParser(prog=PROGRAM, description="Makes, lists and revokes API keys, while a server runs too.")
     actions = command_parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     create = actions.add_parser("create", parents=[where], help="make a key and print it, this time only: the server stores a digest")
     create.add_argument("user", metavar="USER", help=f"its user: {USER_FORM}")
@@ -87,10 +71,10 @@ async def _create(ledger: Ledger, options: argparse.Namespace) -> int:
         options.user, _scopes(options.scopes), expire_time=None if lasting is None else ledger.now() + lasting, note=options.note
     )
     if options.json:
-        _tell(json.dumps(_plain(key, ledger.now()) | {"key": text}, indent=2))
+        print_json(_plain(key, ledger.now()) | {"key": text})
         return 0
     # The key alone on stdout, so that it can be piped; the rest is for people.
-    _tell(text)
+    print_line(text)
     _say(f"key {key.key_id} of {key.user} in {ledger.database.shown}: {_row(key, ledger.now())[2]}, ends {_time(key.expire_time)}")
     _say("keep it now: it is not shown again. Its owner stores it with: grader-cli login --server HOST:PORT")
     return 0
@@ -110,7 +94,7 @@ async def _import(ledger: Ledger, options: argparse.Namespace) -> int:
     with nullcontext() if options.out is None else private_file(options.out, text):  # keys that no file holds must not be valid
         await ledger.keys.add([key for key, _ in new_keys])
     if options.out is None:
-        _tell(text.rstrip("\n"))
+        print_line(text.rstrip("\n"))
     skipped = f", {len(user_lines) - len(wanted)} users have one already" if len(wanted) < len(user_lines) else ""
     _say(f"{len(new_keys)} keys made in {ledger.database.shown}{skipped}")
     if new_keys:
@@ -122,24 +106,20 @@ async def _import(ledger: Ledger, options: argparse.Namespace) -> int:
 async def _list(ledger: Ledger, options: argparse.Namespace) -> int:
     keys, now = await ledger.keys.all(), ledger.now()
     if options.json:
-        _tell(json.dumps({"keys": [_plain(key, now) for key in keys]}, indent=2))
-        return 0
-    rows = [("ID", "USER", "SCOPES", "STATE", "MADE (UTC)", "ENDS (UTC)", "NOTE"), *(_row(key, now) for key in keys)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        _tell("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print_json({"keys": [_plain(key, now) for key in keys]})
+    else:
+        print_table(("ID", "USER", "SCOPES", "STATE", "MADE (UTC)", "ENDS (UTC)", "NOTE"), *(_row(key, now) for key in keys))
     return 0
 
 
 async def _revoke(ledger: Ledger, options: argparse.Namespace) -> int:
     key = await ledger.keys.revoke(options.key_id)
     if key is None:
-        _say(f"there is no key {options.key_id[:40]!r} in {ledger.database.shown}; list them with: grader-server admin keys list")
-        return MISUSED
+        return usage_error(PROGRAM, f"there is no key {options.key_id[:40]!r} in {ledger.database.shown}; list them with: {PROGRAM} list")
     if options.json:
-        _tell(json.dumps(_plain(key, ledger.now()), indent=2))
+        print_json(_plain(key, ledger.now()))
     else:
-        _tell(f"key {key.key_id} of {key.user} is revoked; running servers refuse it within seconds")
+        print_line(f"key {key.key_id} of {key.user} is revoked; running servers refuse it within seconds")
     return 0
 
 
@@ -192,13 +172,8 @@ def _time(time: datetime | None) -> str:
     return "never" if time is None else f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
-def _tell(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
 def _say(line: str) -> None:
-    sys.stderr.write(f"grader-server admin keys: {line}\n")
+    sys.stderr.write(f"{PROGRAM}: {line}\n")
 
 
 # Lists of users, for `import`.

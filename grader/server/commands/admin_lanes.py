@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 
 from grader.config import Settings, state_directory
-from grader.server.commands.text_table import aligned
 from grader.server.server_state import NAME, Cordons, running_server
-from grader.server.settings import print_line, state_dir_option, usage_error
+from grader.server.settings import add_json_option, print_json, print_line, print_table, state_dir_option, usage_error
 
 PROGRAM = "grader-server admin lanes"
-HEADINGS = ("lane", "state")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -51,12 +48,12 @@ def _list(settings: Settings, cordoned: Sequence[str], *, as_json: bool) -> None
     lanes = running.lanes if running is not None else ()
     if as_json:
         listed = [{"name": lane.name, "state": lane.state.value} for lane in lanes]
-        print_line(json.dumps({"running": running is not None, "lanes": listed, "cordoned": list(cordoned)}, indent=2))
+        print_json({"running": running is not None, "lanes": listed, "cordoned": list(cordoned)})
         return
-    if running is None:
-        print_line(f"no server runs on {settings.state_dir}")
+    if lanes:
+        print_table(("lane", "state"), *((lane.name, lane.state.value) for lane in lanes))
     else:
-        print_line(aligned([HEADINGS, *((lane.name, lane.state.value) for lane in lanes)]) if lanes else "the server has no lanes now")
+        print_line(f"no server runs on {settings.state_dir}" if running is None else "the server has no lanes now")
     print_line(f"cordoned: {', '.join(cordoned)}" if cordoned else "nothing is cordoned")
 
 
@@ -76,5 +73,5 @@ def parser() -> argparse.ArgumentParser:
     uncordon = words.add_parser("uncordon", parents=[where], help="give it work again")
     uncordon.add_argument("name", metavar="NAME")
     list_ = words.add_parser("list", parents=[where], help="list every lane of the running server with its state, and what is cordoned")
-    list_.add_argument("--json", action="store_true", help="print JSON, and nothing else, on stdout")
+    add_json_option(list_)
     return command_parser

@@ -4,49 +4,39 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-
-from sqlalchemy.exc import SQLAlchemyError
+from functools import partial
 
 from grader.api.resource_names import SUBMISSIONS, resource_id
 from grader.config import Settings
-from grader.errors import CallRefused, GraderError
 from grader.ledger import Ledger
 from grader.ledger.queue import QueueEntry
-from grader.server.commands.text_table import aligned
 from grader.server.server_state import EVERY_LANE, Cordons
-from grader.server.settings import add_ledger_options, ledger_settings, print_line, usage_error
+from grader.server.settings import add_json_option, add_ledger_options, print_json, print_line, print_table, run_command, usage_error
 
 PROGRAM = "grader-server admin queue"
-FAILED = 3
 HEADINGS = ("next", "submission", "user", "mode", "device", "competition", "since", "at")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; return the exit code: 0, 2 where they are wrong, 3 where the ledger fails."""
     options = parser().parse_args(arguments)
-    settings = ledger_settings(options)
-    if settings is None:
-        return 2
-    try:
-        if options.action in ("pause", "resume"):
-            cordons = Cordons(settings.cordons_path)
-            if options.action == "pause":
-                cordons.add(EVERY_LANE)
-                print_line("paused: what runs ends, and what comes waits. Go on with: grader-server admin queue resume")
-            elif cordons.remove(EVERY_LANE):
-                print_line("the queue goes on")
-            else:
-                return usage_error(PROGRAM, "the queue of this server is not paused; with several servers, name its --state-dir")
-            return 0
-        return asyncio.run(_in_ledger(settings, options))
-    except CallRefused as error:
-        return usage_error(PROGRAM, str(error))
-    except (GraderError, OSError, ValueError, SQLAlchemyError) as error:
-        usage_error(PROGRAM, str(error))
-        return FAILED
+    return run_command(PROGRAM, options, partial(_run, options))
+
+
+def _run(options: argparse.Namespace, settings: Settings) -> int:
+    cordons = Cordons(settings.cordons_path)
+    if options.action == "pause":
+        cordons.add(EVERY_LANE)
+        print_line(f"paused: what runs ends, and what comes waits. Go on with: {PROGRAM} resume")
+    elif options.action == "resume" and not cordons.remove(EVERY_LANE):
+        return usage_error(PROGRAM, "the queue of this server is not paused; with several servers, name its --state-dir")
+    elif options.action == "resume":
+        print_line("the queue goes on")
+    else:
+        asyncio.run(_in_ledger(settings, options))
+    return 0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
     command_parser = argparse.ArgumentParser(prog=PROGRAM, description="Shows the queue, stops it, and changes its order.")
     actions = command_parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     list_ = actions.add_parser("list", parents=[where], help="what runs, and what waits in the order in which it is taken up")
-    list_.add_argument("--json", action="store_true", help="print JSON, and nothing else, on stdout")
+    add_json_option(list_)
     text = "let this server end what it has and begin nothing more; submissions are taken and wait, also after a restart"
     actions.add_parser("pause", parents=[where], help=text)
     actions.add_parser("resume", parents=[where], help="begin again")
@@ -65,13 +55,13 @@ def parser() -> argparse.ArgumentParser:
     return command_parser
 
 
-async def _in_ledger(settings: Settings, options: argparse.Namespace) -> int:
+async def _in_ledger(settings: Settings, options: argparse.Namespace) -> None:
     async with Ledger.open(settings.ledger) as ledger:
         if options.action == "first":
             submission_id = resource_id(SUBMISSIONS, options.submission)
             await ledger.take_first(submission_id)
             print_line(f"{submission_id} is taken up next")
-            return 0
+            return
         entries, now = await ledger.queue_entries(), ledger.now()
     cordons = Cordons(settings.cordons_path)
     cordons.look()
@@ -90,16 +80,18 @@ async def _in_ledger(settings: Settings, options: argparse.Namespace) -> int:
             }
             for entry in entries
         ]
-        print_line(json.dumps({"paused": paused, "submissions": submissions}, indent=2))
-        return 0
+        print_json({"paused": paused, "submissions": submissions})
+        return
     if paused:
-        print_line("paused: `grader-server admin queue resume` lets it go on")
-    print_line(_table(entries, now) if entries else "nothing waits, and nothing runs")
-    return 0
+        print_line(f"paused: `{PROGRAM} resume` lets it go on")
+    if entries:
+        print_table(HEADINGS, *_rows(entries, now))
+    else:
+        print_line("nothing waits, and nothing runs")
 
 
-def _table(entries: Sequence[QueueEntry], now: datetime) -> str:
-    rows, place = [HEADINGS], 0
+def _rows(entries: Sequence[QueueEntry], now: datetime) -> Iterator[tuple[str, ...]]:
+    place = 0
     for entry in entries:
         place += not entry.worker_id
         minutes, seconds = divmod(int(max((now - entry.since).total_seconds(), 0.0)), 60)
@@ -113,5 +105,4 @@ def _table(entries: Sequence[QueueEntry], now: datetime) -> str:
             since,
             entry.worker_id,
         )
-        rows.append(("runs" if entry.worker_id else str(place), *texts))
-    return aligned(rows)
+        yield ("runs" if entry.worker_id else str(place), *texts)

@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from datetime import datetime
-
-from sqlalchemy.exc import SQLAlchemyError
+from functools import partial
 
 from grader.config import Settings
-from grader.errors import GraderError
 from grader.ledger.servers import ServerConnection, connected_servers
 from grader.server.commands.check import reading
-from grader.server.commands.text_table import aligned
 from grader.server.server_state import running_server
-from grader.server.settings import add_ledger_options, ledger_settings, print_line, usage_error
+from grader.server.settings import add_json_option, add_ledger_options, print_json, print_line, print_table, run_command
 
 PROGRAM = "grader-server admin servers"
-FAILED = 3
 HEADINGS = ("host", "address", "version", "from", "since", "last sign of life")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print the servers; the exit code: 0, 2 where the words are wrong, 3 where the ledger fails."""
     options = parser().parse_args(arguments)
-    settings = ledger_settings(options)
-    if settings is None:
-        return 2
-    try:
-        connections = _of_database(settings) if settings.database else _of_state_dir(settings)
-    except (GraderError, OSError, SQLAlchemyError) as error:
-        usage_error(PROGRAM, str(error))
-        return FAILED
+    return run_command(PROGRAM, options, partial(_print, options))
+
+
+def _print(options: argparse.Namespace, settings: Settings) -> int:
+    connections = _of_database(settings) if settings.database else _of_state_dir(settings)
     if options.json:
         servers = [
             {
@@ -45,9 +37,9 @@ def main(arguments: Sequence[str]) -> int:
             }
             for connection in connections
         ]
-        print_line(json.dumps({"servers": servers}, indent=2))
+        print_json({"servers": servers})
     elif connections:
-        print_line(aligned([HEADINGS, *map(_row, connections)]))
+        print_table(HEADINGS, *map(_row, connections))
     else:
         print_line("no server uses this database" if settings.database else f"no server runs on {settings.state_dir}")
     return 0
@@ -61,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
         epilog="A server of a database gives a sign of life each minute, and is left out after three minutes without one.",
     )
     add_ledger_options(command_parser)
-    command_parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, on stdout")
+    add_json_option(command_parser)
     return command_parser
 
 

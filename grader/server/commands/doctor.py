@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import shutil
+import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -19,7 +20,7 @@ from pathlib import Path
 from grader.config import Settings
 from grader.dispatch.gpus import Gpu, discover
 from grader.errors import GraderError
-from grader.isolation import Availability, GpuAccess, IsolationBroken, probe
+from grader.isolation import GpuAccess, IsolationBroken, probe
 from grader.isolation.gpu import DriverMissing, find_driver, kernel_version
 from grader.isolation.select import make, survey
 from grader.isolation.settings import BoxSettings
@@ -87,6 +88,11 @@ class HostFinding:
     required: bool = False
 
 
+def finding(kind: str, name: str, detail: str, remedy: str = "", *, required: bool = False, warnings: tuple[str, ...] = ()) -> HostFinding:
+    """Make a finding: without a remedy it is usable."""
+    return HostFinding(kind=kind, name=name, usable=not remedy, detail=detail, remedy=remedy, required=required, warnings=warnings)
+
+
 def can_grade(findings: list[HostFinding]) -> bool:
     """Return whether there is a device, an isolation, and every compiler that must be."""
     usable = {finding.kind for finding in findings if finding.usable}
@@ -98,37 +104,20 @@ async def compilers() -> list[HostFinding]:
     gxx, nvcc = await asyncio.gather(_version("g++", "--version"), _version("nvcc", "--version"))
     headers = Path(sysconfig.get_path("include")) / "Python.h"
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    no_headers = f"for the language torch_extension install them (Debian: apt-get install {python}-dev)"
     compiled = Path(sys.prefix) / "share" / "grader-headers"  # where `grader_extensions.fast_torch_build.precompile` puts them
+    compiled_finding = finding("compiler", "compiled headers", str(compiled))
+    if not any(compiled.glob("*/*.gch")):
+        remedy = f"{sys.executable} -m grader_extensions.fast_torch_build.precompile"
+        compiled_finding = finding("compiler", "compiled headers", "none, so that builds for the emulated device take longer", remedy)
+    no_nvcc, missing = "only the device cuda needs it: install the CUDA toolkit where there is a GPU", "not found in PATH"
     return [
-        HostFinding(
-            kind="compiler",
-            name="g++",
-            usable=gxx is not None,
-            detail=gxx or "not found in PATH",
-            remedy="" if gxx else "install it (Debian: apt-get install g++)",
-            required=True,
-        ),
-        HostFinding(
-            kind="compiler",
-            name="Python headers",
-            usable=headers.is_file(),
-            detail=str(headers) if headers.is_file() else f"{headers} is missing",
-            remedy="" if headers.is_file() else f"for the language torch_extension install them (Debian: apt-get install {python}-dev)",
-        ),
-        HostFinding(
-            kind="compiler",
-            name="compiled headers",
-            usable=any(compiled.glob("*/*.gch")),
-            detail=str(compiled) if any(compiled.glob("*/*.gch")) else "none, so that builds for the emulated device take longer",
-            remedy="" if any(compiled.glob("*/*.gch")) else f"{sys.executable} -m grader_extensions.fast_torch_build.precompile",
-        ),
-        HostFinding(
-            kind="compiler",
-            name="nvcc",
-            usable=nvcc is not None,
-            detail=nvcc or "not found in PATH",
-            remedy="" if nvcc else "only the device cuda needs it: install the CUDA toolkit where there is a GPU",
-        ),
+        finding("compiler", "g++", gxx or missing, "" if gxx else "install it (Debian: apt-get install g++)", required=True),
+        finding("compiler", "Python headers", str(headers))
+        if headers.is_file()
+        else finding("compiler", "Python headers", f"{headers} is missing", no_headers),
+        compiled_finding,
+        finding("compiler", "nvcc", nvcc or missing, "" if nvcc else no_nvcc),
     ]
 
 
@@ -136,15 +125,10 @@ def devices() -> list[HostFinding]:
     """Return what kernels are run on."""
     missing = [name for name in ("torch", "tree_sitter", "tree_sitter_cuda") if importlib.util.find_spec(name) is None]
     missing += [] if box_modules.has_emulated() else ["kernel-grader-extensions"]
-    return [
-        HostFinding(
-            kind="device",
-            name="emulated",
-            usable=not missing,
-            detail=f"the Python packages {', '.join(missing)} are missing" if missing else "CUDA C++ on the CPU; practice, not official",
-            remedy="make setup, or pip install '.[judge]' ./grader_extensions in a clone" if missing else "",
-        ),
-    ]
+    if not missing:
+        return [finding("device", "emulated", "CUDA C++ on the CPU; practice, not official")]
+    remedy = "make setup, or pip install '.[judge]' ./grader_extensions in a clone"
+    return [finding("device", "emulated", f"the Python packages {', '.join(missing)} are missing", remedy)]
 
 
 async def gpus(isolations: list[HostFinding], find: Callable[[], Sequence[Gpu]] = discover) -> list[HostFinding]:
@@ -162,7 +146,7 @@ def _no_gpu(kernel_version: str | None) -> HostFinding:
     else:
         detail = f"driver {kernel_version} is loaded, but its management library shows no GPU of ours"
         remedy = "look at `nvidia-smi` and at CUDA_VISIBLE_DEVICES; libnvidia-ml.so.1 has to be found by the loader or in LD_LIBRARY_PATH"
-    return HostFinding(kind="device", name="cuda", usable=False, detail=detail, remedy=remedy)
+    return finding("device", "cuda", detail, remedy)
 
 
 async def _gpu(gpu: Gpu, isolation: str | None) -> HostFinding:
@@ -172,16 +156,15 @@ async def _gpu(gpu: Gpu, isolation: str | None) -> HostFinding:
         files = await asyncio.to_thread(find_driver, gpu.minor)
         about += f", libraries in {files.directory}"
     except DriverMissing as error:
-        return HostFinding(kind="device", name=name, usable=False, detail=f"{about}: {error}", remedy="see the reason")
+        return finding("device", name, f"{about}: {error}", "see the reason")
     if (torch := _torch_without_cuda()) is not None:
-        remedy = "install the CUDA build of torch into this environment"
-        return HostFinding(kind="device", name=name, usable=False, detail=f"{about}: {torch}", remedy=remedy)
+        return finding("device", name, f"{about}: {torch}", "install the CUDA build of torch into this environment")
     if isolation is None:
-        return HostFinding(kind="device", name=name, usable=False, detail=f"{about}: no isolation works", remedy="see the isolations below")
+        return finding("device", name, f"{about}: no isolation works", "see the isolations below")
     failure = await _tried(gpu, isolation)
     if failure is not None:
-        return HostFinding(kind="device", name=name, usable=False, detail=f"{about}: {isolation}: {failure}", remedy="see the reason")
-    return HostFinding(kind="device", name=name, usable=True, detail=f"{about}, works in a box ({isolation})")
+        return finding("device", name, f"{about}: {isolation}: {failure}", "see the reason")
+    return finding("device", name, f"{about}, works in a box ({isolation})")
 
 
 async def _tried(gpu: Gpu, isolation: str) -> str | None:
@@ -211,18 +194,12 @@ async def isolations() -> list[HostFinding]:
     with tempfile.TemporaryDirectory(prefix="grader-doctor-") as runtime:
         Path(runtime).chmod(0o711)  # a box's own uid must get here
         availabilities = await survey(BoxSettings(state_id="doctor", runtime_dir=Path(runtime)))
-    return [_isolation(name, availability) for name, availability in availabilities.items()]
-
-
-def _isolation(name: str, availability: Availability) -> HostFinding:
-    return HostFinding(
-        kind="isolation",
-        name=name,
-        usable=availability.usable,
-        detail=availability.detail,
-        remedy="" if availability.usable else _isolation_remedy(name),
-        warnings=availability.warnings,
-    )
+    return [
+        finding(
+            "isolation", name, availability.detail, "" if availability.usable else _isolation_remedy(name), warnings=availability.warnings
+        )
+        for name, availability in availabilities.items()
+    ]
 
 
 def _isolation_remedy(name: str) -> str:
@@ -242,29 +219,22 @@ async def own_kernel(wiring: Wiring = local) -> HostFinding:
                 fault = await grading.proved() if grading.proved is not None else ""
         except (GraderError, IsolationBroken) as error:
             fault = str(error)
-    return HostFinding(
-        kind="grading",
-        name="own kernel",
-        usable=not fault,
-        detail=fault or "built, run and judged, as a server does before it takes submissions",
-        remedy="boxes see the Python environment that grader is installed in; what it needs must be there" if fault else "",
-        required=True,
-    )
+    remedy = "boxes see the Python environment that grader is installed in; what it needs must be there" if fault else ""
+    detail = fault or "built, run and judged, as a server does before it takes submissions"
+    return finding("grading", "own kernel", detail, remedy, required=True)
 
 
 async def _version(program: str, argument: str) -> str | None:
     path = shutil.which(program)
     if path is None:
         return None
-    process = await asyncio.create_subprocess_exec(
-        path, argument, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-    )
+    words, timeout_s = [path, argument], _VERSION_TIMEOUT_S
     try:
-        printed, _ = await asyncio.wait_for(process.communicate(), _VERSION_TIMEOUT_S)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
+        process = await asyncio.to_thread(
+            subprocess.run, words, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired:
         return f"{path}, which does not answer"
-    lines = [line for line in printed.decode(errors="replace").splitlines() if line.strip()]
+    lines = [line for line in process.stdout.decode(errors="replace").splitlines() if line.strip()]
     release = next((line for line in lines if "release" in line), lines[0] if lines else "")
     return f"{path}: {release.strip()}"

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import typer
-
 from grader.cli.options import ADMINISTRATORS, EXIT_CODES, GRADE, PROBLEMS
-from grader.cli.server_choice import GraderTyper
-from grader_extensions.competitions.cli import competitions, organizers, rejudge
-from grader_extensions.competitions.cli.export import export_command
+from grader.extensions import CliCommand, CliGroup, CommandLine
+
+HERE = "grader_extensions.competitions.cli"
 
 
-def add_commands(app: typer.Typer, groups: Mapping[str, typer.Typer]) -> None:
-    """Add the groups `competitions` and `rejudge`, and `leaderboard`, `withdraw` and `final`."""
-    competitions_app = GraderTyper(no_args_is_help=True, help="Competitions: problems, a time window, and boards.")
-    competitions_app.command("list")(competitions.list_command)
-    competitions_app.command("show")(competitions.show_command)
-    competitions_app.command("new")(organizers.new_command)
-    competitions_app.command("check")(organizers.check_command)
-    competitions_app.command("export")(export_command)
-    competitions_app.command("ban", rich_help_panel=ADMINISTRATORS)(organizers.ban_command)
-    competitions_app.command("actions", rich_help_panel=ADMINISTRATORS)(organizers.actions_command)
-    competitions_app.command("reload", rich_help_panel=ADMINISTRATORS)(organizers.reload_command)
-    app.command("withdraw", rich_help_panel=GRADE)(competitions.withdraw_command)
-    app.add_typer(competitions_app, name="competitions", rich_help_panel=PROBLEMS)
-    app.command("leaderboard", rich_help_panel=PROBLEMS)(competitions.leaderboard_command)
-    app.add_typer(rejudge.rejudge_app, name="rejudge", rich_help_panel=ADMINISTRATORS)
-    app.command("final", epilog=EXIT_CODES, rich_help_panel=ADMINISTRATORS)(rejudge.final_command)
+class CompetitionCommands(CommandLine):
+    """Commands of competitions, boards and rejudges."""
+
+    def commands(self) -> Mapping[str, CliCommand | CliGroup]:
+        """Return them."""
+        rejudge = "Judge submissions again, look at what changes, then apply or discard it. For administrators."
+        return {
+            "withdraw": CliCommand(f"{HERE}.competitions:withdraw_command", GRADE),
+            "competitions": CliGroup("Competitions: problems, a time window, and boards.", PROBLEMS),
+            "competitions list": CliCommand(f"{HERE}.competitions:list_command"),
+            "competitions show": CliCommand(f"{HERE}.competitions:show_command"),
+            "competitions new": CliCommand(f"{HERE}.organizers:new_command"),
+            "competitions check": CliCommand(f"{HERE}.organizers:check_command"),
+            "competitions export": CliCommand(f"{HERE}.export:export_command"),
+            "competitions ban": CliCommand(f"{HERE}.organizers:ban_command", ADMINISTRATORS),
+            "competitions actions": CliCommand(f"{HERE}.organizers:actions_command", ADMINISTRATORS),
+            "competitions reload": CliCommand(f"{HERE}.organizers:reload_command", ADMINISTRATORS),
+            "leaderboard": CliCommand(f"{HERE}.competitions:leaderboard_command", PROBLEMS),
+            "rejudge": CliGroup(rejudge, ADMINISTRATORS),
+            "rejudge create": CliCommand(f"{HERE}.rejudge:create_command"),
+            "rejudge show": CliCommand(f"{HERE}.rejudge:show_command"),
+            "rejudge apply": CliCommand(f"{HERE}.rejudge:apply_command"),
+            "rejudge discard": CliCommand(f"{HERE}.rejudge:discard_command"),
+            "final": CliCommand(f"{HERE}.rejudge:final_command", ADMINISTRATORS, EXIT_CODES),
+        }

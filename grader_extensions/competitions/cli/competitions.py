@@ -19,7 +19,7 @@ from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, resource_id
 from grader.cli.exits import Exit, UsageError
 from grader.cli.options import Json, Name, Server, StateDir
-from grader.cli.output import plain, print_json, print_list, print_message, print_outcome, print_parts, text_table
+from grader.cli.output import plain, print_json, print_message, print_parts, text_table
 from grader.cli.running import run
 from grader.cli.saved_files import STDOUT, write_text
 from grader.cli.session import ServerRequirement, Target, connect
@@ -41,9 +41,9 @@ async def list_command(server: Server = None, state_dir: StateDir = None, json: 
     """List the competitions and their states."""
     async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
         competitions = (await client.list_competitions(page_size=1000)).competitions
-    parts: list[RenderableType] = [_competition_table(competitions)] if competitions else []
     empty = "no competitions here; name a server that holds some with --server HOST:PORT"
-    print_list(grader_service_pb2.ListCompetitionsResponse(competitions=competitions), parts, empty, json=json)
+    message = grader_service_pb2.ListCompetitionsResponse(competitions=competitions)
+    print_message(message, [_competition_table(competitions)] if competitions else empty, json=json)
     return Exit.DONE
 
 
@@ -77,7 +77,7 @@ async def withdraw_command(
     async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.GRADE) as client:
         full = await whole_name(client, name)
         submission = await (client.restore(full, reason=reason) if undo else client.withdraw(full, reason=reason))
-    print_outcome(submission, f"{submission.name}: {formatting.withdrawal(submission) or 'counts on the boards'}", json=json)
+    print_message(submission, f"{submission.name}: {formatting.withdrawal(submission) or 'counts on the boards'}", json=json)
     return Exit.DONE
 
 

@@ -12,7 +12,7 @@ from grader.api.resource_names import COMPETITIONS, full_name
 from grader.cli import extras
 from grader.cli.exits import Exit
 from grader.cli.options import Json, Server, StateDir
-from grader.cli.output import print_line, print_list, print_outcome, text_table
+from grader.cli.output import print_line, print_message, text_table
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.v1 import competition_pb2, grader_service_pb2
 from grader.views import formatting
@@ -91,7 +91,7 @@ async def ban_command(
                 for ban in bans.bans
             ]
             table = text_table(("user", "submissions", "since (UTC)", "by", "reason"), rows)
-            print_list(bans, [table] if rows else [], "no user is banned from it", json=json)
+            print_message(bans, [table] if rows else "no user is banned from it", json=json)
         elif lift:
             lifted = await client.lift_ban(competition, user, reason=reason)
             print_line(f"{user} may take part in {competition} again" if lifted else f"{user} is not banned from {competition}")
@@ -100,7 +100,7 @@ async def ban_command(
             scope = f"submissions there, which are on no board now: {ban.submission_count}"
             empty = "and has submitted nothing there; check the name with: grader-cli list"
             sentence = f"{ban.user} is banned from {ban.competition}"
-            print_outcome(ban, f"{sentence}; {scope}" if ban.submission_count else f"{sentence}, {empty}", json=json)
+            print_message(ban, f"{sentence}; {scope}" if ban.submission_count else f"{sentence}, {empty}", json=json)
     return Exit.DONE
 
 
@@ -120,7 +120,7 @@ async def actions_command(
     ]
     table = text_table(("time (UTC)", "action", "what", "by", "reason"), rows)
     message = grader_service_pb2.ListCompetitionActionsResponse(actions=actions)
-    print_list(message, [table] if rows else [], "nothing was done there yet", json=json)
+    print_message(message, [table] if rows else "nothing was done there yet", json=json)
     return Exit.DONE
 
 
@@ -131,7 +131,7 @@ async def reload_command(server: Server = None, json: Json = False) -> Exit:
     """
     async with connect(Target(server=server), ServerRequirement.GRADE) as client:
         answer = await client.reload_competitions()
-    print_outcome(answer, "\n".join(describe_changes(answer.changes)), json=json)
+    print_message(answer, "\n".join(describe_changes(answer.changes)), json=json)
     return Exit.DONE
 
 

@@ -20,10 +20,9 @@ from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, full_name, resource_id
 from grader.cli.exits import Exit, UsageError
 from grader.cli.options import Json, Server, StateDir, device_choice
-from grader.cli.output import plain, print_list, print_message, print_note, text_table
+from grader.cli.output import plain, print_message, print_note, text_table
 from grader.cli.progress import ProgressDisplay, progress
 from grader.cli.running import run
-from grader.cli.server_choice import GraderTyper
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submissions import whole_name
 from grader.cli.submit import AWAY
@@ -118,7 +117,7 @@ async def list_rejudges(target: Target, limit: int, *, json: bool) -> Exit:
     ]
     table = text_table(("name", "state", "submissions", "to decide", "requested (UTC)", "cause"), rows)
     empty = "no rejudges yet; make one with: grader-cli rejudge create --help"
-    print_list(grader_service_pb2.ListRejudgesResponse(rejudges=rejudges), [table] if rows else [], empty, json=json)
+    print_message(grader_service_pb2.ListRejudgesResponse(rejudges=rejudges), [table] if rows else empty, json=json)
     return Exit.DONE
 
 
@@ -200,10 +199,6 @@ def _state(rejudge: rejudge_pb2.Rejudge) -> str:
     return formatting.name_of(rejudge_pb2.RejudgeState, rejudge.state, "REJUDGE_STATE_")
 
 
-rejudge_app = GraderTyper(
-    no_args_is_help=True, help="Judge submissions again, look at what changes, then apply or discard it. For administrators."
-)
-
 Rejudge = Annotated[str, typer.Argument(metavar="NAME", help="rejudges/ID, or just ID.")]
 Again = Annotated[
     str,
@@ -215,7 +210,6 @@ Apply = Annotated[bool, typer.Option("--apply", help="Apply it when everything i
 _DEVICE_HELP = f"What to run on: auto (as each was submitted), {devices.FORMS}."
 
 
-@rejudge_app.command("create")
 def create_command(
     cause: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the history.")],
     problem: Annotated[str, typer.Option(help="Only submissions to this problem.", show_default=False)] = "",
@@ -253,7 +247,6 @@ def create_command(
     run(create(_target(server, state_dir, json=json), order, json=json, wait=not no_wait, apply=apply))
 
 
-@rejudge_app.command("show")
 async def show_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="rejudges/ID, or just ID. Default: list the newest.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to list, newest first.")] = 20,
@@ -269,14 +262,12 @@ async def show_command(
         return await _print(client, await client.get_rejudge(full_name(REJUDGES, name)), json=json)
 
 
-@rejudge_app.command("apply")
 async def apply_command(name: Rejudge, server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
     """Let the new judgements count. The old ones stay in each submission's history."""
     async with connect(_target(server, state_dir, json=json), ServerRequirement.GRADE) as client:
         return await _print(client, await client.apply_rejudge(full_name(REJUDGES, name)), json=json)
 
 
-@rejudge_app.command("discard")
 async def discard_command(name: Rejudge, server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
     """Drop the new judgements, and cancel what still runs for them."""
     async with connect(_target(server, state_dir, json=json), ServerRequirement.GRADE) as client:

@@ -12,8 +12,9 @@ import pytest
 
 from grader.cli import solution_file, sources
 from grader.cli.exits import UsageError
-from grader.cli.submit import SubmitOptions, build_submission
+from grader.cli.submit import build_submission
 from grader.model import NewSubmission, SourceFile
+from grader.v1 import submission_pb2
 from grader_extensions.formats import flashinfer
 from grader_extensions.formats.tests import test_flashinfer
 from sandbox.protocol import wire
@@ -31,21 +32,17 @@ def parsed(table: object) -> solution_file.Solution:
     return solution_file.parse(Path("s.json"), json.dumps(table))
 
 
-def order(**changes: Any) -> SubmitOptions:
-    return SubmitOptions(**{"files": (CUDA,), "problem": None, "language": "", "entry": "", "device_kind": "", "mode": "test", **changes})
-
-
 def test_a_solution_names_its_problem_language_entry_and_sources() -> None:
     """The entry's file is the first; a flag goes before the file. The problem is the definition above it."""
     handed = sources.read([CUDA], None)
     assert [one.path for one in handed.sources] == ["main.cpp", "clip.h", "clip.cu"]
     assert (handed.problem_id, handed.language, handed.entry) == ("clipped_sum_w96", "torch_extension", "run")
     assert handed.problem_dir == FLAT / "definitions" / "clipped_sum_w96.json"
-    message = build_submission(handed, order())
+    message = build_submission(handed, submission_pb2.Submission())
     assert (message.problem, message.language, message.entry) == ("problems/clipped_sum_w96", "torch_extension", "run")
     other = sources.read([CUDA], "problems/mine")
     assert other.problem_id == "mine" and other.problem_dir is None
-    assert build_submission(handed, order(entry="go", language="cuda")).entry == "go"
+    assert build_submission(handed, submission_pb2.Submission(entry="go", language="cuda")).entry == "go"
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,4 @@ def test_the_wheel_of_the_extensions_has_pages_and_entry_points(tmp_path):
         "grader_extensions/problem_check/judge/in_box.py",
     } <= set(names)
     assert not [name for name in names if "/tests/" in name or "/build/" in name]
-    assert all(
-        f"[grader.{group}]" in points
-        for group in ("admin_commands", "commands", "fleets", "formats", "pages", "problem_checks", "references", "report_files")
-    )
+    assert all(f"[grader.{group}]" in points for group in ("commands", "fleets", "formats", "modes", "references", "server_parts"))

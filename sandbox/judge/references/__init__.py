@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from types import ModuleType
 
 import torch
@@ -22,6 +21,7 @@ from sandbox.judge import ReferenceTooLarge as ReferenceTooLarge
 from sandbox.judge.references import native
 from sandbox.judge.tolerance import Comparison
 from sandbox.protocol import wire
+from sandbox.protocol.entry_points import entry_points, load
 
 Reference = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 Draw = Callable[[wire.Workload, str], list[torch.Tensor]]
@@ -79,10 +79,12 @@ def half_of(format_name: str) -> ModuleType:
     """The judge's half of a format: native's, or the one of an installed package. ReferenceFailed where there is none."""
     if format_name == native.NAME:
         return native
-    modules = {point.name: point.value for point in entry_points(group=GROUP)} | _modules
-    if format_name not in modules:
+    if format_name in _modules:
+        return import_module(_modules[format_name])
+    if (point := entry_points(GROUP).get(format_name)) is None:
         raise ReferenceFailed(f"no installed package has an entry point {format_name!r} of {GROUP}; install the format's package")
-    return import_module(modules[format_name])
+    module: ModuleType = load(point, ModuleType)
+    return module
 
 
 def load_task(spec: wire.ProblemSpec, where: str) -> Task:
