@@ -6,9 +6,9 @@ with one of the same name in `grader.references`. Optional are `members(path)`, 
 `with_calling_convention(spec, new)`, where a submission decides how its entry is called; `with_description(problem, found)`, where only the
 judge's half knows a problem's arguments; ACCEPTS_PRECISION, where `load(path, precision, root=None)` takes a dtype; ACCEPTS_ADJUSTMENTS,
 where `load` takes `adjustments` and `settable(path)` says which constants they may set; EXPLAINS_SUFFIX, a suffix of files that it loads to
-say what is missing in them, and so the last that is shown a path; SECRET_SIZES, where a competition may draw other sizes; LAYOUT, the files
-of a problem, for messages; `warnings(problem)`, sentences for those who import it; and `unusable(problem)`, why no judge here could run it,
-or "".
+say what is missing in them, and so the last of its package that is shown a path; SECRET_SIZES, where a competition may draw other
+sizes; LAYOUT, the files of a problem, for messages; `warnings(problem)`, sentences for those who import it; and `unusable(problem)`, why
+no judge here could run it, or "".
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ GROUP = "grader.formats"
 
 @lru_cache(maxsize=1)
 def formats() -> Mapping[str, ModuleType]:
-    """All formats by name, in the order in which a path is shown to them. Raises ValueError where a name is taken."""
+    """All formats by name, in the order in which a path is shown to them: those of other packages before those of ours, since a file of
+    theirs may look like one of these, too. Raises ValueError where a name is taken."""
     by_name = {native.NAME: native}
-    for module in sorted(extensions.named(GROUP).values(), key=lambda module: hasattr(module, "EXPLAINS_SUFFIX")):
+    installed = sorted(extensions.named(GROUP).values(), key=lambda module: hasattr(module, "EXPLAINS_SUFFIX"))
+    for module in sorted(installed, key=lambda module: module.__name__.startswith("grader_extensions.")):
         if module.NAME in by_name:
             raise ValueError(f"the entry point {module.__name__!r} of {GROUP} is named {module.NAME!r}, as another format is; rename it")
         by_name[module.NAME] = module
