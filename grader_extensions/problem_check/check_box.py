@@ -52,7 +52,7 @@ LIMITS = Limits(  # wall_s is replaced by the check's own limit, and memory_byte
     open_file_count=4096,
 )
 # {src} has copies of the judge's half of `sandbox` and of ours, which are in no other box.
-PROGRAM = "grader_extensions.problem_check.judge.in_box"
+PROGRAM = "grader_extensions.problem_check.judge.check"
 BOOT = f"import sys; sys.path.insert(0, sys.argv.pop(1)); from {PROGRAM} import main; main()"
 
 

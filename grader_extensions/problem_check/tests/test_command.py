@@ -5,6 +5,7 @@ What a hostile problem tries in the box of a check is in `test_containment.py`.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import select
@@ -91,6 +92,13 @@ async def test_a_reference_that_ends_the_process_is_refused(tmp_path: Path, body
     """Silence is no admission."""
     found = await admission.check(load(tmp_path, body))
     assert not found.admitted and "the process that ran the reference ended" in found.refusals[-1].message
+
+
+async def test_a_thread_that_a_reference_leaves_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """The answer is there, and the interpreter would wait for the thread."""
+    thread = f"__import__('threading').Thread(target=time.sleep, args=(1000,)).start(); {MEAN}"
+    async with asyncio.timeout(200):
+        assert (await admission.check(load(tmp_path, thread), patience_s=600.0)).admitted
 
 
 @pytest.mark.parametrize("body", ["time.sleep(1000)", "return sum(iter(int, 1))"])
