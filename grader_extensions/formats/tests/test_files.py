@@ -110,11 +110,11 @@ def test_the_tensors_of_a_problem_are_bounded(tmp_path):
     """Before they are read; and a shape that no tensor has is not multiplied out."""
     write_tensor(path := tmp_path / "x")
     assert flashinfer.find(path, "x", limit_bytes=16).shape == (4,)
-    with pytest.raises(flashinfer.SafetensorsInvalid, match="is too much"):
+    with pytest.raises(ValueError, match="is too much"):
         flashinfer.find(path, "x", limit_bytes=15)
     for shape in ((1,) * 33, (1 << 41,)):
         write_tensor(path, shape=shape)
-        with pytest.raises(flashinfer.SafetensorsInvalid, match="a shape that no tensor has"):
+        with pytest.raises(ValueError, match="a shape that no tensor has"):
             flashinfer.find(path, "x")
 
 
