@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -135,7 +136,7 @@ def mutants(task: Task) -> Iterator[Mutant]:
 
 
 def _of_output(spec: wire.ProblemSpec, index: int, where: str) -> Iterator[Mutant]:
-    def mutant(check: str, cheat: str, change: Callable[..., torch.Tensor | None], **flags: bool) -> Mutant:
+    def mutant(check: str, cheat: str, change: Callable[..., torch.Tensor | None], **flags: Any) -> Mutant:
         """change: (the right output, the case, another draw) to a wrong output."""
 
         def make(case: AdmissionCase, second: AdmissionCase) -> Tensors | None:
