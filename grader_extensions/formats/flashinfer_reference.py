@@ -21,11 +21,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from grader_extensions.formats import nests, problem_code
 from sandbox.judge import references
 from sandbox.judge.inputs import shape_of
+from sandbox.judge.references import Tensors
 from sandbox.judge.tensors import is_narrow, numbers, same_bytes
 from sandbox.judge.tolerance import Comparison
 from sandbox.protocol import wire
 
-NAME = "flashinfer"
 RUN = "run"
 _LOWEST, _HIGHEST = -1024, 1024
 _PROBE = "0" * 32
@@ -41,26 +41,20 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     scalars = tuple(not tensor.shape for tensor in spec.inputs)
 
     @problem_code.with_own_code
-    def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    def run(inputs: Tensors) -> Tensors:
         result = function(*[tensor.item() if scalar else tensor for tensor, scalar in zip(inputs, scalars, strict=True)])
         return _outputs(result, spec, inputs)
 
-    def draw(workload: wire.Workload, key: str) -> list[torch.Tensor]:
+    def draw(workload: wire.Workload, key: str) -> Tensors:
         return _draw(spec, workload, key, where, vars(module))
 
     changed = _changed(spec, run, draw, where)
 
     @problem_code.with_own_code
-    def reference(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    def reference(inputs: Tensors) -> Tensors:
         return run([tensor.clone() if index in changed else tensor for index, tensor in enumerate(inputs)] if changed else inputs)
 
-    def compare(
-        workload: wire.Workload,
-        inputs: list[torch.Tensor],
-        outputs: list[torch.Tensor],
-        expected: list[torch.Tensor],
-        unwritten: list[torch.Tensor],
-    ) -> list[Comparison]:
+    def compare(workload: wire.Workload, inputs: Tensors, outputs: Tensors, expected: Tensors, unwritten: Tensors) -> list[Comparison]:
         rule = Rule(**json.loads(workload.arguments)["rule"])
         _check(expected, outputs, spec)
         return [rule.compare(out, ref, mask) for out, ref, mask in zip(outputs, expected, unwritten, strict=True)]
@@ -80,7 +74,7 @@ def _changed(spec: wire.ProblemSpec, run: references.Reference, draw: references
     return frozenset(index for index, (copy, before) in enumerate(zip(copies, inputs, strict=True)) if not same_bytes(copy, before))
 
 
-def _outputs(result: object, spec: wire.ProblemSpec, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+def _outputs(result: object, spec: wire.ProblemSpec, inputs: Tensors) -> Tensors:
     """Return the outputs of run, by name, in order, or alone; numbers become tensors."""
     if isinstance(result, dict):
         if missing := [output.name for output in spec.outputs if output.name not in result]:
@@ -101,14 +95,14 @@ def _tensor(value: object, of: wire.TensorSpec, where: torch.device) -> torch.Te
     raise references.ReferenceFailed(f"{RUN} returned a {type(value).__name__} for {of.name!r}; return a tensor")
 
 
-def _check(expected: list[torch.Tensor], outputs: list[torch.Tensor], spec: wire.ProblemSpec) -> None:
+def _check(expected: Tensors, outputs: Tensors, spec: wire.ProblemSpec) -> None:
     for ref, out, of in zip(expected, outputs, spec.outputs, strict=True):
         if ref.shape != out.shape or ref.dtype != out.dtype:
             text = f"{RUN} returned {ref.dtype} {list(ref.shape)} for {of.name!r}; the definition says {out.dtype} {list(out.shape)}"
             raise references.ReferenceFailed(text)
 
 
-def _draw(spec: wire.ProblemSpec, workload: wire.Workload, key: str, where: str, names: dict[str, Any]) -> list[torch.Tensor]:
+def _draw(spec: wire.ProblemSpec, workload: wire.Workload, key: str, where: str, names: dict[str, Any]) -> Tensors:
     """The inputs of a key, by the kinds that the workload says."""
     arguments = json.loads(workload.arguments)
     with problem_code.seeded(key, where):

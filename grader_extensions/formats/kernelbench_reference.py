@@ -16,7 +16,7 @@ import types
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from grader_extensions.formats import nests, problem_code
 from grader_extensions.formats.kernelbench_trace import Making, TracedCall
 from grader_extensions.formats.nests import moved, permutations_of, strides_of, with_strides
 from sandbox.judge import ReferenceFailed, references, tolerance
-from sandbox.judge.tensors import dtype_name
+from sandbox.judge.references import Reference, Tensors
 from sandbox.launch.constant_weights import Constant, ConstantWeights, constant_of, kind_of
 from sandbox.protocol import wire
 from sandbox.protocol.gate import TENSOR_LIMIT
@@ -35,7 +35,6 @@ from sandbox.protocol.signatures import with_arguments
 NAME = "kernelbench"
 _INPUTS, _ARGUMENTS, _MODEL = "get_inputs", "get_init_inputs", "Model"
 _FOR_REAL = nullcontext()
-Reference = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 SCALARS = {bool: "bool", int: "int64", float: "float64"}
 NAME_CHARS = 60
 _EXACT_INTEGERS = 2**53  # of a double, by which scalars travel
@@ -58,15 +57,22 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     model = model.to(where)
     constants = [None if torch.is_tensor(tensor) else tensor for tensor in call.inputs]
     call = replace(call, inputs=[], outputs=[], weights={})  # they may have memory, and are not needed any more
-    wide = _Wide(source, call, constants, where)
     reference = _reference(model, call, constants)
+
+    @cache  # made when it is first needed
+    def wide_reference() -> Reference:
+        return _reference(_moved(source.model(), torch.float64, where), call, constants)
+
+    def wide(inputs: Tensors) -> Tensors:
+        return problem_code.in_double(wide_reference(), inputs)
+
     weights = [] if spec.convention is wire.Convention.MODEL else _weights(model, description, where)
     return references.Task(
         spec=with_arguments(spec, description),
         reference=reference,
-        reference64=wide.outputs,
+        reference64=wide,
         draw=lambda _, key: [*_drawn(source.inputs(key, where), description, constants), *weights],
-        compare=tolerance.ElementwiseComparer(allowed=spec.tolerance, wide=wide.outputs),
+        compare=tolerance.ElementwiseComparer(allowed=spec.tolerance, wide=wide),
         state=_state(source, model, drawn) if spec.convention is wire.Convention.MODEL else b"",
         described=description,
         weights=_weight_checks(source, model, drawn, reference),
@@ -176,11 +182,11 @@ def _moved(model: torch.nn.Module, dtype: torch.dtype, where: str = "cpu") -> to
     return model
 
 
-def _drawn(values: list[Any], description: wire.Described, constants: list[Any]) -> list[torch.Tensor]:
+def _drawn(values: list[Any], description: wire.Described, constants: list[Any]) -> Tensors:
     """A key's inputs as the list that goes to a runner; ReferenceFailed where they are not as they were when the task was made."""
-    declared = [(tensor.dtype, [description.axes[str(name)] for name in tensor.shape]) for tensor in description.inputs]
+    declared = nests.shapes_at(description.inputs, description.axes)
     tensors = [value if torch.is_tensor(value) else torch.tensor(value, dtype=getattr(torch, SCALARS[type(value)])) for value in values]
-    shapes = [(dtype_name(tensor), list(tensor.shape)) for tensor in tensors]
+    shapes = tuple(map(nests.shape_of, tensors))
     if [None if torch.is_tensor(value) else value for value in values] != constants:
         raise references.ReferenceFailed(
             f"{_INPUTS}() made other numbers than before; give a tensor where a value differs from call to call"
@@ -191,7 +197,7 @@ def _drawn(values: list[Any], description: wire.Described, constants: list[Any])
     return [value if value.dim() else value.cpu() for value in laid]
 
 
-def _weights(model: torch.nn.Module, description: wire.Described, where: str) -> list[torch.Tensor]:
+def _weights(model: torch.nn.Module, description: wire.Described, where: str) -> Tensors:
     """Return the tensors of the model as inputs on the device: copies, for a call of the model may change its own. The same in every
     trial."""
     if description.obstacle:
@@ -209,7 +215,7 @@ def _reference(model: torch.nn.Module, traced: TracedCall, constants: list[Any])
     before = [(module, key, vars(module).get(key, _ABSENT)) for module, key in rebound]
 
     @problem_code.with_own_code
-    def call(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    def call(inputs: Tensors) -> Tensors:
         if live:
             torch._foreach_copy_(live, copies)
         for module, key, value in before:
@@ -225,22 +231,6 @@ def _reference(model: torch.nn.Module, traced: TracedCall, constants: list[Any])
 
 
 _ABSENT = object()
-
-
-class _Wide:
-    """The reference in double precision; its model is made when it is first needed."""
-
-    def __init__(self, source: _ModelSource, call: TracedCall, constants: list[Any], where: str) -> None:
-        self._source, self._seen, self._constants, self._where = source, call, constants, where
-        self._call: Reference | None = None
-
-    def outputs(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        """The outputs for inputs of any precision."""
-        if self._call is None:
-            model = _moved(self._source.model(), torch.float64, self._where)
-            self._call = _reference(model, self._seen, self._constants)
-        with problem_code.in_double():
-            return self._call([tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs])
 
 
 def _weight_checks(
@@ -264,9 +254,7 @@ def _weight_checks(
     return tuple(checks)
 
 
-def _with_weight(
-    tensor: torch.Tensor, draw: Callable[[], torch.Tensor], reference: Reference, inputs: list[torch.Tensor]
-) -> list[torch.Tensor]:
+def _with_weight(tensor: torch.Tensor, draw: Callable[[], torch.Tensor], reference: Reference, inputs: Tensors) -> Tensors:
     """The outputs of a model in which a weight has other values."""
     original = tensor.clone()
     try:
@@ -341,7 +329,7 @@ class _Names:
         name = self._free(wanted, len(shape))
         if not torch.is_tensor(value):
             return wire.TensorSpec(name=name, dtype=SCALARS[type(value)], shape=())
-        shapes = {name: nests.shape_of(value, wanted)}
+        shapes = {name: nests.sent_shape_of(value, repr(wanted))}
         self.axes |= nests.axes(shapes)
         return nests.specs(shapes)[0]
 

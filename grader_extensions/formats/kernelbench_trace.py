@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from grader_extensions.formats import problem_code
 from sandbox.judge import references
+from sandbox.judge.references import Tensors
 from sandbox.judge.tensors import memory_of
 
 # What one byte takes while it is judged: in two arenas, in the judge's copies, in the baseline's and the subject's own memory.
@@ -37,7 +39,7 @@ class TracedCall:
     """Inputs, outputs and weights as they would be, and what forward leaves behind in its model: tensors and attributes, by name."""
 
     inputs: list[Any]
-    outputs: list[torch.Tensor]
+    outputs: Tensors
     weights: dict[str, torch.Tensor]
     written: tuple[str, ...]
     rebound: tuple[tuple[str, str], ...]  # a submodule's name and the attribute's
@@ -75,17 +77,17 @@ def _trace(
     for index, value in enumerate(values):
         if not torch.is_tensor(value) and not isinstance(value, (bool, int, float)):
             raise references.ReferenceFailed(f"input {index} is a {type(value).__name__}; tensors and numbers can be given")
-    sizes = _Sizes(input_bytes=_size(values), where=where, weight_factor=weight_factor)
-    sizes.check(0, 0)
+    require_memory = partial(_require_memory, where, weight_factor, _size(values))
+    require_memory(0, 0)
     traced_model = model(making)
     traced_model = traced_model.to(where) if real else traced_model
     weight_bytes = _size([*traced_model.parameters(), *traced_model.buffers()])
-    sizes.check(weight_bytes, 0)
+    require_memory(weight_bytes, 0)
     weights, before, watch = kept_tensors(traced_model), _Kept.of(traced_model), _TraceMode()
     with references.blamed("forward"), making, watch:
         outputs = problem_code.as_tensors(traced_model(*values), "forward")
     written, rebound = before.changes(traced_model, watch.written)
-    sizes.check(weight_bytes, _size(outputs))
+    require_memory(weight_bytes, _size(outputs))
     return TracedCall(inputs=values, outputs=outputs, weights=weights, written=written, rebound=rebound)
 
 
@@ -218,24 +220,18 @@ def _size(values: list[Any]) -> int:
     return sum(memory_of(value).numel() * value.element_size() for value in values if torch.is_tensor(value))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sizes:
-    """Memory that a problem takes. weight_factor: what one byte of the weights takes while it is judged; 0: nothing is checked."""
+def _require_memory(where: str, weight_factor: int, input_bytes: int, weight_bytes: int, output_bytes: int) -> None:
+    """ReferenceTooLarge where a problem does not fit, as far as sizes are known.
 
-    input_bytes: int
-    where: str
-    weight_factor: int
-
-    def check(self, weight_bytes: int, output_bytes: int) -> None:
-        """ReferenceTooLarge where it does not fit, as far as sizes are known."""
-        needed = INPUT_FACTOR * self.input_bytes + self.weight_factor * weight_bytes + OUTPUT_FACTOR * output_bytes
-        if self.weight_factor and needed > (there := memory_bytes(self.where)):
-            text = (
-                f"inputs of {self.input_bytes / 1e9:.3g} GB, weights of {weight_bytes / 1e9:.3g} GB "
-                f"and outputs of {output_bytes / 1e9:.3g} GB take {needed / 1e9:.3g} GB while they are judged, "
-                f"and here are {there / 1e9:.3g} GB; {SMALLER}"
-            )
-            raise references.ReferenceTooLarge(text)
+    weight_factor: what one byte of the weights takes while it is judged; 0: nothing is checked.
+    """
+    needed = INPUT_FACTOR * input_bytes + weight_factor * weight_bytes + OUTPUT_FACTOR * output_bytes
+    if weight_factor and needed > (there := memory_bytes(where)):
+        text = (
+            f"inputs of {input_bytes / 1e9:.3g} GB, weights of {weight_bytes / 1e9:.3g} GB and outputs of {output_bytes / 1e9:.3g} GB "
+            f"take {needed / 1e9:.3g} GB while they are judged, and here are {there / 1e9:.3g} GB; {SMALLER}"
+        )
+        raise references.ReferenceTooLarge(text)
 
 
 def memory_bytes(where: str) -> int:

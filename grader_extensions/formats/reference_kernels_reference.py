@@ -27,7 +27,9 @@ import torch
 from grader_extensions.formats import nests, problem_code
 from grader_extensions.formats.nests import in_memory, tensors_of
 from sandbox.judge import references, tolerance
+from sandbox.judge.references import Tensors
 from sandbox.judge.tensors import dtype_name, filled, is_nan, is_narrow, same_bytes
+from sandbox.judge.tolerance import Comparison
 from sandbox.launch import objects
 from sandbox.protocol import pytree, wire
 from sandbox.protocol.gate import RANK_LIMIT, TENSOR_LIMIT
@@ -35,8 +37,7 @@ from sandbox.protocol.gate import RANK_LIMIT, TENSOR_LIMIT
 GENERATE, REFERENCE, CHECK, SEED = "generate_input", "ref_kernel", "check_implementation", "seed"
 NO_FILL = "fill_empty_deterministic_"  # what torch says of a dtype that it can't fill fresh memory of, such as float4
 NOT_EMULATED = ("_scaled_mm", "Float8", "Float4", "float8", "float4")
-Both = Callable[[list[torch.Tensor]], tuple[Any, Any]]  # of all tensors: the data, and the output
-NAME = "reference_kernels"
+Both = Callable[[Tensors], tuple[Any, Any]]  # of all tensors: the data, and the output
 NARROW = {"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"}
 DTYPES = nests.DTYPES | NARROW
 # Inputs that a kernel may write to. BLANK: the reference only writes to it. KEPT: it reads and writes. UNUSED: it does neither, and it is a
@@ -103,8 +104,23 @@ class Code:
             text = "it needs an operation on float8 or float4 that the emulated device does not have; grade this problem on a GPU"
             raise references.ReferenceFailed(f"{failure}; {text}") from failure
 
-    def flat(self, value: object, subject: str) -> tuple[list[torch.Tensor], str]:
-        """The tensors of a nest and the text around them; what made it is blamed for what can't be sent."""
+    def inputs(self, case: dict[str, Any], key: str, name: str) -> tuple[Tensors, list[Any]]:
+        """The tensors that a case makes from a key, on the device and as they lie in memory, and the nodes around them."""
+        tensors, data = self.flat(self.data(case, key), f"{GENERATE} at {name!r}")
+        for index, tensor in enumerate(tensors):
+            where = f"tensor {index} of {GENERATE} at {name!r}"
+            if dtype_name(tensor) not in DTYPES or tensor.layout != torch.strided:
+                raise references.ReferenceFailed(f"{where} is {tensor.layout} of {tensor.dtype}, which can't be sent to a kernel")
+            if not 1 <= tensor.dim() <= RANK_LIMIT:
+                text = f"has {tensor.dim()} dimensions; give it 1 to {RANK_LIMIT}, or make it a plain number"
+                raise references.ReferenceFailed(f"{where} {text}")
+            if not in_memory(tensor).is_contiguous():
+                text = f"has strides {tensor.stride()}, so there are gaps or overlaps in its memory, which can't be sent: add .contiguous()"
+                raise references.ReferenceFailed(f"{where} {text}")
+        return [laid_out(tensor.to(self.where)) for tensor in tensors], data
+
+    def flat(self, value: object, subject: str) -> tuple[Tensors, list[Any]]:
+        """The tensors of a nest and the nodes around them; what made it is blamed for what can't be sent."""
         parts = partial(nests.object_parts, name_of=self._class_name)
         return problem_code.flatten(value, f"what {subject} makes", dimensions=nests.dimensions, parts=parts)
 
@@ -122,7 +138,7 @@ class Code:
         findable = file is not None and _attribute(self.modules.load(file), of.__qualname__) is of
         return f"{file}.{of.__qualname__}" if findable else None
 
-    def accepts(self, make: Both, inputs: list[torch.Tensor], outputs: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:
+    def accepts(self, make: Both, inputs: Tensors, outputs: Tensors, expected: Tensors) -> bool:
         """Return whether the problem's own check accepts these outputs. It is the problem's fault if that does not accept the reference's
         output either."""
         if self._accepts(make, inputs, outputs):
@@ -135,7 +151,7 @@ class Code:
             raise references.ReferenceFailed(f"{CHECK} does not accept what {REFERENCE} returns for the same data; fix one of them")
         return False
 
-    def _accepts(self, make: Both, inputs: list[torch.Tensor], outputs: list[torch.Tensor], certain: bool = False) -> bool:
+    def _accepts(self, make: Both, inputs: Tensors, outputs: Tensors, certain: bool = False) -> bool:
         copies = [tensor.clone() for tensor in (*inputs, *outputs)]
         try:
             with problem_code.contained(CHECK, self.where), problem_code.seeded(CHECK, self.where):
@@ -168,29 +184,26 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     cases = {entry.shapes(): entry for entry in (_TaskCase.of(spec, workload, code) for workload in spec.workloads)}
 
     @problem_code.with_own_code
-    def reference(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    def reference(inputs: Tensors) -> Tensors:
         return cases[tuple(tensor.shape for tensor in inputs)].run(code.reference, inputs)
 
-    def draw(workload: wire.Workload, key: str) -> list[torch.Tensor]:
+    def draw(workload: wire.Workload, key: str) -> Tensors:
         return _TaskCase.of(spec, workload, code).draw(code, key)
 
-    def compare(
-        workload: wire.Workload,
-        inputs: list[torch.Tensor],
-        outputs: list[torch.Tensor],
-        expected: list[torch.Tensor],
-        unwritten: list[torch.Tensor],
-    ) -> list[tolerance.Comparison]:
+    def compare(workload: wire.Workload, inputs: Tensors, outputs: Tensors, expected: Tensors, unwritten: Tensors) -> list[Comparison]:
         case = _TaskCase.of(spec, workload, code)
-        case.check_outputs(expected)
+        if tuple(map(nests.shape_of, expected)) != case.outputs:
+            raise references.ReferenceFailed(f"{REFERENCE} at {case.name!r} returns shapes or dtypes that differ from seed to seed")
         allowed = replace(workload.tolerance or spec.tolerance, budget_factor=None)
-        pairs = list(zip(outputs, expected, unwritten, strict=True))
+        triples = list(zip(outputs, expected, unwritten, strict=True))
+        comparisons = [tolerance.compare(out, ref, None, mask, allowed) for out, ref, mask in triples]
         # Whether what still holds the poison was not written: a float of one byte may be right and look so.
-        if any((out.is_floating_point() and not is_narrow(out.dtype)) and bool(mask.any()) for out, _, mask in pairs) or not code.accepts(
-            case.both, inputs, outputs, expected
-        ):
-            return _refused([tolerance.compare(out, ref, None, mask, allowed) for out, ref, mask in pairs])
-        return [_accepted(out, ref, mask, allowed) for out, ref, mask in pairs]
+        poisoned = any(out.is_floating_point() and not is_narrow(out.dtype) and bool(mask.any()) for out, _, mask in triples)
+        if not poisoned and code.accepts(case.both, inputs, outputs, expected):
+            return [_accepted(comparison, out, ref) for comparison, (out, ref, _) in zip(comparisons, triples, strict=True)]
+        if all(comparison.outcome is wire.TrialOutcome.PASSED for comparison in comparisons):  # each element may be near the reference's
+            comparisons[0] = replace(comparisons[0], mismatched_count=1)
+        return comparisons
 
     templates = tuple(json.loads(workload.arguments)["template"] for workload in spec.workloads)
     scratch = tuple(sorted({index for case in cases.values() for index in case.scratch}))
@@ -211,18 +224,14 @@ class _TaskCase:
     output_orders: list[list[int] | None]  # how `permute` makes what is sent of what is returned
     scratch: dict[int, str]
     mark: int | None
-    inputs: tuple[tuple[str, tuple[int, ...]], ...]
-    outputs: tuple[tuple[str, tuple[int, ...]], ...]
+    inputs: tuple[nests.Shape, ...]
+    outputs: tuple[nests.Shape, ...]
 
     @classmethod
     def of(cls, spec: wire.ProblemSpec, workload: wire.Workload, code: Code) -> _TaskCase:
         """As the described spec has it."""
         arguments = json.loads(workload.arguments)
         data, _, output = json.loads(arguments["template"])[1]
-
-        def sizes(specs: tuple[wire.TensorSpec, ...]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-            return tuple((spec.dtype, tuple(workload.axes[str(axis)] for axis in spec.shape)) for spec in specs)
-
         return cls(
             name=workload.workload_id,
             arguments=arguments["case"],
@@ -234,19 +243,19 @@ class _TaskCase:
             output_orders=[inverse(dimensions) for _, dimensions in pytree.leaves(output)],
             scratch={int(index): kind for index, kind in arguments["scratch"].items()},
             mark=arguments["mark"],
-            inputs=sizes(spec.inputs),
-            outputs=sizes(spec.outputs),
+            inputs=nests.shapes_at(spec.inputs, workload.axes),
+            outputs=nests.shapes_at(spec.outputs, workload.axes),
         )
 
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """By which the case is found."""
         return tuple(shape for _, shape in self.inputs)
 
-    def both(self, tensors: list[torch.Tensor]) -> tuple[Any, Any]:
+    def both(self, tensors: Tensors) -> tuple[Any, Any]:
         """The data and the output that these are the tensors of."""
         return self.data(tensors), self.output(tensors)
 
-    def run(self, reference: Callable[[Any], Any], inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    def run(self, reference: Callable[[Any], Any], inputs: Tensors) -> Tensors:
         """The outputs. Inputs that the reference writes to are its own: those that it only writes come without their content."""
         tensors = list(inputs)
         for index, kind in self.scratch.items():
@@ -261,35 +270,22 @@ class _TaskCase:
         ]
         return outputs if len(outputs) == len(self.outputs) else placed(outputs, self.output_numbers, self.outputs, str(outputs[0].device))
 
-    def draw(self, code: Code, key: str) -> list[torch.Tensor]:
+    def draw(self, code: Code, key: str) -> Tensors:
         """Inputs of a key, of the same shapes and with the same values around them as at first."""
-        tensors, text = code.flat(code.data(self.arguments, key), f"{GENERATE} at {self.name!r}")
-        check_inputs(tensors, self.name)
-        moved_tensors = [moved(tensor, code.where) for tensor in tensors]
-        kinds = [(dtype_name(item), tuple(item.shape)) for item in moved_tensors]
-        same_count = len(moved_tensors) == len(self.input_numbers)
-        if (
-            not same_count
-            or kinds != [self.inputs[number] for number in self.input_numbers]
-            or json.dumps(pytree.renumbered(json.loads(text), self.input_numbers)) != self.data_text
-        ):
+        tensors, data = code.inputs(self.arguments, key, self.name)
+        same_shapes = list(map(nests.shape_of, tensors)) == [self.inputs[number] for number in self.input_numbers]
+        if not same_shapes or json.dumps(pytree.renumbered(data, self.input_numbers)) != self.data_text:
             text = "shapes, dtypes or plain values that differ from seed to seed; let them depend on the case alone"
             raise references.ReferenceFailed(f"{GENERATE} at {self.name!r} makes {text}")
         own_count = len(self.inputs) - (self.mark is not None)
         return [
-            *placed(moved_tensors, self.input_numbers, self.inputs[:own_count], code.where),
+            *placed(tensors, self.input_numbers, self.inputs[:own_count], code.where),
             *([] if self.mark is None else [marker(self.mark, code.where)]),
         ]
 
-    def check_outputs(self, expected: list[torch.Tensor]) -> None:
-        """That the reference returned what it did at first."""
-        if tuple((dtype_name(tensor), tuple(tensor.shape)) for tensor in expected) != self.outputs:
-            raise references.ReferenceFailed(f"{REFERENCE} at {self.name!r} returns shapes or dtypes that differ from seed to seed")
 
-
-def _accepted(out: torch.Tensor, ref: torch.Tensor, mask: torch.Tensor, allowed: wire.Tolerance) -> tolerance.Comparison:
+def _accepted(comparison: Comparison, out: torch.Tensor, ref: torch.Tensor) -> Comparison:
     """An output that the problem's check accepts: what is left to be wrong is what nobody wrote, and NaN where the reference has none."""
-    comparison = tolerance.compare(out, ref, None, mask, allowed)
     # A byte may hold the sentinel and be right within the check's own tolerance.
     unwritten = comparison.unwritten_count if out.dtype == torch.bool or out.dtype.itemsize > 2 else 0
     wrong = out.is_floating_point() and not bool(is_nan(ref).any())
@@ -297,13 +293,6 @@ def _accepted(out: torch.Tensor, ref: torch.Tensor, mask: torch.Tensor, allowed:
     counts = replace(comparison, mismatched_count=unwritten, unwritten_count=unwritten, nonfinite_count=nan_count)
     # Indices that differ and are right all the same have no error to speak of.
     return counts if out.is_floating_point() else replace(counts, max_absolute_error=0.0, max_relative_error=0.0)
-
-
-def _refused(comparisons: list[tolerance.Comparison]) -> list[tolerance.Comparison]:
-    """Outputs that the problem's check refuses, although each element may be near the reference's."""
-    if all(comparison.outcome is wire.TrialOutcome.PASSED for comparison in comparisons):
-        comparisons[0] = replace(comparisons[0], mismatched_count=1)
-    return comparisons
 
 
 def described(spec: wire.ProblemSpec, code: Code) -> wire.ProblemSpec:
@@ -353,19 +342,18 @@ class _CaseRun:
     name: str
     data: list[Any]
     result: list[Any]
-    inputs: list[torch.Tensor]
-    outputs: list[torch.Tensor]
+    inputs: Tensors
+    outputs: Tensors
     scratch: dict[int, str]
 
     @classmethod
     def of(cls, code: Code, workload: wire.Workload, seed: str, needed: set[Occurrence]) -> _CaseRun:
         """Run the case. needed: inputs that look like buffers and that the reference was seen to read; more of them are added."""
         name, key = workload.workload_id, hashlib.sha256(seed.encode()).hexdigest()[:32]
-        tensors, data = code.flat(code.data(json.loads(workload.arguments)["case"], key), f"{GENERATE} at {name!r}")
-        check_inputs(tensors, name)
-        inputs, build = [moved(tensor, code.where) for tensor in tensors], pytree.builder(json.loads(data), code.make_object)
+        inputs, data = code.inputs(json.loads(workload.arguments)["case"], key, name)
+        build = pytree.builder(data, code.make_object)
 
-        def run(arguments: list[torch.Tensor]) -> Any:
+        def run(arguments: Tensors) -> Any:
             return code.run(build(arguments), key, name)
 
         copies = [tensor.clone() for tensor in inputs]
@@ -373,14 +361,12 @@ class _CaseRun:
         if not returned:
             raise references.ReferenceFailed(f"{REFERENCE} at {name!r} returns no tensor; return what is to be compared")
         for index, output in enumerate(returned):
-            if dtype_name(output) not in DTYPES or output.dim() > RANK_LIMIT:
-                text = f"is of {output.dtype} with {output.dim()} dimensions; outputs are of {', '.join(sorted(DTYPES))}"
-                raise references.ReferenceFailed(f"tensor {index} of {REFERENCE} at {name!r} {text}, of at most {RANK_LIMIT} dimensions")
+            nests.sent_shape_of(output, f"tensor {index} of {REFERENCE} at {name!r}", DTYPES)
         outputs = [laid_out(tensor).clone() for tensor in returned]
         scratch = _scratch(run, inputs, copies, outputs, needed)
         # All cases are looked at together, and only for their shapes.
         shown = [[torch.empty_like(tensor, device="meta") for tensor in tensors] for tensors in (inputs, outputs)]
-        return cls(name=name, data=json.loads(data), result=json.loads(result), inputs=shown[0], outputs=shown[1], scratch=scratch)
+        return cls(name=name, data=data, result=result, inputs=shown[0], outputs=shown[1], scratch=scratch)
 
     def without_needed(self, needed: set[Occurrence]) -> _CaseRun:
         """The same, but for inputs that the reference reads in another case."""
@@ -413,7 +399,7 @@ class _Slots:
         """The places of a case's tensors."""
         return [self.places.index(tensor) for tensor in _occurrences(tensors)]
 
-    def place(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def place(self, tensors: Sequence[torch.Tensor]) -> Tensors:
         """A tensor for each place; without elements where the case has none. Raises ReferenceFailed for a number that it does not have."""
         return placed(tensors, self.numbers(tensors), [(dtype, (0,) * rank) for (dtype, rank), _ in self.places], "meta")
 
@@ -428,9 +414,7 @@ def _occurrences(tensors: Sequence[torch.Tensor]) -> list[Occurrence]:
     return occurrences
 
 
-def placed(
-    tensors: Sequence[torch.Tensor], numbers: Sequence[int], kinds: Sequence[tuple[str, tuple[int, ...]]], where: str
-) -> list[torch.Tensor]:
+def placed(tensors: Sequence[torch.Tensor], numbers: Sequence[int], kinds: Sequence[nests.Shape], where: str) -> Tensors:
     """The tensors at these numbers, and tensors without elements at the others. kinds: dtype and shape of each number."""
     at = dict(zip(numbers, tensors, strict=True))
     if missing := [dtype for number, (dtype, shape) in enumerate(kinds) if number not in at and not shape]:
@@ -442,13 +426,7 @@ def placed(
     ]
 
 
-def _scratch(
-    run: Callable[[list[torch.Tensor]], Any],
-    inputs: list[torch.Tensor],
-    after: list[torch.Tensor],
-    outputs: list[torch.Tensor],
-    needed: set[Occurrence],
-) -> dict[int, str]:
+def _scratch(run: Callable[[Tensors], Any], inputs: Tensors, after: Tensors, outputs: Tensors, needed: set[Occurrence]) -> dict[int, str]:
     """Which inputs a kernel may write to: those that the reference writes to, and buffers for the output that it leaves alone. What is
     expected of a kernel comes from private copies, whatever it writes. after: the inputs as the reference left them."""
 
@@ -489,30 +467,12 @@ def _shapes(tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, ...], ...]:
 
 
 def _named(letter: str, tensors: Sequence[torch.Tensor]) -> nests.Shapes:
-    return {f"{letter}{index}": (dtype_name(tensor), tuple(tensor.shape)) for index, tensor in enumerate(tensors)}
-
-
-def check_inputs(tensors: Sequence[torch.Tensor], name: str) -> None:
-    """Raise ReferenceFailed if one of them can't be sent."""
-    for index, tensor in enumerate(tensors):
-        where = f"tensor {index} of {GENERATE} at {name!r}"
-        if dtype_name(tensor) not in DTYPES or tensor.layout != torch.strided:
-            raise references.ReferenceFailed(f"{where} is {tensor.layout} of {tensor.dtype}, which can't be sent to a kernel")
-        if not 1 <= tensor.dim() <= RANK_LIMIT:
-            raise references.ReferenceFailed(f"{where} has {tensor.dim()} dimensions; give it 1 to {RANK_LIMIT}, or make it a plain number")
-        if not in_memory(tensor).is_contiguous():
-            text = f"has strides {tensor.stride()}, so there are gaps or overlaps in its memory, which can't be sent: add .contiguous()"
-            raise references.ReferenceFailed(f"{where} {text}")
+    return {f"{letter}{index}": nests.shape_of(tensor) for index, tensor in enumerate(tensors)}
 
 
 def marker(index: int, where: str) -> torch.Tensor:
     """Tells cases apart whose data has the same shapes: by its own."""
     return torch.zeros(index + 1, dtype=torch.uint8, device=where)
-
-
-def moved(tensor: torch.Tensor, where: str) -> torch.Tensor:
-    """A plain contiguous tensor on the device, of the same bytes in the same order."""
-    return laid_out(tensor.detach().to(where))
 
 
 def inverse(dimensions: list[int] | None) -> list[int] | None:

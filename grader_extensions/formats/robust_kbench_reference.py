@@ -12,8 +12,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,14 +22,13 @@ import torch
 from grader_extensions.formats import nests, problem_code
 from grader_extensions.formats.nests import permutations_of, strides_of, with_strides
 from sandbox.judge import references, tolerance
-from sandbox.judge.tensors import dtype_name, same_bytes
+from sandbox.judge.references import Tensors
+from sandbox.judge.tensors import same_bytes
 from sandbox.launch.constant_weights import ConstantWeights
 from sandbox.protocol import pytree, wire
 from sandbox.protocol.gate import TENSOR_LIMIT
 
 MARK = "setting_number"
-_Tensors = list[torch.Tensor]
-NAME = "robust_kbench"
 FORWARD, MODEL, INPUTS, AUTOGRAD, KERNEL = "forward_fn", "Model", "get_inputs", "AutogradFunction", "backward_fn"
 GRADIENT_LIMIT = 16
 
@@ -44,14 +42,13 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     by_shapes = {setting.shapes: setting for setting in settings.values()}
 
     @problem_code.with_own_code
-    def reference(inputs: _Tensors) -> _Tensors:
+    def reference(inputs: Tensors) -> Tensors:
         return by_shapes[tuple(tuple(tensor.shape) for tensor in inputs)].run(inputs)
 
     @problem_code.with_own_code
-    def wide(inputs: _Tensors) -> _Tensors:
-        with problem_code.in_double():
-            widened = [tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs]
-            return by_shapes[tuple(tuple(tensor.shape) for tensor in inputs)].run(widened, wide=True)
+    def wide(inputs: Tensors) -> Tensors:
+        setting = by_shapes[tuple(tuple(tensor.shape) for tensor in inputs)]
+        return problem_code.in_double(partial(setting.run, wide=True), inputs)
 
     return references.Task(
         spec=spec,
@@ -77,7 +74,7 @@ class _Setting:
     arguments: Mapping[str, Any]
     template: str
     places: tuple[int, ...]
-    inputs: tuple[tuple[str, tuple[int, ...]], ...]
+    inputs: tuple[nests.Shape, ...]
     strides: tuple[tuple[int, ...], ...]  # of the inputs; () where one is contiguous
     scratch: tuple[int, ...]
     forward: pytree.Make
@@ -95,7 +92,7 @@ class _Setting:
             arguments=arguments,
             template=arguments["template"],
             places=tuple(arguments["places"]),
-            inputs=tuple((tensor.dtype, tuple(workload.axes[str(axis)] for axis in tensor.shape)) for tensor in spec.inputs),
+            inputs=nests.shapes_at(spec.inputs, workload.axes),
             strides=tuple(workload.strides.get(tensor.name, ()) for tensor in spec.inputs),
             scratch=tuple(arguments["scratch"]),
             forward=pytree.builder(arguments["forward"]),
@@ -109,14 +106,14 @@ class _Setting:
         """By which the setting is found."""
         return tuple(shape for _, shape in self.inputs)
 
-    def run(self, inputs: _Tensors, *, wide: bool = False) -> _Tensors:
+    def run(self, inputs: Tensors, *, wide: bool = False) -> Tensors:
         """The outputs. forward_fn gets copies of the inputs that it writes to. wide: in double precision, as the inputs are."""
         own_tensors = [tensor.double() if wide and tensor.is_floating_point() else tensor for tensor in self.own_tensors]
         tensors = [*(tensor.clone() if index in self.scratch else tensor for index, tensor in enumerate(inputs)), *own_tensors]
         outputs = self.code.outputs(self.forward(tensors), self.gradients, self.output(tensors) if self.output else None)
         return [tensor.contiguous() for tensor in outputs]
 
-    def draw(self, key: str) -> _Tensors:
+    def draw(self, key: str) -> Tensors:
         """Inputs of a key, of the same shapes and with the same values around them as at first."""
         call = self.code.call(self.arguments, key)
         if json.dumps(pytree.renumbered(call.tree, self.places)) != self.template:
@@ -124,7 +121,7 @@ class _Setting:
         drawn = [torch.zeros(shape, dtype=getattr(torch, dtype), device=self.code.where) for dtype, shape in self.inputs]
         for place, tensor in zip(self.places, call.tensors, strict=True):
             drawn[place] = tensor
-        if tuple((dtype_name(tensor), tuple(tensor.shape)) for tensor in drawn) != self.inputs:
+        if tuple(map(nests.shape_of, drawn)) != self.inputs:
             raise references.ReferenceFailed(f"setting {self.name!r} gives tensors whose shapes or dtypes differ from seed to seed")
         return [with_strides(tensor, strides) for tensor, strides in zip(drawn, self.strides, strict=True)]
 
@@ -147,7 +144,7 @@ class _SettingRun:
         call = code.call(setting, _key(spec, workload))
         forward = pytree.builder(call.forward)
 
-        def run(own_inputs: _Tensors) -> tuple[_Tensors, _Tensors]:
+        def run(own_inputs: Tensors) -> tuple[Tensors, Tensors]:
             tensors = [*(tensor.clone() for tensor in call.tensors), *own_inputs]
             output = pytree.builder(call.output)(tensors) if call.output else None
             with problem_code.contained(f"{FORWARD} in setting {name!r}", code.where), problem_code.seeded(name, code.where):
@@ -163,10 +160,10 @@ class _SettingRun:
         pairs = zip(call.names, call.tensors, tensors, strict=False)
         return cls(
             call=replace(call, tensors=[], own_tensors=[]),  # all settings are looked at together, and only for their shapes
-            inputs={of: nests.shape_of(item, of) for of, item in zip(call.names, call.tensors, strict=True)},
+            inputs={of: nests.sent_shape_of(item, repr(of)) for of, item in zip(call.names, call.tensors, strict=True)},
             strides=strides_of(dict(zip(call.names, call.tensors, strict=True)))
             | permutations_of(dict(zip(output_names, outputs, strict=True))),
-            outputs={of: nests.shape_of(item, of) for of, item in zip(output_names, outputs, strict=True)},
+            outputs={of: nests.sent_shape_of(item, repr(of)) for of, item in zip(output_names, outputs, strict=True)},
             scratch=frozenset(of for of, before, after in pairs if not same_bytes(before, after)),
             own_count=len(call.own_tensors),
         )
@@ -230,10 +227,10 @@ class KernelCall:
     dimensions in the tree: others travel as numbers.
     """
 
-    tensors: _Tensors
+    tensors: Tensors
     names: tuple[str, ...]
     tree: list[Any]
-    own_tensors: _Tensors
+    own_tensors: Tensors
     forward: list[Any]
     gradients: tuple[int, ...] = ()
     gradient_names: tuple[str, ...] = ()
@@ -301,7 +298,7 @@ class TaskCode:
             names = (*named, *(f"argument{index}" for index in range(len(named), len(forward))))[: len(forward)]
             return self._backward(forward, names) if self.backward else KernelCall.forward_call(forward, names)
 
-    def outputs(self, arguments: tuple[Any, ...], gradients: tuple[int, ...], output: torch.Tensor | None) -> _Tensors:
+    def outputs(self, arguments: tuple[Any, ...], gradients: tuple[int, ...], output: torch.Tensor | None) -> Tensors:
         """Return the outputs that a kernel has to return: what forward_fn returns of these arguments, or its gradients by those of these
         numbers, where output is the gradient of what it returns."""
         function = self.names[FORWARD]
@@ -330,8 +327,12 @@ class TaskCode:
         gradient = torch.randn_like(output)
 
         def backward(kernel: Callable[..., Any]) -> Any:
-            with _kernel(autograd, kernel):
+            before = getattr(autograd, KERNEL, None)
+            setattr(autograd, KERNEL, kernel)
+            try:
                 return autograd.backward(context, gradient)
+            finally:
+                setattr(autograd, KERNEL, before)
 
         arguments, keywords = _intercepted(backward, f"{AUTOGRAD}.backward", KERNEL)
         if keywords:
@@ -339,13 +340,12 @@ class TaskCode:
         return KernelCall.backward_call(arguments, gradient, forward, names, _gradients(backward, len(forward)))
 
 
-def _sent(tensors: Sequence[torch.Tensor]) -> _Tensors:
+def _sent(tensors: Sequence[torch.Tensor]) -> Tensors:
     return [tensor if tensor.dim() else tensor.reshape(1) for tensor in tensors]
 
 
-def _flat(arguments: tuple[Any, ...]) -> tuple[_Tensors, list[Any]]:
-    tensors, text = problem_code.flatten(arguments, "the arguments", dimensions=lambda tensor: None if tensor.dim() else [])
-    return tensors, json.loads(text)
+def _flat(arguments: tuple[Any, ...]) -> tuple[Tensors, list[Any]]:
+    return problem_code.flatten(arguments, "the arguments", dimensions=lambda tensor: None if tensor.dim() else [])
 
 
 def _tensor_names(tree: list[Any], names: tuple[str, ...]) -> tuple[str, ...]:
@@ -398,27 +398,13 @@ def _intercepted(call: Callable[[Callable[..., Any]], Any], who: str, name: str)
     raise references.ReferenceFailed(f"{who} never calls {name}, which is the kernel")
 
 
-@contextmanager
-def _kernel(autograd: Any, kernel: Callable[..., Any]) -> Iterator[None]:
-    before = getattr(autograd, KERNEL, None)
-    setattr(autograd, KERNEL, kernel)
-    try:
-        yield
-    finally:
-        setattr(autograd, KERNEL, before)
-
-
-class _Gradient:
-    """Stands for an output of a backward kernel."""
-
-
 def _gradients(backward: Callable[[Callable[..., Any]], Any], count: int) -> tuple[int, ...]:
     """Which arguments' gradients the kernel returns, in its order: seen by what `backward` does with outputs that differ."""
-    several = (tuple(_Gradient() for _ in range(length)) for length in range(1, GRADIENT_LIMIT + 1))
-    for outputs in (_Gradient(), *several):
+    several = (tuple(object() for _ in range(length)) for length in range(1, GRADIENT_LIMIT + 1))
+    for outputs in (object(), *several):
         results = outputs if isinstance(outputs, tuple) else (outputs,)
         try:
-            returned = backward(partial(_returns, outputs))
+            returned = backward(lambda *_, outputs=outputs: outputs)
         except (TypeError, ValueError, IndexError):  # it unpacks another number of them
             continue
         listed = list(returned) if isinstance(returned, (list, tuple)) else [returned]
@@ -427,10 +413,6 @@ def _gradients(backward: Callable[[Callable[..., Any]], Any], count: int) -> tup
             return tuple(places)
     text = f"{AUTOGRAD}.backward does not return each output of {KERNEL} as the gradient of an argument; return them as they are"
     raise references.ReferenceFailed(text)
-
-
-def _returns(outputs: object, *_: object) -> object:
-    return outputs
 
 
 class _Context:
