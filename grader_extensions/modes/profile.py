@@ -98,7 +98,7 @@ GPU_TOOLS = (
     RunTool(
         name=box_files.NCU,
         files=(box_files.NCU_REPORT, box_files.NCU_TEXT, box_files.NCU_CSV),
-        options=("--instrument", "grader_extensions.modes.box.profiler_range"),
+        options=("--instrument", "grader_extensions.modes.box.nvidia_tools"),
         command=module_argv("grader_extensions.modes.box.nvidia_tools", box_files.NCU, "{out}"),
         directory=box_files.NSIGHT,
     ),
