@@ -62,6 +62,13 @@ class Part(StrictModel):
             raise ValueError(f"'high' may name an axis for {', '.join(_BY_AXIS)} only; give the kind {self.kind!r} a number")
         return self
 
+    def on_wire(self) -> wire.Distribution:
+        """As the judge gets it."""
+        fields = self.model_dump(exclude_none=True, exclude={"parts"})
+        if isinstance(self.high, str):
+            fields["high_axis"] = fields.pop("high")
+        return wire.Distribution(**fields, parts=tuple(part.on_wire() for part in getattr(self, "parts", None) or ()))
+
 
 class DistributionSchema(Part):
     """Where an input's values come from."""
@@ -128,10 +135,6 @@ class DistributionSchema(Part):
                     text = f"{key!r} is {bound:.0f}; an integer without axes is given exactly up to 2 ** 53 only"
                     raise ValueError(f"{text}; take a nearer one, or give the input an axis")
 
-    def on_wire(self) -> wire.Distribution:
-        """As the judge gets it."""
-        return _on_wire(self, tuple(_on_wire(part) for part in self.parts or ()))
-
 
 def _check_index(part: Part, dtype: str, axes: Mapping[str, int]) -> None:
     high = axes[part.high] if isinstance(part.high, str) else part.high
@@ -142,13 +145,6 @@ def _check_index(part: Part, dtype: str, axes: Mapping[str, int]) -> None:
     limit = _WHOLE.get(dtype)
     if limit is not None and (high > limit or part.low < (0 if dtype in ("uint8", "bool") else -limit)):
         raise ValueError(f"whole numbers from {part.low:g} to below {high:g} do not fit into {dtype}; take a wider one")
-
-
-def _on_wire(of: Part, parts: tuple[wire.Distribution, ...] = ()) -> wire.Distribution:
-    fields = of.model_dump(exclude_none=True, exclude={"parts"})
-    if isinstance(of.high, str):
-        fields["high_axis"] = fields.pop("high")
-    return wire.Distribution(**fields, parts=parts)
 
 
 NAME = "native"

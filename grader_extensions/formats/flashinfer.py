@@ -349,12 +349,11 @@ def _input(
 
 
 def _rule(files: DefinitionFiles, definition: schema.Definition, tolerance: schema.ToleranceSchema | None) -> dict[str, Any]:
-    if not files.sol and tolerance is None:
-        ratio = MATCHED_RATIO.get(definition.op_type or "", 1.0)
-        return {"kind": "flashinfer", "atol": ATOL, "rtol": RTOL, "ratio": ratio, "cap": None, "negative_inf": False}
-    of = tolerance or schema.ToleranceSchema()
+    theirs = not files.sol and tolerance is None
+    ratio = MATCHED_RATIO.get(definition.op_type or "", 1.0)
+    of = tolerance or (schema.ToleranceSchema(required_matched_ratio=ratio) if theirs else schema.ToleranceSchema())
     return {
-        "kind": "sol",
+        "kind": "flashinfer" if theirs else "sol",
         "atol": of.max_atol,
         "rtol": of.max_rtol,
         "ratio": of.required_matched_ratio,
