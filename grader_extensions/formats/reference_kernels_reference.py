@@ -48,31 +48,16 @@ Kind = tuple[str, int]  # dtype and number of dimensions
 Occurrence = tuple[Kind, int]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Code:
-    """The functions of reference.py, and the files' modules."""
+    """The functions of reference.py, which is executed, and the modules of the files that it imports."""
 
-    where: str
-    modules: problem_code.Modules
-    generate: Callable[..., Any]
-    reference: Callable[[Any], Any]
-    check: Callable[[Any, Any], Any]
-
-    @classmethod
-    def of(cls, spec: wire.ProblemSpec, where: str) -> Code:
-        """Execute reference.py, and of the other files those that it imports."""
+    def __init__(self, spec: wire.ProblemSpec, where: str) -> None:
         # Their deterministic contexts take it for set: without it torch refuses cuBLAS there. It is torch's own default on Hopper.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         texts = {name.removesuffix(".py"): text for name, text in json.loads(spec.reference).items()}
-        modules = problem_code.executed(spec, where, texts, "reference", (GENERATE, REFERENCE, CHECK))
-        module = modules.load("reference")
-        return cls(
-            where=where,
-            modules=modules,
-            generate=getattr(module, GENERATE),
-            reference=getattr(module, REFERENCE),
-            check=getattr(module, CHECK),
-        )
+        names = (GENERATE, REFERENCE, CHECK)
+        self.where, self.modules = where, problem_code.executed(spec, where, texts, "reference", names)
+        self.generate, self.reference, self.check = (getattr(self.modules.load("reference"), name) for name in names)
 
     def data(self, case: dict[str, Any], key: str) -> Any:
         """Call generate_input with a case and a key. Memory that it leaves unwritten is NaN, so that it shows if a kernel does too."""
@@ -178,20 +163,18 @@ def _attribute(module: types.ModuleType, path: str) -> object:
 
 def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     """Execute the files once, and every case once if its shapes are not known yet."""
-    code = Code.of(spec, where)
+    code = Code(spec, where)
     if not spec.outputs:
         spec = described(spec, code)
-    cases = {entry.shapes(): entry for entry in (_TaskCase.of(spec, workload, code) for workload in spec.workloads)}
+    cases = {workload.workload_id: _TaskCase(spec, workload, code) for workload in spec.workloads}
+    by_shapes = {case.shapes: case for case in cases.values()}
 
     @problem_code.with_own_code
     def reference(inputs: Tensors) -> Tensors:
-        return cases[tuple(tensor.shape for tensor in inputs)].run(code.reference, inputs)
-
-    def draw(workload: wire.Workload, key: str) -> Tensors:
-        return _TaskCase.of(spec, workload, code).draw(code, key)
+        return by_shapes[tuple(tensor.shape for tensor in inputs)].run(inputs)
 
     def compare(workload: wire.Workload, inputs: Tensors, outputs: Tensors, expected: Tensors, unwritten: Tensors) -> list[Comparison]:
-        case = _TaskCase.of(spec, workload, code)
+        case = cases[workload.workload_id]
         if tuple(map(nests.shape_of, expected)) != case.outputs:
             raise references.ReferenceFailed(f"{REFERENCE} at {case.name!r} returns shapes or dtypes that differ from seed to seed")
         allowed = replace(workload.tolerance or spec.tolerance, budget_factor=None)
@@ -207,80 +190,62 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
 
     templates = tuple(json.loads(workload.arguments)["template"] for workload in spec.workloads)
     scratch = tuple(sorted({index for case in cases.values() for index in case.scratch}))
-    return references.Task(spec=spec, reference=reference, draw=draw, compare=compare, templates=templates, scratch=scratch)
+    return references.Task(
+        spec=spec,
+        reference=reference,
+        draw=lambda workload, key: cases[workload.workload_id].draw(key),
+        compare=compare,
+        templates=templates,
+        scratch=scratch,
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
 class _TaskCase:
     """A workload as it was described: what is generated, what goes around the tensors, and which inputs the reference writes to."""
 
-    name: str
-    arguments: dict[str, Any]
-    data_text: str
-    data: pytree.Make
-    output: pytree.Make
-    input_numbers: list[int]
-    output_numbers: list[int]
-    output_orders: list[list[int] | None]  # how `permute` makes what is sent of what is returned
-    scratch: dict[int, str]
-    mark: int | None
-    inputs: tuple[nests.Shape, ...]
-    outputs: tuple[nests.Shape, ...]
-
-    @classmethod
-    def of(cls, spec: wire.ProblemSpec, workload: wire.Workload, code: Code) -> _TaskCase:
-        """As the described spec has it."""
+    def __init__(self, spec: wire.ProblemSpec, workload: wire.Workload, code: Code) -> None:
+        self.name, self._code = workload.workload_id, code
         arguments = json.loads(workload.arguments)
         data, _, output = json.loads(arguments["template"])[1]
-        return cls(
-            name=workload.workload_id,
-            arguments=arguments["case"],
-            data_text=json.dumps(data),
-            data=pytree.builder(data, code.make_object),
-            output=pytree.builder(output),
-            input_numbers=[number for number, _ in pytree.leaves(data)],
-            output_numbers=[number - len(spec.inputs) for number, _ in pytree.leaves(output)],
-            output_orders=[inverse(dimensions) for _, dimensions in pytree.leaves(output)],
-            scratch={int(index): kind for index, kind in arguments["scratch"].items()},
-            mark=arguments["mark"],
-            inputs=nests.shapes_at(spec.inputs, workload.axes),
-            outputs=nests.shapes_at(spec.outputs, workload.axes),
-        )
-
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """By which the case is found."""
-        return tuple(shape for _, shape in self.inputs)
+        self._arguments, self._mark = arguments["case"], arguments["mark"]
+        self.scratch: dict[int, str] = {int(index): kind for index, kind in arguments["scratch"].items()}
+        self._data_text, self._data, self._output = json.dumps(data), pytree.builder(data, code.make_object), pytree.builder(output)
+        self._input_numbers = [number for number, _ in pytree.leaves(data)]
+        self._output_numbers = [number - len(spec.inputs) for number, _ in pytree.leaves(output)]
+        self._output_orders = [inverse(dimensions) for _, dimensions in pytree.leaves(output)]  # how `permute` makes what is sent
+        self._inputs, self.outputs = (nests.shapes_at(tensors, workload.axes) for tensors in (spec.inputs, spec.outputs))
+        self.shapes = tuple(shape for _, shape in self._inputs)  # by which the case is found
 
     def both(self, tensors: Tensors) -> tuple[Any, Any]:
         """The data and the output that these are the tensors of."""
-        return self.data(tensors), self.output(tensors)
+        return self._data(tensors), self._output(tensors)
 
-    def run(self, reference: Callable[[Any], Any], inputs: Tensors) -> Tensors:
+    def run(self, inputs: Tensors) -> Tensors:
         """The outputs. Inputs that the reference writes to are its own: those that it only writes come without their content."""
         tensors = list(inputs)
         for index, kind in self.scratch.items():
             if kind != UNUSED:
                 tensors[index] = torch.empty_like(inputs[index]) if kind == BLANK else inputs[index].clone()
-        returned = tensors_of(reference(self.data(tensors)))
-        if len(returned) != len(self.output_numbers):
+        returned = tensors_of(self._code.reference(self._data(tensors)))
+        if len(returned) != len(self._output_numbers):
             raise references.ReferenceFailed(f"{REFERENCE} at {self.name!r} returns more or fewer tensors than at first")
         outputs = [
             (tensor if order is None or tensor.dim() != len(order) else tensor.permute(order)).detach().contiguous()
-            for tensor, order in zip(returned, self.output_orders, strict=True)
+            for tensor, order in zip(returned, self._output_orders, strict=True)
         ]
-        return outputs if len(outputs) == len(self.outputs) else placed(outputs, self.output_numbers, self.outputs, str(outputs[0].device))
+        return outputs if len(outputs) == len(self.outputs) else placed(outputs, self._output_numbers, self.outputs, str(outputs[0].device))
 
-    def draw(self, code: Code, key: str) -> Tensors:
+    def draw(self, key: str) -> Tensors:
         """Inputs of a key, of the same shapes and with the same values around them as at first."""
-        tensors, data = code.inputs(self.arguments, key, self.name)
-        same_shapes = list(map(nests.shape_of, tensors)) == [self.inputs[number] for number in self.input_numbers]
-        if not same_shapes or json.dumps(pytree.renumbered(data, self.input_numbers)) != self.data_text:
+        tensors, data = self._code.inputs(self._arguments, key, self.name)
+        same_shapes = list(map(nests.shape_of, tensors)) == [self._inputs[number] for number in self._input_numbers]
+        if not same_shapes or json.dumps(pytree.renumbered(data, self._input_numbers)) != self._data_text:
             text = "shapes, dtypes or plain values that differ from seed to seed; let them depend on the case alone"
             raise references.ReferenceFailed(f"{GENERATE} at {self.name!r} makes {text}")
-        own_count = len(self.inputs) - (self.mark is not None)
+        own_count = len(self._inputs) - (self._mark is not None)
         return [
-            *placed(tensors, self.input_numbers, self.inputs[:own_count], code.where),
-            *([] if self.mark is None else [marker(self.mark, code.where)]),
+            *placed(tensors, self._input_numbers, self._inputs[:own_count], self._code.where),
+            *([] if self._mark is None else [marker(self._mark, self._code.where)]),
         ]
 
 
@@ -301,11 +266,13 @@ def described(spec: wire.ProblemSpec, code: Code) -> wire.ProblemSpec:
     runs = [_CaseRun.of(code, workload, f"{spec.digest}{index}", needed) for index, workload in enumerate(spec.workloads)]
     runs = [case.without_needed(needed) for case in runs]
     shown = [case for case, workload in zip(runs, spec.workloads, strict=True) if not workload.hidden] or runs
-    inputs, outputs = (_Slots.of([getattr(case, name) for case in shown]) for name in ("inputs", "outputs"))
-    if not all(inputs.fit(case.inputs) and outputs.fit(case.outputs) for case in runs):
+    # As many slots of each kind as a case needs at most, in the order in which cases need them.
+    inputs = list(dict.fromkeys(tensor for case in shown for tensor in _occurrences(case.inputs)))
+    outputs = list(dict.fromkeys(tensor for case in shown for tensor in _occurrences(case.outputs)))
+    if any({*_occurrences(case.inputs)} - {*inputs} or {*_occurrences(case.outputs)} - {*outputs} for case in runs):
         text = "a hidden workload has tensors that no public one has, and a submission would see that there are such; add a public one"
         raise references.ReferenceFailed(text)
-    full = [replace(case, inputs=inputs.place(case.inputs), outputs=outputs.place(case.outputs)) for case in runs]
+    full = [replace(case, inputs=_in_slots(inputs, case.inputs), outputs=_in_slots(outputs, case.outputs)) for case in runs]
     around = [case.around(inputs, outputs) for case in runs]
     by_shapes = {_shapes(case.inputs): surroundings for case, surroundings in zip(full, around, strict=True)}
     marked = any(by_shapes[_shapes(case.inputs)] != surroundings for case, surroundings in zip(full, around, strict=True))
@@ -373,35 +340,21 @@ class _CaseRun:
         places = _occurrences(self.inputs)
         return replace(self, scratch={index: kind for index, kind in self.scratch.items() if kind != UNUSED or places[index] not in needed})
 
-    def around(self, inputs: _Slots, outputs: _Slots) -> tuple[list[Any], list[Any], dict[int, str]]:
+    def around(self, inputs: Sequence[Occurrence], outputs: Sequence[Occurrence]) -> tuple[list[Any], list[Any], dict[int, str]]:
         """Describe what the shapes of the inputs do not show, with the numbers of the slots."""
-        at = inputs.numbers(self.inputs)
-        data, result = pytree.renumbered(self.data, at), pytree.renumbered(self.result, outputs.numbers(self.outputs))
+        at = _numbers(inputs, self.inputs)
+        data, result = pytree.renumbered(self.data, at), pytree.renumbered(self.result, _numbers(outputs, self.outputs))
         return data, result, {at[index]: kind for index, kind in self.scratch.items()}
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Slots:
-    """The places of tensors: what kind each is of, and how many of that kind come before."""
+def _numbers(slots: Sequence[Occurrence], tensors: Sequence[torch.Tensor]) -> list[int]:
+    """The places of a case's tensors among the slots."""
+    return [slots.index(tensor) for tensor in _occurrences(tensors)]
 
-    places: tuple[Occurrence, ...]
 
-    @classmethod
-    def of(cls, cases: Sequence[Sequence[torch.Tensor]]) -> _Slots:
-        """As many places of each kind as a case needs at most, in the order in which cases need them."""
-        return cls(places=tuple(dict.fromkeys(tensor for tensors in cases for tensor in _occurrences(tensors))))
-
-    def fit(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Return whether there is a place for each."""
-        return set(_occurrences(tensors)) <= set(self.places)
-
-    def numbers(self, tensors: Sequence[torch.Tensor]) -> list[int]:
-        """The places of a case's tensors."""
-        return [self.places.index(tensor) for tensor in _occurrences(tensors)]
-
-    def place(self, tensors: Sequence[torch.Tensor]) -> Tensors:
-        """A tensor for each place; without elements where the case has none. Raises ReferenceFailed for a number that it does not have."""
-        return placed(tensors, self.numbers(tensors), [(dtype, (0,) * rank) for (dtype, rank), _ in self.places], "meta")
+def _in_slots(slots: Sequence[Occurrence], tensors: Sequence[torch.Tensor]) -> Tensors:
+    """A tensor for each slot; without elements where the case has none. Raises ReferenceFailed for a number that it does not have."""
+    return placed(tensors, _numbers(slots, tensors), [(dtype, (0,) * rank) for (dtype, rank), _ in slots], "meta")
 
 
 def _occurrences(tensors: Sequence[torch.Tensor]) -> list[Occurrence]:

@@ -35,10 +35,10 @@ GRADIENT_LIMIT = 16
 
 def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     """Execute the file once, and every setting once if its shapes are not known yet."""
-    code = TaskCode.of(spec, where)
+    code = TaskCode(spec, where)
     if not spec.outputs:
         spec = _described(spec, code)
-    settings = {workload.workload_id: _Setting.of(spec, workload, code) for workload in spec.workloads}
+    settings = {workload.workload_id: _Setting(spec, workload, code) for workload in spec.workloads}
     by_shapes = {setting.shapes: setting for setting in settings.values()}
 
     @problem_code.with_own_code
@@ -61,45 +61,23 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class _Setting:
-    """A workload as it was described.
+    """A workload as the described spec has it."""
 
-    template: a kernel's arguments. places: which inputs the tensors of a call are. forward: forward_fn's arguments, over the inputs and
-    own, the tensors that no kernel is given. output: the gradient of what forward_fn returns, over the inputs; None: a task without.
-    """
-
-    name: str
-    code: TaskCode
-    arguments: Mapping[str, Any]
-    template: str
-    places: tuple[int, ...]
-    inputs: tuple[nests.Shape, ...]
-    strides: tuple[tuple[int, ...], ...]  # of the inputs; () where one is contiguous
-    scratch: tuple[int, ...]
-    forward: pytree.Make
-    own_tensors: tuple[torch.Tensor, ...]
-    gradients: tuple[int, ...]
-    output: pytree.Make | None
-
-    @classmethod
-    def of(cls, spec: wire.ProblemSpec, workload: wire.Workload, code: TaskCode) -> _Setting:
-        """As the described spec has it."""
-        arguments = json.loads(workload.arguments)
-        return cls(
-            name=workload.workload_id,
-            code=code,
-            arguments=arguments,
-            template=arguments["template"],
-            places=tuple(arguments["places"]),
-            inputs=nests.shapes_at(spec.inputs, workload.axes),
-            strides=tuple(workload.strides.get(tensor.name, ()) for tensor in spec.inputs),
-            scratch=tuple(arguments["scratch"]),
-            forward=pytree.builder(arguments["forward"]),
-            own_tensors=tuple(code.call(arguments, _key(spec, workload)).own_tensors) if arguments["has_own"] else (),
-            gradients=tuple(arguments["gradients"]),
-            output=pytree.builder(arguments["output"]) if arguments["output"] else None,
-        )
+    def __init__(self, spec: wire.ProblemSpec, workload: wire.Workload, code: TaskCode) -> None:
+        self.code, self.name = code, workload.workload_id
+        self.arguments: dict[str, Any] = json.loads(workload.arguments)
+        self.template: str = self.arguments["template"]  # of a kernel's arguments
+        self.places: list[int] = self.arguments["places"]  # which inputs the tensors of a call are
+        self.scratch: list[int] = self.arguments["scratch"]
+        self.inputs = nests.shapes_at(spec.inputs, workload.axes)
+        self.strides = [workload.strides.get(tensor.name, ()) for tensor in spec.inputs]  # () where one is contiguous
+        # The arguments of forward_fn, over the inputs and the tensors that no kernel is given.
+        self.forward = pytree.builder(self.arguments["forward"])
+        self.own_tensors = code.call(self.arguments, _key(spec, workload)).own_tensors if self.arguments["has_own"] else []
+        self.gradients = tuple(self.arguments["gradients"])
+        # The gradient of what forward_fn returns, over the inputs; None: a task without.
+        self.output = pytree.builder(self.arguments["output"]) if self.arguments["output"] else None
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -268,21 +246,14 @@ class KernelCall:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class TaskCode:
-    """The functions of a task's file."""
+    """The functions of a task's file, which is executed."""
 
-    where: str
-    names: Mapping[str, Any]
-    backward: bool
-
-    @classmethod
-    def of(cls, spec: wire.ProblemSpec, where: str) -> TaskCode:
-        """Execute the file."""
-        backward = bool(json.loads(spec.workloads[0].arguments)["backward"])
-        names = (FORWARD, MODEL, INPUTS, *((AUTOGRAD,) if backward else ()))
-        module = problem_code.executed(spec, where, {"task": spec.reference}, "task", names).load("task")
-        return cls(where=where, names=vars(module), backward=backward)
+    def __init__(self, spec: wire.ProblemSpec, where: str) -> None:
+        self.where, self.backward = where, bool(json.loads(spec.workloads[0].arguments)["backward"])
+        needed = (FORWARD, MODEL, INPUTS, *((AUTOGRAD,) if self.backward else ()))
+        module = problem_code.executed(spec, where, {"task": spec.reference}, "task", needed).load("task")
+        self.names: Mapping[str, Any] = vars(module)
 
     def call(self, setting: Mapping[str, Any], key: str) -> KernelCall:
         """The call that a setting and a key make. The key draws inputs, weights, and the gradient of the output."""

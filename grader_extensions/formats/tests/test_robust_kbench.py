@@ -83,17 +83,6 @@ def test_a_format_of_another_package_is_shown_a_path_before_ours(monkeypatch, ta
         formats.cache_clear()
 
 
-def test_nothing_is_executed(task: Path, tmp_path: Path) -> None:
-    """Control: the same text writes its file when it is executed."""
-    witness = tmp_path / "witness"
-    line = f"open({str(witness)!r}, 'w').close()\n"
-    path = task / "func_forward.py"
-    path.write_text(line + path.read_text())
-    assert robust_kbench.load(path).problem_id == "row_scale" and not witness.exists()
-    exec(compile(line, "control", "exec"), {})
-    assert witness.exists()
-
-
 def test_the_digest_changes_with_what_decides(task: Path) -> None:
     """A multi setting, which is not used, is no part of it."""
     before = robust_kbench.load(task / "func_forward.py").digest
