@@ -35,6 +35,7 @@ from grader.isolations import AUTO
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BoxCause
 
+REFERENCES = "grader.references"  # as GROUP of sandbox/judge/references
 REPORT, JOB = "findings", "job"
 REPORT_LIMIT_BYTES = 8 << 20
 OUT_LIMIT_BYTES = 16 << 20
@@ -126,7 +127,9 @@ class CheckBox:
                 data_dir = source_dir / f"job-{index}"
                 data_dir.mkdir()
                 problem = staged_problem(job.problem, data_dir, f"{SRC}/{data_dir.name}")
-                module = copy_reference_module(job.problem.format, source_dir)
+                module = next((point.value for point in entry_points(group=REFERENCES, name=job.problem.format)), "")
+                if module:  # of a format that an installed package brings
+                    copy_module(module, source_dir)
                 staged.append(dataclasses.replace(job, problem=problem, reference_module=module))
             (source_dir / JOB).write_bytes(b"".join(map(wire.encode, staged)))
             for path in (directory, *directory.rglob("*")):  # a box has a uid of its own, and our umask may be a strict one
@@ -134,14 +137,6 @@ class CheckBox:
             yield source_dir, triton_dir
         finally:
             shutil.rmtree(directory, ignore_errors=True)
-
-
-def copy_reference_module(format_name: str, directory: Path) -> str:
-    """Copy the judge's half of a format that another package brings. Return the module's name; "" for a built-in format."""
-    name = next((point.value for point in entry_points(group="grader.references", name=format_name)), "")
-    if name:
-        copy_module(name, directory)
-    return name
 
 
 def copy_module(name: str, directory: Path) -> None:
