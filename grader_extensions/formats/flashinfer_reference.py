@@ -19,9 +19,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from grader_extensions.formats import nests, problem_code
-from sandbox.judge import references
 from sandbox.judge.inputs import shape_of
-from sandbox.judge.references import Tensors
+from sandbox.judge.references import Draw, Reference, ReferenceFailed, Task, Tensors
 from sandbox.judge.tensors import is_narrow, numbers, same_bytes
 from sandbox.judge.tolerance import Comparison
 from sandbox.protocol import wire
@@ -33,7 +32,7 @@ _SMALLEST = 1e-8  # what FlashInfer adds to a divisor
 _ROUNDING = 1e-9
 
 
-def task(spec: wire.ProblemSpec, where: str) -> references.Task:
+def task(spec: wire.ProblemSpec, where: str) -> Task:
     """Execute the reference's text once, and run it at the smallest workload: what it returns, and whether it changes its inputs."""
     module = problem_code.executed(spec, where, {"reference": spec.reference}, "reference", (RUN,)).load("reference")
     function = getattr(module, RUN)
@@ -59,10 +58,10 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
         _check(expected, outputs, spec)
         return [rule.compare(out, ref, mask) for out, ref, mask in zip(outputs, expected, unwritten, strict=True)]
 
-    return references.Task(spec=spec, reference=reference, draw=draw, compare=compare, scratch=tuple(sorted(changed)))
+    return Task(spec=spec, reference=reference, draw=draw, compare=compare, scratch=tuple(sorted(changed)))
 
 
-def _changed(spec: wire.ProblemSpec, run: references.Reference, draw: references.Draw, where: str) -> frozenset[int]:
+def _changed(spec: wire.ProblemSpec, run: Reference, draw: Draw, where: str) -> frozenset[int]:
     """Which inputs the reference writes to."""
     smallest = min(spec.workloads, key=lambda workload: math.prod(max(size, 1) for size in workload.axes.values()))
     inputs = draw(smallest, _PROBE)
@@ -78,11 +77,11 @@ def _outputs(result: object, spec: wire.ProblemSpec, inputs: Tensors) -> Tensors
     """Return the outputs of run, by name, in order, or alone; numbers become tensors."""
     if isinstance(result, dict):
         if missing := [output.name for output in spec.outputs if output.name not in result]:
-            raise references.ReferenceFailed(f"{RUN} returned no {missing[0]!r}; return every output")
+            raise ReferenceFailed(f"{RUN} returned no {missing[0]!r}; return every output")
         result = [result[output.name] for output in spec.outputs]
     results = list(result) if isinstance(result, (tuple, list)) else [result]
     if len(results) != len(spec.outputs):
-        raise references.ReferenceFailed(f"{RUN} returned {len(results)} outputs; the definition has {len(spec.outputs)}")
+        raise ReferenceFailed(f"{RUN} returned {len(results)} outputs; the definition has {len(spec.outputs)}")
     where = next((tensor.device for tensor in inputs if tensor.dim()), torch.device("cpu"))
     return [_tensor(item, of, where) for item, of in zip(results, spec.outputs, strict=True)]
 
@@ -92,14 +91,14 @@ def _tensor(value: object, of: wire.TensorSpec, where: torch.device) -> torch.Te
         return value.detach().to(where).contiguous()
     if isinstance(value, (bool, int, float)):
         return torch.tensor(value, dtype=getattr(torch, of.dtype), device=where)
-    raise references.ReferenceFailed(f"{RUN} returned a {type(value).__name__} for {of.name!r}; return a tensor")
+    raise ReferenceFailed(f"{RUN} returned a {type(value).__name__} for {of.name!r}; return a tensor")
 
 
 def _check(expected: Tensors, outputs: Tensors, spec: wire.ProblemSpec) -> None:
     for ref, out, of in zip(expected, outputs, spec.outputs, strict=True):
         if ref.shape != out.shape or ref.dtype != out.dtype:
             text = f"{RUN} returned {ref.dtype} {list(ref.shape)} for {of.name!r}; the definition says {out.dtype} {list(out.shape)}"
-            raise references.ReferenceFailed(text)
+            raise ReferenceFailed(text)
 
 
 def _draw(spec: wire.ProblemSpec, workload: wire.Workload, key: str, where: str, names: dict[str, Any]) -> Tensors:
@@ -121,14 +120,14 @@ def _custom(workload: wire.Workload, where: str, names: dict[str, Any]) -> dict[
     with problem_code.contained(arguments["custom"], where):
         custom = names[arguments["custom"]]({**workload.axes, **scalars}, torch.device(where))
     if not isinstance(custom, dict):
-        raise references.ReferenceFailed(f"{arguments['custom']} returned a {type(custom).__name__}; return a dict of inputs by name")
+        raise ReferenceFailed(f"{arguments['custom']} returned a {type(custom).__name__}; return a dict of inputs by name")
     return custom
 
 
 def _with_strides(workload: wire.Workload, where: str, names: dict[str, Any]) -> wire.Workload:
     """The workload with the strides of what the definition's own function makes, learned without memory where that can be done."""
     for making in (FakeTensorMode(allow_non_fake_inputs=True), nullcontext()):
-        with suppress(references.ReferenceFailed), problem_code.seeded(_PROBE, where), making:
+        with suppress(ReferenceFailed), problem_code.seeded(_PROBE, where), making:
             return replace(workload, strides=nests.strides_of(_custom(workload, where, names)))
     return workload  # a trial says what is wrong
 
@@ -155,12 +154,10 @@ def _made(of: wire.TensorSpec, value: object, shape: tuple[int, ...], dtype: tor
     if not of.shape and isinstance(value, (bool, int, float)):
         return torch.tensor(value).to(dtype)
     if not isinstance(value, torch.Tensor):
-        raise references.ReferenceFailed(
-            f"{maker} made a {type(value).__name__} of {of.name!r}; make it a {'tensor' if of.shape else 'number'}"
-        )
+        raise ReferenceFailed(f"{maker} made a {type(value).__name__} of {of.name!r}; make it a {'tensor' if of.shape else 'number'}")
     if tuple(value.shape) != shape or value.dtype != dtype:
         text = f"{maker} made {value.dtype} {list(value.shape)} of {of.name!r}; the definition says {dtype} {list(shape)}"
-        raise references.ReferenceFailed(text)
+        raise ReferenceFailed(text)
     return nests.moved(value, where if of.shape else "cpu")
 
 
@@ -171,9 +168,9 @@ def _stored(message: dict[str, Any], shape: tuple[int, ...], dtype: torch.dtype)
             file.seek(message["begin"])
             data = bytearray(file.read(message["end"] - message["begin"]))
     except OSError as error:
-        raise references.ReferenceFailed(f"{path} can't be read any more: {error}") from error
+        raise ReferenceFailed(f"{path} can't be read any more: {error}") from error
     if hashlib.sha256(data).hexdigest() != message["digest"]:
-        raise references.ReferenceFailed(f"{path} has changed since the problem was read; read it again")
+        raise ReferenceFailed(f"{path} has changed since the problem was read; read it again")
     return torch.frombuffer(data, dtype=dtype).view(shape) if data else torch.empty(shape, dtype=dtype)
 
 
@@ -236,7 +233,7 @@ class Rule:
         agreed = (out == ref) & ref.isneginf() if self.negative_inf else torch.zeros_like(unwritten)
         if bool((~ref.isfinite() & ~(ref.isneginf() & self.negative_inf)).any()):
             text = "set allow_negative_inf if that is meant" if self.kind == "sol" else "no kernel could be right there"
-            raise references.ReferenceFailed(f"the reference's output is not finite; {text}")
+            raise ReferenceFailed(f"the reference's output is not finite; {text}")
         certain = (output.is_floating_point() and not is_narrow(output.dtype)) or output.dtype == torch.bool
         unwritten = unwritten if certain else unwritten & (out != ref)  # the sentinel may be the right answer
         nonfinite = ~out.isfinite() & ~agreed & ~unwritten

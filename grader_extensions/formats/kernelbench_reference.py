@@ -25,8 +25,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from grader_extensions.formats import nests, problem_code
 from grader_extensions.formats.nests import moved, permutations_of, strides_of, with_strides
-from sandbox.judge import ReferenceFailed, references, tolerance
-from sandbox.judge.references import Reference, Tensors
+from sandbox.judge import tolerance
+from sandbox.judge.references import Reference, ReferenceFailed, ReferenceTooLarge, Task, Tensors, WeightCheck, blamed
 from sandbox.judge.tensors import memory_of
 from sandbox.launch.constant_weights import Constant, ConstantWeights, constant_of, kind_of
 from sandbox.protocol import wire
@@ -57,7 +57,7 @@ _RESERVED = (
 )
 
 
-def task(spec: wire.ProblemSpec, where: str) -> references.Task:
+def task(spec: wire.ProblemSpec, where: str) -> Task:
     """Execute the file, learn its shapes, and make its model. The entry is a model (`wire.Convention.MODEL`), or gets the weights too."""
     source = _ModelSource(spec, where)
     call = source.traced(spec, where)
@@ -76,7 +76,7 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
         return problem_code.in_double(wide_reference(), inputs)
 
     weights = [] if spec.convention is wire.Convention.MODEL else _weights(model, description, where)
-    return references.Task(
+    return Task(
         spec=with_arguments(spec, description),
         reference=reference,
         reference64=wide,
@@ -99,7 +99,7 @@ class _ModelSource:
 
     def __init__(self, spec: wire.ProblemSpec, where: str) -> None:
         modules = problem_code.Modules({"file": spec.reference}, f"kernelbench_{spec.digest[:12]}", where)
-        with problem_code.seeded(spec.digest, where), references.blamed("the file"):
+        with problem_code.seeded(spec.digest, where), blamed("the file"):
             self.module = modules.load("file")
         problem_code.check_defined(self.module, "the file", (_MODEL, _INPUTS, _ARGUMENTS))
         arguments = json.loads(spec.workloads[0].arguments)
@@ -123,10 +123,10 @@ class _ModelSource:
 
     def arguments(self, making: Making = _FOR_REAL) -> list[Any]:
         """Return the arguments of Model."""
-        with problem_code.seeded(f"arguments {self.seed}"), references.blamed(f"{_ARGUMENTS}()"), making:
+        with problem_code.seeded(f"arguments {self.seed}"), blamed(f"{_ARGUMENTS}()"), making:
             values = getattr(self.module, _ARGUMENTS)()
         if not isinstance(values, (list, tuple)):
-            raise references.ReferenceFailed(f"{_ARGUMENTS}() returned a {type(values).__name__}; return a list")
+            raise ReferenceFailed(f"{_ARGUMENTS}() returned a {type(values).__name__}; return a list")
         return list(values)
 
     def model(self, making: Making = _FOR_REAL) -> torch.nn.Module:
@@ -137,13 +137,13 @@ class _ModelSource:
         """The same, and the constants in whose place it has drawn weights, by name: none where they are kept, or have no memory."""
         values = self.arguments(making)
         weights = self.constant_weights(_numbers(values))
-        with problem_code.seeded(f"model {self.seed}"), references.blamed(f"{_MODEL}(*{_ARGUMENTS}())"), making:
+        with problem_code.seeded(f"model {self.seed}"), blamed(f"{_MODEL}(*{_ARGUMENTS}())"), making:
             torch.manual_seed(self.seed)
             make = partial(getattr(self.module, _MODEL), *values)
             draws = making is _FOR_REAL and not self.keeps_weights
             model = weights.make(make) if draws else make()
             if not isinstance(model, torch.nn.Module):
-                raise references.ReferenceFailed(f"{_MODEL} is not a torch.nn.Module; derive it from that")
+                raise ReferenceFailed(f"{_MODEL} is not a torch.nn.Module; derive it from that")
             constants = weights.constants_of(model) if draws else {}
             return _moved(model, self.dtype), constants
 
@@ -153,10 +153,10 @@ class _ModelSource:
 
     def inputs(self, key: str, where: str, making: Making = _FOR_REAL) -> list[Any]:
         """The inputs of a key: tensors, cast, with the strides that the file gave them, or numbers."""
-        with problem_code.seeded(key, where), references.blamed(f"{_INPUTS}()"), making:
+        with problem_code.seeded(key, where), blamed(f"{_INPUTS}()"), making:
             values = problem_code.made_at(where, getattr(self.module, _INPUTS), f"{_INPUTS}()")
             if not isinstance(values, (list, tuple)):
-                raise references.ReferenceFailed(f"{_INPUTS}() returned a {type(values).__name__}; return a list")
+                raise ReferenceFailed(f"{_INPUTS}() returned a {type(values).__name__}; return a list")
             return [moved(value, where, _cast(value, self.dtype)) if torch.is_tensor(value) else value for value in values]
 
     def parameter_names(self) -> list[str]:
@@ -200,11 +200,9 @@ def _drawn(values: list[Any], description: wire.Described, constants: list[Any])
     tensors = [value if torch.is_tensor(value) else torch.tensor(value, dtype=getattr(torch, SCALARS[type(value)])) for value in values]
     shapes = tuple(map(nests.shape_of, tensors))
     if [None if torch.is_tensor(value) else value for value in values] != constants:
-        raise references.ReferenceFailed(
-            f"{_INPUTS}() made other numbers than before; give a tensor where a value differs from call to call"
-        )
+        raise ReferenceFailed(f"{_INPUTS}() made other numbers than before; give a tensor where a value differs from call to call")
     if shapes != declared:
-        raise references.ReferenceFailed(f"{_INPUTS}() made {shapes}, and {declared} before; let only the values differ from call to call")
+        raise ReferenceFailed(f"{_INPUTS}() made {shapes}, and {declared} before; let only the values differ from call to call")
     laid = [with_strides(value, description.strides.get(spec.name, ())) for value, spec in zip(tensors, description.inputs, strict=True)]
     return [value if value.dim() else value.cpu() for value in laid]
 
@@ -213,7 +211,7 @@ def _weights(model: torch.nn.Module, description: wire.Described, where: str) ->
     """Return the tensors of the model as inputs on the device: copies, for a call of the model may change its own. The same in every
     trial."""
     if description.obstacle:
-        raise references.ReferenceFailed(f"its model can't be given to a compiled entry: {description.obstacle}; submit a Python module")
+        raise ReferenceFailed(f"its model can't be given to a compiled entry: {description.obstacle}; submit a Python module")
     copies = [tensor.detach().to(where).clone(memory_format=torch.contiguous_format) for tensor in kept_tensors(model).values()]
     return [tensor if tensor.dim() else tensor.cpu() for tensor in copies]
 
@@ -247,7 +245,7 @@ _ABSENT = object()
 
 def _weight_checks(
     source: _ModelSource, model: torch.nn.Module, drawn: Mapping[str, Constant], reference: Reference
-) -> tuple[references.WeightCheck, ...]:
+) -> tuple[WeightCheck, ...]:
     """Every weight that a model starts with as one constant. What is drawn is tried as that constant. What stays constant is tried drawn;
     a buffer of one element is a number of the problem's code."""
     checks, weights, parameters = [], source.constant_weights(), {name for name, _ in model.named_parameters()}
@@ -260,9 +258,7 @@ def _weight_checks(
         else:
             continue
         plain = re.sub(r"[^A-Za-z0-9_]", "_", name)[:NAME_CHARS]
-        checks.append(
-            references.WeightCheck(name=plain, drawn=name in drawn, changed=partial(_with_weight, tensor, replacement, reference))
-        )
+        checks.append(WeightCheck(name=plain, drawn=name in drawn, changed=partial(_with_weight, tensor, replacement, reference)))
     return tuple(checks)
 
 
@@ -372,7 +368,7 @@ def _trace(source: _ModelSource, key: str, where: str, making: Making, weight_fa
     values = source.inputs(key, where if real else "cpu", making)
     for index, value in enumerate(values):
         if not torch.is_tensor(value) and not isinstance(value, (bool, int, float)):
-            raise references.ReferenceFailed(f"input {index} is a {type(value).__name__}; tensors and numbers can be given")
+            raise ReferenceFailed(f"input {index} is a {type(value).__name__}; tensors and numbers can be given")
     require_memory = partial(_require_memory, where, weight_factor, _size(values))
     require_memory(0, 0)
     traced_model = source.model(making)
@@ -380,7 +376,7 @@ def _trace(source: _ModelSource, key: str, where: str, making: Making, weight_fa
     weight_bytes = _size([*traced_model.parameters(), *traced_model.buffers()])
     require_memory(weight_bytes, 0)
     weights, before, watch = kept_tensors(traced_model), _Kept(traced_model), _TraceMode()
-    with references.blamed("forward"), making, watch:
+    with blamed("forward"), making, watch:
         outputs = problem_code.as_tensors(traced_model(*values), "forward")
     written, rebound = before.changes(traced_model, watch.written)
     require_memory(weight_bytes, _size(outputs))
@@ -399,7 +395,7 @@ class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func._schema.arguments and func._schema.arguments[0].name == "size" and args and not func.is_view:
             count = math.prod(int(argument) for argument in args[0])
             if count * ((kwargs or {}).get("dtype") or torch.get_default_dtype()).itemsize > self._limit_bytes:
-                raise references.ReferenceTooLarge(f"a tensor of shape {list(args[0])} does not fit into memory; {SMALLER}")
+                raise ReferenceTooLarge(f"a tensor of shape {list(args[0])} does not fit into memory; {SMALLER}")
         return func(*args, **(kwargs or {}))
 
 
@@ -422,7 +418,7 @@ class _TraceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 f"forward draws random numbers ({func}), anew in every call, so no kernel can give the same answer; set the probability of "
                 "dropout to 0, call self.eval() at the end of __init__, or make what is random an input"
             )
-            raise references.ReferenceFailed(text)
+            raise ReferenceFailed(text)
         if named.get("training", True):
             self.written |= {id(named[name]) for name in _RUNNING if torch.is_tensor(named.get(name))}
         return func(*args, **(kwargs or {}))
@@ -449,7 +445,7 @@ class _Kept:
                 old = before.get(key)
                 moved = key not in before or key not in after or old is not after[key]
                 if torch.is_tensor(old) and (moved or old._version != self.attribute_versions[id(old)]):
-                    raise references.ReferenceFailed(
+                    raise ReferenceFailed(
                         f"forward changes self.{key}, a tensor that it had before: the answer would depend on the calls before; "
                         "use a local variable in forward, or make it an input"
                     )
@@ -501,7 +497,7 @@ def _require_memory(where: str, weight_factor: int, input_bytes: int, weight_byt
             f"inputs of {input_bytes / 1e9:.3g} GB, weights of {weight_bytes / 1e9:.3g} GB and outputs of {output_bytes / 1e9:.3g} GB "
             f"take {needed / 1e9:.3g} GB while they are judged, and here are {there / 1e9:.3g} GB; {SMALLER}"
         )
-        raise references.ReferenceTooLarge(text)
+        raise ReferenceTooLarge(text)
 
 
 def memory_bytes(where: str) -> int:

@@ -25,8 +25,7 @@ from typing import Any, TypeVar
 import numpy
 import torch
 
-from sandbox.judge import references
-from sandbox.judge.references import Reference, Tensors
+from sandbox.judge.references import Reference, ReferenceFailed, Tensors, blamed
 from sandbox.launch import scaled_mm
 from sandbox.protocol import pytree, wire
 
@@ -93,7 +92,7 @@ def executed(spec: wire.ProblemSpec, where: str, texts: Mapping[str, str], start
 def check_defined(module: types.ModuleType, subject: str, names: Sequence[str]) -> None:
     """Raise ReferenceFailed where a module does not define functions or classes of these names."""
     if missing := [name for name in names if not callable(getattr(module, name, None))]:
-        raise references.ReferenceFailed(f"{subject} defines no {missing[0]!r}; define it at the top level")
+        raise ReferenceFailed(f"{subject} defines no {missing[0]!r}; define it at the top level")
 
 
 def with_own_code(function: _Function) -> _Function:
@@ -107,7 +106,7 @@ def flatten(value: object, subject: str, **how: Any) -> tuple[Tensors, list[Any]
     try:
         tensors, text = pytree.flatten(value, torch.is_tensor, **how)
     except pytree.NestInvalid as invalid:
-        raise references.ReferenceFailed(f"{subject} can't be sent to a kernel: {invalid}") from invalid
+        raise ReferenceFailed(f"{subject} can't be sent to a kernel: {invalid}") from invalid
     return tensors, json.loads(text)
 
 
@@ -116,13 +115,13 @@ def as_tensors(result: object, subject: str) -> Tensors:
     results: list[Any] = list(result) if isinstance(result, (tuple, list)) else [result]
     for item in results:
         if not isinstance(item, torch.Tensor):
-            raise references.ReferenceFailed(f"{subject} returned a {type(item).__name__}; return a tensor, or a tuple of tensors")
+            raise ReferenceFailed(f"{subject} returned a {type(item).__name__}; return a tensor, or a tuple of tensors")
     return results
 
 
 def made_at(where: str, make: Callable[[], Any], action: str) -> Any:
     """Let tensors be made on the device, which is much faster; a file that mixes those with others of its own has them made on the CPU."""
-    with references.blamed(action):
+    with blamed(action):
         try:
             with torch.device(where):
                 return make()
@@ -188,11 +187,11 @@ def contained(action: str, where: str) -> Iterator[None]:
     try:
         with _bounded_memory(where), torch.no_grad():
             yield
-    except (torch.OutOfMemoryError, torch.AcceleratorError, references.ReferenceFailed):
+    except (torch.OutOfMemoryError, torch.AcceleratorError, ReferenceFailed):
         raise
     except (MemoryError, Exception) as error:
         text = str(error).strip().splitlines()[0] if str(error).strip() else ""
-        raise references.ReferenceFailed(f"{action} raised {type(error).__name__}: {text}") from error
+        raise ReferenceFailed(f"{action} raised {type(error).__name__}: {text}") from error
     finally:
         for (read, write), value in zip(_SWITCHES, before, strict=True):
             if read() != value:

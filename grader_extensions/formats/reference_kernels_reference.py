@@ -26,8 +26,8 @@ import torch
 
 from grader_extensions.formats import nests, problem_code
 from grader_extensions.formats.nests import in_memory, tensors_of
-from sandbox.judge import references, tolerance
-from sandbox.judge.references import Tensors
+from sandbox.judge import tolerance
+from sandbox.judge.references import ReferenceFailed, Task, Tensors
 from sandbox.judge.tensors import dtype_name, filled, is_nan, is_narrow, same_bytes
 from sandbox.judge.tolerance import Comparison
 from sandbox.launch import objects
@@ -63,7 +63,7 @@ class Code:
         """Call generate_input with a case and a key. Memory that it leaves unwritten is NaN, so that it shows if a kernel does too."""
         try:
             return self._data(case, key, fill=True)
-        except references.ReferenceFailed as failure:
+        except ReferenceFailed as failure:
             if NO_FILL not in str(failure):
                 raise
             return self._data(case, key, fill=False)
@@ -83,11 +83,11 @@ class Code:
         try:
             with problem_code.contained(f"{REFERENCE} at {name!r}", self.where), problem_code.seeded(key, self.where):
                 return self.reference(data)
-        except references.ReferenceFailed as failure:
+        except ReferenceFailed as failure:
             if self.where != "cpu" or not any(word in f"{failure} {failure.__cause__}" for word in NOT_EMULATED):
                 raise
             text = "it needs an operation on float8 or float4 that the emulated device does not have; grade this problem on a GPU"
-            raise references.ReferenceFailed(f"{failure}; {text}") from failure
+            raise ReferenceFailed(f"{failure}; {text}") from failure
 
     def inputs(self, case: dict[str, Any], key: str, name: str) -> tuple[Tensors, list[Any]]:
         """The tensors that a case makes from a key, on the device and as they lie in memory, and the nodes around them."""
@@ -95,13 +95,13 @@ class Code:
         for index, tensor in enumerate(tensors):
             where = f"tensor {index} of {GENERATE} at {name!r}"
             if dtype_name(tensor) not in DTYPES or tensor.layout != torch.strided:
-                raise references.ReferenceFailed(f"{where} is {tensor.layout} of {tensor.dtype}, which can't be sent to a kernel")
+                raise ReferenceFailed(f"{where} is {tensor.layout} of {tensor.dtype}, which can't be sent to a kernel")
             if not 1 <= tensor.dim() <= RANK_LIMIT:
                 text = f"has {tensor.dim()} dimensions; give it 1 to {RANK_LIMIT}, or make it a plain number"
-                raise references.ReferenceFailed(f"{where} {text}")
+                raise ReferenceFailed(f"{where} {text}")
             if not in_memory(tensor).is_contiguous():
                 text = f"has strides {tensor.stride()}, so there are gaps or overlaps in its memory, which can't be sent: add .contiguous()"
-                raise references.ReferenceFailed(f"{where} {text}")
+                raise ReferenceFailed(f"{where} {text}")
         return [laid_out(tensor.to(self.where)) for tensor in tensors], data
 
     def flat(self, value: object, subject: str) -> tuple[Tensors, list[Any]]:
@@ -130,10 +130,10 @@ class Code:
             return True
         try:
             sound = self._accepts(make, inputs, expected, certain=True)
-        except references.ReferenceFailed as failure:
-            raise references.ReferenceFailed(f"{failure}, given the output of {REFERENCE}; fix {CHECK}") from failure
+        except ReferenceFailed as failure:
+            raise ReferenceFailed(f"{failure}, given the output of {REFERENCE}; fix {CHECK}") from failure
         if not sound:
-            raise references.ReferenceFailed(f"{CHECK} does not accept what {REFERENCE} returns for the same data; fix one of them")
+            raise ReferenceFailed(f"{CHECK} does not accept what {REFERENCE} returns for the same data; fix one of them")
         return False
 
     def _accepts(self, make: Both, inputs: Tensors, outputs: Tensors, certain: bool = False) -> bool:
@@ -141,7 +141,7 @@ class Code:
         try:
             with problem_code.contained(CHECK, self.where), problem_code.seeded(CHECK, self.where):
                 message = self.check(*make(copies))
-        except references.ReferenceFailed:
+        except ReferenceFailed:
             if certain:
                 raise
             return False  # a check that stumbles over an answer has not accepted it
@@ -151,7 +151,7 @@ class Code:
         if isinstance(verdict, (bool, numpy.bool_, torch.Tensor)):
             return bool(verdict)
         text = f"{CHECK} returned a {type(message).__name__}; return (right, message), or a message that is empty if right"
-        raise references.ReferenceFailed(text)
+        raise ReferenceFailed(text)
 
 
 def _attribute(module: types.ModuleType, path: str) -> object:
@@ -161,7 +161,7 @@ def _attribute(module: types.ModuleType, path: str) -> object:
     return attribute
 
 
-def task(spec: wire.ProblemSpec, where: str) -> references.Task:
+def task(spec: wire.ProblemSpec, where: str) -> Task:
     """Execute the files once, and every case once if its shapes are not known yet."""
     code = Code(spec, where)
     if not spec.outputs:
@@ -176,7 +176,7 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     def compare(workload: wire.Workload, inputs: Tensors, outputs: Tensors, expected: Tensors, unwritten: Tensors) -> list[Comparison]:
         case = cases[workload.workload_id]
         if tuple(map(nests.shape_of, expected)) != case.outputs:
-            raise references.ReferenceFailed(f"{REFERENCE} at {case.name!r} returns shapes or dtypes that differ from seed to seed")
+            raise ReferenceFailed(f"{REFERENCE} at {case.name!r} returns shapes or dtypes that differ from seed to seed")
         allowed = replace(workload.tolerance or spec.tolerance, budget_factor=None)
         triples = list(zip(outputs, expected, unwritten, strict=True))
         comparisons = [tolerance.compare(out, ref, None, mask, allowed) for out, ref, mask in triples]
@@ -190,7 +190,7 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
 
     templates = tuple(json.loads(workload.arguments)["template"] for workload in spec.workloads)
     scratch = tuple(sorted({index for case in cases.values() for index in case.scratch}))
-    return references.Task(
+    return Task(
         spec=spec,
         reference=reference,
         draw=lambda workload, key: cases[workload.workload_id].draw(key),
@@ -228,7 +228,7 @@ class _TaskCase:
                 tensors[index] = torch.empty_like(inputs[index]) if kind == BLANK else inputs[index].clone()
         returned = tensors_of(self._code.reference(self._data(tensors)))
         if len(returned) != len(self._output_numbers):
-            raise references.ReferenceFailed(f"{REFERENCE} at {self.name!r} returns more or fewer tensors than at first")
+            raise ReferenceFailed(f"{REFERENCE} at {self.name!r} returns more or fewer tensors than at first")
         outputs = [
             (tensor if order is None or tensor.dim() != len(order) else tensor.permute(order)).detach().contiguous()
             for tensor, order in zip(returned, self._output_orders, strict=True)
@@ -241,7 +241,7 @@ class _TaskCase:
         same_shapes = list(map(nests.shape_of, tensors)) == [self._inputs[number] for number in self._input_numbers]
         if not same_shapes or json.dumps(pytree.renumbered(data, self._input_numbers)) != self._data_text:
             text = "shapes, dtypes or plain values that differ from seed to seed; let them depend on the case alone"
-            raise references.ReferenceFailed(f"{GENERATE} at {self.name!r} makes {text}")
+            raise ReferenceFailed(f"{GENERATE} at {self.name!r} makes {text}")
         own_count = len(self._inputs) - (self._mark is not None)
         return [
             *placed(tensors, self._input_numbers, self._inputs[:own_count], self._code.where),
@@ -271,7 +271,7 @@ def described(spec: wire.ProblemSpec, code: Code) -> wire.ProblemSpec:
     outputs = list(dict.fromkeys(tensor for case in shown for tensor in _occurrences(case.outputs)))
     if any({*_occurrences(case.inputs)} - {*inputs} or {*_occurrences(case.outputs)} - {*outputs} for case in runs):
         text = "a hidden workload has tensors that no public one has, and a submission would see that there are such; add a public one"
-        raise references.ReferenceFailed(text)
+        raise ReferenceFailed(text)
     full = [replace(case, inputs=_in_slots(inputs, case.inputs), outputs=_in_slots(outputs, case.outputs)) for case in runs]
     around = [case.around(inputs, outputs) for case in runs]
     by_shapes = {_shapes(case.inputs): surroundings for case, surroundings in zip(full, around, strict=True)}
@@ -281,7 +281,7 @@ def described(spec: wire.ProblemSpec, code: Code) -> wire.ProblemSpec:
         tensors = [*case.inputs, *([marker(index, "meta")] if marked else [])]
         if len(tensors) + len(case.outputs) > TENSOR_LIMIT:
             text = f"{len(tensors)} tensors in data and {len(case.outputs)} in the output of {case.name!r}; {TENSOR_LIMIT} can be sent"
-            raise references.ReferenceFailed(text)
+            raise ReferenceFailed(text)
         mark = ["tensor", len(case.inputs)] if marked else ["value", None]
         behind = pytree.renumbered(result, [len(tensors) + number for number in range(len(case.outputs))])
         arguments = {
@@ -326,7 +326,7 @@ class _CaseRun:
         copies = [tensor.clone() for tensor in inputs]
         returned, result = code.flat(run(copies), f"{REFERENCE} at {name!r}")
         if not returned:
-            raise references.ReferenceFailed(f"{REFERENCE} at {name!r} returns no tensor; return what is to be compared")
+            raise ReferenceFailed(f"{REFERENCE} at {name!r} returns no tensor; return what is to be compared")
         for index, output in enumerate(returned):
             nests.sent_shape_of(output, f"tensor {index} of {REFERENCE} at {name!r}", DTYPES)
         outputs = [laid_out(tensor).clone() for tensor in returned]
@@ -372,7 +372,7 @@ def placed(tensors: Sequence[torch.Tensor], numbers: Sequence[int], kinds: Seque
     at = dict(zip(numbers, tensors, strict=True))
     if missing := [dtype for number, (dtype, shape) in enumerate(kinds) if number not in at and not shape]:
         text = f"some cases have more outputs without dimensions, of {missing[0]}, than others; make problems of their own of these"
-        raise references.ReferenceFailed(text)
+        raise ReferenceFailed(text)
     return [
         at[number] if number in at else torch.empty((0,) * len(shape), dtype=getattr(torch, dtype), device=where)
         for number, (dtype, shape) in enumerate(kinds)
@@ -392,7 +392,7 @@ def _scratch(run: Callable[[Tensors], Any], inputs: Tensors, after: Tensors, out
         ]
         try:
             answer = [laid_out(item) for item in tensors_of(run(altered))]
-        except references.ReferenceFailed:  # it does not take other values
+        except ReferenceFailed:  # it does not take other values
             return False
         return len(answer) == len(outputs) and all(map(same_bytes, answer, outputs))
 

@@ -21,8 +21,8 @@ import torch
 
 from grader_extensions.formats import nests, problem_code
 from grader_extensions.formats.nests import permutations_of, strides_of, with_strides
-from sandbox.judge import references, tolerance
-from sandbox.judge.references import Tensors
+from sandbox.judge import tolerance
+from sandbox.judge.references import ReferenceFailed, Task, Tensors, blamed
 from sandbox.judge.tensors import same_bytes
 from sandbox.launch.constant_weights import ConstantWeights
 from sandbox.protocol import pytree, wire
@@ -33,7 +33,7 @@ FORWARD, MODEL, INPUTS, AUTOGRAD, KERNEL = "forward_fn", "Model", "get_inputs", 
 GRADIENT_LIMIT = 16
 
 
-def task(spec: wire.ProblemSpec, where: str) -> references.Task:
+def task(spec: wire.ProblemSpec, where: str) -> Task:
     """Execute the file once, and every setting once if its shapes are not known yet."""
     code = TaskCode(spec, where)
     if not spec.outputs:
@@ -50,7 +50,7 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
         setting = by_shapes[tuple(tuple(tensor.shape) for tensor in inputs)]
         return problem_code.in_double(partial(setting.run, wide=True), inputs)
 
-    return references.Task(
+    return Task(
         spec=spec,
         reference=reference,
         reference64=wide,
@@ -95,12 +95,12 @@ class _Setting:
         """Inputs of a key, of the same shapes and with the same values around them as at first."""
         call = self.code.call(self.arguments, key)
         if json.dumps(pytree.renumbered(call.tree, self.places)) != self.template:
-            raise references.ReferenceFailed(f"setting {self.name!r} gives other values with each seed; let only tensors differ")
+            raise ReferenceFailed(f"setting {self.name!r} gives other values with each seed; let only tensors differ")
         drawn = [torch.zeros(shape, dtype=getattr(torch, dtype), device=self.code.where) for dtype, shape in self.inputs]
         for place, tensor in zip(self.places, call.tensors, strict=True):
             drawn[place] = tensor
         if tuple(map(nests.shape_of, drawn)) != self.inputs:
-            raise references.ReferenceFailed(f"setting {self.name!r} gives tensors whose shapes or dtypes differ from seed to seed")
+            raise ReferenceFailed(f"setting {self.name!r} gives tensors whose shapes or dtypes differ from seed to seed")
         return [with_strides(tensor, strides) for tensor, strides in zip(drawn, self.strides, strict=True)]
 
 
@@ -133,7 +133,7 @@ class _SettingRun:
             second_outputs = run(code.call(setting, _key(spec, workload, "other")).own_tensors)[0]
             if not all(torch.allclose(*pair, rtol=1e-3, atol=1e-6) for pair in zip(outputs, second_outputs, strict=True)):
                 text = f"{KERNEL} is not given all that the gradients depend on, or not as {FORWARD} gets it; give it those tensors"
-                raise references.ReferenceFailed(text)
+                raise ReferenceFailed(text)
         output_names = call.gradient_names or [f"output{index}" if len(outputs) > 1 else "output" for index in range(len(outputs))]
         pairs = zip(call.names, call.tensors, tensors, strict=False)
         return cls(
@@ -157,7 +157,7 @@ def _described(spec: wire.ProblemSpec, code: TaskCode) -> wire.ProblemSpec:
     outputs = _joined([item.outputs for item in runs])
     if len(inputs[0]) + len(outputs[0]) > TENSOR_LIMIT:
         text = f"a kernel gets {len(inputs[0])} tensors and returns {len(outputs[0])}; {TENSOR_LIMIT} can be sent"
-        raise references.ReferenceFailed(text)
+        raise ReferenceFailed(text)
     names = list(inputs[0])
     workloads = []
     for index, (workload, run) in enumerate(zip(spec.workloads, runs, strict=True)):
@@ -185,7 +185,7 @@ def _joined(settings: Sequence[nests.Shapes]) -> list[nests.Shapes]:
     for variant in settings:
         for name, (dtype, sizes) in variant.items():
             if (dtype, len(sizes)) != (shapes[name][0], len(shapes[name][1])):
-                raise references.ReferenceFailed(f"{name!r} has another dtype or number of axes in another setting; make them the same")
+                raise ReferenceFailed(f"{name!r} has another dtype or number of axes in another setting; make them the same")
     return [{name: setting.get(name, (shapes[name][0], (0,) * len(shapes[name][1]))) for name in order} for setting in settings]
 
 
@@ -228,7 +228,7 @@ class KernelCall:
         tensors, tree = _flat(arguments)
         places = {id(tensor): index for index, tensor in enumerate(tensors)}
         if id(gradient) not in places:
-            raise references.ReferenceFailed(f"{KERNEL} is not given the gradient of the output; give it as it is")
+            raise ReferenceFailed(f"{KERNEL} is not given the gradient of the output; give it as it is")
         below, forward_tree = _flat(forward)
         own_tensors = [tensor for tensor in below if id(tensor) not in places]
         places |= {id(tensor): len(tensors) + index for index, tensor in enumerate(own_tensors)}
@@ -285,7 +285,7 @@ class TaskCode:
         """Return a kernel's arguments by position: a bound function knows no names."""
         if not keywords:
             return arguments
-        with references.blamed(f"{FORWARD}'s signature"):
+        with blamed(f"{FORWARD}'s signature"):
             bound = inspect.signature(self.names[FORWARD]).bind(*arguments, **keywords)
         bound.apply_defaults()
         return (*bound.args, *bound.kwargs.values())
@@ -294,7 +294,7 @@ class TaskCode:
         autograd, context = self.names[AUTOGRAD], _Context(len(forward))
         output = autograd.forward(context, *forward)
         if not isinstance(output, torch.Tensor):
-            raise references.ReferenceFailed(f"{AUTOGRAD}.forward returned a {type(output).__name__}; a task with one output can be judged")
+            raise ReferenceFailed(f"{AUTOGRAD}.forward returned a {type(output).__name__}; a task with one output can be judged")
         gradient = torch.randn_like(output)
 
         def backward(kernel: Callable[..., Any]) -> Any:
@@ -307,7 +307,7 @@ class TaskCode:
 
         arguments, keywords = _intercepted(backward, f"{AUTOGRAD}.backward", KERNEL)
         if keywords:
-            raise references.ReferenceFailed(f"{AUTOGRAD}.backward calls {KERNEL} with named arguments; give them by position")
+            raise ReferenceFailed(f"{AUTOGRAD}.backward calls {KERNEL} with named arguments; give them by position")
         return KernelCall.backward_call(arguments, gradient, forward, names, _gradients(backward, len(forward)))
 
 
@@ -331,9 +331,7 @@ def _tensor_names(tree: list[Any], names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _leaf(value: Any) -> Any:
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
-        raise references.ReferenceFailed(
-            f"{AUTOGRAD}.backward returns a gradient of a {type(value).__name__}; only floating tensors have one"
-        )
+        raise ReferenceFailed(f"{AUTOGRAD}.backward returns a gradient of a {type(value).__name__}; only floating tensors have one")
     return value.detach().requires_grad_()
 
 
@@ -362,11 +360,11 @@ def _intercepted(call: Callable[[Callable[..., Any]], Any], who: str, name: str)
         raise _Intercepted(arguments, keywords)
 
     try:
-        with references.blamed(who):
+        with blamed(who):
             call(kernel)
     except _Intercepted as intercepted:
         return intercepted.arguments, intercepted.keywords
-    raise references.ReferenceFailed(f"{who} never calls {name}, which is the kernel")
+    raise ReferenceFailed(f"{who} never calls {name}, which is the kernel")
 
 
 def _gradients(backward: Callable[[Callable[..., Any]], Any], count: int) -> tuple[int, ...]:
@@ -383,7 +381,7 @@ def _gradients(backward: Callable[[Callable[..., Any]], Any], count: int) -> tup
         if len(places) == len(results) and len(listed) >= count:
             return tuple(places)
     text = f"{AUTOGRAD}.backward does not return each output of {KERNEL} as the gradient of an argument; return them as they are"
-    raise references.ReferenceFailed(text)
+    raise ReferenceFailed(text)
 
 
 class _Context:
