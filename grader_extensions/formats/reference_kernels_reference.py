@@ -13,12 +13,11 @@ import hashlib
 import inspect
 import json
 import os
-import types
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy
@@ -59,24 +58,21 @@ class Code:
         self.where, self.modules = where, problem_code.executed(spec, where, texts, "reference", names)
         self.generate, self.reference, self.check = (getattr(self.modules.load("reference"), name) for name in names)
 
-    def data(self, case: dict[str, Any], key: str) -> Any:
+    def data(self, case: dict[str, Any], key: str, *, fill: bool = True) -> Any:
         """Call generate_input with a case and a key. Memory that it leaves unwritten is NaN, so that it shows if a kernel does too."""
-        try:
-            return self._data(case, key, fill=True)
-        except ReferenceFailed as failure:
-            if NO_FILL not in str(failure):
-                raise
-            return self._data(case, key, fill=False)
-
-    def _data(self, case: dict[str, Any], key: str, *, fill: bool) -> Any:
         parameters = inspect.signature(self.generate).parameters.values()
         seeded = any(parameter.name == SEED or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
         seed = {SEED: int(key[:8], 16) >> 1} if seeded else {}  # 31 bits, which every generator takes
-        with problem_code.contained(GENERATE, self.where), problem_code.seeded(key, self.where), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            torch.use_deterministic_algorithms(fill, warn_only=True)
-            torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
-            return self.generate(**{**case, **seed})
+        try:
+            with problem_code.contained(GENERATE, self.where), problem_code.seeded(key, self.where), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                torch.use_deterministic_algorithms(fill, warn_only=True)
+                torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
+                return self.generate(**{**case, **seed})
+        except ReferenceFailed as failure:
+            if not fill or NO_FILL not in str(failure):
+                raise
+        return self.data(case, key, fill=False)
 
     def run(self, data: Any, key: str, name: str) -> Any:
         """Call the reference."""
@@ -154,11 +150,8 @@ class Code:
         raise ReferenceFailed(text)
 
 
-def _attribute(module: types.ModuleType, path: str) -> object:
-    attribute: Any = module
-    for part in path.split("."):
-        attribute = getattr(attribute, part, None)
-    return attribute
+def _attribute(module: Any, path: str) -> Any:
+    return reduce(lambda owner, name: getattr(owner, name, None), path.split("."), module)
 
 
 def task(spec: wire.ProblemSpec, where: str) -> Task:
@@ -385,10 +378,9 @@ def _scratch(run: Callable[[Tensors], Any], inputs: Tensors, after: Tensors, out
 
     def is_same_without(indices: Sequence[int], integer: int) -> bool:
         """Return whether the answer is the same with other values in these inputs."""
-        values = [OTHER_VALUE if tensor.is_floating_point() else integer for tensor in inputs]
         altered = [
-            filled(item, value) if index in indices else item.clone()
-            for index, (item, value) in enumerate(zip(inputs, values, strict=True))
+            filled(item, OTHER_VALUE if item.is_floating_point() else integer) if index in indices else item.clone()
+            for index, item in enumerate(inputs)
         ]
         try:
             answer = [laid_out(item) for item in tensors_of(run(altered))]

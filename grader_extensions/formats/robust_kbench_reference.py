@@ -71,6 +71,7 @@ class _Setting:
         self.places: list[int] = self.arguments["places"]  # which inputs the tensors of a call are
         self.scratch: list[int] = self.arguments["scratch"]
         self.inputs = nests.shapes_at(spec.inputs, workload.axes)
+        self.shapes = tuple(shape for _, shape in self.inputs)  # by which the setting is found
         self.strides = [workload.strides.get(tensor.name, ()) for tensor in spec.inputs]  # () where one is contiguous
         # The arguments of forward_fn, over the inputs and the tensors that no kernel is given.
         self.forward = pytree.builder(self.arguments["forward"])
@@ -78,11 +79,6 @@ class _Setting:
         self.gradients = tuple(self.arguments["gradients"])
         # The gradient of what forward_fn returns, over the inputs; None: a task without.
         self.output = pytree.builder(self.arguments["output"]) if self.arguments["output"] else None
-
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """By which the setting is found."""
-        return tuple(shape for _, shape in self.inputs)
 
     def run(self, inputs: Tensors, *, wide: bool = False) -> Tensors:
         """The outputs. forward_fn gets copies of the inputs that it writes to. wide: in double precision, as the inputs are."""
@@ -104,20 +100,10 @@ class _Setting:
         return [with_strides(tensor, strides) for tensor, strides in zip(drawn, self.strides, strict=True)]
 
 
-@dataclass(frozen=True, kw_only=True)
 class _SettingRun:
     """A run of a setting: its call without tensors; by name the shapes of what a kernel gets and returns; what forward_fn writes to."""
 
-    call: KernelCall
-    inputs: nests.Shapes
-    strides: dict[str, tuple[int, ...]]
-    outputs: nests.Shapes
-    scratch: frozenset[str]
-    own_count: int
-
-    @classmethod
-    def of(cls, spec: wire.ProblemSpec, workload: wire.Workload, code: TaskCode) -> _SettingRun:
-        """Run it."""
+    def __init__(self, spec: wire.ProblemSpec, workload: wire.Workload, code: TaskCode) -> None:
         setting, name = json.loads(workload.arguments), workload.workload_id
         call = code.call(setting, _key(spec, workload))
         forward = pytree.builder(call.forward)
@@ -135,21 +121,19 @@ class _SettingRun:
                 text = f"{KERNEL} is not given all that the gradients depend on, or not as {FORWARD} gets it; give it those tensors"
                 raise ReferenceFailed(text)
         output_names = call.gradient_names or [f"output{index}" if len(outputs) > 1 else "output" for index in range(len(outputs))]
-        pairs = zip(call.names, call.tensors, tensors, strict=False)
-        return cls(
-            call=replace(call, tensors=[], own_tensors=[]),  # all settings are looked at together, and only for their shapes
-            inputs={of: nests.sent_shape_of(item, repr(of)) for of, item in zip(call.names, call.tensors, strict=True)},
-            strides=strides_of(dict(zip(call.names, call.tensors, strict=True)))
-            | permutations_of(dict(zip(output_names, outputs, strict=True))),
-            outputs={of: nests.sent_shape_of(item, repr(of)) for of, item in zip(output_names, outputs, strict=True)},
-            scratch=frozenset(of for of, before, after in pairs if not same_bytes(before, after)),
-            own_count=len(call.own_tensors),
+        inputs, returned = dict(zip(call.names, call.tensors, strict=True)), dict(zip(output_names, outputs, strict=True))
+        # All settings are looked at together, and only for their shapes.
+        self.call, self.own_count = replace(call, tensors=[], own_tensors=[]), len(call.own_tensors)
+        self.inputs, self.outputs = (
+            {name: nests.sent_shape_of(item, repr(name)) for name, item in items.items()} for items in (inputs, returned)
         )
+        self.strides = strides_of(inputs) | permutations_of(returned)
+        self.scratch = [name for (name, before), after in zip(inputs.items(), tensors, strict=False) if not same_bytes(before, after)]
 
 
 def _described(spec: wire.ProblemSpec, code: TaskCode) -> wire.ProblemSpec:
     """The spec with inputs, outputs and templates, from running every setting once."""
-    runs = [_SettingRun.of(spec, workload, code) for workload in spec.workloads]
+    runs = [_SettingRun(spec, workload, code) for workload in spec.workloads]
     inputs = _joined([item.inputs for item in runs])
     shapes = [tuple(tensor.items()) for tensor in inputs]
     if any(shapes.index(item) != index for index, item in enumerate(shapes)):  # a tensor that no kernel is given distinguishes them
