@@ -38,8 +38,7 @@ def _value(node: ast.expr, axes: Mapping[str, int], with_signs: bool) -> int:
                 raise ExpressionInvalid(f"uses {name!r}, which is not an axis; the axes are {', '.join(sorted(axes))}")
             return axes[name]
         case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand) if with_signs:
-            value = _value(operand, axes, with_signs)
-            return -value if isinstance(sign, ast.USub) else value
+            return _value(operand, axes, with_signs) * (-1 if isinstance(sign, ast.USub) else 1)
         case ast.BinOp(left=left, op=operator, right=right):
             first, second = _value(left, axes, with_signs), _value(right, axes, with_signs)
             if isinstance(operator, ast.Div) and with_signs:

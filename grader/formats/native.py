@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import tomllib
@@ -223,8 +224,6 @@ class _SweepRange(StrictModel):
 
 
 class _ProblemFile(StrictModel):
-    """problem.toml, key by key."""
-
     name: _Identifier
     title: str = Field(min_length=1, max_length=200)
     statement: str = ""
@@ -351,17 +350,11 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     )
     for number, sweep in enumerate(problem.sweeps, 1):
         try:
-            _check_sweep(problem, sweep)
+            for size, kind in itertools.product(sizes(sweep), [sweep.device_kind] if sweep.device_kind else DeviceKind):
+                swept_amounts(problem, {**sweep.axes, sweep.axis: size}, sweep.axis, kind)
         except SweepInvalid as wrong:
             raise ProblemInvalid(str(toml_path), f"sweep {number}, {wrong.key}: {wrong}") from None
     return problem
-
-
-def _check_sweep(problem: Problem, sweep: Sweep) -> None:
-    for size in sizes(sweep):
-        axes = {**sweep.axes, sweep.axis: size}
-        for kind in [sweep.device_kind] if sweep.device_kind else DeviceKind:
-            swept_amounts(problem, axes, sweep.axis, kind)
 
 
 def swept_amounts(problem: Problem, axes: Mapping[str, int], axis: str, kind: str) -> tuple[int | None, int | None]:

@@ -59,8 +59,7 @@ def size_bytes(spec: wire.ProblemSpec, axes: Mapping[str, int]) -> int:
 
 def item_bytes(dtype: str) -> int:
     """How many bytes an element takes."""
-    match = re.search(r"\d+", dtype)
-    return max(1, int(match.group()) // 8) if match else 1  # bool has no number in its name
+    return max(1, int((re.search(r"\d+", dtype) or "8")[0]) // 8)  # bool has no number in its name
 
 
 def check_bytes(spec: wire.ProblemSpec, axes: Mapping[str, int], axis: str, device_kind: str) -> None:

@@ -78,9 +78,7 @@ def register(format_name: str, module: str) -> None:
 @lru_cache(maxsize=64)
 def half_of(format_name: str) -> ModuleType:
     """The judge's half of a format: native's, or the one of an installed package. ReferenceFailed where there is none."""
-    if format_name == native.NAME:
-        return native
-    modules = {point.name: point.value for point in entry_points(group=GROUP)} | _modules
+    modules = {point.name: point.value for point in entry_points(group=GROUP)} | _modules | {native.NAME: native.__name__}
     if format_name not in modules:
         raise ReferenceFailed(f"no installed package has an entry point {format_name!r} of {GROUP}; install the format's package")
     return import_module(modules[format_name])
