@@ -102,7 +102,6 @@ def _check(expected: Tensors, outputs: Tensors, spec: wire.ProblemSpec) -> None:
 
 
 def _draw(spec: wire.ProblemSpec, workload: wire.Workload, key: str, where: str, names: dict[str, Any]) -> Tensors:
-    """The inputs of a key, by the kinds that the workload says."""
     arguments = json.loads(workload.arguments)
     with problem_code.seeded(key, where):
         custom = _custom(workload, where, names)
@@ -150,7 +149,6 @@ def _one(
 
 
 def _made(of: wire.TensorSpec, value: object, shape: tuple[int, ...], dtype: torch.dtype, where: str, maker: str) -> torch.Tensor:
-    """An input that the definition's own function made."""
     if not of.shape and isinstance(value, (bool, int, float)):
         return torch.tensor(value).to(dtype)
     if not isinstance(value, torch.Tensor):

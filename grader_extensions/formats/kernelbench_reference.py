@@ -263,7 +263,6 @@ def _weight_checks(
 
 
 def _with_weight(tensor: torch.Tensor, draw: Callable[[], torch.Tensor], reference: Reference, inputs: Tensors) -> Tensors:
-    """The outputs of a model in which a weight has other values."""
     original = tensor.clone()
     try:
         tensor.copy_(draw())

@@ -143,8 +143,6 @@ def compiled(text: str, path: str, where: str) -> types.CodeType:
 
 
 class _ReferenceOnCpu(ast.NodeTransformer):
-    """On the emulated device "cuda" is the CPU."""
-
     def visit_Constant(self, node: ast.Constant) -> ast.Constant:
         if isinstance(node.value, str) and _CUDA.fullmatch(node.value):
             return ast.copy_location(ast.Constant("cpu"), node)

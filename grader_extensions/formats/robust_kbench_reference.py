@@ -132,7 +132,6 @@ class _SettingRun:
 
 
 def _described(spec: wire.ProblemSpec, code: TaskCode) -> wire.ProblemSpec:
-    """The spec with inputs, outputs and templates, from running every setting once."""
     runs = [_SettingRun(spec, workload, code) for workload in spec.workloads]
     inputs = _joined([item.inputs for item in runs])
     shapes = [tuple(tensor.items()) for tensor in inputs]

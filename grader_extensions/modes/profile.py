@@ -252,7 +252,6 @@ def joined(profiles: tuple[wire.KernelProfile, ...]) -> wire.KernelProfile:
 
 
 async def _static_profile(attempt: Attempt, environment: wire.Environment) -> ProfileClaims:
-    """Compile the kernels for a GPU in a build box, and take the claims of that."""
     host, work = attempt.host, attempt.work
     job, files = build_input(attempt.lease, environment)
     assert work.make_output is not None

@@ -178,12 +178,10 @@ async def _judge_sizes(attempt: Attempt, lane: Lane, build: wire.Build, open_run
 
 
 def _planned(facts: Iterable[wire.Fact]) -> set[str]:
-    """Return the sizes that a process came to."""
     return {size for fact in facts if isinstance(fact, wire.Plan) for size in fact.measured}
 
 
 def _ends_all(fact: wire.Fact) -> bool:
-    """Return whether no other process would do better."""
     return isinstance(fact, wire.Violation) or (isinstance(fact, wire.Load) and fact.outcome is not wire.LoadOutcome.LOADED)
 
 

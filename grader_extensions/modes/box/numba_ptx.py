@@ -181,7 +181,6 @@ def _promotions(types: Any) -> Iterator[tuple[int, _Origin, bool]]:
 
 
 def _origins(variable: Any, definitions: dict[str, list[Any]], types: Any) -> tuple[list[_Origin], set[str]]:
-    """Return the origins that a variable may have, and the variables on the way."""
     origins: list[_Origin] = []
     waiting, passed = [variable.name], set[str]()
     while waiting:

@@ -133,7 +133,6 @@ def _max(x: torch.Tensor, *rest: Any, **named: Any) -> Any:
 
 
 def _moments(x: torch.Tensor, dims: Any, correction: float = 0.0, keepdim: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
-    """Variance and mean, by sums of x and of its square."""
     dims = list(range(x.dim())) if not dims else list(dims)
     count = math.prod(x.shape[dim] for dim in dims)
     mean, square = x.mean(dims, keepdim=keepdim), (x * x).mean(dims, keepdim=keepdim)
