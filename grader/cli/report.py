@@ -12,6 +12,7 @@ from rich.text import Text
 from grader.api.statuses import reason_of
 from grader.cli.output import plain, text_table
 from grader.errors import ProblemBroken
+from grader.extensions import PACKAGE
 from grader.isolations import description
 from grader.v1 import report_pb2, submission_pb2
 from grader.views import access_counts, figures, formatting
@@ -20,7 +21,8 @@ from grader.views.sanitize import escape_unprintable, one_line
 from grader.views.workload_rows import step_times, workload_rows
 
 _AGAIN = "Submit it again; 'grader-cli doctor' looks for causes on this machine."
-_REMEDIES = {ProblemBroken.reason: "Its problem must be fixed first: 'grader-cli problems check PATH' says what is wrong with it."}
+_CHECK = f"'grader-cli problems check PATH', a command of {PACKAGE}, says what is wrong with it."
+_REMEDIES = {ProblemBroken.reason: f"Its problem must be fixed first: {_CHECK}"}
 _LAUNCHES_SHOWN, _FINDINGS_SHOWN, _LINES_SHOWN = 12, 10, 12
 _DETAIL_CHARS = 400
 _TOOL_STYLES = {

@@ -5,9 +5,9 @@
 `with_calling_convention(spec, new)`, where a submission decides how its entry is called; `with_description(problem, found)`, where only the
 judge's half knows a problem's arguments; ACCEPTS_PRECISION, where `load(path, precision, root=None)` takes a dtype; ACCEPTS_ADJUSTMENTS,
 where `load` takes `adjustments` and `settable(path)` says which constants they may set; EXPLAINS_SUFFIX, a suffix of files that it loads to
-say what is missing in them, and so the last that is shown a path; SECRET_SIZES, where a competition may draw other sizes; LAYOUT, the files
-of a problem, for messages; `warnings(problem)`, sentences for those who import it; and `unusable(problem)`, why no judge here could run it,
-or "".
+say what is missing in them, and so the last of its package that is shown a path; SECRET_SIZES, where a competition may draw other
+sizes; LAYOUT, the files of a problem, for messages; `warnings(problem)`, sentences for those who import it; and `unusable(problem)`, why
+no judge here could run it, or "".
 """
 
 from __future__ import annotations
@@ -26,9 +26,15 @@ from sandbox.protocol.entry_points import load_named
 
 @lru_cache(maxsize=1)
 def formats() -> Mapping[str, ModuleType]:
-    """All formats by name, in the order in which a path is shown to them. EntryPointInvalid for one that can't be used."""
+    """All formats by name, in the order in which a path is shown to them: those of other packages before those of ours, since a file of
+    theirs may look like one of these, too. EntryPointInvalid for one that can't be used."""
+
+    def place(item: tuple[str, ModuleType]) -> tuple[bool, bool, bool]:
+        module = item[1]
+        return module is not native, module.__name__.startswith("grader_extensions."), hasattr(module, "EXPLAINS_SUFFIX")
+
     by_name = load_named(extensions.FORMATS, extensions.ProblemFormat, [native])
-    return dict(sorted(by_name.items(), key=lambda item: hasattr(item[1], "EXPLAINS_SUFFIX")))
+    return dict(sorted(by_name.items(), key=place))
 
 
 def detect_format(path: Path, among: Mapping[str, ModuleType] | None = None) -> ModuleType | None:

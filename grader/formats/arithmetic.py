@@ -15,21 +15,21 @@ class ExpressionInvalid(ValueError):
     """An expression that has no value; the message says why."""
 
 
-def evaluate(text: str, axes: Mapping[str, int]) -> int:
-    """The value at these axes: whole, not negative, and at most LARGEST."""
+def evaluate(text: str, axes: Mapping[str, int], *, with_signs: bool = False) -> int:
+    """The value at these axes: whole, not negative, and at most LARGEST. with_signs: it may hold signs too, and `/` without remainder."""
     if len(text) > LENGTH_LIMIT:
         raise ExpressionInvalid(f"is longer than {LENGTH_LIMIT} characters; write it shorter")
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError):
         raise ExpressionInvalid(f"{text!r} is not an expression; write one such as '4 * (n * n + n)'") from None
-    value = _value(tree.body, axes)
+    value = _value(tree.body, axes, with_signs)
     if not 0 <= value <= LARGEST:
         raise ExpressionInvalid(f"{text!r} is {value if value < 0 else 'over 2 ** 63'} at {dict(axes)}; it has to be from 0 to 2 ** 63 - 1")
     return value
 
 
-def _value(node: ast.expr, axes: Mapping[str, int]) -> int:
+def _value(node: ast.expr, axes: Mapping[str, int], with_signs: bool) -> int:
     match node:
         case ast.Constant(value=int() as value) if type(value) is int:
             return _bounded(value)
@@ -37,8 +37,15 @@ def _value(node: ast.expr, axes: Mapping[str, int]) -> int:
             if name not in axes:
                 raise ExpressionInvalid(f"uses {name!r}, which is not an axis; the axes are {', '.join(sorted(axes))}")
             return axes[name]
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand) if with_signs:
+            return _value(operand, axes, with_signs) * (-1 if isinstance(sign, ast.USub) else 1)
         case ast.BinOp(left=left, op=operator, right=right):
-            return _bounded(_apply(operator, _value(left, axes), _value(right, axes)))
+            first, second = _value(left, axes, with_signs), _value(right, axes, with_signs)
+            if isinstance(operator, ast.Div) and with_signs:
+                if second == 0 or first % second:
+                    raise ExpressionInvalid(f"divides {first} by {second}, which is not a whole number; write '//', or fix it")
+                operator = ast.FloorDiv()
+            return _bounded(_apply(operator, first, second))
     raise ExpressionInvalid(f"holds {ast.unparse(node)!r}; it may hold axes, whole numbers, + - * // % ** and parentheses")
 
 

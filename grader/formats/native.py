@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import tomllib
@@ -61,6 +62,13 @@ class Part(StrictModel):
         if isinstance(self.high, str) and self.kind not in _BY_AXIS:
             raise ValueError(f"'high' may name an axis for {', '.join(_BY_AXIS)} only; give the kind {self.kind!r} a number")
         return self
+
+    def on_wire(self) -> wire.Distribution:
+        """As the judge gets it."""
+        fields = self.model_dump(exclude_none=True, exclude={"parts"})
+        if isinstance(self.high, str):
+            fields["high_axis"] = fields.pop("high")
+        return wire.Distribution(**fields, parts=tuple(part.on_wire() for part in getattr(self, "parts", None) or ()))
 
 
 class DistributionSchema(Part):
@@ -128,10 +136,6 @@ class DistributionSchema(Part):
                     text = f"{key!r} is {bound:.0f}; an integer without axes is given exactly up to 2 ** 53 only"
                     raise ValueError(f"{text}; take a nearer one, or give the input an axis")
 
-    def on_wire(self) -> wire.Distribution:
-        """As the judge gets it."""
-        return _on_wire(self, tuple(_on_wire(part) for part in self.parts or ()))
-
 
 def _check_index(part: Part, dtype: str, axes: Mapping[str, int]) -> None:
     high = axes[part.high] if isinstance(part.high, str) else part.high
@@ -142,13 +146,6 @@ def _check_index(part: Part, dtype: str, axes: Mapping[str, int]) -> None:
     limit = _WHOLE.get(dtype)
     if limit is not None and (high > limit or part.low < (0 if dtype in ("uint8", "bool") else -limit)):
         raise ValueError(f"whole numbers from {part.low:g} to below {high:g} do not fit into {dtype}; take a wider one")
-
-
-def _on_wire(of: Part, parts: tuple[wire.Distribution, ...] = ()) -> wire.Distribution:
-    fields = of.model_dump(exclude_none=True, exclude={"parts"})
-    if isinstance(of.high, str):
-        fields["high_axis"] = fields.pop("high")
-    return wire.Distribution(**fields, parts=parts)
 
 
 NAME = "native"
@@ -227,8 +224,6 @@ class _SweepRange(StrictModel):
 
 
 class _ProblemFile(StrictModel):
-    """problem.toml, key by key."""
-
     name: _Identifier
     title: str = Field(min_length=1, max_length=200)
     statement: str = ""
@@ -355,17 +350,11 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     )
     for number, sweep in enumerate(problem.sweeps, 1):
         try:
-            _check_sweep(problem, sweep)
+            for size, kind in itertools.product(sizes(sweep), [sweep.device_kind] if sweep.device_kind else DeviceKind):
+                swept_amounts(problem, {**sweep.axes, sweep.axis: size}, sweep.axis, kind)
         except SweepInvalid as wrong:
             raise ProblemInvalid(str(toml_path), f"sweep {number}, {wrong.key}: {wrong}") from None
     return problem
-
-
-def _check_sweep(problem: Problem, sweep: Sweep) -> None:
-    for size in sizes(sweep):
-        axes = {**sweep.axes, sweep.axis: size}
-        for kind in [sweep.device_kind] if sweep.device_kind else DeviceKind:
-            swept_amounts(problem, axes, sweep.axis, kind)
 
 
 def swept_amounts(problem: Problem, axes: Mapping[str, int], axis: str, kind: str) -> tuple[int | None, int | None]:

@@ -51,12 +51,15 @@ def sizes(sweep: Sweep) -> tuple[int, ...]:
 
 def size_bytes(spec: wire.ProblemSpec, axes: Mapping[str, int]) -> int:
     """How many bytes all inputs and outputs take together at these axes."""
-    total = 0
-    for tensor in (*spec.inputs, *spec.outputs):
-        match = re.search(r"\d+", tensor.dtype)
-        bits = int(match.group()) if match else 8  # bool has no number in its name
-        total += max(1, bits // 8) * math.prod(axes[size] if isinstance(size, str) else size for size in tensor.shape)
-    return total
+    return sum(
+        item_bytes(tensor.dtype) * math.prod(axes[size] if isinstance(size, str) else size for size in tensor.shape)
+        for tensor in (*spec.inputs, *spec.outputs)
+    )
+
+
+def item_bytes(dtype: str) -> int:
+    """How many bytes an element takes."""
+    return max(1, int((re.search(r"\d+", dtype) or "8")[0]) // 8)  # bool has no number in its name
 
 
 def check_bytes(spec: wire.ProblemSpec, axes: Mapping[str, int], axis: str, device_kind: str) -> None:

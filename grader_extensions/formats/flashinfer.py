@@ -21,6 +21,7 @@ from grader.errors import ProblemInvalid
 from grader.formats.arithmetic import ExpressionInvalid
 from grader.formats.inside import require_inside
 from grader.model import NewSubmission, Problem, problem_id_of
+from grader.rules.sweep import item_bytes
 from grader_extensions.formats import flashinfer_schema as schema
 from grader_extensions.formats import problem_files
 from grader_extensions.formats.problem_files import digest_of, read_text, reported
@@ -36,14 +37,6 @@ DTYPES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
     "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "BOOL": "bool",
 }  # fmt: skip
-ITEM_BYTES = {
-    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1,
-    "int64": 8, "int32": 4, "int16": 2, "int8": 1, "bool": 1,
-}  # fmt: skip
-
-
-class SafetensorsInvalid(ValueError):
-    """A file that can't be used; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,30 +58,28 @@ class Left:
 
 
 def find(path: Path, key: str, *, limit_bytes: int = TOTAL_LIMIT_BYTES) -> StoredTensor:
-    """The tensor of that key. limit_bytes: what the problem's other tensors leave."""
+    """The tensor of that key; ValueError where it can't be used. limit_bytes: what the problem's other tensors leave."""
     if not path.is_file():
-        raise SafetensorsInvalid(
-            "is not there; fetch the data of the problem set too (such as by `git lfs pull`), or leave the workload out"
-        )
+        raise ValueError("is not there; fetch the data of the problem set too (such as by `git lfs pull`), or leave the workload out")
     with path.open("rb") as file:
         count = int.from_bytes(file.read(8), "little")
         if not 2 <= count <= HEADER_LIMIT_BYTES:
-            raise SafetensorsInvalid("is not a safetensors file; if it is a pointer of git LFS, fetch what it points to by `git lfs pull`")
+            raise ValueError("is not a safetensors file; if it is a pointer of git LFS, fetch what it points to by `git lfs pull`")
         try:
             entry = json.loads(file.read(count))[key]
             begin, end = (8 + count + int(offset) for offset in entry["data_offsets"])
             dtype, shape = DTYPES[entry["dtype"]], tuple(int(size) for size in entry["shape"])
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            raise SafetensorsInvalid(f"has no tensor {key!r} of a known dtype ({type(error).__name__}: {error}); fix tensor_key") from None
+            raise ValueError(f"has no tensor {key!r} of a known dtype ({type(error).__name__}: {error}); fix tensor_key") from None
         size = path.stat().st_size
         if not (8 + count <= begin <= end <= size and end - begin <= TENSOR_LIMIT_BYTES and min(shape, default=1) >= 0):
-            raise SafetensorsInvalid(f"is cut off, or {key!r} has over {TENSOR_LIMIT_BYTES} bytes; fetch it again")
+            raise ValueError(f"is cut off, or {key!r} has over {TENSOR_LIMIT_BYTES} bytes; fetch it again")
         if end - begin > limit_bytes:
-            raise SafetensorsInvalid(f"is too much: the tensors of a problem may have {TOTAL_LIMIT_BYTES} bytes; leave workloads out")
+            raise ValueError(f"is too much: the tensors of a problem may have {TOTAL_LIMIT_BYTES} bytes; leave workloads out")
         if len(shape) > RANK_LIMIT or max(shape, default=0) > SIZE_LIMIT:
-            raise SafetensorsInvalid(f"says of {key!r} that it has a shape that no tensor has; fetch it again")
-        if end - begin != math.prod(shape) * ITEM_BYTES[dtype]:
-            raise SafetensorsInvalid(f"says of {key!r} that {end - begin} bytes are of the shape {list(shape)}; fetch it again")
+            raise ValueError(f"says of {key!r} that it has a shape that no tensor has; fetch it again")
+        if end - begin != math.prod(shape) * item_bytes(dtype):
+            raise ValueError(f"says of {key!r} that {end - begin} bytes are of the shape {list(shape)}; fetch it again")
         file.seek(begin)
         digest = hashlib.sha256()
         while begin + (remaining := end - file.tell()) > begin:
@@ -312,7 +303,7 @@ def _workload(
     except ExpressionInvalid as wrong:
         raise ValueError(f"axes: {wrong}") from None
     tensors = (*definition.inputs.values(), *definition.outputs.values())
-    total = sum(ITEM_BYTES[tensor.dtype] * math.prod(_shape(tensor, sizes)) for tensor in tensors)
+    total = sum(item_bytes(tensor.dtype) * math.prod(_shape(tensor, sizes)) for tensor in tensors)
     if total > WORKLOAD_LIMIT_BYTES:
         raise ValueError(f"axes: its tensors take {total} bytes; at most {WORKLOAD_LIMIT_BYTES} can be judged, so make them smaller")
     inputs = {name: _input(files, definition, row, name, sizes, budget) for name in definition.inputs}
@@ -347,7 +338,7 @@ def _input(
             path = require_inside(files.root / describe.path, files.root_of_set, files.definition)
             try:
                 stored = find(path, describe.tensor_key, limit_bytes=budget.bytes)
-            except (SafetensorsInvalid, OSError, RuntimeError) as wrong:  # the last one: links in a circle
+            except (ValueError, OSError, RuntimeError) as wrong:  # the last one: links in a circle
                 raise ValueError(f"inputs.{name}: {path} {wrong}") from None
             if (stored.dtype, stored.shape) != (tensor.dtype, _shape(tensor, sizes)):
                 expected = f"{tensor.dtype} {list(_shape(tensor, sizes))}"
@@ -358,12 +349,11 @@ def _input(
 
 
 def _rule(files: DefinitionFiles, definition: schema.Definition, tolerance: schema.ToleranceSchema | None) -> dict[str, Any]:
-    if not files.sol and tolerance is None:
-        ratio = MATCHED_RATIO.get(definition.op_type or "", 1.0)
-        return {"kind": "flashinfer", "atol": ATOL, "rtol": RTOL, "ratio": ratio, "cap": None, "negative_inf": False}
-    of = tolerance or schema.ToleranceSchema()
+    theirs = not files.sol and tolerance is None
+    ratio = MATCHED_RATIO.get(definition.op_type or "", 1.0)
+    of = tolerance or (schema.ToleranceSchema(required_matched_ratio=ratio) if theirs else schema.ToleranceSchema())
     return {
-        "kind": "sol",
+        "kind": "flashinfer" if theirs else "sol",
         "atol": of.max_atol,
         "rtol": of.max_rtol,
         "ratio": of.required_matched_ratio,

@@ -19,13 +19,12 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from grader_extensions.formats import nests, problem_code
-from sandbox.judge import references
 from sandbox.judge.inputs import shape_of
+from sandbox.judge.references import Draw, Reference, ReferenceFailed, Task, Tensors
 from sandbox.judge.tensors import is_narrow, numbers, same_bytes
 from sandbox.judge.tolerance import Comparison
 from sandbox.protocol import wire
 
-NAME = "flashinfer"
 RUN = "run"
 _LOWEST, _HIGHEST = -1024, 1024
 _PROBE = "0" * 32
@@ -33,7 +32,7 @@ _SMALLEST = 1e-8  # what FlashInfer adds to a divisor
 _ROUNDING = 1e-9
 
 
-def task(spec: wire.ProblemSpec, where: str) -> references.Task:
+def task(spec: wire.ProblemSpec, where: str) -> Task:
     """Execute the reference's text once, and run it at the smallest workload: what it returns, and whether it changes its inputs."""
     module = problem_code.executed(spec, where, {"reference": spec.reference}, "reference", (RUN,)).load("reference")
     function = getattr(module, RUN)
@@ -41,34 +40,28 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     scalars = tuple(not tensor.shape for tensor in spec.inputs)
 
     @problem_code.with_own_code
-    def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    def run(inputs: Tensors) -> Tensors:
         result = function(*[tensor.item() if scalar else tensor for tensor, scalar in zip(inputs, scalars, strict=True)])
         return _outputs(result, spec, inputs)
 
-    def draw(workload: wire.Workload, key: str) -> list[torch.Tensor]:
+    def draw(workload: wire.Workload, key: str) -> Tensors:
         return _draw(spec, workload, key, where, vars(module))
 
     changed = _changed(spec, run, draw, where)
 
     @problem_code.with_own_code
-    def reference(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    def reference(inputs: Tensors) -> Tensors:
         return run([tensor.clone() if index in changed else tensor for index, tensor in enumerate(inputs)] if changed else inputs)
 
-    def compare(
-        workload: wire.Workload,
-        inputs: list[torch.Tensor],
-        outputs: list[torch.Tensor],
-        expected: list[torch.Tensor],
-        unwritten: list[torch.Tensor],
-    ) -> list[Comparison]:
+    def compare(workload: wire.Workload, inputs: Tensors, outputs: Tensors, expected: Tensors, unwritten: Tensors) -> list[Comparison]:
         rule = Rule(**json.loads(workload.arguments)["rule"])
         _check(expected, outputs, spec)
         return [rule.compare(out, ref, mask) for out, ref, mask in zip(outputs, expected, unwritten, strict=True)]
 
-    return references.Task(spec=spec, reference=reference, draw=draw, compare=compare, scratch=tuple(sorted(changed)))
+    return Task(spec=spec, reference=reference, draw=draw, compare=compare, scratch=tuple(sorted(changed)))
 
 
-def _changed(spec: wire.ProblemSpec, run: references.Reference, draw: references.Draw, where: str) -> frozenset[int]:
+def _changed(spec: wire.ProblemSpec, run: Reference, draw: Draw, where: str) -> frozenset[int]:
     """Which inputs the reference writes to."""
     smallest = min(spec.workloads, key=lambda workload: math.prod(max(size, 1) for size in workload.axes.values()))
     inputs = draw(smallest, _PROBE)
@@ -80,15 +73,15 @@ def _changed(spec: wire.ProblemSpec, run: references.Reference, draw: references
     return frozenset(index for index, (copy, before) in enumerate(zip(copies, inputs, strict=True)) if not same_bytes(copy, before))
 
 
-def _outputs(result: object, spec: wire.ProblemSpec, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+def _outputs(result: object, spec: wire.ProblemSpec, inputs: Tensors) -> Tensors:
     """Return the outputs of run, by name, in order, or alone; numbers become tensors."""
     if isinstance(result, dict):
         if missing := [output.name for output in spec.outputs if output.name not in result]:
-            raise references.ReferenceFailed(f"{RUN} returned no {missing[0]!r}; return every output")
+            raise ReferenceFailed(f"{RUN} returned no {missing[0]!r}; return every output")
         result = [result[output.name] for output in spec.outputs]
     results = list(result) if isinstance(result, (tuple, list)) else [result]
     if len(results) != len(spec.outputs):
-        raise references.ReferenceFailed(f"{RUN} returned {len(results)} outputs; the definition has {len(spec.outputs)}")
+        raise ReferenceFailed(f"{RUN} returned {len(results)} outputs; the definition has {len(spec.outputs)}")
     where = next((tensor.device for tensor in inputs if tensor.dim()), torch.device("cpu"))
     return [_tensor(item, of, where) for item, of in zip(results, spec.outputs, strict=True)]
 
@@ -98,18 +91,17 @@ def _tensor(value: object, of: wire.TensorSpec, where: torch.device) -> torch.Te
         return value.detach().to(where).contiguous()
     if isinstance(value, (bool, int, float)):
         return torch.tensor(value, dtype=getattr(torch, of.dtype), device=where)
-    raise references.ReferenceFailed(f"{RUN} returned a {type(value).__name__} for {of.name!r}; return a tensor")
+    raise ReferenceFailed(f"{RUN} returned a {type(value).__name__} for {of.name!r}; return a tensor")
 
 
-def _check(expected: list[torch.Tensor], outputs: list[torch.Tensor], spec: wire.ProblemSpec) -> None:
+def _check(expected: Tensors, outputs: Tensors, spec: wire.ProblemSpec) -> None:
     for ref, out, of in zip(expected, outputs, spec.outputs, strict=True):
         if ref.shape != out.shape or ref.dtype != out.dtype:
             text = f"{RUN} returned {ref.dtype} {list(ref.shape)} for {of.name!r}; the definition says {out.dtype} {list(out.shape)}"
-            raise references.ReferenceFailed(text)
+            raise ReferenceFailed(text)
 
 
-def _draw(spec: wire.ProblemSpec, workload: wire.Workload, key: str, where: str, names: dict[str, Any]) -> list[torch.Tensor]:
-    """The inputs of a key, by the kinds that the workload says."""
+def _draw(spec: wire.ProblemSpec, workload: wire.Workload, key: str, where: str, names: dict[str, Any]) -> Tensors:
     arguments = json.loads(workload.arguments)
     with problem_code.seeded(key, where):
         custom = _custom(workload, where, names)
@@ -127,14 +119,14 @@ def _custom(workload: wire.Workload, where: str, names: dict[str, Any]) -> dict[
     with problem_code.contained(arguments["custom"], where):
         custom = names[arguments["custom"]]({**workload.axes, **scalars}, torch.device(where))
     if not isinstance(custom, dict):
-        raise references.ReferenceFailed(f"{arguments['custom']} returned a {type(custom).__name__}; return a dict of inputs by name")
+        raise ReferenceFailed(f"{arguments['custom']} returned a {type(custom).__name__}; return a dict of inputs by name")
     return custom
 
 
 def _with_strides(workload: wire.Workload, where: str, names: dict[str, Any]) -> wire.Workload:
     """The workload with the strides of what the definition's own function makes, learned without memory where that can be done."""
     for making in (FakeTensorMode(allow_non_fake_inputs=True), nullcontext()):
-        with suppress(references.ReferenceFailed), problem_code.seeded(_PROBE, where), making:
+        with suppress(ReferenceFailed), problem_code.seeded(_PROBE, where), making:
             return replace(workload, strides=nests.strides_of(_custom(workload, where, names)))
     return workload  # a trial says what is wrong
 
@@ -157,16 +149,13 @@ def _one(
 
 
 def _made(of: wire.TensorSpec, value: object, shape: tuple[int, ...], dtype: torch.dtype, where: str, maker: str) -> torch.Tensor:
-    """An input that the definition's own function made."""
     if not of.shape and isinstance(value, (bool, int, float)):
         return torch.tensor(value).to(dtype)
     if not isinstance(value, torch.Tensor):
-        raise references.ReferenceFailed(
-            f"{maker} made a {type(value).__name__} of {of.name!r}; make it a {'tensor' if of.shape else 'number'}"
-        )
+        raise ReferenceFailed(f"{maker} made a {type(value).__name__} of {of.name!r}; make it a {'tensor' if of.shape else 'number'}")
     if tuple(value.shape) != shape or value.dtype != dtype:
         text = f"{maker} made {value.dtype} {list(value.shape)} of {of.name!r}; the definition says {dtype} {list(shape)}"
-        raise references.ReferenceFailed(text)
+        raise ReferenceFailed(text)
     return nests.moved(value, where if of.shape else "cpu")
 
 
@@ -177,9 +166,9 @@ def _stored(message: dict[str, Any], shape: tuple[int, ...], dtype: torch.dtype)
             file.seek(message["begin"])
             data = bytearray(file.read(message["end"] - message["begin"]))
     except OSError as error:
-        raise references.ReferenceFailed(f"{path} can't be read any more: {error}") from error
+        raise ReferenceFailed(f"{path} can't be read any more: {error}") from error
     if hashlib.sha256(data).hexdigest() != message["digest"]:
-        raise references.ReferenceFailed(f"{path} has changed since the problem was read; read it again")
+        raise ReferenceFailed(f"{path} has changed since the problem was read; read it again")
     return torch.frombuffer(data, dtype=dtype).view(shape) if data else torch.empty(shape, dtype=dtype)
 
 
@@ -242,17 +231,23 @@ class Rule:
         agreed = (out == ref) & ref.isneginf() if self.negative_inf else torch.zeros_like(unwritten)
         if bool((~ref.isfinite() & ~(ref.isneginf() & self.negative_inf)).any()):
             text = "set allow_negative_inf if that is meant" if self.kind == "sol" else "no kernel could be right there"
-            raise references.ReferenceFailed(f"the reference's output is not finite; {text}")
+            raise ReferenceFailed(f"the reference's output is not finite; {text}")
         certain = (output.is_floating_point() and not is_narrow(output.dtype)) or output.dtype == torch.bool
         unwritten = unwritten if certain else unwritten & (out != ref)  # the sentinel may be the right answer
         nonfinite = ~out.isfinite() & ~agreed & ~unwritten
         error = (out - ref).abs()
         beyond = ~agreed & self._beyond(error, ref)
         finite = out.isfinite() & ref.isfinite() & ~unwritten
+        unwritten_count, mismatched_count = int(unwritten.sum()), int((beyond | unwritten).sum())
+        if mismatched_count <= math.floor((1.0 - self.ratio) * (out.numel() - int(agreed.sum())) + _ROUNDING):  # forgiven
+            over = 0 if self.cap is None else int(((error > self.cap) & ~agreed).sum())
+            mismatched_count = max(over, unwritten_count)
+        if self.kind == "sol" and bool((ref != 0).any()) and not bool((out != 0).any()):
+            mismatched_count = int((ref != 0).sum())  # a kernel that did nothing, where most of the answer is small
         return Comparison(
             element_count=output.numel(),
-            mismatched_count=self._unforgiven(out, ref, error, beyond, agreed, unwritten),
-            unwritten_count=int(unwritten.sum()),
+            mismatched_count=mismatched_count,
+            unwritten_count=unwritten_count,
             nonfinite_count=int(nonfinite.sum()),
             max_absolute_error=_largest(error[finite]),
             max_relative_error=_largest((error / self._divisor(ref))[finite]),
@@ -267,23 +262,6 @@ class Rule:
         else:
             far = error > self.atol + self.rtol * ref.abs()
         return far | ~error.isfinite()
-
-    def _unforgiven(
-        self,
-        out: torch.Tensor,
-        ref: torch.Tensor,
-        error: torch.Tensor,
-        beyond: torch.Tensor,
-        agreed: torch.Tensor,
-        unwritten: torch.Tensor,
-    ) -> int:
-        """How many elements are wrong, if it is more than the ratio forgives."""
-        if self.kind == "sol" and bool((ref != 0).any()) and not bool((out != 0).any()):
-            return int((ref != 0).sum())  # a kernel that did nothing, where most of the answer is small
-        counted, wrong = out.numel() - int(agreed.sum()), int((beyond | unwritten).sum())
-        over = 0 if self.cap is None else int(((error > self.cap) & ~agreed).sum())
-        forgiven = math.floor((1.0 - self.ratio) * counted + _ROUNDING)
-        return wrong if wrong > forgiven else max(over, int(unwritten.sum()))
 
 
 def _largest(values: torch.Tensor) -> float:

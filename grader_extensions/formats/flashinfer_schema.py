@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -113,13 +114,13 @@ class Definition(StrictModel):
         """Every axis at a workload's var axes; ExpressionInvalid where one has no value."""
         sizes = {name: axis.value for name, axis in self.axes.items() if isinstance(axis, Const)}
         sizes |= {name: var_sizes[name] for name, axis in self.axes.items() if isinstance(axis, Var)}
-        expressions = {name: _plain(name, axis.expression, self.axes) for name, axis in self.axes.items() if isinstance(axis, Expr)}
-        while expressions:
-            ready = {name: tree for name, tree in expressions.items() if _names(tree) <= set(sizes)}
+        expressions = {name: axis.expression for name, axis in self.axes.items() if isinstance(axis, Expr)}
+        needed = {name: _names(name, expression, self.axes) for name, expression in expressions.items()}
+        while waiting := expressions.keys() - sizes.keys():
+            ready = [name for name in waiting if needed[name] <= sizes.keys()]
             if not ready:
-                raise ExpressionInvalid(f"axes {', '.join(sorted(expressions))} are defined by each other; give one of them a value")
-            sizes |= {name: _at(name, tree, sizes) for name, tree in ready.items()}
-            expressions = {name: tree for name, tree in expressions.items() if name not in ready}
+                raise ExpressionInvalid(f"axes {', '.join(sorted(waiting))} are defined by each other; give one of them a value")
+            sizes |= {name: _at(name, expressions[name], sizes) for name in ready}
         return {name: sizes[name] for name in self.axes}
 
 
@@ -211,53 +212,25 @@ def _functions(text: str) -> dict[str, ast.FunctionDef]:
     return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-def _plain(name: str, expression: str, axes: dict[str, Any]) -> ast.expr:
+def _names(axis: str, expression: str, axes: Collection[str]) -> set[str]:
     try:
-        tree = ast.parse(expression.strip(), mode="eval").body
+        tree = ast.parse(expression.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ExpressionInvalid(f"axis {name!r}: {expression!r} is not an expression; write one such as 'n // 2'") from None
-    if unknown := sorted(_names(tree) - set(axes)):
-        raise ExpressionInvalid(f"axis {name!r} uses {unknown[0]!r}, which is not in axes; add it there")
-    return tree
+        raise ExpressionInvalid(f"axis {axis!r}: {expression!r} is not an expression; write one such as 'n // 2'") from None
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    if unknown := sorted(names - set(axes)):
+        raise ExpressionInvalid(f"axis {axis!r} uses {unknown[0]!r}, which is not in axes; add it there")
+    return names
 
 
-def _names(tree: ast.expr) -> set[str]:
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-
-
-def _at(name: str, tree: ast.expr, sizes: dict[str, int]) -> int:
+def _at(axis: str, expression: str, sizes: dict[str, int]) -> int:
     try:
-        value = evaluate(ast.unparse(_Whole(sizes).visit(tree)), sizes)
+        value = evaluate(expression, sizes, with_signs=True)
     except ExpressionInvalid as wrong:
-        raise ExpressionInvalid(f"axis {name!r} {wrong}") from None
+        raise ExpressionInvalid(f"axis {axis!r} {wrong}") from None
     if value > LARGEST_AXIS:
-        raise ExpressionInvalid(f"axis {name!r} is {value}; the largest is 2 ** 31 - 1")
+        raise ExpressionInvalid(f"axis {axis!r} is {value}; the largest is 2 ** 31 - 1")
     return value
-
-
-class _Whole(ast.NodeTransformer):
-    """SOL's expressions as those of `arithmetic`: `/` where it has no remainder, and signs."""
-
-    def __init__(self, sizes: dict[str, int]) -> None:
-        self._known = sizes
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        self.generic_visit(node)
-        if not isinstance(node.op, ast.Div):
-            return node
-        dividend, divisor = (evaluate(ast.unparse(operand), self._known) for operand in (node.left, node.right))
-        if divisor == 0 or dividend % divisor:
-            raise ExpressionInvalid(f"divides {dividend} by {divisor}, which is not a whole number; write '//', or fix it")
-        return ast.BinOp(node.left, ast.FloorDiv(), node.right)
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
-        self.generic_visit(node)
-        match node.op:
-            case ast.USub():
-                return ast.BinOp(ast.Constant(0), ast.Sub(), node.operand)
-            case ast.UAdd():
-                return node.operand
-        return node
 
 
 def not_judged(definition: Definition) -> str | None:

@@ -310,7 +310,6 @@ def _title(path: Path, precision: str, adjustments: Adjustments) -> str:
 
 
 def _check(path: Path, tree: ast.Module) -> None:
-    """Raise ProblemInvalid where a part is missing, or where the file is one that surely can't be judged."""
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     if CLASS not in classes:

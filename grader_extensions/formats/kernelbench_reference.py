@@ -1,9 +1,8 @@
 """The kernelbench format's judge half: one file with `Model`, `get_inputs` and `get_init_inputs`.
 
-The file is executed once, in a module of its own. What it makes is first made without memory (`kernelbench_trace.py`); then the model is
-made for good, on the CPU as a runner makes its own, so that the same seed gives the same weights. The arguments of an entry are learned
-from one traced call. `ModelNew` in Python is called with the inputs, as `Model` is; an entry in a compiled language gets the weights as
-further inputs.
+The file is executed once, in a module of its own. A call of its model is first traced without memory, for shapes, sizes, and what forward
+changes or draws. Then the model is made for good, on the CPU as a runner makes its own, so that the same seed gives the same weights.
+`ModelNew` in Python is called with the inputs, as `Model` is; an entry in a compiled language gets the weights as further inputs.
 """
 
 from __future__ import annotations
@@ -11,31 +10,40 @@ from __future__ import annotations
 import inspect
 import io
 import json
+import math
 import re
-import types
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from grader_extensions.formats import kernelbench_trace as trace
 from grader_extensions.formats import nests, problem_code
-from grader_extensions.formats.kernelbench_trace import Making, TracedCall
 from grader_extensions.formats.nests import moved, permutations_of, strides_of, with_strides
-from sandbox.judge import ReferenceFailed, references, tolerance
-from sandbox.judge.tensors import dtype_name
+from sandbox.judge import tolerance
+from sandbox.judge.references import Reference, ReferenceFailed, ReferenceTooLarge, Task, Tensors, WeightCheck, blamed
+from sandbox.judge.tensors import memory_of
 from sandbox.launch.constant_weights import Constant, ConstantWeights, constant_of, kind_of
 from sandbox.protocol import wire
 from sandbox.protocol.gate import TENSOR_LIMIT
 from sandbox.protocol.signatures import with_arguments
 
-NAME = "kernelbench"
 _INPUTS, _ARGUMENTS, _MODEL = "get_inputs", "get_init_inputs", "Model"
 _FOR_REAL = nullcontext()
-Reference = Callable[[list[torch.Tensor]], list[torch.Tensor]]
+# What one byte takes while it is judged: in two arenas, in the judge's copies, in the baseline's and the subject's own memory.
+INPUT_FACTOR, OUTPUT_FACTOR, WEIGHT_FACTOR = 6, 10, 4
+SMALLER = "make the file's sizes smaller (`grader-cli problems import --set NAME=VALUE`)"
+_RUNNING = ("running_mean", "running_var")  # normalisation in train mode writes these, though not every schema declares it
+_CALL_COUNTER = "num_batches_tracked"  # of normalisation, which no answer depends on
+_PROBABILITIES = ("dropout_p", "dropout", "p")
+_CGROUP_LIMIT, _MEMINFO = Path("/sys/fs/cgroup/memory.max"), Path("/proc/meminfo")  # which begins with MemTotal, proc_meminfo(5)
+_OWN = ("_parameters", "_buffers", "_modules")  # of a module's attributes: compared as tensors
+Making = AbstractContextManager[Any]
 SCALARS = {bool: "bool", int: "int64", float: "float64"}
 NAME_CHARS = 60
 _EXACT_INTEGERS = 2**53  # of a double, by which scalars travel
@@ -49,24 +57,31 @@ _RESERVED = (
 )
 
 
-def task(spec: wire.ProblemSpec, where: str) -> references.Task:
+def task(spec: wire.ProblemSpec, where: str) -> Task:
     """Execute the file, learn its shapes, and make its model. The entry is a model (`wire.Convention.MODEL`), or gets the weights too."""
-    source = _ModelSource.of(spec, where)
+    source = _ModelSource(spec, where)
     call = source.traced(spec, where)
     description = described(spec.digest, call, source.parameter_names())
     model, drawn = source.drawn_model()
     model = model.to(where)
     constants = [None if torch.is_tensor(tensor) else tensor for tensor in call.inputs]
     call = replace(call, inputs=[], outputs=[], weights={})  # they may have memory, and are not needed any more
-    wide = _Wide(source, call, constants, where)
     reference = _reference(model, call, constants)
+
+    @cache  # made when it is first needed
+    def wide_reference() -> Reference:
+        return _reference(_moved(source.model(), torch.float64, where), call, constants)
+
+    def wide(inputs: Tensors) -> Tensors:
+        return problem_code.in_double(wide_reference(), inputs)
+
     weights = [] if spec.convention is wire.Convention.MODEL else _weights(model, description, where)
-    return references.Task(
+    return Task(
         spec=with_arguments(spec, description),
         reference=reference,
-        reference64=wide.outputs,
+        reference64=wide,
         draw=lambda _, key: [*_drawn(source.inputs(key, where), description, constants), *weights],
-        compare=tolerance.ElementwiseComparer(allowed=spec.tolerance, wide=wide.outputs),
+        compare=tolerance.ElementwiseComparer(allowed=spec.tolerance, wide=wide),
         state=_state(source, model, drawn) if spec.convention is wire.Convention.MODEL else b"",
         described=description,
         weights=_weight_checks(source, model, drawn, reference),
@@ -75,46 +90,43 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
 
 def describe(spec: wire.ProblemSpec, where: str) -> wire.Described:
     """Describe the arguments of the entry; of the model no more is made than that takes."""
-    source = _ModelSource.of(spec, where)
+    source = _ModelSource(spec, where)
     return described(spec.digest, source.traced(spec, where, only_described=True), source.parameter_names())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _ModelSource:
     """The executed file, and what it makes: the same from the same seed or key, in every process."""
 
-    module: types.ModuleType
-    dtype: torch.dtype
-    seed: int
-    keeps_weights: bool
-
-    @classmethod
-    def of(cls, spec: wire.ProblemSpec, where: str) -> _ModelSource:
-        """Execute the file for a device; nothing of an earlier execution is in its module."""
-        modules = problem_code.Modules({"file": spec.reference}, f"{NAME}_{spec.digest[:12]}", where)
-        with problem_code.seeded(spec.digest, where), references.blamed("the file"):
-            module = modules.load("file")
-        problem_code.check_defined(module, "the file", (_MODEL, _INPUTS, _ARGUMENTS))
+    def __init__(self, spec: wire.ProblemSpec, where: str) -> None:
+        modules = problem_code.Modules({"file": spec.reference}, f"kernelbench_{spec.digest[:12]}", where)
+        with problem_code.seeded(spec.digest, where), blamed("the file"):
+            self.module = modules.load("file")
+        problem_code.check_defined(self.module, "the file", (_MODEL, _INPUTS, _ARGUMENTS))
         arguments = json.loads(spec.workloads[0].arguments)
-        dtype, keeps_weights = getattr(torch, arguments["dtype"]), arguments.get("keep_weights", False)
-        return cls(module=module, dtype=dtype, seed=int(spec.digest[:8], 16), keeps_weights=keeps_weights)
+        self.dtype: torch.dtype = getattr(torch, arguments["dtype"])
+        self.seed, self.keeps_weights = int(spec.digest[:8], 16), arguments.get("keep_weights", False)
 
     def traced(self, spec: wire.ProblemSpec, where: str, *, only_described: bool = False) -> TracedCall:
-        """Trace a call of the model, without memory where that can be done."""
-        return trace.trace(
-            self.model,
-            lambda making, place: self.inputs(spec.digest, place, making),
-            where,
-            weights_are_inputs=spec.convention is not wire.Convention.MODEL,
-            only_described=only_described,
-        )
+        """Call a model once: without memory, or for good where its code looks at values. Raises ReferenceFailed where it does not fit,
+        draws random numbers or keeps state.
+
+        only_described: it will not be judged here, so that it may be larger than this device's memory.
+        """
+        weight_factor = WEIGHT_FACTOR + INPUT_FACTOR * (spec.convention is not wire.Convention.MODEL)
+        without_memory = FakeTensorMode(allow_non_fake_inputs=True)
+        try:
+            return _trace(self, spec.digest, where, without_memory, 0 if only_described else weight_factor)
+        except ReferenceFailed as failure:
+            if not isinstance(failure.__cause__, RuntimeError):
+                raise
+        return _trace(self, spec.digest, where, _Bounded(memory_bytes(where)), weight_factor)
 
     def arguments(self, making: Making = _FOR_REAL) -> list[Any]:
         """Return the arguments of Model."""
-        with problem_code.seeded(f"arguments {self.seed}"), references.blamed(f"{_ARGUMENTS}()"), making:
+        with problem_code.seeded(f"arguments {self.seed}"), blamed(f"{_ARGUMENTS}()"), making:
             values = getattr(self.module, _ARGUMENTS)()
         if not isinstance(values, (list, tuple)):
-            raise references.ReferenceFailed(f"{_ARGUMENTS}() returned a {type(values).__name__}; return a list")
+            raise ReferenceFailed(f"{_ARGUMENTS}() returned a {type(values).__name__}; return a list")
         return list(values)
 
     def model(self, making: Making = _FOR_REAL) -> torch.nn.Module:
@@ -125,13 +137,13 @@ class _ModelSource:
         """The same, and the constants in whose place it has drawn weights, by name: none where they are kept, or have no memory."""
         values = self.arguments(making)
         weights = self.constant_weights(_numbers(values))
-        with problem_code.seeded(f"model {self.seed}"), references.blamed(f"{_MODEL}(*{_ARGUMENTS}())"), making:
+        with problem_code.seeded(f"model {self.seed}"), blamed(f"{_MODEL}(*{_ARGUMENTS}())"), making:
             torch.manual_seed(self.seed)
             make = partial(getattr(self.module, _MODEL), *values)
             draws = making is _FOR_REAL and not self.keeps_weights
             model = weights.make(make) if draws else make()
             if not isinstance(model, torch.nn.Module):
-                raise references.ReferenceFailed(f"{_MODEL} is not a torch.nn.Module; derive it from that")
+                raise ReferenceFailed(f"{_MODEL} is not a torch.nn.Module; derive it from that")
             constants = weights.constants_of(model) if draws else {}
             return _moved(model, self.dtype), constants
 
@@ -141,10 +153,10 @@ class _ModelSource:
 
     def inputs(self, key: str, where: str, making: Making = _FOR_REAL) -> list[Any]:
         """The inputs of a key: tensors, cast, with the strides that the file gave them, or numbers."""
-        with problem_code.seeded(key, where), references.blamed(f"{_INPUTS}()"), making:
+        with problem_code.seeded(key, where), blamed(f"{_INPUTS}()"), making:
             values = problem_code.made_at(where, getattr(self.module, _INPUTS), f"{_INPUTS}()")
             if not isinstance(values, (list, tuple)):
-                raise references.ReferenceFailed(f"{_INPUTS}() returned a {type(values).__name__}; return a list")
+                raise ReferenceFailed(f"{_INPUTS}() returned a {type(values).__name__}; return a list")
             return [moved(value, where, _cast(value, self.dtype)) if torch.is_tensor(value) else value for value in values]
 
     def parameter_names(self) -> list[str]:
@@ -168,48 +180,52 @@ def _cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.dtype:
 
 def _moved(model: torch.nn.Module, dtype: torch.dtype, where: str = "cpu") -> torch.nn.Module:
     """The model in another dtype or place, with the tensors that it keeps as plain attributes."""
-    trace.cast(model.requires_grad_(False), dtype, where)
+    without_memory = any(isinstance(tensor, FakeTensor) for tensor in named_tensors(model.requires_grad_(False)).values())
+    if not without_memory:
+        model.to(where, dtype)
     for module in model.modules():
         for name, value in vars(module).items():
             if torch.is_tensor(value):
                 vars(module)[name] = value.detach().to(where, _cast(value, dtype))
+        for name, tensor in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)] if without_memory else []:
+            if tensor.dtype is not _cast(tensor, dtype):
+                converted = tensor.detach().to(dtype)
+                setattr(module, name, torch.nn.Parameter(converted, False) if isinstance(tensor, torch.nn.Parameter) else converted)
     return model
 
 
-def _drawn(values: list[Any], description: wire.Described, constants: list[Any]) -> list[torch.Tensor]:
+def _drawn(values: list[Any], description: wire.Described, constants: list[Any]) -> Tensors:
     """A key's inputs as the list that goes to a runner; ReferenceFailed where they are not as they were when the task was made."""
-    declared = [(tensor.dtype, [description.axes[str(name)] for name in tensor.shape]) for tensor in description.inputs]
+    declared = nests.shapes_at(description.inputs, description.axes)
     tensors = [value if torch.is_tensor(value) else torch.tensor(value, dtype=getattr(torch, SCALARS[type(value)])) for value in values]
-    shapes = [(dtype_name(tensor), list(tensor.shape)) for tensor in tensors]
+    shapes = tuple(map(nests.shape_of, tensors))
     if [None if torch.is_tensor(value) else value for value in values] != constants:
-        raise references.ReferenceFailed(
-            f"{_INPUTS}() made other numbers than before; give a tensor where a value differs from call to call"
-        )
+        raise ReferenceFailed(f"{_INPUTS}() made other numbers than before; give a tensor where a value differs from call to call")
     if shapes != declared:
-        raise references.ReferenceFailed(f"{_INPUTS}() made {shapes}, and {declared} before; let only the values differ from call to call")
+        raise ReferenceFailed(f"{_INPUTS}() made {shapes}, and {declared} before; let only the values differ from call to call")
     laid = [with_strides(value, description.strides.get(spec.name, ())) for value, spec in zip(tensors, description.inputs, strict=True)]
     return [value if value.dim() else value.cpu() for value in laid]
 
 
-def _weights(model: torch.nn.Module, description: wire.Described, where: str) -> list[torch.Tensor]:
+def _weights(model: torch.nn.Module, description: wire.Described, where: str) -> Tensors:
     """Return the tensors of the model as inputs on the device: copies, for a call of the model may change its own. The same in every
     trial."""
     if description.obstacle:
-        raise references.ReferenceFailed(f"its model can't be given to a compiled entry: {description.obstacle}; submit a Python module")
-    copies = [tensor.detach().to(where).clone(memory_format=torch.contiguous_format) for tensor in trace.kept_tensors(model).values()]
+        raise ReferenceFailed(f"its model can't be given to a compiled entry: {description.obstacle}; submit a Python module")
+    copies = [tensor.detach().to(where).clone(memory_format=torch.contiguous_format) for tensor in kept_tensors(model).values()]
     return [tensor if tensor.dim() else tensor.cpu() for tensor in copies]
 
 
 def _reference(model: torch.nn.Module, traced: TracedCall, constants: list[Any]) -> Reference:
     """The model as a function that leaves nothing behind."""
-    tensors = trace.named_tensors(model)
+    tensors = named_tensors(model)
     live = [tensors[name] for name in traced.written]
     copies = [tensor.clone() for tensor in live]
     rebound = [(model.get_submodule(name), key) for name, key in traced.rebound]
     before = [(module, key, vars(module).get(key, _ABSENT)) for module, key in rebound]
 
     @problem_code.with_own_code
-    def call(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    def call(inputs: Tensors) -> Tensors:
         if live:
             torch._foreach_copy_(live, copies)
         for module, key, value in before:
@@ -227,29 +243,13 @@ def _reference(model: torch.nn.Module, traced: TracedCall, constants: list[Any])
 _ABSENT = object()
 
 
-class _Wide:
-    """The reference in double precision; its model is made when it is first needed."""
-
-    def __init__(self, source: _ModelSource, call: TracedCall, constants: list[Any], where: str) -> None:
-        self._source, self._seen, self._constants, self._where = source, call, constants, where
-        self._call: Reference | None = None
-
-    def outputs(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        """The outputs for inputs of any precision."""
-        if self._call is None:
-            model = _moved(self._source.model(), torch.float64, self._where)
-            self._call = _reference(model, self._seen, self._constants)
-        with problem_code.in_double():
-            return self._call([tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs])
-
-
 def _weight_checks(
     source: _ModelSource, model: torch.nn.Module, drawn: Mapping[str, Constant], reference: Reference
-) -> tuple[references.WeightCheck, ...]:
+) -> tuple[WeightCheck, ...]:
     """Every weight that a model starts with as one constant. What is drawn is tried as that constant. What stays constant is tried drawn;
     a buffer of one element is a number of the problem's code."""
     checks, weights, parameters = [], source.constant_weights(), {name for name, _ in model.named_parameters()}
-    for name, tensor in trace.kept_tensors(model).items():
+    for name, tensor in kept_tensors(model).items():
         constant = constant_of(kind_of(name, tensor), tensor)
         if name in drawn:
             replacement = partial(torch.full_like, tensor, drawn[name].value)
@@ -258,16 +258,11 @@ def _weight_checks(
         else:
             continue
         plain = re.sub(r"[^A-Za-z0-9_]", "_", name)[:NAME_CHARS]
-        checks.append(
-            references.WeightCheck(name=plain, drawn=name in drawn, changed=partial(_with_weight, tensor, replacement, reference))
-        )
+        checks.append(WeightCheck(name=plain, drawn=name in drawn, changed=partial(_with_weight, tensor, replacement, reference)))
     return tuple(checks)
 
 
-def _with_weight(
-    tensor: torch.Tensor, draw: Callable[[], torch.Tensor], reference: Reference, inputs: list[torch.Tensor]
-) -> list[torch.Tensor]:
-    """The outputs of a model in which a weight has other values."""
+def _with_weight(tensor: torch.Tensor, draw: Callable[[], torch.Tensor], reference: Reference, inputs: Tensors) -> Tensors:
     original = tensor.clone()
     try:
         tensor.copy_(draw())
@@ -341,7 +336,7 @@ class _Names:
         name = self._free(wanted, len(shape))
         if not torch.is_tensor(value):
             return wire.TensorSpec(name=name, dtype=SCALARS[type(value)], shape=())
-        shapes = {name: nests.shape_of(value, wanted)}
+        shapes = {name: nests.sent_shape_of(value, repr(wanted))}
         self.axes |= nests.axes(shapes)
         return nests.specs(shapes)[0]
 
@@ -354,3 +349,161 @@ class _Names:
                 self._taken |= names
                 return name
         raise AssertionError("more names are taken than there are")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedCall:
+    """Inputs, outputs and weights as they would be, and what forward leaves behind in its model: tensors and attributes, by name."""
+
+    inputs: list[Any]
+    outputs: Tensors
+    weights: dict[str, torch.Tensor]
+    written: tuple[str, ...]
+    rebound: tuple[tuple[str, str], ...]  # a submodule's name and the attribute's
+
+
+def _trace(source: _ModelSource, key: str, where: str, making: Making, weight_factor: int) -> TracedCall:
+    real = isinstance(making, _Bounded)
+    values = source.inputs(key, where if real else "cpu", making)
+    for index, value in enumerate(values):
+        if not torch.is_tensor(value) and not isinstance(value, (bool, int, float)):
+            raise ReferenceFailed(f"input {index} is a {type(value).__name__}; tensors and numbers can be given")
+    require_memory = partial(_require_memory, where, weight_factor, _size(values))
+    require_memory(0, 0)
+    traced_model = source.model(making)
+    traced_model = traced_model.to(where) if real else traced_model
+    weight_bytes = _size([*traced_model.parameters(), *traced_model.buffers()])
+    require_memory(weight_bytes, 0)
+    weights, before, watch = kept_tensors(traced_model), _Kept(traced_model), _TraceMode()
+    with blamed("forward"), making, watch:
+        outputs = problem_code.as_tensors(traced_model(*values), "forward")
+    written, rebound = before.changes(traced_model, watch.written)
+    require_memory(weight_bytes, _size(outputs))
+    return TracedCall(inputs=values, outputs=outputs, weights=weights, written=written, rebound=rebound)
+
+
+class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Refuses to make a tensor that does not fit into memory: a host may hand out more than it has, and end the process later."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._limit_bytes = limit_bytes
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        """Look at the operation, then do it."""
+        if func._schema.arguments and func._schema.arguments[0].name == "size" and args and not func.is_view:
+            count = math.prod(int(argument) for argument in args[0])
+            if count * ((kwargs or {}).get("dtype") or torch.get_default_dtype()).itemsize > self._limit_bytes:
+                raise ReferenceTooLarge(f"a tensor of shape {list(args[0])} does not fit into memory; {SMALLER}")
+        return func(*args, **(kwargs or {}))
+
+
+class _TraceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Looks at every operation: refuses what draws random numbers, and remembers running statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.written: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        """Look at the operation, then do it."""
+        declared = func._schema.arguments  # a default is not among args
+        named = {parameter.name: parameter.default_value for parameter in declared} | dict(
+            zip((parameter.name for parameter in declared), args, strict=False)
+        )
+        named |= kwargs or {}
+        if torch.Tag.nondeterministic_seeded in func.tags and not any(_is_zero(named.get(name)) for name in _PROBABILITIES):
+            text = (
+                f"forward draws random numbers ({func}), anew in every call, so no kernel can give the same answer; set the probability of "
+                "dropout to 0, call self.eval() at the end of __init__, or make what is random an input"
+            )
+            raise ReferenceFailed(text)
+        if named.get("training", True):
+            self.written |= {id(named[name]) for name in _RUNNING if torch.is_tensor(named.get(name))}
+        return func(*args, **(kwargs or {}))
+
+
+class _Kept:
+    """A model before it was called: what a call could change."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.versions = {name: item._version for name, item in named_tensors(model).items()}
+        self.attributes = {name: _attributes(module) for name, module in model.named_modules()}
+        tensors = [value for fields in self.attributes.values() for value in fields.values() if torch.is_tensor(value)]
+        self.attribute_versions = {id(tensor): tensor._version for tensor in tensors}
+
+    def changes(self, model: torch.nn.Module, running: set[int]) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+        """Return the tensors that the call changed. A tensor that a later call would read is no change but a fault: answers would depend on
+        earlier calls."""
+        tensors = named_tensors(model)
+        written = tuple(name for name, tensor in tensors.items() if id(tensor) in running or tensor._version != self.versions.get(name))
+        rebound = []
+        for name, module in model.named_modules():
+            before, after = self.attributes.get(name, {}), _attributes(module)
+            for key in sorted(before.keys() | after.keys()):
+                old = before.get(key)
+                moved = key not in before or key not in after or old is not after[key]
+                if torch.is_tensor(old) and (moved or old._version != self.attribute_versions[id(old)]):
+                    raise ReferenceFailed(
+                        f"forward changes self.{key}, a tensor that it had before: the answer would depend on the calls before; "
+                        "use a local variable in forward, or make it an input"
+                    )
+                if moved:
+                    rebound.append((name, key))
+        return written, tuple(rebound)
+
+
+def named_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and buffers, by name."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def kept_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return the tensors that a model keeps and an answer can depend on, by name: its state, other buffers, and tensors that are plain
+    attributes."""
+    tensors: dict[str, torch.Tensor] = {
+        name: tensor for name, tensor in model.state_dict(keep_vars=True).items() if torch.is_tensor(tensor)
+    }
+    attributes = {
+        f"{name}.{key}" if name else key: tensor for name, module in model.named_modules() for key, tensor in _attributes(module).items()
+    }
+    for name, tensor in (*model.named_buffers(), *attributes.items()):
+        if torch.is_tensor(tensor):
+            tensors.setdefault(name, tensor)
+    return {name: tensor for name, tensor in tensors.items() if name.rpartition(".")[2] != _CALL_COUNTER}
+
+
+def _is_zero(value: object) -> bool:
+    return isinstance(value, (int, float)) and value == 0
+
+
+def _attributes(module: torch.nn.Module) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if name not in _OWN}
+
+
+def _size(values: list[Any]) -> int:
+    return sum(memory_of(value).numel() * value.element_size() for value in values if torch.is_tensor(value))
+
+
+def _require_memory(where: str, weight_factor: int, input_bytes: int, weight_bytes: int, output_bytes: int) -> None:
+    """ReferenceTooLarge where a problem does not fit, as far as sizes are known.
+
+    weight_factor: what one byte of the weights takes while it is judged; 0: nothing is checked.
+    """
+    needed = INPUT_FACTOR * input_bytes + weight_factor * weight_bytes + OUTPUT_FACTOR * output_bytes
+    if weight_factor and needed > (there := memory_bytes(where)):
+        text = (
+            f"inputs of {input_bytes / 1e9:.3g} GB, weights of {weight_bytes / 1e9:.3g} GB and outputs of {output_bytes / 1e9:.3g} GB "
+            f"take {needed / 1e9:.3g} GB while they are judged, and here are {there / 1e9:.3g} GB; {SMALLER}"
+        )
+        raise ReferenceTooLarge(text)
+
+
+def memory_bytes(where: str) -> int:
+    """How much memory the device has; of the host what this process may use of it."""
+    if where.startswith("cuda"):
+        return int(torch.cuda.get_device_properties(where).total_memory)
+    # Not os.sysconf: glibc asks sysinfo, which boxes refuse, and then answers with what was on the stack.
+    there = 1024 * int(_MEMINFO.read_text("utf-8").split()[1])
+    limit = _CGROUP_LIMIT.read_text("utf-8").strip() if _CGROUP_LIMIT.is_file() else ""
+    return min(there, int(limit)) if limit.isdecimal() else there

@@ -4,29 +4,42 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import torch
 
 from sandbox.judge import ReferenceFailed
+from sandbox.judge.inputs import shape_of as shape_at
+from sandbox.judge.references import Tensors
 from sandbox.judge.tensors import dtype_name, memory_of, same_bytes
 from sandbox.launch.objects import ATTRIBUTE, BUFFER, MODULE, NAMED_TUPLE, PARAMETER, PLAIN, SUBMODULE
 from sandbox.protocol import pytree, wire
 from sandbox.protocol.gate import RANK_LIMIT, span
 
 DTYPES = frozenset(("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"))
-Shapes = dict[str, tuple[str, tuple[int, ...]]]  # of tensors by name: dtype and shape
+Shape = tuple[str, tuple[int, ...]]  # with the dtype
+Shapes = dict[str, Shape]  # of tensors by name
 
 
-def shape_of(tensor: torch.Tensor, name: str) -> tuple[str, tuple[int, ...]]:
-    """Return dtype and shape. ReferenceFailed where such a tensor can't be sent to a kernel in a compiled language."""
-    dtype = dtype_name(tensor)
-    if dtype not in DTYPES or tensor.dim() > RANK_LIMIT:
-        text = f"{name!r} is {dtype} with {tensor.dim()} axes; take one of {', '.join(sorted(DTYPES))}, and at most {RANK_LIMIT} axes"
+def shape_of(tensor: torch.Tensor) -> Shape:
+    """Return dtype and shape."""
+    return dtype_name(tensor), tuple(tensor.shape)
+
+
+def sent_shape_of(tensor: torch.Tensor, subject: str, dtypes: Collection[str] = DTYPES) -> Shape:
+    """Return dtype and shape. ReferenceFailed where such a tensor can't be sent to a kernel; subject: its name in the error."""
+    dtype, shape = shape_of(tensor)
+    if dtype not in dtypes or len(shape) > RANK_LIMIT:
+        text = f"{subject} is {dtype} with {len(shape)} axes; take one of {', '.join(sorted(dtypes))}, and at most {RANK_LIMIT} axes"
         raise ReferenceFailed(text)
-    return dtype, tuple(tensor.shape)
+    return dtype, shape
+
+
+def shapes_at(specs: Sequence[wire.TensorSpec], axes: dict[str, int]) -> tuple[Shape, ...]:
+    """Return the shapes of declared tensors at a workload's axes."""
+    return tuple((spec.dtype, shape_at(spec, axes)) for spec in specs)
 
 
 def specs(shapes: Shapes) -> tuple[wire.TensorSpec, ...]:
@@ -39,7 +52,7 @@ def axes(shapes: Shapes) -> dict[str, int]:
     return {f"{name}_{index}": size for name, (_, shape) in shapes.items() for index, size in enumerate(shape)}
 
 
-def tensors_of(value: object) -> list[torch.Tensor]:
+def tensors_of(value: object) -> Tensors:
     """The tensors of a nest without objects, in the order in which `pytree.flatten` meets them. It is done at every call of a reference, so
     it makes no text."""
     if isinstance(value, torch.Tensor):

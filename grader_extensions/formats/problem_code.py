@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import hashlib
+import json
 import linecache
 import random
 import re
@@ -17,13 +18,14 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy
 import torch
 
-from sandbox.judge import references
+from sandbox.judge.references import Reference, ReferenceFailed, Tensors, blamed
 from sandbox.launch import scaled_mm
 from sandbox.protocol import pytree, wire
 
@@ -90,7 +92,7 @@ def executed(spec: wire.ProblemSpec, where: str, texts: Mapping[str, str], start
 def check_defined(module: types.ModuleType, subject: str, names: Sequence[str]) -> None:
     """Raise ReferenceFailed where a module does not define functions or classes of these names."""
     if missing := [name for name in names if not callable(getattr(module, name, None))]:
-        raise references.ReferenceFailed(f"{subject} defines no {missing[0]!r}; define it at the top level")
+        raise ReferenceFailed(f"{subject} defines no {missing[0]!r}; define it at the top level")
 
 
 def with_own_code(function: _Function) -> _Function:
@@ -99,26 +101,27 @@ def with_own_code(function: _Function) -> _Function:
     return function
 
 
-def flatten(value: object, subject: str, **how: Any) -> tuple[list[torch.Tensor], str]:
-    """Take a nest apart, as `pytree.flatten` does. ReferenceFailed where it can't be sent to a kernel."""
+def flatten(value: object, subject: str, **how: Any) -> tuple[Tensors, list[Any]]:
+    """Take a nest apart, as `pytree.flatten` does, into tensors and nodes. ReferenceFailed where it can't be sent to a kernel."""
     try:
-        return pytree.flatten(value, torch.is_tensor, **how)
+        tensors, text = pytree.flatten(value, torch.is_tensor, **how)
     except pytree.NestInvalid as invalid:
-        raise references.ReferenceFailed(f"{subject} can't be sent to a kernel: {invalid}") from invalid
+        raise ReferenceFailed(f"{subject} can't be sent to a kernel: {invalid}") from invalid
+    return tensors, json.loads(text)
 
 
-def as_tensors(result: object, subject: str) -> list[torch.Tensor]:
+def as_tensors(result: object, subject: str) -> Tensors:
     """Return the tensors that a function of a problem returned. ReferenceFailed where it returned anything else."""
     results: list[Any] = list(result) if isinstance(result, (tuple, list)) else [result]
     for item in results:
         if not isinstance(item, torch.Tensor):
-            raise references.ReferenceFailed(f"{subject} returned a {type(item).__name__}; return a tensor, or a tuple of tensors")
+            raise ReferenceFailed(f"{subject} returned a {type(item).__name__}; return a tensor, or a tuple of tensors")
     return results
 
 
 def made_at(where: str, make: Callable[[], Any], action: str) -> Any:
     """Let tensors be made on the device, which is much faster; a file that mixes those with others of its own has them made on the CPU."""
-    with references.blamed(action):
+    with blamed(action):
         try:
             with torch.device(where):
                 return make()
@@ -140,8 +143,6 @@ def compiled(text: str, path: str, where: str) -> types.CodeType:
 
 
 class _ReferenceOnCpu(ast.NodeTransformer):
-    """On the emulated device "cuda" is the CPU."""
-
     def visit_Constant(self, node: ast.Constant) -> ast.Constant:
         if isinstance(node.value, str) and _CUDA.fullmatch(node.value):
             return ast.copy_location(ast.Constant("cpu"), node)
@@ -165,46 +166,34 @@ class _ReferenceOnCpu(ast.NodeTransformer):
         return node
 
 
+# What a problem's code may change in torch for all that comes after it: how it is read, and how it is written.
+_SWITCHES: tuple[tuple[Callable[[], Any], Callable[[Any], None]], ...] = (
+    (torch.get_deterministic_debug_mode, lambda mode: torch.use_deterministic_algorithms(mode > 0, warn_only=mode == 1)),
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    *((partial(getattr, of, name), partial(setattr, of, name)) for of, name in (
+        (torch.utils.deterministic, "fill_uninitialized_memory"),
+        *((torch.backends.cudnn, name) for name in ("allow_tf32", "deterministic", "benchmark")),
+    )),
+)  # fmt: skip
+
+
 @contextmanager
 def contained(action: str, where: str) -> Iterator[None]:
     """Around a call of a problem's code: torch's switches are put back, memory is bounded, and what it raises is the problem's fault."""
-    switches, cudnn = _switches(), torch.backends.cudnn
-    before = (cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark)
+    before = [read() for read, _ in _SWITCHES]
     try:
         with _bounded_memory(where), torch.no_grad():
             yield
-    except (torch.OutOfMemoryError, torch.AcceleratorError, references.ReferenceFailed):
+    except (torch.OutOfMemoryError, torch.AcceleratorError, ReferenceFailed):
         raise
     except (MemoryError, Exception) as error:
         text = str(error).strip().splitlines()[0] if str(error).strip() else ""
-        raise references.ReferenceFailed(f"{action} raised {type(error).__name__}: {text}") from error
+        raise ReferenceFailed(f"{action} raised {type(error).__name__}: {text}") from error
     finally:
-        if _switches() != switches:
-            torch.use_deterministic_algorithms(switches.deterministic, warn_only=switches.warns)
-            torch.utils.deterministic.fill_uninitialized_memory = switches.fills  # type: ignore[attr-defined]
-            torch.set_default_dtype(switches.default)
-            torch.set_float32_matmul_precision(switches.matmul)
-        cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark = before
-
-
-class _Switches(NamedTuple):
-    """Switches of torch that a problem's code may change for all that comes after it."""
-
-    deterministic: bool
-    warns: bool
-    fills: bool
-    default: torch.dtype
-    matmul: str
-
-
-def _switches() -> _Switches:
-    return _Switches(
-        deterministic=torch.are_deterministic_algorithms_enabled(),
-        warns=torch.is_deterministic_algorithms_warn_only_enabled(),
-        fills=torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
-        default=torch.get_default_dtype(),
-        matmul=torch.get_float32_matmul_precision(),
-    )
+        for (read, write), value in zip(_SWITCHES, before, strict=True):
+            if read() != value:
+                write(value)
 
 
 @contextmanager
@@ -224,13 +213,12 @@ def _bounded_memory(where: str) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-@contextmanager
-def in_double() -> Iterator[None]:
-    """Let the tensors that a problem's code makes itself be in double precision."""
+def in_double(reference: Reference, inputs: Tensors) -> Tensors:
+    """Return the outputs in double precision. Tensors that a problem's code makes itself are in that, too."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        yield
+        return reference([tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs])
     finally:
         torch.set_default_dtype(before)
 

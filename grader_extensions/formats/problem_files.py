@@ -76,8 +76,8 @@ def shared_axes(workloads: Sequence[wire.Workload]) -> tuple[str, ...]:
     return tuple(axis for axis in workloads[0].axes if all(axis in workload.axes for workload in workloads))[:AXIS_LIMIT]
 
 
-def missing_packages(texts: Mapping[str, str], start: str, functions: Sequence[str] = ()) -> tuple[str, ...]:
-    """The top-level packages that the module start needs and that can't be found here, sorted.
+def unusable(texts: Mapping[str, str], start: str, functions: Sequence[str] = ()) -> str:
+    """Return why no judge here can run a reference: which packages the module start needs that can't be found here; "" where none.
 
     texts: modules by name, which can import each other. functions: of any of them; what these import when they are called counts too.
     An import that the code guards, by `try` or `if`, does not.
@@ -94,12 +94,7 @@ def missing_packages(texts: Mapping[str, str], start: str, functions: Sequence[s
                 waiting.append(top)
             elif not _is_installed(top):
                 missing.add(top)
-    return tuple(sorted(missing))
-
-
-def unusable(texts: Mapping[str, str], start: str, functions: Sequence[str]) -> str:
-    """Return why no judge here can run a reference, of which packages are missing; "" where none is. The arguments are as above."""
-    names = ", ".join(missing_packages(texts, start, functions))
+    names = ", ".join(sorted(missing))
     return names and f"its reference needs {names}, not installed here; install it next to the grader, where the judge runs"
 
 

@@ -99,8 +99,6 @@ class _Config(StrictModel):
 
 
 class _TaskFile(StrictModel):
-    """task.yml, key by key."""
-
     files: list[_File] = Field(min_length=1, max_length=64)
     lang: Literal["py", "cu"]
     config: _Config | dict[str, Any]
@@ -149,8 +147,6 @@ class _Listed(StrictModel):
 
 
 class _ListedProblems(StrictModel):
-    """A competition's yaml, key by key."""
-
     name: str
     deadline: Any = None
     description: str = ""

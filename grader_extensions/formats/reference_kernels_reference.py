@@ -13,12 +13,11 @@ import hashlib
 import inspect
 import json
 import os
-import types
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy
@@ -26,8 +25,10 @@ import torch
 
 from grader_extensions.formats import nests, problem_code
 from grader_extensions.formats.nests import in_memory, tensors_of
-from sandbox.judge import references, tolerance
+from sandbox.judge import tolerance
+from sandbox.judge.references import ReferenceFailed, Task, Tensors
 from sandbox.judge.tensors import dtype_name, filled, is_nan, is_narrow, same_bytes
+from sandbox.judge.tolerance import Comparison
 from sandbox.launch import objects
 from sandbox.protocol import pytree, wire
 from sandbox.protocol.gate import RANK_LIMIT, TENSOR_LIMIT
@@ -35,8 +36,7 @@ from sandbox.protocol.gate import RANK_LIMIT, TENSOR_LIMIT
 GENERATE, REFERENCE, CHECK, SEED = "generate_input", "ref_kernel", "check_implementation", "seed"
 NO_FILL = "fill_empty_deterministic_"  # what torch says of a dtype that it can't fill fresh memory of, such as float4
 NOT_EMULATED = ("_scaled_mm", "Float8", "Float4", "float8", "float4")
-Both = Callable[[list[torch.Tensor]], tuple[Any, Any]]  # of all tensors: the data, and the output
-NAME = "reference_kernels"
+Both = Callable[[Tensors], tuple[Any, Any]]  # of all tensors: the data, and the output
 NARROW = {"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"}
 DTYPES = nests.DTYPES | NARROW
 # Inputs that a kernel may write to. BLANK: the reference only writes to it. KEPT: it reads and writes. UNUSED: it does neither, and it is a
@@ -47,64 +47,61 @@ Kind = tuple[str, int]  # dtype and number of dimensions
 Occurrence = tuple[Kind, int]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Code:
-    """The functions of reference.py, and the files' modules."""
+    """The functions of reference.py, which is executed, and the modules of the files that it imports."""
 
-    where: str
-    modules: problem_code.Modules
-    generate: Callable[..., Any]
-    reference: Callable[[Any], Any]
-    check: Callable[[Any, Any], Any]
-
-    @classmethod
-    def of(cls, spec: wire.ProblemSpec, where: str) -> Code:
-        """Execute reference.py, and of the other files those that it imports."""
+    def __init__(self, spec: wire.ProblemSpec, where: str) -> None:
         # Their deterministic contexts take it for set: without it torch refuses cuBLAS there. It is torch's own default on Hopper.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         texts = {name.removesuffix(".py"): text for name, text in json.loads(spec.reference).items()}
-        modules = problem_code.executed(spec, where, texts, "reference", (GENERATE, REFERENCE, CHECK))
-        module = modules.load("reference")
-        return cls(
-            where=where,
-            modules=modules,
-            generate=getattr(module, GENERATE),
-            reference=getattr(module, REFERENCE),
-            check=getattr(module, CHECK),
-        )
+        names = (GENERATE, REFERENCE, CHECK)
+        self.where, self.modules = where, problem_code.executed(spec, where, texts, "reference", names)
+        self.generate, self.reference, self.check = (getattr(self.modules.load("reference"), name) for name in names)
 
-    def data(self, case: dict[str, Any], key: str) -> Any:
+    def data(self, case: dict[str, Any], key: str, *, fill: bool = True) -> Any:
         """Call generate_input with a case and a key. Memory that it leaves unwritten is NaN, so that it shows if a kernel does too."""
-        try:
-            return self._data(case, key, fill=True)
-        except references.ReferenceFailed as failure:
-            if NO_FILL not in str(failure):
-                raise
-            return self._data(case, key, fill=False)
-
-    def _data(self, case: dict[str, Any], key: str, *, fill: bool) -> Any:
         parameters = inspect.signature(self.generate).parameters.values()
         seeded = any(parameter.name == SEED or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
         seed = {SEED: int(key[:8], 16) >> 1} if seeded else {}  # 31 bits, which every generator takes
-        with problem_code.contained(GENERATE, self.where), problem_code.seeded(key, self.where), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            torch.use_deterministic_algorithms(fill, warn_only=True)
-            torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
-            return self.generate(**{**case, **seed})
+        try:
+            with problem_code.contained(GENERATE, self.where), problem_code.seeded(key, self.where), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                torch.use_deterministic_algorithms(fill, warn_only=True)
+                torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
+                return self.generate(**{**case, **seed})
+        except ReferenceFailed as failure:
+            if not fill or NO_FILL not in str(failure):
+                raise
+        return self.data(case, key, fill=False)
 
     def run(self, data: Any, key: str, name: str) -> Any:
         """Call the reference."""
         try:
             with problem_code.contained(f"{REFERENCE} at {name!r}", self.where), problem_code.seeded(key, self.where):
                 return self.reference(data)
-        except references.ReferenceFailed as failure:
+        except ReferenceFailed as failure:
             if self.where != "cpu" or not any(word in f"{failure} {failure.__cause__}" for word in NOT_EMULATED):
                 raise
             text = "it needs an operation on float8 or float4 that the emulated device does not have; grade this problem on a GPU"
-            raise references.ReferenceFailed(f"{failure}; {text}") from failure
+            raise ReferenceFailed(f"{failure}; {text}") from failure
 
-    def flat(self, value: object, subject: str) -> tuple[list[torch.Tensor], str]:
-        """The tensors of a nest and the text around them; what made it is blamed for what can't be sent."""
+    def inputs(self, case: dict[str, Any], key: str, name: str) -> tuple[Tensors, list[Any]]:
+        """The tensors that a case makes from a key, on the device and as they lie in memory, and the nodes around them."""
+        tensors, data = self.flat(self.data(case, key), f"{GENERATE} at {name!r}")
+        for index, tensor in enumerate(tensors):
+            where = f"tensor {index} of {GENERATE} at {name!r}"
+            if dtype_name(tensor) not in DTYPES or tensor.layout != torch.strided:
+                raise ReferenceFailed(f"{where} is {tensor.layout} of {tensor.dtype}, which can't be sent to a kernel")
+            if not 1 <= tensor.dim() <= RANK_LIMIT:
+                text = f"has {tensor.dim()} dimensions; give it 1 to {RANK_LIMIT}, or make it a plain number"
+                raise ReferenceFailed(f"{where} {text}")
+            if not in_memory(tensor).is_contiguous():
+                text = f"has strides {tensor.stride()}, so there are gaps or overlaps in its memory, which can't be sent: add .contiguous()"
+                raise ReferenceFailed(f"{where} {text}")
+        return [laid_out(tensor.to(self.where)) for tensor in tensors], data
+
+    def flat(self, value: object, subject: str) -> tuple[Tensors, list[Any]]:
+        """The tensors of a nest and the nodes around them; what made it is blamed for what can't be sent."""
         parts = partial(nests.object_parts, name_of=self._class_name)
         return problem_code.flatten(value, f"what {subject} makes", dimensions=nests.dimensions, parts=parts)
 
@@ -122,25 +119,25 @@ class Code:
         findable = file is not None and _attribute(self.modules.load(file), of.__qualname__) is of
         return f"{file}.{of.__qualname__}" if findable else None
 
-    def accepts(self, make: Both, inputs: list[torch.Tensor], outputs: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:
+    def accepts(self, make: Both, inputs: Tensors, outputs: Tensors, expected: Tensors) -> bool:
         """Return whether the problem's own check accepts these outputs. It is the problem's fault if that does not accept the reference's
         output either."""
         if self._accepts(make, inputs, outputs):
             return True
         try:
             sound = self._accepts(make, inputs, expected, certain=True)
-        except references.ReferenceFailed as failure:
-            raise references.ReferenceFailed(f"{failure}, given the output of {REFERENCE}; fix {CHECK}") from failure
+        except ReferenceFailed as failure:
+            raise ReferenceFailed(f"{failure}, given the output of {REFERENCE}; fix {CHECK}") from failure
         if not sound:
-            raise references.ReferenceFailed(f"{CHECK} does not accept what {REFERENCE} returns for the same data; fix one of them")
+            raise ReferenceFailed(f"{CHECK} does not accept what {REFERENCE} returns for the same data; fix one of them")
         return False
 
-    def _accepts(self, make: Both, inputs: list[torch.Tensor], outputs: list[torch.Tensor], certain: bool = False) -> bool:
+    def _accepts(self, make: Both, inputs: Tensors, outputs: Tensors, certain: bool = False) -> bool:
         copies = [tensor.clone() for tensor in (*inputs, *outputs)]
         try:
             with problem_code.contained(CHECK, self.where), problem_code.seeded(CHECK, self.where):
                 message = self.check(*make(copies))
-        except references.ReferenceFailed:
+        except ReferenceFailed:
             if certain:
                 raise
             return False  # a check that stumbles over an answer has not accepted it
@@ -150,146 +147,103 @@ class Code:
         if isinstance(verdict, (bool, numpy.bool_, torch.Tensor)):
             return bool(verdict)
         text = f"{CHECK} returned a {type(message).__name__}; return (right, message), or a message that is empty if right"
-        raise references.ReferenceFailed(text)
+        raise ReferenceFailed(text)
 
 
-def _attribute(module: types.ModuleType, path: str) -> object:
-    attribute: Any = module
-    for part in path.split("."):
-        attribute = getattr(attribute, part, None)
-    return attribute
+def _attribute(module: Any, path: str) -> Any:
+    return reduce(lambda owner, name: getattr(owner, name, None), path.split("."), module)
 
 
-def task(spec: wire.ProblemSpec, where: str) -> references.Task:
+def task(spec: wire.ProblemSpec, where: str) -> Task:
     """Execute the files once, and every case once if its shapes are not known yet."""
-    code = Code.of(spec, where)
+    code = Code(spec, where)
     if not spec.outputs:
         spec = described(spec, code)
-    cases = {entry.shapes(): entry for entry in (_TaskCase.of(spec, workload, code) for workload in spec.workloads)}
+    cases = {workload.workload_id: _TaskCase(spec, workload, code) for workload in spec.workloads}
+    by_shapes = {case.shapes: case for case in cases.values()}
 
     @problem_code.with_own_code
-    def reference(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        return cases[tuple(tensor.shape for tensor in inputs)].run(code.reference, inputs)
+    def reference(inputs: Tensors) -> Tensors:
+        return by_shapes[tuple(tensor.shape for tensor in inputs)].run(inputs)
 
-    def draw(workload: wire.Workload, key: str) -> list[torch.Tensor]:
-        return _TaskCase.of(spec, workload, code).draw(code, key)
-
-    def compare(
-        workload: wire.Workload,
-        inputs: list[torch.Tensor],
-        outputs: list[torch.Tensor],
-        expected: list[torch.Tensor],
-        unwritten: list[torch.Tensor],
-    ) -> list[tolerance.Comparison]:
-        case = _TaskCase.of(spec, workload, code)
-        case.check_outputs(expected)
+    def compare(workload: wire.Workload, inputs: Tensors, outputs: Tensors, expected: Tensors, unwritten: Tensors) -> list[Comparison]:
+        case = cases[workload.workload_id]
+        if tuple(map(nests.shape_of, expected)) != case.outputs:
+            raise ReferenceFailed(f"{REFERENCE} at {case.name!r} returns shapes or dtypes that differ from seed to seed")
         allowed = replace(workload.tolerance or spec.tolerance, budget_factor=None)
-        pairs = list(zip(outputs, expected, unwritten, strict=True))
+        triples = list(zip(outputs, expected, unwritten, strict=True))
+        comparisons = [tolerance.compare(out, ref, None, mask, allowed) for out, ref, mask in triples]
         # Whether what still holds the poison was not written: a float of one byte may be right and look so.
-        if any((out.is_floating_point() and not is_narrow(out.dtype)) and bool(mask.any()) for out, _, mask in pairs) or not code.accepts(
-            case.both, inputs, outputs, expected
-        ):
-            return _refused([tolerance.compare(out, ref, None, mask, allowed) for out, ref, mask in pairs])
-        return [_accepted(out, ref, mask, allowed) for out, ref, mask in pairs]
+        poisoned = any(out.is_floating_point() and not is_narrow(out.dtype) and bool(mask.any()) for out, _, mask in triples)
+        if not poisoned and code.accepts(case.both, inputs, outputs, expected):
+            return [_accepted(comparison, out, ref) for comparison, (out, ref, _) in zip(comparisons, triples, strict=True)]
+        if all(comparison.outcome is wire.TrialOutcome.PASSED for comparison in comparisons):  # each element may be near the reference's
+            comparisons[0] = replace(comparisons[0], mismatched_count=1)
+        return comparisons
 
     templates = tuple(json.loads(workload.arguments)["template"] for workload in spec.workloads)
     scratch = tuple(sorted({index for case in cases.values() for index in case.scratch}))
-    return references.Task(spec=spec, reference=reference, draw=draw, compare=compare, templates=templates, scratch=scratch)
+    return Task(
+        spec=spec,
+        reference=reference,
+        draw=lambda workload, key: cases[workload.workload_id].draw(key),
+        compare=compare,
+        templates=templates,
+        scratch=scratch,
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
 class _TaskCase:
     """A workload as it was described: what is generated, what goes around the tensors, and which inputs the reference writes to."""
 
-    name: str
-    arguments: dict[str, Any]
-    data_text: str
-    data: pytree.Make
-    output: pytree.Make
-    input_numbers: list[int]
-    output_numbers: list[int]
-    output_orders: list[list[int] | None]  # how `permute` makes what is sent of what is returned
-    scratch: dict[int, str]
-    mark: int | None
-    inputs: tuple[tuple[str, tuple[int, ...]], ...]
-    outputs: tuple[tuple[str, tuple[int, ...]], ...]
-
-    @classmethod
-    def of(cls, spec: wire.ProblemSpec, workload: wire.Workload, code: Code) -> _TaskCase:
-        """As the described spec has it."""
+    def __init__(self, spec: wire.ProblemSpec, workload: wire.Workload, code: Code) -> None:
+        self.name, self._code = workload.workload_id, code
         arguments = json.loads(workload.arguments)
         data, _, output = json.loads(arguments["template"])[1]
+        self._arguments, self._mark = arguments["case"], arguments["mark"]
+        self.scratch: dict[int, str] = {int(index): kind for index, kind in arguments["scratch"].items()}
+        self._data_text, self._data, self._output = json.dumps(data), pytree.builder(data, code.make_object), pytree.builder(output)
+        self._input_numbers = [number for number, _ in pytree.leaves(data)]
+        self._output_numbers = [number - len(spec.inputs) for number, _ in pytree.leaves(output)]
+        self._output_orders = [inverse(dimensions) for _, dimensions in pytree.leaves(output)]  # how `permute` makes what is sent
+        self._inputs, self.outputs = (nests.shapes_at(tensors, workload.axes) for tensors in (spec.inputs, spec.outputs))
+        self.shapes = tuple(shape for _, shape in self._inputs)  # by which the case is found
 
-        def sizes(specs: tuple[wire.TensorSpec, ...]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-            return tuple((spec.dtype, tuple(workload.axes[str(axis)] for axis in spec.shape)) for spec in specs)
-
-        return cls(
-            name=workload.workload_id,
-            arguments=arguments["case"],
-            data_text=json.dumps(data),
-            data=pytree.builder(data, code.make_object),
-            output=pytree.builder(output),
-            input_numbers=[number for number, _ in pytree.leaves(data)],
-            output_numbers=[number - len(spec.inputs) for number, _ in pytree.leaves(output)],
-            output_orders=[inverse(dimensions) for _, dimensions in pytree.leaves(output)],
-            scratch={int(index): kind for index, kind in arguments["scratch"].items()},
-            mark=arguments["mark"],
-            inputs=sizes(spec.inputs),
-            outputs=sizes(spec.outputs),
-        )
-
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """By which the case is found."""
-        return tuple(shape for _, shape in self.inputs)
-
-    def both(self, tensors: list[torch.Tensor]) -> tuple[Any, Any]:
+    def both(self, tensors: Tensors) -> tuple[Any, Any]:
         """The data and the output that these are the tensors of."""
-        return self.data(tensors), self.output(tensors)
+        return self._data(tensors), self._output(tensors)
 
-    def run(self, reference: Callable[[Any], Any], inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    def run(self, inputs: Tensors) -> Tensors:
         """The outputs. Inputs that the reference writes to are its own: those that it only writes come without their content."""
         tensors = list(inputs)
         for index, kind in self.scratch.items():
             if kind != UNUSED:
                 tensors[index] = torch.empty_like(inputs[index]) if kind == BLANK else inputs[index].clone()
-        returned = tensors_of(reference(self.data(tensors)))
-        if len(returned) != len(self.output_numbers):
-            raise references.ReferenceFailed(f"{REFERENCE} at {self.name!r} returns more or fewer tensors than at first")
+        returned = tensors_of(self._code.reference(self._data(tensors)))
+        if len(returned) != len(self._output_numbers):
+            raise ReferenceFailed(f"{REFERENCE} at {self.name!r} returns more or fewer tensors than at first")
         outputs = [
             (tensor if order is None or tensor.dim() != len(order) else tensor.permute(order)).detach().contiguous()
-            for tensor, order in zip(returned, self.output_orders, strict=True)
+            for tensor, order in zip(returned, self._output_orders, strict=True)
         ]
-        return outputs if len(outputs) == len(self.outputs) else placed(outputs, self.output_numbers, self.outputs, str(outputs[0].device))
+        return outputs if len(outputs) == len(self.outputs) else placed(outputs, self._output_numbers, self.outputs, str(outputs[0].device))
 
-    def draw(self, code: Code, key: str) -> list[torch.Tensor]:
+    def draw(self, key: str) -> Tensors:
         """Inputs of a key, of the same shapes and with the same values around them as at first."""
-        tensors, text = code.flat(code.data(self.arguments, key), f"{GENERATE} at {self.name!r}")
-        check_inputs(tensors, self.name)
-        moved_tensors = [moved(tensor, code.where) for tensor in tensors]
-        kinds = [(dtype_name(item), tuple(item.shape)) for item in moved_tensors]
-        same_count = len(moved_tensors) == len(self.input_numbers)
-        if (
-            not same_count
-            or kinds != [self.inputs[number] for number in self.input_numbers]
-            or json.dumps(pytree.renumbered(json.loads(text), self.input_numbers)) != self.data_text
-        ):
+        tensors, data = self._code.inputs(self._arguments, key, self.name)
+        same_shapes = list(map(nests.shape_of, tensors)) == [self._inputs[number] for number in self._input_numbers]
+        if not same_shapes or json.dumps(pytree.renumbered(data, self._input_numbers)) != self._data_text:
             text = "shapes, dtypes or plain values that differ from seed to seed; let them depend on the case alone"
-            raise references.ReferenceFailed(f"{GENERATE} at {self.name!r} makes {text}")
-        own_count = len(self.inputs) - (self.mark is not None)
+            raise ReferenceFailed(f"{GENERATE} at {self.name!r} makes {text}")
+        own_count = len(self._inputs) - (self._mark is not None)
         return [
-            *placed(moved_tensors, self.input_numbers, self.inputs[:own_count], code.where),
-            *([] if self.mark is None else [marker(self.mark, code.where)]),
+            *placed(tensors, self._input_numbers, self._inputs[:own_count], self._code.where),
+            *([] if self._mark is None else [marker(self._mark, self._code.where)]),
         ]
 
-    def check_outputs(self, expected: list[torch.Tensor]) -> None:
-        """That the reference returned what it did at first."""
-        if tuple((dtype_name(tensor), tuple(tensor.shape)) for tensor in expected) != self.outputs:
-            raise references.ReferenceFailed(f"{REFERENCE} at {self.name!r} returns shapes or dtypes that differ from seed to seed")
 
-
-def _accepted(out: torch.Tensor, ref: torch.Tensor, mask: torch.Tensor, allowed: wire.Tolerance) -> tolerance.Comparison:
+def _accepted(comparison: Comparison, out: torch.Tensor, ref: torch.Tensor) -> Comparison:
     """An output that the problem's check accepts: what is left to be wrong is what nobody wrote, and NaN where the reference has none."""
-    comparison = tolerance.compare(out, ref, None, mask, allowed)
     # A byte may hold the sentinel and be right within the check's own tolerance.
     unwritten = comparison.unwritten_count if out.dtype == torch.bool or out.dtype.itemsize > 2 else 0
     wrong = out.is_floating_point() and not bool(is_nan(ref).any())
@@ -299,24 +253,19 @@ def _accepted(out: torch.Tensor, ref: torch.Tensor, mask: torch.Tensor, allowed:
     return counts if out.is_floating_point() else replace(counts, max_absolute_error=0.0, max_relative_error=0.0)
 
 
-def _refused(comparisons: list[tolerance.Comparison]) -> list[tolerance.Comparison]:
-    """Outputs that the problem's check refuses, although each element may be near the reference's."""
-    if all(comparison.outcome is wire.TrialOutcome.PASSED for comparison in comparisons):
-        comparisons[0] = replace(comparisons[0], mismatched_count=1)
-    return comparisons
-
-
 def described(spec: wire.ProblemSpec, code: Code) -> wire.ProblemSpec:
     """The spec with inputs, outputs and templates, from running every case once."""
     needed: set[Occurrence] = set()
     runs = [_CaseRun.of(code, workload, f"{spec.digest}{index}", needed) for index, workload in enumerate(spec.workloads)]
     runs = [case.without_needed(needed) for case in runs]
     shown = [case for case, workload in zip(runs, spec.workloads, strict=True) if not workload.hidden] or runs
-    inputs, outputs = (_Slots.of([getattr(case, name) for case in shown]) for name in ("inputs", "outputs"))
-    if not all(inputs.fit(case.inputs) and outputs.fit(case.outputs) for case in runs):
+    # As many slots of each kind as a case needs at most, in the order in which cases need them.
+    inputs = list(dict.fromkeys(tensor for case in shown for tensor in _occurrences(case.inputs)))
+    outputs = list(dict.fromkeys(tensor for case in shown for tensor in _occurrences(case.outputs)))
+    if any({*_occurrences(case.inputs)} - {*inputs} or {*_occurrences(case.outputs)} - {*outputs} for case in runs):
         text = "a hidden workload has tensors that no public one has, and a submission would see that there are such; add a public one"
-        raise references.ReferenceFailed(text)
-    full = [replace(case, inputs=inputs.place(case.inputs), outputs=outputs.place(case.outputs)) for case in runs]
+        raise ReferenceFailed(text)
+    full = [replace(case, inputs=_in_slots(inputs, case.inputs), outputs=_in_slots(outputs, case.outputs)) for case in runs]
     around = [case.around(inputs, outputs) for case in runs]
     by_shapes = {_shapes(case.inputs): surroundings for case, surroundings in zip(full, around, strict=True)}
     marked = any(by_shapes[_shapes(case.inputs)] != surroundings for case, surroundings in zip(full, around, strict=True))
@@ -325,7 +274,7 @@ def described(spec: wire.ProblemSpec, code: Code) -> wire.ProblemSpec:
         tensors = [*case.inputs, *([marker(index, "meta")] if marked else [])]
         if len(tensors) + len(case.outputs) > TENSOR_LIMIT:
             text = f"{len(tensors)} tensors in data and {len(case.outputs)} in the output of {case.name!r}; {TENSOR_LIMIT} can be sent"
-            raise references.ReferenceFailed(text)
+            raise ReferenceFailed(text)
         mark = ["tensor", len(case.inputs)] if marked else ["value", None]
         behind = pytree.renumbered(result, [len(tensors) + number for number in range(len(case.outputs))])
         arguments = {
@@ -353,69 +302,52 @@ class _CaseRun:
     name: str
     data: list[Any]
     result: list[Any]
-    inputs: list[torch.Tensor]
-    outputs: list[torch.Tensor]
+    inputs: Tensors
+    outputs: Tensors
     scratch: dict[int, str]
 
     @classmethod
     def of(cls, code: Code, workload: wire.Workload, seed: str, needed: set[Occurrence]) -> _CaseRun:
         """Run the case. needed: inputs that look like buffers and that the reference was seen to read; more of them are added."""
         name, key = workload.workload_id, hashlib.sha256(seed.encode()).hexdigest()[:32]
-        tensors, data = code.flat(code.data(json.loads(workload.arguments)["case"], key), f"{GENERATE} at {name!r}")
-        check_inputs(tensors, name)
-        inputs, build = [moved(tensor, code.where) for tensor in tensors], pytree.builder(json.loads(data), code.make_object)
+        inputs, data = code.inputs(json.loads(workload.arguments)["case"], key, name)
+        build = pytree.builder(data, code.make_object)
 
-        def run(arguments: list[torch.Tensor]) -> Any:
+        def run(arguments: Tensors) -> Any:
             return code.run(build(arguments), key, name)
 
         copies = [tensor.clone() for tensor in inputs]
         returned, result = code.flat(run(copies), f"{REFERENCE} at {name!r}")
         if not returned:
-            raise references.ReferenceFailed(f"{REFERENCE} at {name!r} returns no tensor; return what is to be compared")
+            raise ReferenceFailed(f"{REFERENCE} at {name!r} returns no tensor; return what is to be compared")
         for index, output in enumerate(returned):
-            if dtype_name(output) not in DTYPES or output.dim() > RANK_LIMIT:
-                text = f"is of {output.dtype} with {output.dim()} dimensions; outputs are of {', '.join(sorted(DTYPES))}"
-                raise references.ReferenceFailed(f"tensor {index} of {REFERENCE} at {name!r} {text}, of at most {RANK_LIMIT} dimensions")
+            nests.sent_shape_of(output, f"tensor {index} of {REFERENCE} at {name!r}", DTYPES)
         outputs = [laid_out(tensor).clone() for tensor in returned]
         scratch = _scratch(run, inputs, copies, outputs, needed)
         # All cases are looked at together, and only for their shapes.
         shown = [[torch.empty_like(tensor, device="meta") for tensor in tensors] for tensors in (inputs, outputs)]
-        return cls(name=name, data=json.loads(data), result=json.loads(result), inputs=shown[0], outputs=shown[1], scratch=scratch)
+        return cls(name=name, data=data, result=result, inputs=shown[0], outputs=shown[1], scratch=scratch)
 
     def without_needed(self, needed: set[Occurrence]) -> _CaseRun:
         """The same, but for inputs that the reference reads in another case."""
         places = _occurrences(self.inputs)
         return replace(self, scratch={index: kind for index, kind in self.scratch.items() if kind != UNUSED or places[index] not in needed})
 
-    def around(self, inputs: _Slots, outputs: _Slots) -> tuple[list[Any], list[Any], dict[int, str]]:
+    def around(self, inputs: Sequence[Occurrence], outputs: Sequence[Occurrence]) -> tuple[list[Any], list[Any], dict[int, str]]:
         """Describe what the shapes of the inputs do not show, with the numbers of the slots."""
-        at = inputs.numbers(self.inputs)
-        data, result = pytree.renumbered(self.data, at), pytree.renumbered(self.result, outputs.numbers(self.outputs))
+        at = _numbers(inputs, self.inputs)
+        data, result = pytree.renumbered(self.data, at), pytree.renumbered(self.result, _numbers(outputs, self.outputs))
         return data, result, {at[index]: kind for index, kind in self.scratch.items()}
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Slots:
-    """The places of tensors: what kind each is of, and how many of that kind come before."""
+def _numbers(slots: Sequence[Occurrence], tensors: Sequence[torch.Tensor]) -> list[int]:
+    """The places of a case's tensors among the slots."""
+    return [slots.index(tensor) for tensor in _occurrences(tensors)]
 
-    places: tuple[Occurrence, ...]
 
-    @classmethod
-    def of(cls, cases: Sequence[Sequence[torch.Tensor]]) -> _Slots:
-        """As many places of each kind as a case needs at most, in the order in which cases need them."""
-        return cls(places=tuple(dict.fromkeys(tensor for tensors in cases for tensor in _occurrences(tensors))))
-
-    def fit(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Return whether there is a place for each."""
-        return set(_occurrences(tensors)) <= set(self.places)
-
-    def numbers(self, tensors: Sequence[torch.Tensor]) -> list[int]:
-        """The places of a case's tensors."""
-        return [self.places.index(tensor) for tensor in _occurrences(tensors)]
-
-    def place(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """A tensor for each place; without elements where the case has none. Raises ReferenceFailed for a number that it does not have."""
-        return placed(tensors, self.numbers(tensors), [(dtype, (0,) * rank) for (dtype, rank), _ in self.places], "meta")
+def _in_slots(slots: Sequence[Occurrence], tensors: Sequence[torch.Tensor]) -> Tensors:
+    """A tensor for each slot; without elements where the case has none. Raises ReferenceFailed for a number that it does not have."""
+    return placed(tensors, _numbers(slots, tensors), [(dtype, (0,) * rank) for (dtype, rank), _ in slots], "meta")
 
 
 def _occurrences(tensors: Sequence[torch.Tensor]) -> list[Occurrence]:
@@ -428,40 +360,31 @@ def _occurrences(tensors: Sequence[torch.Tensor]) -> list[Occurrence]:
     return occurrences
 
 
-def placed(
-    tensors: Sequence[torch.Tensor], numbers: Sequence[int], kinds: Sequence[tuple[str, tuple[int, ...]]], where: str
-) -> list[torch.Tensor]:
+def placed(tensors: Sequence[torch.Tensor], numbers: Sequence[int], kinds: Sequence[nests.Shape], where: str) -> Tensors:
     """The tensors at these numbers, and tensors without elements at the others. kinds: dtype and shape of each number."""
     at = dict(zip(numbers, tensors, strict=True))
     if missing := [dtype for number, (dtype, shape) in enumerate(kinds) if number not in at and not shape]:
         text = f"some cases have more outputs without dimensions, of {missing[0]}, than others; make problems of their own of these"
-        raise references.ReferenceFailed(text)
+        raise ReferenceFailed(text)
     return [
         at[number] if number in at else torch.empty((0,) * len(shape), dtype=getattr(torch, dtype), device=where)
         for number, (dtype, shape) in enumerate(kinds)
     ]
 
 
-def _scratch(
-    run: Callable[[list[torch.Tensor]], Any],
-    inputs: list[torch.Tensor],
-    after: list[torch.Tensor],
-    outputs: list[torch.Tensor],
-    needed: set[Occurrence],
-) -> dict[int, str]:
+def _scratch(run: Callable[[Tensors], Any], inputs: Tensors, after: Tensors, outputs: Tensors, needed: set[Occurrence]) -> dict[int, str]:
     """Which inputs a kernel may write to: those that the reference writes to, and buffers for the output that it leaves alone. What is
     expected of a kernel comes from private copies, whatever it writes. after: the inputs as the reference left them."""
 
     def is_same_without(indices: Sequence[int], integer: int) -> bool:
         """Return whether the answer is the same with other values in these inputs."""
-        values = [OTHER_VALUE if tensor.is_floating_point() else integer for tensor in inputs]
         altered = [
-            filled(item, value) if index in indices else item.clone()
-            for index, (item, value) in enumerate(zip(inputs, values, strict=True))
+            filled(item, OTHER_VALUE if item.is_floating_point() else integer) if index in indices else item.clone()
+            for index, item in enumerate(inputs)
         ]
         try:
             answer = [laid_out(item) for item in tensors_of(run(altered))]
-        except references.ReferenceFailed:  # it does not take other values
+        except ReferenceFailed:  # it does not take other values
             return False
         return len(answer) == len(outputs) and all(map(same_bytes, answer, outputs))
 
@@ -489,30 +412,12 @@ def _shapes(tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, ...], ...]:
 
 
 def _named(letter: str, tensors: Sequence[torch.Tensor]) -> nests.Shapes:
-    return {f"{letter}{index}": (dtype_name(tensor), tuple(tensor.shape)) for index, tensor in enumerate(tensors)}
-
-
-def check_inputs(tensors: Sequence[torch.Tensor], name: str) -> None:
-    """Raise ReferenceFailed if one of them can't be sent."""
-    for index, tensor in enumerate(tensors):
-        where = f"tensor {index} of {GENERATE} at {name!r}"
-        if dtype_name(tensor) not in DTYPES or tensor.layout != torch.strided:
-            raise references.ReferenceFailed(f"{where} is {tensor.layout} of {tensor.dtype}, which can't be sent to a kernel")
-        if not 1 <= tensor.dim() <= RANK_LIMIT:
-            raise references.ReferenceFailed(f"{where} has {tensor.dim()} dimensions; give it 1 to {RANK_LIMIT}, or make it a plain number")
-        if not in_memory(tensor).is_contiguous():
-            text = f"has strides {tensor.stride()}, so there are gaps or overlaps in its memory, which can't be sent: add .contiguous()"
-            raise references.ReferenceFailed(f"{where} {text}")
+    return {f"{letter}{index}": nests.shape_of(tensor) for index, tensor in enumerate(tensors)}
 
 
 def marker(index: int, where: str) -> torch.Tensor:
     """Tells cases apart whose data has the same shapes: by its own."""
     return torch.zeros(index + 1, dtype=torch.uint8, device=where)
-
-
-def moved(tensor: torch.Tensor, where: str) -> torch.Tensor:
-    """A plain contiguous tensor on the device, of the same bytes in the same order."""
-    return laid_out(tensor.detach().to(where))
 
 
 def inverse(dimensions: list[int] | None) -> list[int] | None:

@@ -250,7 +250,6 @@ class _Signature:
 
 
 def _check_arguments(path: Path, setting: _Setting, signatures: dict[str, _Signature]) -> None:
-    """Raise ProblemInvalid where a setting gives what is not taken, or does not give what has to be given."""
     for name, of, config in (("Model", "init", "single_init_configs"), ("get_inputs", "given", "single_input_configs")):
         signature = signatures[name]
         unknown = [key for key in setting[of] if signature.names is not None and key not in signature.names]

@@ -12,8 +12,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -22,38 +21,36 @@ import torch
 
 from grader_extensions.formats import nests, problem_code
 from grader_extensions.formats.nests import permutations_of, strides_of, with_strides
-from sandbox.judge import references, tolerance
-from sandbox.judge.tensors import dtype_name, same_bytes
+from sandbox.judge import tolerance
+from sandbox.judge.references import ReferenceFailed, Task, Tensors, blamed
+from sandbox.judge.tensors import same_bytes
 from sandbox.launch.constant_weights import ConstantWeights
 from sandbox.protocol import pytree, wire
 from sandbox.protocol.gate import TENSOR_LIMIT
 
 MARK = "setting_number"
-_Tensors = list[torch.Tensor]
-NAME = "robust_kbench"
 FORWARD, MODEL, INPUTS, AUTOGRAD, KERNEL = "forward_fn", "Model", "get_inputs", "AutogradFunction", "backward_fn"
 GRADIENT_LIMIT = 16
 
 
-def task(spec: wire.ProblemSpec, where: str) -> references.Task:
+def task(spec: wire.ProblemSpec, where: str) -> Task:
     """Execute the file once, and every setting once if its shapes are not known yet."""
-    code = TaskCode.of(spec, where)
+    code = TaskCode(spec, where)
     if not spec.outputs:
         spec = _described(spec, code)
-    settings = {workload.workload_id: _Setting.of(spec, workload, code) for workload in spec.workloads}
+    settings = {workload.workload_id: _Setting(spec, workload, code) for workload in spec.workloads}
     by_shapes = {setting.shapes: setting for setting in settings.values()}
 
     @problem_code.with_own_code
-    def reference(inputs: _Tensors) -> _Tensors:
+    def reference(inputs: Tensors) -> Tensors:
         return by_shapes[tuple(tuple(tensor.shape) for tensor in inputs)].run(inputs)
 
     @problem_code.with_own_code
-    def wide(inputs: _Tensors) -> _Tensors:
-        with problem_code.in_double():
-            widened = [tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs]
-            return by_shapes[tuple(tuple(tensor.shape) for tensor in inputs)].run(widened, wide=True)
+    def wide(inputs: Tensors) -> Tensors:
+        setting = by_shapes[tuple(tuple(tensor.shape) for tensor in inputs)]
+        return problem_code.in_double(partial(setting.run, wide=True), inputs)
 
-    return references.Task(
+    return Task(
         spec=spec,
         reference=reference,
         reference64=wide,
@@ -64,90 +61,54 @@ def task(spec: wire.ProblemSpec, where: str) -> references.Task:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class _Setting:
-    """A workload as it was described.
+    """A workload as the described spec has it."""
 
-    template: a kernel's arguments. places: which inputs the tensors of a call are. forward: forward_fn's arguments, over the inputs and
-    own, the tensors that no kernel is given. output: the gradient of what forward_fn returns, over the inputs; None: a task without.
-    """
+    def __init__(self, spec: wire.ProblemSpec, workload: wire.Workload, code: TaskCode) -> None:
+        self.code, self.name = code, workload.workload_id
+        self.arguments: dict[str, Any] = json.loads(workload.arguments)
+        self.template: str = self.arguments["template"]  # of a kernel's arguments
+        self.places: list[int] = self.arguments["places"]  # which inputs the tensors of a call are
+        self.scratch: list[int] = self.arguments["scratch"]
+        self.inputs = nests.shapes_at(spec.inputs, workload.axes)
+        self.shapes = tuple(shape for _, shape in self.inputs)  # by which the setting is found
+        self.strides = [workload.strides.get(tensor.name, ()) for tensor in spec.inputs]  # () where one is contiguous
+        # The arguments of forward_fn, over the inputs and the tensors that no kernel is given.
+        self.forward = pytree.builder(self.arguments["forward"])
+        self.own_tensors = code.call(self.arguments, _key(spec, workload)).own_tensors if self.arguments["has_own"] else []
+        self.gradients = tuple(self.arguments["gradients"])
+        # The gradient of what forward_fn returns, over the inputs; None: a task without.
+        self.output = pytree.builder(self.arguments["output"]) if self.arguments["output"] else None
 
-    name: str
-    code: TaskCode
-    arguments: Mapping[str, Any]
-    template: str
-    places: tuple[int, ...]
-    inputs: tuple[tuple[str, tuple[int, ...]], ...]
-    strides: tuple[tuple[int, ...], ...]  # of the inputs; () where one is contiguous
-    scratch: tuple[int, ...]
-    forward: pytree.Make
-    own_tensors: tuple[torch.Tensor, ...]
-    gradients: tuple[int, ...]
-    output: pytree.Make | None
-
-    @classmethod
-    def of(cls, spec: wire.ProblemSpec, workload: wire.Workload, code: TaskCode) -> _Setting:
-        """As the described spec has it."""
-        arguments = json.loads(workload.arguments)
-        return cls(
-            name=workload.workload_id,
-            code=code,
-            arguments=arguments,
-            template=arguments["template"],
-            places=tuple(arguments["places"]),
-            inputs=tuple((tensor.dtype, tuple(workload.axes[str(axis)] for axis in tensor.shape)) for tensor in spec.inputs),
-            strides=tuple(workload.strides.get(tensor.name, ()) for tensor in spec.inputs),
-            scratch=tuple(arguments["scratch"]),
-            forward=pytree.builder(arguments["forward"]),
-            own_tensors=tuple(code.call(arguments, _key(spec, workload)).own_tensors) if arguments["has_own"] else (),
-            gradients=tuple(arguments["gradients"]),
-            output=pytree.builder(arguments["output"]) if arguments["output"] else None,
-        )
-
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """By which the setting is found."""
-        return tuple(shape for _, shape in self.inputs)
-
-    def run(self, inputs: _Tensors, *, wide: bool = False) -> _Tensors:
+    def run(self, inputs: Tensors, *, wide: bool = False) -> Tensors:
         """The outputs. forward_fn gets copies of the inputs that it writes to. wide: in double precision, as the inputs are."""
         own_tensors = [tensor.double() if wide and tensor.is_floating_point() else tensor for tensor in self.own_tensors]
         tensors = [*(tensor.clone() if index in self.scratch else tensor for index, tensor in enumerate(inputs)), *own_tensors]
         outputs = self.code.outputs(self.forward(tensors), self.gradients, self.output(tensors) if self.output else None)
         return [tensor.contiguous() for tensor in outputs]
 
-    def draw(self, key: str) -> _Tensors:
+    def draw(self, key: str) -> Tensors:
         """Inputs of a key, of the same shapes and with the same values around them as at first."""
         call = self.code.call(self.arguments, key)
         if json.dumps(pytree.renumbered(call.tree, self.places)) != self.template:
-            raise references.ReferenceFailed(f"setting {self.name!r} gives other values with each seed; let only tensors differ")
+            raise ReferenceFailed(f"setting {self.name!r} gives other values with each seed; let only tensors differ")
         drawn = [torch.zeros(shape, dtype=getattr(torch, dtype), device=self.code.where) for dtype, shape in self.inputs]
         for place, tensor in zip(self.places, call.tensors, strict=True):
             drawn[place] = tensor
-        if tuple((dtype_name(tensor), tuple(tensor.shape)) for tensor in drawn) != self.inputs:
-            raise references.ReferenceFailed(f"setting {self.name!r} gives tensors whose shapes or dtypes differ from seed to seed")
+        if tuple(map(nests.shape_of, drawn)) != self.inputs:
+            raise ReferenceFailed(f"setting {self.name!r} gives tensors whose shapes or dtypes differ from seed to seed")
         return [with_strides(tensor, strides) for tensor, strides in zip(drawn, self.strides, strict=True)]
 
 
-@dataclass(frozen=True, kw_only=True)
 class _SettingRun:
     """A run of a setting: its call without tensors; by name the shapes of what a kernel gets and returns; what forward_fn writes to."""
 
-    call: KernelCall
-    inputs: nests.Shapes
-    strides: dict[str, tuple[int, ...]]
-    outputs: nests.Shapes
-    scratch: frozenset[str]
-    own_count: int
-
-    @classmethod
-    def of(cls, spec: wire.ProblemSpec, workload: wire.Workload, code: TaskCode) -> _SettingRun:
-        """Run it."""
+    def __init__(self, spec: wire.ProblemSpec, workload: wire.Workload, code: TaskCode) -> None:
         setting, name = json.loads(workload.arguments), workload.workload_id
         call = code.call(setting, _key(spec, workload))
         forward = pytree.builder(call.forward)
 
-        def run(own_inputs: _Tensors) -> tuple[_Tensors, _Tensors]:
+        def run(own_inputs: Tensors) -> tuple[Tensors, Tensors]:
             tensors = [*(tensor.clone() for tensor in call.tensors), *own_inputs]
             output = pytree.builder(call.output)(tensors) if call.output else None
             with problem_code.contained(f"{FORWARD} in setting {name!r}", code.where), problem_code.seeded(name, code.where):
@@ -158,23 +119,20 @@ class _SettingRun:
             second_outputs = run(code.call(setting, _key(spec, workload, "other")).own_tensors)[0]
             if not all(torch.allclose(*pair, rtol=1e-3, atol=1e-6) for pair in zip(outputs, second_outputs, strict=True)):
                 text = f"{KERNEL} is not given all that the gradients depend on, or not as {FORWARD} gets it; give it those tensors"
-                raise references.ReferenceFailed(text)
+                raise ReferenceFailed(text)
         output_names = call.gradient_names or [f"output{index}" if len(outputs) > 1 else "output" for index in range(len(outputs))]
-        pairs = zip(call.names, call.tensors, tensors, strict=False)
-        return cls(
-            call=replace(call, tensors=[], own_tensors=[]),  # all settings are looked at together, and only for their shapes
-            inputs={of: nests.shape_of(item, of) for of, item in zip(call.names, call.tensors, strict=True)},
-            strides=strides_of(dict(zip(call.names, call.tensors, strict=True)))
-            | permutations_of(dict(zip(output_names, outputs, strict=True))),
-            outputs={of: nests.shape_of(item, of) for of, item in zip(output_names, outputs, strict=True)},
-            scratch=frozenset(of for of, before, after in pairs if not same_bytes(before, after)),
-            own_count=len(call.own_tensors),
+        inputs, returned = dict(zip(call.names, call.tensors, strict=True)), dict(zip(output_names, outputs, strict=True))
+        # All settings are looked at together, and only for their shapes.
+        self.call, self.own_count = replace(call, tensors=[], own_tensors=[]), len(call.own_tensors)
+        self.inputs, self.outputs = (
+            {name: nests.sent_shape_of(item, repr(name)) for name, item in items.items()} for items in (inputs, returned)
         )
+        self.strides = strides_of(inputs) | permutations_of(returned)
+        self.scratch = [name for (name, before), after in zip(inputs.items(), tensors, strict=False) if not same_bytes(before, after)]
 
 
 def _described(spec: wire.ProblemSpec, code: TaskCode) -> wire.ProblemSpec:
-    """The spec with inputs, outputs and templates, from running every setting once."""
-    runs = [_SettingRun.of(spec, workload, code) for workload in spec.workloads]
+    runs = [_SettingRun(spec, workload, code) for workload in spec.workloads]
     inputs = _joined([item.inputs for item in runs])
     shapes = [tuple(tensor.items()) for tensor in inputs]
     if any(shapes.index(item) != index for index, item in enumerate(shapes)):  # a tensor that no kernel is given distinguishes them
@@ -182,7 +140,7 @@ def _described(spec: wire.ProblemSpec, code: TaskCode) -> wire.ProblemSpec:
     outputs = _joined([item.outputs for item in runs])
     if len(inputs[0]) + len(outputs[0]) > TENSOR_LIMIT:
         text = f"a kernel gets {len(inputs[0])} tensors and returns {len(outputs[0])}; {TENSOR_LIMIT} can be sent"
-        raise references.ReferenceFailed(text)
+        raise ReferenceFailed(text)
     names = list(inputs[0])
     workloads = []
     for index, (workload, run) in enumerate(zip(spec.workloads, runs, strict=True)):
@@ -210,7 +168,7 @@ def _joined(settings: Sequence[nests.Shapes]) -> list[nests.Shapes]:
     for variant in settings:
         for name, (dtype, sizes) in variant.items():
             if (dtype, len(sizes)) != (shapes[name][0], len(shapes[name][1])):
-                raise references.ReferenceFailed(f"{name!r} has another dtype or number of axes in another setting; make them the same")
+                raise ReferenceFailed(f"{name!r} has another dtype or number of axes in another setting; make them the same")
     return [{name: setting.get(name, (shapes[name][0], (0,) * len(shapes[name][1]))) for name in order} for setting in settings]
 
 
@@ -230,10 +188,10 @@ class KernelCall:
     dimensions in the tree: others travel as numbers.
     """
 
-    tensors: _Tensors
+    tensors: Tensors
     names: tuple[str, ...]
     tree: list[Any]
-    own_tensors: _Tensors
+    own_tensors: Tensors
     forward: list[Any]
     gradients: tuple[int, ...] = ()
     gradient_names: tuple[str, ...] = ()
@@ -253,7 +211,7 @@ class KernelCall:
         tensors, tree = _flat(arguments)
         places = {id(tensor): index for index, tensor in enumerate(tensors)}
         if id(gradient) not in places:
-            raise references.ReferenceFailed(f"{KERNEL} is not given the gradient of the output; give it as it is")
+            raise ReferenceFailed(f"{KERNEL} is not given the gradient of the output; give it as it is")
         below, forward_tree = _flat(forward)
         own_tensors = [tensor for tensor in below if id(tensor) not in places]
         places |= {id(tensor): len(tensors) + index for index, tensor in enumerate(own_tensors)}
@@ -271,21 +229,14 @@ class KernelCall:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class TaskCode:
-    """The functions of a task's file."""
+    """The functions of a task's file, which is executed."""
 
-    where: str
-    names: Mapping[str, Any]
-    backward: bool
-
-    @classmethod
-    def of(cls, spec: wire.ProblemSpec, where: str) -> TaskCode:
-        """Execute the file."""
-        backward = bool(json.loads(spec.workloads[0].arguments)["backward"])
-        names = (FORWARD, MODEL, INPUTS, *((AUTOGRAD,) if backward else ()))
-        module = problem_code.executed(spec, where, {"task": spec.reference}, "task", names).load("task")
-        return cls(where=where, names=vars(module), backward=backward)
+    def __init__(self, spec: wire.ProblemSpec, where: str) -> None:
+        self.where, self.backward = where, bool(json.loads(spec.workloads[0].arguments)["backward"])
+        needed = (FORWARD, MODEL, INPUTS, *((AUTOGRAD,) if self.backward else ()))
+        module = problem_code.executed(spec, where, {"task": spec.reference}, "task", needed).load("task")
+        self.names: Mapping[str, Any] = vars(module)
 
     def call(self, setting: Mapping[str, Any], key: str) -> KernelCall:
         """The call that a setting and a key make. The key draws inputs, weights, and the gradient of the output."""
@@ -301,7 +252,7 @@ class TaskCode:
             names = (*named, *(f"argument{index}" for index in range(len(named), len(forward))))[: len(forward)]
             return self._backward(forward, names) if self.backward else KernelCall.forward_call(forward, names)
 
-    def outputs(self, arguments: tuple[Any, ...], gradients: tuple[int, ...], output: torch.Tensor | None) -> _Tensors:
+    def outputs(self, arguments: tuple[Any, ...], gradients: tuple[int, ...], output: torch.Tensor | None) -> Tensors:
         """Return the outputs that a kernel has to return: what forward_fn returns of these arguments, or its gradients by those of these
         numbers, where output is the gradient of what it returns."""
         function = self.names[FORWARD]
@@ -317,7 +268,7 @@ class TaskCode:
         """Return a kernel's arguments by position: a bound function knows no names."""
         if not keywords:
             return arguments
-        with references.blamed(f"{FORWARD}'s signature"):
+        with blamed(f"{FORWARD}'s signature"):
             bound = inspect.signature(self.names[FORWARD]).bind(*arguments, **keywords)
         bound.apply_defaults()
         return (*bound.args, *bound.kwargs.values())
@@ -326,26 +277,29 @@ class TaskCode:
         autograd, context = self.names[AUTOGRAD], _Context(len(forward))
         output = autograd.forward(context, *forward)
         if not isinstance(output, torch.Tensor):
-            raise references.ReferenceFailed(f"{AUTOGRAD}.forward returned a {type(output).__name__}; a task with one output can be judged")
+            raise ReferenceFailed(f"{AUTOGRAD}.forward returned a {type(output).__name__}; a task with one output can be judged")
         gradient = torch.randn_like(output)
 
         def backward(kernel: Callable[..., Any]) -> Any:
-            with _kernel(autograd, kernel):
+            before = getattr(autograd, KERNEL, None)
+            setattr(autograd, KERNEL, kernel)
+            try:
                 return autograd.backward(context, gradient)
+            finally:
+                setattr(autograd, KERNEL, before)
 
         arguments, keywords = _intercepted(backward, f"{AUTOGRAD}.backward", KERNEL)
         if keywords:
-            raise references.ReferenceFailed(f"{AUTOGRAD}.backward calls {KERNEL} with named arguments; give them by position")
+            raise ReferenceFailed(f"{AUTOGRAD}.backward calls {KERNEL} with named arguments; give them by position")
         return KernelCall.backward_call(arguments, gradient, forward, names, _gradients(backward, len(forward)))
 
 
-def _sent(tensors: Sequence[torch.Tensor]) -> _Tensors:
+def _sent(tensors: Sequence[torch.Tensor]) -> Tensors:
     return [tensor if tensor.dim() else tensor.reshape(1) for tensor in tensors]
 
 
-def _flat(arguments: tuple[Any, ...]) -> tuple[_Tensors, list[Any]]:
-    tensors, text = problem_code.flatten(arguments, "the arguments", dimensions=lambda tensor: None if tensor.dim() else [])
-    return tensors, json.loads(text)
+def _flat(arguments: tuple[Any, ...]) -> tuple[Tensors, list[Any]]:
+    return problem_code.flatten(arguments, "the arguments", dimensions=lambda tensor: None if tensor.dim() else [])
 
 
 def _tensor_names(tree: list[Any], names: tuple[str, ...]) -> tuple[str, ...]:
@@ -360,9 +314,7 @@ def _tensor_names(tree: list[Any], names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _leaf(value: Any) -> Any:
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
-        raise references.ReferenceFailed(
-            f"{AUTOGRAD}.backward returns a gradient of a {type(value).__name__}; only floating tensors have one"
-        )
+        raise ReferenceFailed(f"{AUTOGRAD}.backward returns a gradient of a {type(value).__name__}; only floating tensors have one")
     return value.detach().requires_grad_()
 
 
@@ -391,34 +343,20 @@ def _intercepted(call: Callable[[Callable[..., Any]], Any], who: str, name: str)
         raise _Intercepted(arguments, keywords)
 
     try:
-        with references.blamed(who):
+        with blamed(who):
             call(kernel)
     except _Intercepted as intercepted:
         return intercepted.arguments, intercepted.keywords
-    raise references.ReferenceFailed(f"{who} never calls {name}, which is the kernel")
-
-
-@contextmanager
-def _kernel(autograd: Any, kernel: Callable[..., Any]) -> Iterator[None]:
-    before = getattr(autograd, KERNEL, None)
-    setattr(autograd, KERNEL, kernel)
-    try:
-        yield
-    finally:
-        setattr(autograd, KERNEL, before)
-
-
-class _Gradient:
-    """Stands for an output of a backward kernel."""
+    raise ReferenceFailed(f"{who} never calls {name}, which is the kernel")
 
 
 def _gradients(backward: Callable[[Callable[..., Any]], Any], count: int) -> tuple[int, ...]:
     """Which arguments' gradients the kernel returns, in its order: seen by what `backward` does with outputs that differ."""
-    several = (tuple(_Gradient() for _ in range(length)) for length in range(1, GRADIENT_LIMIT + 1))
-    for outputs in (_Gradient(), *several):
+    several = (tuple(object() for _ in range(length)) for length in range(1, GRADIENT_LIMIT + 1))
+    for outputs in (object(), *several):
         results = outputs if isinstance(outputs, tuple) else (outputs,)
         try:
-            returned = backward(partial(_returns, outputs))
+            returned = backward(lambda *_, outputs=outputs: outputs)
         except (TypeError, ValueError, IndexError):  # it unpacks another number of them
             continue
         listed = list(returned) if isinstance(returned, (list, tuple)) else [returned]
@@ -426,11 +364,7 @@ def _gradients(backward: Callable[[Callable[..., Any]], Any], count: int) -> tup
         if len(places) == len(results) and len(listed) >= count:
             return tuple(places)
     text = f"{AUTOGRAD}.backward does not return each output of {KERNEL} as the gradient of an argument; return them as they are"
-    raise references.ReferenceFailed(text)
-
-
-def _returns(outputs: object, *_: object) -> object:
-    return outputs
+    raise ReferenceFailed(text)
 
 
 class _Context:

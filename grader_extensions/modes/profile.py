@@ -98,7 +98,7 @@ GPU_TOOLS = (
     RunTool(
         name=box_files.NCU,
         files=(box_files.NCU_REPORT, box_files.NCU_TEXT, box_files.NCU_CSV),
-        options=("--instrument", "grader_extensions.modes.box.profiler_range"),
+        options=("--instrument", "grader_extensions.modes.box.nvidia_tools"),
         command=module_argv("grader_extensions.modes.box.nvidia_tools", box_files.NCU, "{out}"),
         directory=box_files.NSIGHT,
     ),
@@ -251,7 +251,6 @@ def joined(profiles: tuple[wire.KernelProfile, ...]) -> wire.KernelProfile:
 
 
 async def _static_profile(attempt: Attempt, environment: wire.Environment) -> ProfileClaims:
-    """Compile the kernels for a GPU in a build box, and take the claims of that."""
     host, work = attempt.host, attempt.work
     job, files = build_input(attempt.lease, environment)
     with work.make_output() as out_dir:

@@ -84,7 +84,6 @@ def _failed_trial(process: Sequence[wire.Fact]) -> wire.Trial | None:
 
 
 def _tool_for(attempt: Attempt, process: Sequence[wire.Fact]) -> RunTool | profile.ProfileClaims:
-    """Return the sanitizer of the device, or why none runs."""
     submission, tool, why = attempt.submission, profile.GPU_SANITIZER if attempt.on_gpu else SANITIZER, ""
     loaded = any(isinstance(fact, wire.Load) and fact.outcome is wire.LoadOutcome.LOADED for fact in process)
     failure = _failed_trial(process)

@@ -111,7 +111,6 @@ async def sweep(
 async def _submit(
     client: GraderClient, message: submission_pb2.Submission, display: ProgressDisplay, target: Target
 ) -> submission_pb2.Submission:
-    """Submit one kernel and follow it to its end; it is cancelled where this command is."""
     with explain_no_answer(target, "see whether it is there with: grader-cli list"):
         submission = await client.submit(message, request_id=str(uuid.uuid4()))
     async with cancelled_with_command(client, target, submission.name):

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 
 from grader import devices
 from grader.cli.output import print_note
@@ -230,20 +231,24 @@ def _not_to_the_end(name: str, findings: list[wire.Finding], reason: str) -> wir
 
 async def _trusted(job: wire.AdmissionJob, gpu: Gpu | None, limit_s: float) -> CheckReport:
     own_gpu = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    with tempfile.TemporaryFile() as report:
+    with tempfile.TemporaryDirectory(prefix="problem-check-") as directory:
+        jobs, findings = Path(directory) / "jobs", Path(directory) / "findings"
+        jobs.write_bytes(wire.encode(job))
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
             devices.EMULATED if gpu is None else gpu.kind,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=report,
-            stderr=asyncio.subprocess.DEVNULL,  # what a reference prints; what matters is in the findings
+            jobs,
+            findings,
+            stdin=asyncio.subprocess.PIPE,  # by which it sees that we are gone
+            stdout=asyncio.subprocess.DEVNULL,  # what a reference prints; what matters is in the findings
+            stderr=asyncio.subprocess.DEVNULL,
             env={**judge_environment(os.environ, None, None), **own_gpu},
             start_new_session=True,
         )
         cause = BoxCause.EXITED
         try:
             async with asyncio.timeout(limit_s):
-                await process.communicate(wire.encode(job))
+                await process.wait()
         except TimeoutError:
             cause = BoxCause.WALL_LIMIT
         finally:
@@ -251,10 +256,9 @@ async def _trusted(job: wire.AdmissionJob, gpu: Gpu | None, limit_s: float) -> C
                 os.killpg(process.pid, signal.SIGKILL)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), END_S)
-        report.seek(0)
         code = process.returncode or 0
         ended = BoxExit(cause=cause, exit_code=code, signal=-code if code < 0 else None)
-        return CheckReport(content=report.read(REPORT_LIMIT_BYTES), ended=ended)
+        return CheckReport(content=findings.read_bytes()[:REPORT_LIMIT_BYTES] if findings.exists() else b"", ended=ended)
 
 
 @contextlib.contextmanager

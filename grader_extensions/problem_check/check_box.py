@@ -35,6 +35,7 @@ from sandbox.protocol import wire
 from sandbox.protocol.entry_points import entry_points
 from sandbox.protocol.wire import BoxCause
 
+REFERENCES = "grader.references"  # as GROUP of sandbox/judge/references
 REPORT, JOB = "findings", "job"
 REPORT_LIMIT_BYTES = 8 << 20
 OUT_LIMIT_BYTES = 16 << 20
@@ -52,7 +53,7 @@ LIMITS = Limits(  # wall_s is replaced by the check's own limit, and memory_byte
     open_file_count=4096,
 )
 # {src} has copies of the judge's half of `sandbox` and of ours, which are in no other box.
-PROGRAM = "grader_extensions.problem_check.judge.in_box"
+PROGRAM = "grader_extensions.problem_check.judge.check"
 BOOT = f"import sys; sys.path.insert(0, sys.argv.pop(1)); from {PROGRAM} import main; main()"
 
 
@@ -126,7 +127,9 @@ class CheckBox:
                 data_dir = source_dir / f"job-{index}"
                 data_dir.mkdir()
                 problem = staged_problem(job.problem, data_dir, f"{SRC}/{data_dir.name}")
-                module = copy_reference_module(job.problem.format, source_dir)
+                module = point.value if (point := entry_points(REFERENCES).get(job.problem.format)) else ""
+                if module:  # of a format that an installed package brings
+                    copy_module(module, source_dir)
                 staged.append(dataclasses.replace(job, problem=problem, reference_module=module))
             (source_dir / JOB).write_bytes(b"".join(map(wire.encode, staged)))
             for path in (directory, *directory.rglob("*")):  # a box has a uid of its own, and our umask may be a strict one
@@ -134,15 +137,6 @@ class CheckBox:
             yield source_dir, triton_dir
         finally:
             shutil.rmtree(directory, ignore_errors=True)
-
-
-def copy_reference_module(format_name: str, directory: Path) -> str:
-    """Copy the judge's half of a format that another package brings. Return the module's name; "" for a built-in format."""
-    point = entry_points("grader.references").get(format_name)
-    if point is None:
-        return ""
-    copy_module(point.value, directory)
-    return point.value
 
 
 def copy_module(name: str, directory: Path) -> None:

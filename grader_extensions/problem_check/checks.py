@@ -83,7 +83,6 @@ async def check_problem(problem: Problem, gpu: Gpu | None, budget_s: float, box:
 
 
 def _findings(admission: Admission) -> Table:
-    """A row for each finding, with the workloads that it is of."""
     grouped: dict[tuple[str, FindingOutcome, str], list[str]] = {}
     for finding in admission.findings:
         grouped.setdefault((finding.check, finding.outcome, finding.message), []).append(finding.workload_id or "all")
@@ -108,7 +107,6 @@ def _conclusion(admission: Admission) -> tuple[str, str]:
 
 
 def _names(findings: Sequence[Finding]) -> str:
-    """Join the names of the checks that the findings are of, each once."""
     return ", ".join(dict.fromkeys(finding.check for finding in findings))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from grader.formats.adjustments import UNCHANGED, Adjustments
 from grader_extensions.formats import kernelbench
-from grader_extensions.formats.tests.kernelbench_files import judged, trials
+from grader_extensions.formats.tests.kernelbench_files import NONE, judged, model, spec_of, trials
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import without_model
 from tests.collection import AFTER_COLLECTION
@@ -23,34 +23,11 @@ if AFTER_COLLECTION:
     from sandbox.languages import python
     from sandbox.launch.constant_weights import PARAMETER, Constant, ConstantWeights
 
-KEY, OTHER_KEY = "0123456789abcdef" * 2, "f" * 32
 PASSED = ["passed"] * kernelbench.TRIAL_COUNT
 KEPT = Adjustments(keep_weights=True)
 TESTS = Path(__file__).parents[3] / "tests"
 NORM_FILE, MODEL_FILE = TESTS / "exploits" / "problems" / "layer_norm.py", TESTS / "honest" / "problems" / "norm_model.py"
-FILE = """import torch
-import torch.nn as nn
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        {init}
-
-    def forward(self, x):
-        return {answer}
-
-def get_inputs():
-    return [torch.randn(32, 12)]
-
-def get_init_inputs():
-    return []
-"""
-
-
-def spec_of(directory: Path, init: str, answer: str, adjustments: Adjustments = UNCHANGED) -> wire.ProblemSpec:
-    path = directory / "9_Made.py"
-    path.write_text(FILE.format(init=init, answer=answer))
-    return kernelbench.load(path, adjustments=adjustments).spec
+INPUT = "def get_inputs():\n    return [torch.randn(32, 12)]\n"
 
 
 if AFTER_COLLECTION:
@@ -157,7 +134,7 @@ def test_no_drawn_value_could_pass_for_the_constant(value: float) -> None:
 def test_a_single_element_is_drawn_once(tmp_path: Path, init: str, constant: float) -> None:
     """It is constant after it was drawn, too, and its rounded value is no constant of the problem's. A weight of another name starts as
     what the file says."""
-    task = load_task(spec_of(tmp_path, init, "x * next(self.parameters())"), "cpu")
+    task = load_task(spec_of(tmp_path, model("return x * next(self.parameters())", init), INPUT, NONE), "cpu")
 
     class Renamed(nn.Module):
         def __init__(self) -> None:
@@ -170,11 +147,9 @@ def test_a_single_element_is_drawn_once(tmp_path: Path, init: str, constant: flo
 
 def spec_of_number(directory: Path, number: str) -> wire.ProblemSpec:
     """A model that is made with a number, which it keeps as a parameter."""
-    path = directory / "9_Made.py"
     init = "self.a = nn.Parameter(torch.tensor(float(numbers[0]))); self.b = nn.Parameter(torch.zeros(1))"
-    text = FILE.format(init=init, answer="x * self.a + self.b").replace("__init__(self)", "__init__(self, numbers)")
-    path.write_text(text.replace("return []", f"return [[{number}, 1]]"))
-    return kernelbench.load(path).spec
+    text = model("return x * self.a + self.b", init).replace("__init__(self)", "__init__(self, numbers)")
+    return spec_of(directory, text, INPUT, NONE.replace("[]", f"[[{number}, 1]]"))
 
 
 @pytest.mark.parametrize("number", ["0.3", "7"])

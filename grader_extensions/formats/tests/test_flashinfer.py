@@ -71,16 +71,6 @@ def test_a_trace_set_holds_its_definitions():
     assert flashinfer.matches(RMSNORM) and not flashinfer.matches(FIXTURES) and flashinfer.members(FIXTURES) == ()
 
 
-def test_nothing_is_executed(tmp_path):
-    """Not when it is read; control: the same text does write its file when it is executed."""
-    witness = tmp_path / "witness"
-    line = f"open({str(witness)!r}, 'w').close()\n"
-    flashinfer.load(write(tmp_path / "p", {**DEFINITION, "reference": line + DEFINITION["reference"]}))
-    assert not witness.exists()
-    exec(compile(line, "control", "exec"), {})
-    assert witness.exists()
-
-
 def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
     """A description is no part of it; an order of inputs, a tolerance and the reference are."""
     directory = tmp_path / "p"

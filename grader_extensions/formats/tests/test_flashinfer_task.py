@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from grader_extensions.formats import flashinfer
+from grader_extensions.formats.tests.tasks import KEY, MISMATCHED, OTHER_KEY, PASSED, outcomes
 from grader_extensions.formats.tests.test_flashinfer import DEFINITION, FIXTURES, WORKLOAD, changed, safetensors, stored, write
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
@@ -20,23 +21,11 @@ if AFTER_COLLECTION:
     from tests.unit.test_lane import judged
 
 
-PASSED, MISMATCHED = wire.TrialOutcome.PASSED, wire.TrialOutcome.MISMATCHED
-KEY, OTHER_KEY = "0123456789abcdef" * 2, "f" * 32
 PROBLEMS = (FIXTURES / "scaled_rows", FIXTURES / "gather_blocks", *flashinfer.members(FIXTURES / "trace"))
 
 
 def task_of(path: Path) -> Task:
     return load_task(flashinfer.load(path).spec, "cpu")
-
-
-def outcomes(task: Task, change=lambda outputs: outputs, workload: int = 0, key: str = KEY) -> list[wire.TrialOutcome]:
-    """What is said of the reference's outputs, changed."""
-    one = task.spec.workloads[workload]
-    inputs = task.draw(one, key)
-    expected = task.reference([value.clone() for value in inputs])
-    outputs = change([value.clone() for value in expected])
-    unwritten = [torch.zeros_like(value, dtype=torch.bool) for value in outputs]
-    return [found.outcome for found in task.compare(one, inputs, outputs, expected, unwritten)]
 
 
 @pytest.mark.parametrize("path", PROBLEMS, ids=lambda path: path.stem)

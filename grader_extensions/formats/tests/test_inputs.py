@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 from grader_extensions.formats import flashinfer, robust_kbench
+from grader_extensions.formats.tests.tasks import KEY, OTHER_KEY
 from grader_extensions.formats.tests.test_flashinfer import FIXTURES as FLASHINFER
 from grader_extensions.formats.tests.test_flashinfer import write
 from grader_extensions.formats.tests.test_robust_kbench import FIXTURES as ROBUST_KBENCH
@@ -19,23 +21,22 @@ if AFTER_COLLECTION:
     from grader_extensions.problem_check.judge.check import admit
     from sandbox.judge.references import load_task
 
-KEY, OTHER_KEY = "0123456789abcdef" * 2, "f" * 32
+
+def row_scale(directory: Path, changes: dict[str, str]) -> wire.ProblemSpec:
+    """The task of that name with other texts in place of some."""
+    path = shutil.copytree(ROBUST_KBENCH / "row_scale", directory / "task") / "func_forward.py"
+    for old, new in changes.items():
+        path.write_text(path.read_text().replace(old, new))
+    return robust_kbench.load(path).spec
 
 
 def test_robust_kbench_keeps_strides(tmp_path: Path) -> None:
     """Those of what the model hands on to the kernel; a task of the described spec has them too."""
-    directory = tmp_path / "task"
-    directory.mkdir()
-    for path in (ROBUST_KBENCH / "row_scale").iterdir():
-        text = path.read_text("utf-8").replace("torch.randn(rows, columns", "torch.randn(columns, rows")
-        (directory / path.name).write_text(text.replace("fn(x, self.scale,", "fn(x.t(), self.scale,"))
-    task = load_task(robust_kbench.load(directory / "func_forward.py").spec, "cpu")
+    changes = {"torch.randn(rows, columns": "torch.randn(columns, rows", "fn(x, self.scale,": "fn(x.t(), self.scale,"}
+    task = load_task(row_scale(tmp_path, changes), "cpu")
     for one in (task, load_task(task.spec, "cpu")):
-        rows = one.spec.workloads[0].axes["x_0"]
-        assert one.draw(one.spec.workloads[0], KEY)[0].stride() == (1, rows) and one.spec.workloads[0].strides == {
-            "x": (1, rows),
-            "output": (1, rows),
-        }
+        (workload, *_), rows = one.spec.workloads, one.spec.workloads[0].axes["x_0"]
+        assert one.draw(workload, KEY)[0].stride() == (1, rows) and workload.strides == {"x": (1, rows), "output": (1, rows)}
 
 
 def test_flashinfer_keeps_strides_of_what_its_own_function_makes(tmp_path: Path) -> None:
@@ -54,12 +55,7 @@ def test_flashinfer_keeps_strides_of_what_its_own_function_makes(tmp_path: Path)
 
 def test_robust_kbench_draws_constants_anew_for_each_key(tmp_path: Path) -> None:
     """There weights are inputs of every trial, and admission tries what ignores one, as for every input."""
-    directory = tmp_path / "task"
-    directory.mkdir()
-    for path in (ROBUST_KBENCH / "row_scale").iterdir():
-        text = path.read_text("utf-8").replace("self.scale = nn.Parameter(torch.randn(", "self.scale = nn.Parameter(torch.ones(")
-        (directory / path.name).write_text(text)
-    spec = robust_kbench.load(directory / "func_forward.py").spec
+    spec = row_scale(tmp_path, {"self.scale = nn.Parameter(torch.randn(": "self.scale = nn.Parameter(torch.ones("})
     task = load_task(spec, "cpu")
     first, again, other = (task.draw(task.spec.workloads[0], key)[1] for key in (KEY, KEY, OTHER_KEY))
     assert torch.equal(first, again) and not torch.equal(first, other) and float(first.std()) > 0.1

@@ -152,7 +152,7 @@ def test_constants_are_set_where_a_file_has_them(tmp_path: Path) -> None:
 
 def test_the_memory_of_the_host_is_known_in_a_box(monkeypatch: pytest.MonkeyPatch) -> None:
     """Boxes refuse sysinfo; sysconf then answers with what was on the stack, and the problem was imported unchecked."""
-    from grader_extensions.formats.kernelbench_trace import memory_bytes
+    from grader_extensions.formats.kernelbench_reference import memory_bytes
 
     monkeypatch.setattr(os, "sysconf", lambda _: -1)
     assert memory_bytes("cpu") > 1 << 28

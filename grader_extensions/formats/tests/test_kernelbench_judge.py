@@ -39,7 +39,7 @@ if AFTER_COLLECTION:
     from torch import nn
     from torch._subclasses.fake_tensor import FakeTensor
 
-    from grader_extensions.formats import kernelbench_trace, problem_code
+    from grader_extensions.formats import problem_code
     from grader_extensions.formats.kernelbench_reference import _ModelSource
     from sandbox.judge import tolerance
     from sandbox.judge.references import ReferenceFailed, Task, load_task
@@ -297,9 +297,8 @@ def test_a_trace_needs_no_memory(tmp_path: Path) -> None:
     for precision in ("fp32", "bf16"):
         for init, fake in (("self.l = nn.LSTM(5, 5)", True), ("self.l = nn.LSTM(5, int(torch.ones(1).item()) * 5)", False)):
             spec = spec_of(tmp_path, model("return self.l(x)[0]", init), ROW, NONE, precision=precision)
-            source = _ModelSource.of(spec, "cpu")
-            seen = kernelbench_trace.trace(source.model, lambda making, place: source.inputs(KEY, place, making), "cpu")  # noqa: B023
-            assert [isinstance(one, FakeTensor) for one in seen.outputs] == [fake]
+            source = _ModelSource(spec, "cpu")
+            assert [isinstance(one, FakeTensor) for one in source.traced(spec, "cpu").outputs] == [fake]
 
 
 @pytest.mark.parametrize("body", ["nn.Dropout(0.0)", "nn.Dropout(0.5).eval()", "nn.LSTM(5, 5, dropout=0.0)", "nn.Identity()"])

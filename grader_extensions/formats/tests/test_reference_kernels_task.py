@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from grader_extensions.formats import reference_kernels
+from grader_extensions.formats.tests.tasks import KEY, MISMATCHED, OTHER_KEY, PASSED, outcomes
 from sandbox.protocol import pytree, wire
 from tests.collection import AFTER_COLLECTION
 
@@ -26,8 +27,7 @@ if AFTER_COLLECTION:
 
 
 FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures" / "reference_kernels"
-PASSED, MISMATCHED, UNWRITTEN = wire.TrialOutcome.PASSED, wire.TrialOutcome.MISMATCHED, wire.TrialOutcome.UNWRITTEN
-KEY, OTHER_KEY = "0123456789abcdef" * 2, "f" * 32
+UNWRITTEN = wire.TrialOutcome.UNWRITTEN
 EQUAL = "(torch.equal(output, ref_kernel(data)), '')"
 
 
@@ -54,16 +54,6 @@ def source(inputs: str, answer: str, check: str = "''") -> str:
 def written(tmp_path: Path, reference: str, cases: str = '{"n": 5, "seed": 1}') -> Task:
     """The task of a problem that is one file."""
     return load_task(spec_of(tmp_path, reference, cases), "cpu")
-
-
-def outcomes(task: Task, change=lambda outputs: outputs, masks=None, workload=0, key=KEY) -> list[wire.TrialOutcome]:
-    """Return what is said of the reference's outputs, changed."""
-    one = task.spec.workloads[workload]
-    inputs = task.draw(one, key)
-    expected = task.reference([value.clone() for value in inputs])
-    outputs = change([value.clone() for value in expected])
-    unwritten = masks(outputs) if masks else [torch.zeros_like(value, dtype=torch.bool) for value in outputs]
-    return [found.outcome for found in task.compare(one, inputs, outputs, expected, unwritten)]
 
 
 def tells_right_from_wrong(task: Task) -> bool:
@@ -229,10 +219,10 @@ def test_what_a_problem_imports_is_gone_for_the_next(tmp_path):
         (source("(torch.ones(n), object())", "data[0]"), "holds a object"),
         (source("torch.randn(n, 3)[:, :2]", "data"), "gaps or overlaps in its memory, which can't be sent: add .contiguous()"),
         (source("torch.tensor(1.0)", "data"), "0 dimensions"),
-        (source("torch.ones(n).cfloat()", "data"), "torch.complex64"),
+        (source("torch.ones(n).cfloat()", "data"), "complex64"),
         (source("[torch.ones(n)] * 128", "data[0]"), "128 can be sent"),
         (source("torch.ones(n)", "7"), "returns no tensor"),
-        (source("torch.ones(n)", "data.cfloat()"), "torch.complex64"),
+        (source("torch.ones(n)", "data.cfloat()"), "complex64"),
         (source("torch.ones(n)", "1 / 0"), "ref_kernel at 'test-0' raised ZeroDivisionError"),
         (source("torch.ones(m)", "data").replace("input(n,", "input(m,"), "unexpected keyword argument 'n'"),
         (f"raise RuntimeError('no')\n{source('n', 'data')}", "the reference raised RuntimeError: no"),
@@ -318,7 +308,7 @@ def test_narrow_floats_and_permuted_tensors_reach_a_kernel_as_they_were_made(nam
     workload = task.spec.workloads[1]
     inputs = task.draw(workload, KEY)
     assert all(one.is_contiguous() for one in inputs)
-    code = Code.of(task.spec, "cpu")
+    code = Code(task.spec, "cpu")
     made = code.data(json.loads(workload.arguments)["case"], KEY)
     given, _, output = pytree.build(task.templates[1], [*inputs, *task.reference(inputs)])
     for one, wanted in zip(given, made, strict=True):
@@ -385,7 +375,7 @@ def test_what_a_kernel_writes_to_a_buffer_does_not_reach_what_is_expected(tmp_pa
 def test_objects_of_data_are_made_of_the_problems_classes_for_each_call():
     """A frozen dataclass with its methods, a named tuple, a module with a buffer: what the reference changes in one is gone in the next."""
     task = task_of(FIXTURES / "decode_step")
-    code, workload = Code.of(task.spec, "cpu"), task.spec.workloads[0]
+    code, workload = Code(task.spec, "cpu"), task.spec.workloads[0]
     inputs = task.draw(workload, KEY)
     first, second = (pytree.build(task.templates[0], [*inputs, None, None], code.make_object)[0] for _ in range(2))
     config, row, cache = first

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from grader import extensions
 from grader.errors import ProblemInvalid
-from grader.formats import detect_format
+from grader.formats import detect_format, formats
 from grader.problems.store import import_all
-from grader_extensions.formats import kernelbench, problem_files, robust_kbench
+from grader_extensions.formats import kernelbench, problem_files, reference_kernels, robust_kbench
 from sandbox.protocol import wire
 
 FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures" / "robust_kbench"
@@ -60,15 +61,26 @@ def test_its_files_are_not_taken_for_kernelbench_files(task: Path) -> None:
     assert detect_format(task / "func_forward.py") is kernelbench
 
 
-def test_nothing_is_executed(task: Path, tmp_path: Path) -> None:
-    """Control: the same text writes its file when it is executed."""
-    witness = tmp_path / "witness"
-    line = f"open({str(witness)!r}, 'w').close()\n"
-    path = task / "func_forward.py"
-    path.write_text(line + path.read_text())
-    assert robust_kbench.load(path).problem_id == "row_scale" and not witness.exists()
-    exec(compile(line, "control", "exec"), {})
-    assert witness.exists()
+class AnyFile:
+    """A format of another package, which takes every file for its own."""
+
+    NAME, __name__ = "any_file", "elsewhere"
+    matches = staticmethod(Path.is_file)
+
+
+def test_a_format_of_another_package_is_shown_a_path_before_ours(monkeypatch, task: Path) -> None:
+    """A file of theirs may look like one of kernelbench or reference_kernels. Control: without that package it is taken for one."""
+    files = {reference_kernels: task / "task.yml", kernelbench: task / "1_x.py"}
+    files[kernelbench].write_text("class Model:\n    pass\n")
+    files[reference_kernels].touch()
+    modules = {module.NAME: module for module in (kernelbench, reference_kernels, robust_kbench)}
+    try:
+        for installed in (modules, modules | {"z": AnyFile()}):
+            monkeypatch.setattr(extensions, "named", lambda group, installed=installed: installed)
+            formats.cache_clear()
+            assert [detect_format(path) for path in files.values()] == [installed.get("z", module) for module in files]
+    finally:
+        formats.cache_clear()
 
 
 def test_the_digest_changes_with_what_decides(task: Path) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from grader_extensions.formats import robust_kbench
+from grader_extensions.formats.tests.tasks import KEY, MISMATCHED, OTHER_KEY, PASSED, outcomes
 from grader_extensions.formats.tests.test_robust_kbench import FIXTURES
-from sandbox.protocol import pytree, wire
+from sandbox.protocol import pytree
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
@@ -18,24 +19,12 @@ if AFTER_COLLECTION:
     from sandbox.judge.references import ReferenceFailed, Task, load_task
 
 
-PASSED, MISMATCHED = wire.TrialOutcome.PASSED, wire.TrialOutcome.MISMATCHED
 FORWARD, BACKWARD = "func_forward.py", "func_backward.py"
-KEY, OTHER_KEY = "0123456789abcdef" * 2, "f" * 32
 PROBLEMS = tuple(one for name in ("row_scale", "power_loss") for one in robust_kbench.members(FIXTURES / name))
 
 
 def task_of(path: Path) -> Task:
     return load_task(robust_kbench.load(path).spec, "cpu")
-
-
-def outcomes(task: Task, change=lambda outputs: outputs, workload: int = 0) -> list[wire.TrialOutcome]:
-    """Return what is said of the reference's outputs, changed."""
-    one = task.spec.workloads[workload]
-    inputs = task.draw(one, KEY)
-    expected = task.reference([value.clone() for value in inputs])
-    outputs = change([value.clone() for value in expected])
-    unwritten = [torch.zeros_like(value, dtype=torch.bool) for value in outputs]
-    return [found.outcome for found in task.compare(one, inputs, outputs, expected, unwritten)]
 
 
 def arguments(task: Task, workload: int = 0, key: str = KEY) -> tuple[object, ...]:

@@ -18,7 +18,6 @@ if AFTER_COLLECTION:
     from grader_extensions.formats.kernelbench_reference import describe
     from sandbox.judge.references import ReferenceFailed
 
-KEY = "0123456789abcdef" * 2
 PASSED = ["passed"] * kernelbench.TRIAL_COUNT
 TURNED = "torch.randn(48, 80).t()"
 CASES = {

@@ -135,9 +135,8 @@ def nvidia_file(path: str) -> Path | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Origin:
-    """Where an operand that makes a float64 comes from. rank: the least is the best explanation; line: 0 where its own says little."""
+    """Where an operand that makes a float64 comes from. line: 0 where its own says little; a literal's explains best."""
 
-    rank: int
     source: str
     type: str
     remedy: str
@@ -178,11 +177,10 @@ def _promotions(types: Any) -> Iterator[tuple[int, _Origin, bool]]:
             continue
         origins, passed = _origins(wide[0], definitions, types)
         if origins:
-            yield assignment.loc.line, min(origins, key=lambda origin: (origin.rank, origin.line)), assignment.target.name in passed
+            yield assignment.loc.line, min(origins, key=lambda origin: (not origin.line, origin.line)), assignment.target.name in passed
 
 
 def _origins(variable: Any, definitions: dict[str, list[Any]], types: Any) -> tuple[list[_Origin], set[str]]:
-    """Return the origins that a variable may have, and the variables on the way."""
     origins: list[_Origin] = []
     waiting, passed = [variable.name], set[str]()
     while waiting:
@@ -203,18 +201,11 @@ def _origins(variable: Any, definitions: dict[str, list[Any]], types: Any) -> tu
 
 def _origin(assignment: Any, types: Any) -> _Origin | None:
     value, kind = assignment.value, _type(types, assignment.target)
-    if kind != "float64" and kind not in _INTEGERS:
+    noun = {"Const": "literal", "Arg": "argument", "Global": "global", "FreeVar": "global"}.get(type(value).__name__)
+    if noun is None or (kind != "float64" and kind not in _INTEGERS):
         return None
-    match type(value).__name__:
-        case "Const":
-            return _Origin(
-                rank=0, source=f"the literal `{value.value!r}`", type=kind, remedy=f"np.float32({value.value!r})", line=assignment.loc.line
-            )
-        case "Arg":
-            return _Origin(rank=1, source=f"the argument `{value.name}`", type=kind, remedy=f"np.float32({value.name})", line=0)
-        case "Global" | "FreeVar":
-            return _Origin(rank=1, source=f"the global `{value.name}`", type=kind, remedy=f"np.float32({value.name})", line=0)
-    return None
+    text, line = (repr(value.value), assignment.loc.line) if noun == "literal" else (value.name, 0)
+    return _Origin(source=f"the {noun} `{text}`", type=kind, remedy=f"np.float32({text})", line=line)
 
 
 def _type(types: Any, variable: Any) -> str:

@@ -1,7 +1,7 @@
 """Has a runner launched by one of NVIDIA's command-line tools, and leaves what the tool reports in {out}.
 
 Runs in a run box, with the kernel's own rights. The submission runs in the same box, so all of it is a claim.
-Usage: `nvidia_tools TOOL OUT COMMAND...`; COMMAND starts the runner.
+Usage: `nvidia_tools TOOL OUT COMMAND...`; COMMAND starts the runner, which ncu has load the kernel by `instrument`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,12 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from sandbox.devices import Device
+from sandbox.launch.kernel import Loaded, RunnerSetup
+from sandbox.launch.loop import Profile
 from sandbox.protocol import box_files, wire
 from sandbox.protocol.box_files import NSIGHT, leave, read_left
 from sandbox.protocol.wire import ToolOutcome
@@ -68,6 +72,25 @@ def _run(tool: NvidiaTool, out_dir: Path, command: Sequence[str]) -> Found:
                 os.write(sys.stdout.fileno(), chunk)  # what the kernel prints goes where it goes without a tool
             tail = (tail + chunk)[-TAIL_BYTES:]
     return tool.report(program, out_dir, tail.decode("utf-8", "replace"))
+
+
+def instrument(setup: RunnerSetup, out_dir: Path | None) -> tuple[Loaded, Profile]:
+    """Load a kernel, to be launched between the driver's start and stop of profilers, so that ncu looks at nothing else."""
+    return setup.load(), partial(launch_in_range, device=setup.device)
+
+
+def launch_in_range(launch: Callable[[], object], device: Device) -> None:
+    """Launch once before the range, and once in it."""
+    import torch
+
+    launch()
+    device.synchronize()
+    if device.HAS_PROFILER:
+        torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
+    launch()
+    device.synchronize()
+    if device.HAS_PROFILER:
+        torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
 
 
 def find(program: str) -> str | None:

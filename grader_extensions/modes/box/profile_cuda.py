@@ -53,11 +53,8 @@ class ProfileFindings:
     def free_name(self, stem: str, suffixes: Iterable[str]) -> str:
         """A plain stem of file names that no file has yet with one of these suffixes."""
         plain = _PLAIN.sub("_", stem).strip("._-")[:60] or "kernel"
-        for number in range(1, FILE_COUNT_LIMIT + 2):
-            name = plain if number == 1 else f"{plain}-{number}"
-            if not any(f"{name}{suffix}" in self.files for suffix in suffixes):
-                return name
-        return plain
+        names = (plain, *(f"{plain}-{number}" for number in range(2, FILE_COUNT_LIMIT + 2)))
+        return next(name for name in names if not any(f"{name}{suffix}" in self.files for suffix in suffixes))
 
     def note(self) -> wire.ProfileNote:
         """All of it."""

@@ -7,6 +7,7 @@ interpreters: the entry is called once on zeros, at a size that is public, and k
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import re
 import sys
@@ -16,8 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from grader_extensions.emulated_cuda import emulated_numba, emulated_torch
-from grader_extensions.modes.box import kernel_recorders, numba_kernels, numba_ptx
+from grader_extensions.emulated_cuda import emulated_torch, emulated_triton
+from grader_extensions.modes.box import numba_kernels, numba_ptx
 from grader_extensions.modes.box.profile_cuda import NVCC, ProfileFindings, profile_cuda, resource_table
 from sandbox.builder.python_compile import ExtensionLanguage
 from sandbox.compilers import ptxas, requested_flags
@@ -27,6 +28,7 @@ from sandbox.protocol.wire import ToolOutcome
 
 TRITON, NUMBA = "Triton", "Numba"
 EXTENSION_LIMIT = 4
+GPU_CORES = 132  # of an H100; a module may choose its grid by it
 NumbaPairs = list[tuple[Any, tuple[Any, ...]]]
 FORMS = ("ttir", "ttgir", "llir", "ptx", "cubin")
 
@@ -38,9 +40,7 @@ def main() -> None:
     assert isinstance(job, wire.BuildJob)
     findings = ProfileFindings(out=out, architecture=job.architecture)
     compile_kernels(job, python_module.ModuleDirectory(directory=place / "module"), main_path, findings)
-    written = report.with_suffix(".part")
-    written.write_bytes(wire.encode(findings.note()))
-    os.replace(written, report)
+    report.write_bytes(wire.encode(findings.note()))
     os._exit(0)
 
 
@@ -51,8 +51,8 @@ def compile_kernels(job: wire.BuildJob, module: python_module.ModuleDirectory, m
     text, architecture = module.text(), int(re.sub(r"\D", "", job.architecture))
     python_stubs.install(text)
     emulated_torch.install("")  # tensors that say they lie on a GPU; no interpreter
-    numba = _recorder(NUMBA, text, findings, lambda: _record_numba(torch, architecture))
-    triton = _recorder(TRITON, text, findings, lambda: kernel_recorders.record_triton(torch, architecture))
+    numba = _recorder(NUMBA, text, findings, lambda: numba_kernels.record_numba(architecture))
+    triton = _recorder(TRITON, text, findings, lambda: record_triton(torch, architecture))
     extensions = python_module.names_extensions(text)
     if numba is None and triton is None and not extensions:
         if not findings.tools:
@@ -137,9 +137,32 @@ def _recorder(name: str, text: str, findings: ProfileFindings, install: Any) -> 
         return None
 
 
-def _record_numba(torch: Any, architecture: int) -> NumbaPairs:
-    emulated_numba.answer_without_runtime()
-    return kernel_recorders.record_numba(torch, architecture)
+def record_triton(torch: Any, architecture: int) -> tuple[list[Any], list[str]]:
+    """Replace launches, until the process ends; Triton compiles without a driver. Raises ImportError without Triton.
+
+    architecture: such as 90. Triton's own `CompiledKernel`s come into the first list, each once; into the second the names of kernels of
+    whose configurations the first was taken.
+    """
+    kernels, tuned = list[Any](), list[str]()
+    emulated_triton.set_driver(torch, capability=(architecture // 10, architecture % 10), cores=GPU_CORES)
+    function: Any = importlib.import_module("triton.runtime.jit").JITFunction
+    tuner: Any = importlib.import_module("triton.runtime.autotuner").Autotuner
+    compile_or_launch = function.run
+
+    def run(self: Any, *arguments: Any, grid: Any, warmup: bool, **named: Any) -> Any:
+        kernel = compile_or_launch(self, *arguments, grid=grid, warmup=True, **named)
+        if kernel is not None and not any(kernel is recorded for recorded in kernels) and len(kernels) < numba_kernels.KERNEL_LIMIT:
+            kernels.append(kernel)
+        return kernel
+
+    def bench(self: Any, *arguments: Any, config: Any, **named: Any) -> list[float]:
+        name = str(getattr(self.base_fn, "__name__", "kernel"))
+        if name not in tuned:
+            tuned.append(name)
+        return [1.0, 1.0, 1.0]  # all alike: the first is taken
+
+    function.run, tuner._bench = run, bench
+    return kernels, tuned
 
 
 def _keep_triton(recorded: tuple[list[Any], list[str]], architecture: int, findings: ProfileFindings, why: str) -> None:

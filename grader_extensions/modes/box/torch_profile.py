@@ -79,7 +79,7 @@ def _profiled(launch: Callable[[], object], kernel: Loaded, device: Device, out_
             leave(out_dir, name, content)
             files[name] = box_files.TORCH_PROFILER
             break
-    launches = tuple(_launches_in(json.loads(trace))) if device.HAS_PROFILER else log.launches()
+    launches = _launches_in(json.loads(trace)) if device.HAS_PROFILER else log.launches()
     coverage = "CPU and CUDA" if device.HAS_PROFILER else "CPU only, because there is no GPU here: its times say nothing about one"
     cut = "" if len(files) > 1 else "; the trace is too large and was left out"
     detail = f"{LAUNCH_COUNT} calls; activities: {coverage}{cut}"
@@ -98,38 +98,36 @@ def _trace(profiled: Any) -> bytes:
         return path.read_bytes()
 
 
-def _launches_in(trace: Mapping[str, Any]) -> Iterator[wire.KernelLaunch]:
-    """The kernels in a Chrome trace of a GPU, those alike together. Times in it are microseconds."""
-    launches: dict[tuple[str, tuple[int, ...], tuple[int, ...], int], list[float]] = {}
+def _launches_in(trace: Mapping[str, Any]) -> tuple[wire.KernelLaunch, ...]:
+    """The kernels in a Chrome trace of a GPU. Times in it are microseconds."""
+    log = LaunchLog()
     for event in trace.get("traceEvents", ()):
-        if event.get("cat") != "kernel":
-            continue
-        about = event.get("args", {})
-        grid, block = (tuple(int(size) for size in about.get(name, (0, 0, 0))) for name in ("grid", "block"))
-        key = (str(event.get("name", "")), grid, block, int(about.get("shared memory", 0)))
-        launches.setdefault(key, []).append(float(event.get("dur", 0.0)))
-    for (name, grid, block, shared_bytes), times_us in list(launches.items())[:KIND_LIMIT]:
-        total_ns = round(sum(times_us) * 1000)
-        yield wire.KernelLaunch(kernel=name, grid=grid, block=block, shared_bytes=shared_bytes, count=len(times_us), duration_ns=total_ns)
+        if event.get("cat") == "kernel":
+            about = event.get("args", {})
+            grid, block = (_three(about.get(name, (0, 0, 0))) for name in ("grid", "block"))
+            duration_ns = 1000 * float(event.get("dur", 0.0))
+            log.add(str(event.get("name", "")), grid, block, int(about.get("shared memory", 0)), duration_ns)
+    return log.launches()
 
 
 @dataclass(slots=True)
 class LaunchLog:
-    """Launches by kernel and configuration, in order."""
+    """Launches by kernel and configuration, in order: how many, and how long they took together; 0 where nothing took it."""
 
-    counts: dict[tuple[str, Three, Three, int], int] = field(default_factory=dict)
+    kinds: dict[tuple[str, Three, Three, int], tuple[int, float]] = field(default_factory=dict)
 
-    def add(self, kernel: str, grid: Three, block: Three, shared_bytes: int) -> None:
+    def add(self, kernel: str, grid: Three, block: Three, shared_bytes: int, duration_ns: float = 0.0) -> None:
         """Note one."""
         key = (kernel, grid, block, shared_bytes)
-        if key in self.counts or len(self.counts) < KIND_LIMIT:
-            self.counts[key] = self.counts.get(key, 0) + 1
+        if key in self.kinds or len(self.kinds) < KIND_LIMIT:
+            count, total_ns = self.kinds.get(key, (0, 0.0))
+            self.kinds[key] = (count + 1, total_ns + duration_ns)
 
     def launches(self) -> tuple[wire.KernelLaunch, ...]:
         """All of them."""
         return tuple(
-            wire.KernelLaunch(kernel=kernel, grid=grid, block=block, shared_bytes=shared_bytes, count=count)
-            for (kernel, grid, block, shared_bytes), count in self.counts.items()
+            wire.KernelLaunch(kernel=kernel, grid=grid, block=block, shared_bytes=size, count=count, duration_ns=round(total_ns) or None)
+            for (kernel, grid, block, size), (count, total_ns) in self.kinds.items()
         )
 
 

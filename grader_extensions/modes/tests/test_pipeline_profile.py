@@ -114,7 +114,7 @@ async def test_a_gpu_has_tools_of_its_own_one_after_the_other(make, boxes, judge
     for spec, name in ((ncu, "ncu"), (sanitizer, "compute-sanitizer")):
         assert "grader_extensions.modes.box.nvidia_tools" in spec.argv[3] and spec.argv[5:7] == (name, "{out}")
         assert "sandbox.runner.run" in spec.argv[10] and "grader_extensions.modes.box.torch_profile" not in spec.argv
-    assert ncu.tool_dir == nsight and sanitizer.tool_dir is None and ncu.argv[-1] == "grader_extensions.modes.box.profiler_range"
+    assert ncu.tool_dir == nsight and sanitizer.tool_dir is None and ncu.argv[-1] == "grader_extensions.modes.box.nvidia_tools"
     outcomes = {one.name: one.outcome for one in fold(facts).profile.tools}
     assert outcomes["ncu"] is ToolOutcome.RAN and outcomes["compute-sanitizer"] is ToolOutcome.FAILED  # it left no note of its own
     assert [one.name for one in of(facts, wire.ArtifactFile) if one.tool == "ncu"] == ["ncu.ncu-rep"]

@@ -171,12 +171,6 @@ def test_a_note_with_a_number_that_no_fact_may_have_is_not_read(out):
     assert profile.take(out, TOOLS).missing == "it left a result that can't be read"
 
 
-def test_a_note_names_no_workload(out):
-    """Which one was run is for the server to say."""
-    leave(out, workload_id="hidden-size-4096")
-    assert profile.take(out, TOOLS).profile.workload_id == ""
-
-
 def test_a_box_speaks_for_its_own_tools_only(out):
     """A forged report of another tool is dropped, its files with it; the control is the tool that the box runs."""
     tools = tuple(wire.ProfileTool(name=name, outcome=ToolOutcome.RAN) for name in ("nvcc", "ncu"))

@@ -13,8 +13,7 @@ from grader.rules.disclosure import Redactor
 from grader.rules.sweep import BYTES_LIMIT, SIZE_LIMIT, SweepInvalid, check_bytes, sizes
 from grader.v1.problem_pb2 import Sweep as SweepRequest
 from grader.verdict.fold import IncompleteFacts
-from grader_extensions.modes.sweep import fold
-from grader_extensions.modes.sweep_problem import MEASURE_LIMIT_S, sweep_problem
+from grader_extensions.modes.sweep import MEASURE_LIMIT_S, fold, sweep_problem
 from sandbox.protocol import wire
 from tests import fakes
 from tests.unit.test_verdict import BUILT, FINISHED, LOADED

@@ -17,7 +17,7 @@ from grader.model import Report, Submission, SubmissionState, Verdict
 from grader.rules.disclosure import Redactor
 from grader.v1 import problem_pb2
 from grader_extensions.modes import sweep_command as command
-from grader_extensions.modes.sweep_problem import sweep_problem
+from grader_extensions.modes.sweep import sweep_problem
 from grader_extensions.modes.sweep_table import NOT_RUN, SweepMetric, collate, table_rows, to_csv
 from grader_extensions.modes.tests.test_sweep import EXAMPLES
 from grader_extensions.web.tests.test_plots import marks

@@ -1,6 +1,6 @@
 """Checks that a problem tells right answers from wrong ones.
 
-`python -m grader_extensions.problem_check.judge.check KIND`: jobs in, findings out, as JSON lines.
+`python -m grader_extensions.problem_check.judge.check KIND JOBS FINDINGS`: files of JSON lines. The second one is made here.
 
 A process of its own, as a judge is: it executes the problem's reference, and nothing that anybody submitted.
 """
@@ -15,6 +15,8 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
 from typing import BinaryIO
 
 import torch
@@ -67,31 +69,37 @@ def time_limit(limit_s: float) -> Iterator[None]:
 
 
 def main() -> None:
-    """Examine problem after problem until standard input ends."""
-    end_with_parent(1)
-    statement = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a reference prints goes to the log, not among the findings
+    """Examine problem after problem."""
+    end_with_parent(0)
+    kind, jobs, findings = sys.argv[1:]
+    with open(findings, "xb", buffering=0, opener=partial(os.open, mode=0o644)) as statement:
+        _examine(kind, Path(jobs), statement)
+    os._exit(0)  # threads that a reference has left do not keep anybody waiting
+
+
+def _examine(kind: str, jobs: Path, statement: BinaryIO) -> None:
     torch.backends.cudnn.allow_tf32 = False
     try:
-        device = open_device(sys.argv[1])
+        device = open_device(kind)
         if device.TORCH == "cpu":
             # Threads that wait for a busy core take many times longer than fewer threads.
             torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // 2))
             # Memory that is not there is then an error in the reference, and not the end of some process.
             resource.setrlimit(resource.RLIMIT_DATA, (free_bytes(device), resource.RLIM_INFINITY))
     except Exception as error:  # noqa: BLE001  whatever it is, it has to be reported
-        _say(statement, wire.Broken(job_id="", message=f"the device can't be used: {type(error).__name__}: {error}"))
+        statement.write(wire.encode(wire.Broken(job_id="", message=f"the device can't be used: {type(error).__name__}: {error}")))
         return
-    for line in sys.stdin.buffer:
+    for line in jobs.read_bytes().splitlines():
         job: wire.AdmissionJob = wire.decode(line)
         try:
             with time_limit(job.budget_s + max(LEAST_GRACE_S, GRACE_SHARE * job.budget_s)):
                 for finding in _answers(job, device):
-                    _say(statement, finding)
-            _say(statement, wire.Finished(job_id=job.job_id))
+                    statement.write(wire.encode(finding))
+            statement.write(wire.encode(wire.Finished(job_id=job.job_id)))
         except Exception as error:  # noqa: BLE001  the same, and this process is not to be trusted with another
             traceback.print_exc()
-            _say(statement, wire.Broken(job_id=job.job_id, message=f"the check itself failed: {type(error).__name__}: {error}"))
+            message = f"the check itself failed: {type(error).__name__}: {error}"
+            statement.write(wire.encode(wire.Broken(job_id=job.job_id, message=message)))
             return
 
 
@@ -99,11 +107,6 @@ def _answers(job: wire.AdmissionJob, device: Device) -> Iterator[wire.Finding | 
     if job.reference_module:
         register(job.problem.format, job.reference_module)
     return arguments_of(job.problem, device) if job.describe_only else admit(job.problem, device, job.budget_s)
-
-
-def _say(statement: BinaryIO, message: wire.Finding | wire.Described | wire.Finished | wire.Broken) -> None:
-    statement.write(wire.encode(message))
-    statement.flush()
 
 
 if __name__ == "__main__":

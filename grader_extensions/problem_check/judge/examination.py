@@ -20,12 +20,12 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from grader_extensions.problem_check.judge.case import AdmissionCase, Tensors
+from grader_extensions.problem_check.judge.case import AdmissionCase
 from grader_extensions.problem_check.judge.mutants import Mutant, mutants
 from grader_extensions.problem_check.judge.numerics import FIRST_COLUMNS
 from sandbox.devices import Device
 from sandbox.judge.inputs import shape_of
-from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, Task, native
+from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, Task, Tensors, native
 from sandbox.judge.tensors import equal
 from sandbox.judge.trial import memory_bytes
 from sandbox.protocol import wire
@@ -82,13 +82,13 @@ class EffectiveMutants:
                     "take it out of the reference, or draw inputs on which it does something"
                 )
                 yield wire.Finding(check=f"idle {operation}", workload_id="", outcome=outcome, message=statement)
-        if self._spec.format == native.NAME and all(
+        if self._spec.format == NATIVE and all(
             all(size == 1 or size % TILE == 0 for size in workload.axes.values()) for workload in self._spec.workloads
         ):
             statement = (
                 f"{TILE} divides every size at every workload: a kernel without the tails of its tiles is accepted; add odd sizes, hidden"
             )
-            yield wire.Finding(check="sizes", workload_id="", outcome=wire.FindingOutcome.WARNING, message=statement)
+            yield wire.Finding(check="sizes", workload_id="", outcome=WARNING, message=statement)
 
 
 class _IdleMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -140,23 +140,23 @@ class LazyInputs:
 
 def controls(case: AdmissionCase) -> Iterator[wire.Finding]:
     """Check the right answer itself."""
-    workload = case.workload
+
+    def control(check: str, passed: bool, text: str, failure: wire.FindingOutcome = FAILED) -> wire.Finding:
+        return finding(check, case.workload, PASSED if passed else failure, "" if passed else text)
+
     own_rule = case.task.compare is not None  # it says which infinities are right
     odd = sum(int((tensor.isnan() if own_rule else ~tensor.isfinite()).sum()) for tensor in case.right if tensor.is_floating_point())
     text = f"the right answer has {odd} elements that are {'NaN' if own_rule else 'NaN or infinite'}; narrow the inputs (scale, low, high)"
-    yield finding("finite", workload, FAILED if odd else PASSED, text if odd else "")
-    agrees = case.accepts(case.answer(case.inputs))
+    yield control("finite", not odd, text)
     text = "the reference answers the same inputs in two ways; take randomness and state out of it, or loosen the tolerance"
-    yield finding("repeatable", workload, PASSED if agrees else FAILED, "" if agrees else text)
-    own_answer = case.accepts(case.right)
+    yield control("repeatable", case.accepts(case.answer(case.inputs)), text)
     text = "the reference's own answer is rejected; loosen the tolerance, or fix the comparison"
-    yield finding("reference", workload, PASSED if own_answer else FAILED, "" if own_answer else text)
+    yield control("reference", case.accepts(case.right), text)
     if case.exact is not None:
-        strict = case.task.spec.format == NATIVE
         pairs = zip(case.exact, case.right, strict=True)
         rounded = case.accepts([exact.to(right.dtype) if right.is_floating_point() else right for exact, right in pairs])
         text = "an answer computed in float64 and rounded is rejected, and with it every exact kernel; loosen the tolerance"
-        yield finding("float64", workload, PASSED if rounded else FAILED if strict else WARNING, "" if rounded else text)
+        yield control("float64", rounded, text, FAILED if case.task.spec.format == NATIVE else WARNING)
 
 
 def try_mutant(mutant: Mutant, draws: LazyInputs) -> Iterator[wire.Finding]:
@@ -199,7 +199,7 @@ def examine(task: Task, device: Device, budget_s: float, clock: Callable[[], flo
         for result in examiner.examine(workload):
             examiner.findings.append(result)
             yield result
-    if not examiner.examined_count and not any(result.outcome is FAILED for result in examiner.findings):
+    if not examiner.examined and not any(result.outcome is FAILED for result in examiner.findings):
         yield wire.Finding(check="fits", workload_id="", outcome=UNKNOWN, message=f"no workload could be checked; {ELSEWHERE}")
     for mutant in mutants(examiner.task):
         outcomes = {result.outcome for result in examiner.findings if result.check == mutant.check}
@@ -209,7 +209,7 @@ def examine(task: Task, device: Device, budget_s: float, clock: Callable[[], flo
         if mutant.one_rejects:
             yield from accepted_everywhere(mutant, examiner.task.spec, examiner.findings, examiner.examined)
     yield from narrow_columns(examiner.task.spec)
-    if examiner.examined_count:
+    if examiner.examined:
         yield from examiner.idle.findings()
 
 
@@ -238,8 +238,7 @@ class _Examiner:
     clock: Callable[[], float]
     findings: list[wire.Finding] = field(default_factory=list)
     rate: float = 0.0
-    examined_count: int = 0  # workloads
-    examined: set[str] = field(default_factory=set)  # their names
+    examined: set[str] = field(default_factory=set)  # names of workloads
     idle: EffectiveMutants = field(init=False)
 
     def __post_init__(self) -> None:
@@ -277,9 +276,7 @@ class _Examiner:
         todo = list(mutants(self.task))
         expected_s = (DRAWS - 1) * (drawn_s - begun_s) + len(todo) * (ended_s - drawn_s) / 3
         self.rate = (ended_s - begun_s + expected_s) / max(size, SMALL_BYTES)
-        if self.examined_count and self._too_long(
-            expected_s
-        ):  # the first one is tried as far as the time goes: the telling mutants come first
+        if self.examined and self._too_long(expected_s):  # the first one is tried as far as the time goes: the telling mutants come first
             yield self._slow(workload, expected_s)
             return
         yield from findings
@@ -292,7 +289,6 @@ class _Examiner:
                 return
             yield from try_mutant(mutant, draws)
         self.idle.see(draws[0], draws[1])
-        self.examined_count += 1
         self.examined.add(workload.workload_id)
 
     def _too_long(self, expected_s: float) -> bool:

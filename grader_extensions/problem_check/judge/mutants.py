@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 
-from grader_extensions.problem_check.judge.case import AdmissionCase, Tensors
+from grader_extensions.problem_check.judge.case import AdmissionCase
 from grader_extensions.problem_check.judge.numerics import (
     FIRST_COLUMNS,
     first_columns,
@@ -19,7 +20,7 @@ from grader_extensions.problem_check.judge.numerics import (
     relative_border,
     without_maximum,
 )
-from sandbox.judge.references import Reference, ReferenceFailed, Task, WeightCheck
+from sandbox.judge.references import Reference, ReferenceFailed, Task, Tensors, WeightCheck
 from sandbox.judge.tensors import FLOAT4, equal, is_narrow
 from sandbox.protocol import wire
 
@@ -135,56 +136,34 @@ def mutants(task: Task) -> Iterator[Mutant]:
 
 
 def _of_output(spec: wire.ProblemSpec, index: int, where: str) -> Iterator[Mutant]:
-    def mutant(check: str, change: Callable[[AdmissionCase, AdmissionCase], torch.Tensor | None], cheat: str) -> Mutant:
+    def mutant(check: str, cheat: str, change: Callable[..., torch.Tensor | None], **flags: Any) -> Mutant:
+        """change: (the right output, the case, another draw) to a wrong output."""
+
         def make(case: AdmissionCase, second: AdmissionCase) -> Tensors | None:
-            changed = change(case, second)
+            changed = change(case.right[index], case, second)
             return None if changed is None else [*case.right[:index], changed, *case.right[index + 1 :]]
 
-        return Mutant(check=check + where, make=make, cheat=cheat)
+        return Mutant(check=check + where, make=make, cheat=f"a kernel {cheat}{where}", **flags)
 
-    constants: dict[str, tuple[Callable[[AdmissionCase, AdmissionCase], torch.Tensor | None], str]] = {
-        "zeros": (lambda case, _: _zeros(case.right[index]), "zeros"),
-        "ones": (lambda case, _: torch.ones_like(case.right[index]), "ones"),
-        "constant mean": (lambda _, second: _mean(second.right[index]), "one constant"),
-        "nan": (lambda case, _: _nan(case.right[index]), "NaN"),
-    }
-    narrow = is_narrow(getattr(torch, spec.outputs[index].dtype))  # torch has no arithmetic for these
-    for check, (change, phrase) in constants.items():
-        if check == "zeros" or not narrow:
-            yield replace(mutant(check, change, f"a kernel that writes {phrase}{where}"), needs_no_input=True)
-    if narrow:
-        yield mutant("one element", lambda case, _: _one_byte_wrong(case, index), "a kernel with one wrong element" + where)
+    yield mutant("zeros", "that writes zeros", lambda right, *_: _zeros(right), needs_no_input=True)
+    if is_narrow(getattr(torch, spec.outputs[index].dtype)):  # torch has no arithmetic for these
+        yield mutant("one element", "with one wrong element", _one_byte_wrong)
         return
+    yield mutant("ones", "that writes ones", lambda right, *_: torch.ones_like(right), needs_no_input=True)
+    yield mutant("constant mean", "that writes one constant", lambda _, __, second: _mean(second.right[index]), needs_no_input=True)
+    yield mutant("nan", "that writes NaN", lambda right, *_: _nan(right), needs_no_input=True)
     for number, tensor in enumerate(spec.inputs):
         if tensor.shape:
-            yield mutant(
-                f"copy of {tensor.name}",
-                partial(_copy, number, index),
-                f"a kernel that copies {tensor.name!r}{where}",
-            )
-    yield mutant("transposed", lambda case, _: _transposed(case, index), "a kernel that writes the transposed answer" + where)
-    one_wrong = mutant("one element", lambda case, _: _one_wrong(case, index), "a kernel with one wrong element" + where)
-    yield replace(one_wrong, own_rule_may=True)
-    for check, border, cheat in (
-        (
-            "small values",
-            lambda case: relative_border(case.right[index]),
-            "a kernel that writes zeros for elements below 1e-6 of the largest",
-        ),
-        ("below atol", lambda case: (case.workload.tolerance or spec.tolerance).atol, "a kernel that writes zeros for elements below atol"),
-    ):
-        yield replace(mutant(check, partial(_flushed, index, border), cheat + where), one_rejects=True)
+            yield mutant(f"copy of {tensor.name}", f"that copies {tensor.name!r}", partial(_copy, number))
+    yield mutant("transposed", "that writes the transposed answer", partial(_transposed, index))
+    yield mutant("one element", "with one wrong element", _one_wrong, own_rule_may=True)
+    cheat = "that writes zeros for elements below"
+    yield mutant("small values", f"{cheat} 1e-6 of the largest", lambda right, *_: flushed(right, relative_border(right)), one_rejects=True)
+    below = lambda right, case, _: flushed(right, (case.workload.tolerance or spec.tolerance).atol)  # noqa: E731
+    yield mutant("below atol", f"{cheat} atol", below, one_rejects=True)
     for count in FIRST_COLUMNS:
-        cheat = f"a kernel that computes only the first {count} columns{where}"
-        yield replace(mutant(f"first {count} columns", partial(_first_columns, index, count), cheat), one_rejects=True)
-
-
-def _flushed(index: int, border: Callable[[AdmissionCase], float], case: AdmissionCase, second: AdmissionCase) -> torch.Tensor | None:
-    return flushed(case.right[index], border(case))
-
-
-def _first_columns(index: int, count: int, case: AdmissionCase, second: AdmissionCase) -> torch.Tensor | None:
-    return first_columns(case.right[index], count)
+        change = partial(first_columns, count)
+        yield mutant(f"first {count} columns", f"that computes only the first {count} columns", change, one_rejects=True)
 
 
 def _zeros(right: torch.Tensor) -> torch.Tensor:
@@ -206,27 +185,25 @@ def _nan(right: torch.Tensor) -> torch.Tensor | None:
     return torch.full_like(right, float("nan")) if right.is_floating_point() and right.numel() else None
 
 
-def _copy(number: int, index: int, case: AdmissionCase, second: AdmissionCase) -> torch.Tensor | None:
-    tensor, right = case.inputs[number], case.right[index]
+def _copy(number: int, right: torch.Tensor, case: AdmissionCase, second: AdmissionCase) -> torch.Tensor | None:
+    tensor = case.inputs[number]
     if FLOAT4 in (tensor.dtype, right.dtype):
         return None
     return tensor.to(right.dtype) if tensor.shape == right.shape else None
 
 
-def _transposed(case: AdmissionCase, index: int) -> torch.Tensor | None:
-    right = case.right[index]
+def _transposed(index: int, right: torch.Tensor, case: AdmissionCase, second: AdmissionCase) -> torch.Tensor | None:
     if right.dim() < 2 or right.shape[-1] != right.shape[-2] or right.shape[-1] < 2:
         return None
-    exact = case.exact[index].double() if case.exact is not None else right.double()
+    exact = (right if case.exact is None else case.exact[index]).double()
     apart = (exact - exact.transpose(-1, -2)).abs()
     if bool((apart <= SYMMETRIC * exact.abs()).all()):
         return right  # symmetric but for rounding: there is nothing to be seen
     return right.transpose(-1, -2).contiguous()
 
 
-def _one_wrong(case: AdmissionCase, index: int) -> torch.Tensor | None:
+def _one_wrong(right: torch.Tensor, case: AdmissionCase, second: AdmissionCase) -> torch.Tensor | None:
     """Change an element by as much as elements are large, and by no less than itself."""
-    right = case.right[index]
     if not right.numel():
         return None
     wrong = right.clone(memory_format=torch.contiguous_format)
@@ -244,9 +221,8 @@ def _one_wrong(case: AdmissionCase, index: int) -> torch.Tensor | None:
     return wrong
 
 
-def _one_byte_wrong(case: AdmissionCase, index: int) -> torch.Tensor | None:
+def _one_byte_wrong(right: torch.Tensor, case: AdmissionCase, second: AdmissionCase) -> torch.Tensor | None:
     """Give an element another exponent."""
-    right = case.right[index]
     if not right.numel():
         return None
     wrong = right.clone(memory_format=torch.contiguous_format)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from grader_extensions.problem_check.judge.case import AdmissionCase, Tensors
-from sandbox.judge.references import ReferenceFailed
+from grader_extensions.problem_check.judge.case import AdmissionCase
+from sandbox.judge.references import ReferenceFailed, Tensors
 
 FLUSHED = 1e-6  # of the largest element; what is smaller is set to zero
 FLUSHED_SHARE = 0.25  # of the elements that are not zero: fewer are a matter of the tolerance
@@ -30,20 +31,17 @@ Replaced = Callable[..., Any]
 
 def without_maximum(case: AdmissionCase, second: AdmissionCase) -> Tensors | None:
     """The reference with softmax, logsumexp and attention that do not subtract the maximum; None where it calls none of them."""
-    return _run(case, _Replacing(_STABILISED, needs="exp"), attention=True)
+    return _run(case, _Replacing(_STABILISED, needs="exp"))
 
 
 def one_pass_moments(case: AdmissionCase, second: AdmissionCase) -> Tensors | None:
     """The reference with every variance computed as E[x^2] - E[x]^2; None where it calls no operation that has one."""
-    return _run(case, _Replacing(_MOMENTS), attention=False)
+    return _run(case, _Replacing(_MOMENTS))
 
 
 def normal_tail(case: AdmissionCase, second: AdmissionCase) -> Tensors | None:
-    """The reference with extremes, top-k and softmax of values far from the mean only.
-
-    None where it calls none of them.
-    """
-    return _run(case, _Replacing(_OF_TAIL), attention=True)
+    """The reference with extremes, top-k and softmax of values far from the mean only; None where it calls none of them."""
+    return _run(case, _Replacing(_OF_TAIL))
 
 
 def flushed(right: torch.Tensor, border: float) -> torch.Tensor | None:
@@ -63,7 +61,7 @@ def relative_border(right: torch.Tensor) -> float:
     return FLUSHED * float(values.max()) if values.numel() else 0.0
 
 
-def first_columns(right: torch.Tensor, count: int) -> torch.Tensor | None:
+def first_columns(count: int, right: torch.Tensor, case: AdmissionCase, second: AdmissionCase) -> torch.Tensor | None:
     """The answer with zeros beyond the first columns of the last dimension; None where there are no more of them."""
     if right.dim() < 1 or right.shape[-1] <= count:
         return None
@@ -72,13 +70,13 @@ def first_columns(right: torch.Tensor, count: int) -> torch.Tensor | None:
     return columns
 
 
-def _run(case: AdmissionCase, replacing: _Replacing, *, attention: bool) -> Tensors | None:
+def _run(case: AdmissionCase, replacing: _Replacing) -> Tensors | None:
     try:
-        with _Attention(enabled=attention) as composite, replacing:
+        with sdpa_kernel(SDPBackend.MATH), replacing:  # attention by products and a softmax, each of which the dispatcher sees
             outputs = case.answer(case.inputs)
     except ReferenceFailed:
         return None
-    return outputs if replacing.applies or composite.count else None
+    return outputs if replacing.applies else None
 
 
 class _Replacing(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -108,57 +106,15 @@ class _Replacing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return function(*args, **(kwargs or {}))
 
 
-class _Attention(TorchFunctionMode):
-    """Computes attention by a product, a softmax and a product, each of which the dispatcher sees."""
-
-    def __init__(self, *, enabled: bool) -> None:
-        super().__init__()
-        self._enabled = enabled
-        self.count = 0
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self._enabled and function is torch.nn.functional.scaled_dot_product_attention:
-            self.count += 1
-            return _attention(*args, **(kwargs or {}))
-        return function(*args, **(kwargs or {}))
-
-
-def _attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attn_mask: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> torch.Tensor:
-    q, k, v = _wide(query), _wide(key), _wide(value)
-    if enable_gqa:
-        k, v = (tensor.repeat_interleave(q.shape[-3] // tensor.shape[-3], -3) for tensor in (k, v))
-    scores = q @ k.transpose(-1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
-    if is_causal:
-        causal = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-        scores = scores.masked_fill(~causal, -math.inf)
-    if attn_mask is not None:
-        scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
-    return (torch.softmax(scores, -1) @ v).to(query.dtype)
-
-
 def _wide(x: torch.Tensor) -> torch.Tensor:
     return x.float() if x.dtype in _HALVES else x
 
 
-def _softmax(x: torch.Tensor, dim: int, half_to_float: bool | torch.dtype | None = False, **_: Any) -> torch.Tensor:
+def _softmax(x: torch.Tensor, dim: int, half_to_float: bool | torch.dtype | None = False, *, log: bool = False, **_: Any) -> torch.Tensor:
     powers = _wide(x).exp()
-    result = powers / powers.sum(dim, keepdim=True)
+    total = powers.sum(dim, keepdim=True)
+    result = _wide(x) - total.log() if log else powers / total
     return result if half_to_float is True else result.to(x.dtype)
-
-
-def _log_softmax(x: torch.Tensor, dim: int, half_to_float: bool = False) -> torch.Tensor:
-    wide = _wide(x)
-    result = wide - wide.exp().sum(dim, keepdim=True).log()
-    return result if half_to_float else result.to(x.dtype)
 
 
 def _logsumexp(x: torch.Tensor, dim: Any, keepdim: bool = False) -> torch.Tensor:
@@ -177,7 +133,6 @@ def _max(x: torch.Tensor, *rest: Any, **named: Any) -> Any:
 
 
 def _moments(x: torch.Tensor, dims: Any, correction: float = 0.0, keepdim: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
-    """Variance and mean, by sums of x and of its square."""
     dims = list(range(x.dim())) if not dims else list(dims)
     count = math.prod(x.shape[dim] for dim in dims)
     mean, square = x.mean(dims, keepdim=keepdim), (x * x).mean(dims, keepdim=keepdim)
@@ -193,42 +148,40 @@ def _var(x: torch.Tensor, dim: Any = None, *, correction: float | None = 1, keep
     return None if isinstance(dim, bool) else _var_mean(x, dim, correction=correction, keepdim=keepdim)[0]
 
 
-def _std(x: torch.Tensor, dim: Any = None, *, correction: float | None = 1, keepdim: bool = False) -> torch.Tensor | None:
-    return None if isinstance(dim, bool) else _var_mean(x, dim, correction=correction, keepdim=keepdim)[0].sqrt()
+def _std(x: torch.Tensor, dim: Any = None, **named: Any) -> torch.Tensor | None:
+    variance = _var(x, dim, **named)
+    return None if variance is None else variance.sqrt()
 
 
 def _layer_norm(x: torch.Tensor, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    wide = _wide(x)
-    variance, mean = _moments(wide, range(-len(shape), 0))
-    rstd = torch.rsqrt(variance + eps)
-    result = (wide - mean) * rstd
-    result = result if weight is None else result * weight
-    result = result if bias is None else result + bias
-    return result.to(x.dtype), mean, rstd
+    return _normalized(x, _wide(x), range(-len(shape), 0), shape, weight, bias, eps)
 
 
 def _group_norm(x: torch.Tensor, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int, eps: float) -> Any:
-    wide = _wide(x).reshape(n, groups, -1)
-    variance, mean = _moments(wide, [-1])
-    rstd = torch.rsqrt(variance + eps)
-    result = ((wide - mean) * rstd).reshape(x.shape)
-    channels = (1, c, *([1] * (x.dim() - 2)))
-    result = result if weight is None else result * weight.reshape(channels)
-    result = result if bias is None else result + bias.reshape(channels)
-    return result.to(x.dtype), mean.reshape(n, groups), rstd.reshape(n, groups)
+    result, mean, rstd = _normalized(x, _wide(x).reshape(n, groups, -1), [-1], _channels(x), weight, bias, eps)
+    return result, mean.reshape(n, groups), rstd.reshape(n, groups)
 
 
 def _batch_norm(x: torch.Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float) -> Any:
     if not training:
         return None  # the moments are given
-    wide = _wide(x)
-    variance, average = _moments(wide, [axis for axis in range(x.dim()) if axis != 1])
+    dims = [axis for axis in range(x.dim()) if axis != 1]
+    result, average, rstd = _normalized(x, _wide(x), dims, _channels(x), weight, bias, eps)
+    return result, average.flatten(), rstd.flatten()
+
+
+def _channels(x: torch.Tensor) -> tuple[int, ...]:
+    return (1, x.shape[1], *([1] * (x.dim() - 2)))
+
+
+def _normalized(x: torch.Tensor, wide: torch.Tensor, dims: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+    """wide, which has the elements of x, normalized along these dimensions and scaled by what has this shape; its mean; 1 / deviation."""
+    variance, mean = _moments(wide, dims)
     rstd = torch.rsqrt(variance + eps)
-    channels = (1, x.shape[1], *([1] * (x.dim() - 2)))
-    result = (wide - average) * rstd
-    result = result if weight is None else result * weight.reshape(channels)
-    result = result if bias is None else result + bias.reshape(channels)
-    return result.to(x.dtype), average.flatten(), rstd.flatten()
+    result = ((wide - mean) * rstd).reshape(x.shape)
+    result = result if weight is None else result * weight.reshape(shape)
+    result = result if bias is None else result + bias.reshape(shape)
+    return result.to(x.dtype), mean, rstd
 
 
 def _tail(x: torch.Tensor, dim: int | None, *, largest: bool = True) -> torch.Tensor | None:
@@ -260,25 +213,21 @@ def _extreme(find: Callable[..., Any], *, largest: bool) -> Replaced:
     return replaced
 
 
-def _softmax_of_tail(x: torch.Tensor, dim: int, half_to_float: bool | torch.dtype | None = False, **_: Any) -> torch.Tensor | None:
-    if (tail := _tail(x, dim)) is None:
-        return None
-    result = (_wide(x) - torch.logsumexp(_wide(tail), dim, keepdim=True)).exp()
-    return result if half_to_float is True else result.to(x.dtype)
-
-
-def _log_softmax_of_tail(x: torch.Tensor, dim: int, half_to_float: bool = False) -> torch.Tensor | None:
+def _softmax_of_tail(
+    x: torch.Tensor, dim: int, half_to_float: bool | torch.dtype | None = False, *, log: bool = False, **_: Any
+) -> torch.Tensor | None:
     if (tail := _tail(x, dim)) is None:
         return None
     result = _wide(x) - torch.logsumexp(_wide(tail), dim, keepdim=True)
-    return result if half_to_float else result.to(x.dtype)
+    result = result if log else result.exp()
+    return result if half_to_float is True else result.to(x.dtype)
 
 
 _BY_HAND: dict[str, Replaced] = {"amax": _amax, "max": _max}
 _STABILISED: dict[str, Replaced] = {
     "_softmax": _softmax,
     "_safe_softmax": _softmax,
-    "_log_softmax": _log_softmax,
+    "_log_softmax": partial(_softmax, log=True),
     "logsumexp": _logsumexp,
     **_BY_HAND,
 }
@@ -295,7 +244,7 @@ _OF_TAIL: dict[str, Replaced] = {
     "topk": _topk,
     "_softmax": _softmax_of_tail,
     "_safe_softmax": _softmax_of_tail,
-    "_log_softmax": _log_softmax_of_tail,
+    "_log_softmax": partial(_softmax_of_tail, log=True),
     **{find.__name__: _extreme(find, largest=True) for find in (torch.max, torch.amax, torch.argmax)},
     **{find.__name__: _extreme(find, largest=False) for find in (torch.min, torch.amin, torch.argmin)},
 }

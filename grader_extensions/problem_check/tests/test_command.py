@@ -5,6 +5,7 @@ What a hostile problem tries in the box of a check is in `test_containment.py`.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import select
@@ -50,19 +51,18 @@ def load(root: Path, body: str) -> Problem:
     return native.load(write(root, body))
 
 
-def test_a_problem_that_tells_right_from_wrong_is_admitted(cli: Cli, tmp_path: Path) -> None:
-    """Exit code 0, and a row for each thing that was tried."""
-    ended = cli("problems", "check", write(tmp_path, MEAN))
-    assert ended.code == 0, ended.stderr
-    assert "admitted" in ended.stdout and "zeros" in ended.stdout and "4x64" in ended.stdout and "FAILED" not in ended.stdout
-
-
-def test_a_problem_that_does_not_is_refused(cli: Cli, tmp_path: Path) -> None:
-    """Exit code 1; what could pass, and what to do."""
-    ended = cli("problems", "check", write(tmp_path, CONSTANT))
-    assert ended.code == 1
-    assert "a kernel that remembers the answer to other inputs" in ended.stdout and "change what is asked for" in ended.stdout
-    assert "FAILED" in ended.stdout and "refused (" in ended.stdout
+@pytest.mark.parametrize(
+    ("body", "code", "said"),
+    [
+        (MEAN, 0, ("admitted", "zeros", "4x64")),
+        (CONSTANT, 1, ("FAILED", "refused (", "a kernel that remembers the answer to other inputs", "change what is asked for")),
+    ],
+)
+def test_a_problem_that_tells_right_from_wrong_is_admitted(cli: Cli, tmp_path: Path, body: str, code: int, said: tuple[str, ...]) -> None:
+    """With a row for each thing that was tried; of another what could pass, and what to do."""
+    ended = cli("problems", "check", write(tmp_path, body))
+    assert ended.code == code, ended.stderr
+    assert all(text in ended.stdout for text in said) and ("FAILED" in ended.stdout) is (code == 1)
 
 
 def test_a_directory_of_problems_is_checked_whole_as_json(cli: Cli, tmp_path: Path) -> None:
@@ -91,6 +91,13 @@ async def test_a_reference_that_ends_the_process_is_refused(tmp_path: Path, body
     """Silence is no admission."""
     found = await admission.check(load(tmp_path, body))
     assert not found.admitted and "the process that ran the reference ended" in found.refusals[-1].message
+
+
+async def test_a_thread_that_a_reference_leaves_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """The answer is there, and the interpreter would wait for the thread."""
+    thread = f"__import__('threading').Thread(target=time.sleep, args=(1000,)).start(); {MEAN}"
+    async with asyncio.timeout(200):
+        assert (await admission.check(load(tmp_path, thread), patience_s=600.0)).admitted
 
 
 @pytest.mark.parametrize("body", ["time.sleep(1000)", "return sum(iter(int, 1))"])

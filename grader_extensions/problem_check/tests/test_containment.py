@@ -13,13 +13,14 @@ import sys
 import tempfile
 import textwrap
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import docker
 import pytest
 
 from grader.formats import native
-from grader.isolation import Limits, processes
+from grader.isolation import processes
 from grader.isolation.launch import STATE_LABEL
 from grader.isolation.settings import BoxSettings
 from grader_extensions.problem_check import admission
@@ -63,13 +64,8 @@ async def make_box(request, found_cages, tmp_path):
         Path(directory).chmod(0o711)
         settings = BoxSettings(state_id=f"problemcheck{os.getpid()}", runtime_dir=Path(directory) / "runtime")
         isolation = CAGES[request.param](settings)
-        yield lambda **changes: CheckBox(isolation, settings, limits(**changes))
+        yield lambda **changes: CheckBox(isolation, settings, replace(read_limits(), **changes))
         await isolation.close()
-
-
-def limits(**changes) -> Limits:
-    fields = {name: getattr(read_limits(), name) for name in Limits.__dataclass_fields__}
-    return Limits(**{**fields, **changes})
 
 
 def hostile(tmp_path, attack, template=ATTEMPT):

@@ -14,10 +14,13 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     from grader_extensions.formats.kernelbench_reference import describe
     from grader_extensions.formats.tests import test_strides
-    from grader_extensions.formats.tests.kernelbench_files import NONE, model
-    from grader_extensions.formats.tests.kernelbench_files import spec_of as spec_of_parts
-    from grader_extensions.formats.tests.test_constant_weights import KEPT, NORM_FILE, spec_of, spec_of_number
+    from grader_extensions.formats.tests.kernelbench_files import NONE, model, spec_of
+    from grader_extensions.formats.tests.test_constant_weights import INPUT, KEPT, NORM_FILE, spec_of_number
     from grader_extensions.problem_check.judge.check import admit
+
+
+def made(directory: Path, init: str, answer: str) -> wire.ProblemSpec:
+    return spec_of(directory, model(f"return {answer}", init), INPUT, NONE)
 
 
 def findings(spec: wire.ProblemSpec) -> dict[str, str]:
@@ -33,21 +36,21 @@ def test_admission_tries_kernels_that_ignore_a_weight(tmp_path: Path) -> None:
     assert findings(kernelbench.load(NORM_FILE).spec) == {"weight ln_weight": "passed", "weight ln_bias": "passed"}
     assert findings(kernelbench.load(NORM_FILE, adjustments=KEPT).spec) == {"weight ln_weight": "warning", "weight ln_bias": "warning"}
     training = "self.bn = nn.BatchNorm1d(12)"
-    assert findings(spec_of(tmp_path, training, "self.bn(x)")) == {"weight bn_weight": "passed", "weight bn_bias": "passed"}
+    assert findings(made(tmp_path, training, "self.bn(x)")) == {"weight bn_weight": "passed", "weight bn_bias": "passed"}
     evaluated = f"{training}.eval()"
-    assert set(findings(spec_of(tmp_path, evaluated, "self.bn(x)"))) >= {"weight bn_running_mean", "weight bn_running_var"}
-    assert findings(spec_of(tmp_path, 'self.register_buffer("b", torch.ones(12))', "x * self.b")) == {"weight b": "warning"}
+    assert set(findings(made(tmp_path, evaluated, "self.bn(x)"))) >= {"weight bn_running_mean", "weight bn_running_var"}
+    assert findings(made(tmp_path, 'self.register_buffer("b", torch.ones(12))', "x * self.b")) == {"weight b": "warning"}
     faint = "self.p = nn.Parameter(torch.zeros(12))"
-    assert findings(spec_of(tmp_path, faint, "x + 1e-6 * self.p")) == {"weight p": "warning"}
+    assert findings(made(tmp_path, faint, "x + 1e-6 * self.p")) == {"weight p": "warning"}
     odd = 'self.of = nn.ParameterDict({"a b\u00e9" * 40: torch.ones(12)})'
-    assert list(findings(spec_of(tmp_path, odd, "x * next(self.parameters())")).values()) == ["passed"]
-    assert findings(spec_of(tmp_path, 'self.register_buffer("half", torch.tensor(0.5))', "x * self.half")) == {}
+    assert list(findings(made(tmp_path, odd, "x * next(self.parameters())")).values()) == ["passed"]
+    assert findings(made(tmp_path, 'self.register_buffer("half", torch.tensor(0.5))', "x * self.half")) == {}
     assert findings(spec_of_number(tmp_path, "7")) == {"weight a": "warning", "weight b": "passed"}
 
 
 def test_arguments_are_learned_where_there_is_no_memory_to_judge(tmp_path: Path) -> None:
     """The check says that it is too large for this machine, which refuses nothing, and what an entry would be given."""
-    spec = spec_of_parts(tmp_path, model(), "def get_inputs():\n    return [torch.rand(10 ** 6, 10 ** 6)]\n", NONE)
+    spec = spec_of(tmp_path, model(), "def get_inputs():\n    return [torch.rand(10 ** 6, 10 ** 6)]\n", NONE)
     learned, finding = admit(spec, EmulatedDevice(), 60.0)
     assert learned == describe(spec, "cpu") and isinstance(finding, wire.Finding)
     assert (finding.check, finding.outcome) == ("fits", wire.FindingOutcome.UNKNOWN)

@@ -23,9 +23,10 @@ from sandbox.judge.tolerance import Comparison
 from sandbox.protocol import wire
 from sandbox.protocol.entry_points import entry_points, load
 
-Reference = Callable[[list[torch.Tensor]], list[torch.Tensor]]
-Draw = Callable[[wire.Workload, str], list[torch.Tensor]]
-Compare = Callable[[wire.Workload, list[torch.Tensor], list[torch.Tensor], list[torch.Tensor], list[torch.Tensor]], list[Comparison]]
+Tensors = list[torch.Tensor]
+Reference = Callable[[Tensors], Tensors]
+Draw = Callable[[wire.Workload, str], Tensors]
+Compare = Callable[[wire.Workload, Tensors, Tensors, Tensors, Tensors], list[Comparison]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
