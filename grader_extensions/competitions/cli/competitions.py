@@ -6,7 +6,6 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +19,6 @@ from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_
 from grader.cli.exits import Exit, UsageError
 from grader.cli.options import Json, Name, Server, StateDir
 from grader.cli.output import plain, print_json, print_list, print_message, print_outcome, print_parts, text_table
-from grader.cli.running import run
 from grader.cli.saved_files import STDOUT, write_text
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submissions import whole_name
@@ -145,18 +143,7 @@ def _time(time: Timestamp) -> str:
 # -- leaderboard ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderboardOptions:
-    """A board, and how much of it. csv_path: a file, or "-"; then all of it is written."""
-
-    competition: str
-    problem: str = ""
-    device: str = ""
-    everything: bool = False
-    csv_path: str = ""
-
-
-def leaderboard_command(
+async def leaderboard_command(
     competition: Annotated[str, typer.Argument(metavar="COMPETITION", help="competitions/ID, or just ID.")],
     problem: Annotated[str, typer.Option(help="The board of this problem. Default: the board over all problems.", show_default=False)] = "",
     device: Annotated[
@@ -169,32 +156,24 @@ def leaderboard_command(
     server: Server = None,
     state_dir: StateDir = None,
     json: Json = False,
-) -> None:
+) -> Exit:
     """Print a competition's board: the best of each user with a 95 % interval. Overlapping intervals share a rank (shown as 1=)."""
-    options = LeaderboardOptions(competition=competition, problem=problem, device=device, everything=everything, csv_path=csv)
-    run(leaderboard(Target(server=server, state_dir=state_dir), options, json=json))
-
-
-async def leaderboard(target: Target, options: LeaderboardOptions, *, json: bool) -> Exit:
-    """Print a board, or write it to a file."""
-    if json and options.csv_path == STDOUT:
+    if json and csv == STDOUT:
         raise UsageError("--json and --csv - both write to stdout; take one of them, or give --csv a file")
-    async with connect(target, ServerRequirement.READ) as client:
-        board = await read_board(client, options)
-    if options.csv_path:
-        write_text(options.csv_path, to_csv(board))
+    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
+        board = await read_board(client, competition, problem=problem, device=device, everything=everything or bool(csv))
+    if csv:
+        write_text(csv, to_csv(board))
     if json:
         print_json(board)
-    elif not options.csv_path:
+    elif not csv:
         print_parts(render_board(board))
     return Exit.DONE
 
 
-async def read_board(client: GraderClient, options: LeaderboardOptions) -> competition_pb2.Leaderboard:
-    """Read the first page, or all of it."""
-    competition, problem, device = full_name(COMPETITIONS, options.competition), full_name(PROBLEMS, options.problem), options.device
-    everything = options.everything or bool(options.csv_path)
-    size = BOARD_PAGE_SIZE if everything else 0
+async def read_board(client: GraderClient, name: str, *, problem: str, device: str = "", everything: bool) -> competition_pb2.Leaderboard:
+    """Read the first page, or all of it. device: a part of the name is enough."""
+    competition, problem, size = full_name(COMPETITIONS, name), full_name(PROBLEMS, problem), BOARD_PAGE_SIZE if everything else 0
     board = await client.get_leaderboard(competition, problem=problem, device=device, page_size=size)
     if device and device not in board.devices:
         device = _matching_device(device, list(board.devices))
