@@ -6,9 +6,11 @@ Everything is in the ledger: what a server that died left undone is done by the 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 import structlog
 
@@ -22,11 +24,12 @@ from grader.server import interceptors, paging
 from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import rejudge_pb2
+from grader_extensions.competitions import rejudges
 from grader_extensions.competitions.boards import Boards
 from grader_extensions.competitions.leaderboard import board
 from grader_extensions.competitions.model import Competition
 from grader_extensions.competitions.rejudge import Change, Rejudge, RejudgeMethod, RejudgeOrder, RejudgeState, meant, rule
-from grader_extensions.competitions.rejudges import Candidate, Rejudges, Undecided, new_id
+from grader_extensions.competitions.rejudges import Candidate, Undecided
 from grader_extensions.competitions.secret_workloads import problem_for
 from grader_extensions.competitions.store import Competitions
 from sandbox.protocol import wire
@@ -42,11 +45,11 @@ TOP_LIMIT = 100_000
 
 
 class RejudgeCalls:
-    """Makes, shows and ends rejudges. worker None: a server that only reads, which asks for no more than `get` and `page`."""
+    """Makes, shows and ends rejudges."""
 
     def __init__(self, service: GraderServicer, competitions: Competitions) -> None:
         self._ledger, self._problems, self._competitions = service.ledger, service.problems, competitions
-        self._rejudges = Rejudges(service.ledger)
+        self._read, self._write = service.ledger.database.read, service.ledger.database.write
         self._device_kinds, self._worker = service.device_kinds, service.worker
         self._kept: dict[str, Problem] = {}  # by digest, as the ledger has them
         self._news, self._idle = asyncio.Event(), asyncio.Event()
@@ -56,17 +59,19 @@ class RejudgeCalls:
         order, user = _order_from_proto(request.rejudge), interceptors.current_caller().user
         if violations := gate.check_request_id(request.request_id):
             raise InvalidRequest(violations)
-        before = await self._rejudges.by_request(user, request.request_id, order) if request.request_id else None
+        before = None
+        if request.request_id:
+            before = await self._read(lambda connection: rejudges.by_request(connection, user, request.request_id, order))
         if before is None:
             if order.device_kind and not devices.is_offered(order.device_kind, self._device_kinds()):
                 raise NoSuchDevice(order.device_kind, self._device_kinds())
-            drawn_for = await self._drawn_for(order, rejudge_id := new_id())
+            drawn_for = await self._drawn_for(order, rejudge_id := secrets.token_hex(16))
             if order.problem_id:
                 self._problems.get(order.problem_id)
             if order.competition_id:
                 self._competitions.get(order.competition_id)
             named = await self._top(order) if order.top_count else order.submission_ids or None
-            candidates = await self._rejudges.candidates(order, named)
+            candidates = await self._read(lambda connection: rejudges.candidates(connection, order, named))
             for candidate in candidates if order.submission_ids else ():
                 if not candidate.graded:
                     text = f"{candidate.submission_id!r} was not graded, so there is nothing to judge again; leave it out"
@@ -80,10 +85,14 @@ class RejudgeCalls:
                     [FieldViolation("rejudge", "means no submission that was graded; ask for less, or see `grader-cli list`")]
                 )
             numbers, problems = self._judged_by(candidates, drawn_for)
-            before = await self._rejudges.create(order, user, request.request_id, numbers, problems, rejudge_id=rejudge_id)
+            before = await self._write(
+                lambda connection: rejudges.create(
+                    connection, self._ledger.now(), order, user, request.request_id, numbers, problems, rejudge_id=rejudge_id
+                )
+            )
             log.info("rejudge_created", rejudge=before.rejudge_id, submission_count=before.submission_count)
         elif before.failed_count and before.state is RejudgeState.RUNNING:
-            count = await self._rejudges.try_again(before.rejudge_id)
+            count = await self._write(partial(rejudges.try_again, rejudge_id=before.rejudge_id))
             log.info("rejudge_tried_again", rejudge=before.rejudge_id, count=count)
         self._idle.clear()
         self._news.set()
@@ -99,21 +108,21 @@ class RejudgeCalls:
         """Return a page of rejudges, newest first."""
         size = paging.page_size(request.page_size)
         before = paging.decode(request.page_token, int, "rejudges")
-        rejudges, following = await self._rejudges.page(size=size, before=before)
+        listed, following = await self._read(partial(rejudges.page, size=size, before=before))
         token = paging.encode(following, "rejudges")
-        return api.ListRejudgesResponse(rejudges=[_rejudge_to_proto(rejudge) for rejudge in rejudges], next_page_token=token)
+        return api.ListRejudgesResponse(rejudges=[_rejudge_to_proto(rejudge) for rejudge in listed], next_page_token=token)
 
     async def ApplyRejudge(self, request: api.ApplyRejudgeRequest) -> rejudge_pb2.Rejudge:
         """Apply a rejudge."""
         rejudge_id = parse(REJUDGES, request.name)
-        await self._rejudges.apply(rejudge_id)
+        await self._write(lambda connection: rejudges.apply(connection, self._ledger.now(), rejudge_id))
         log.info("rejudge_applied", rejudge=rejudge_id)
         return await self._shown(rejudge_id)
 
     async def DiscardRejudge(self, request: api.DiscardRejudgeRequest) -> rejudge_pb2.Rejudge:
         """Discard a rejudge, and stop its runs."""
         rejudge_id = parse(REJUDGES, request.name)
-        for run_id in await self._rejudges.discard(rejudge_id):
+        for run_id in await self._write(lambda connection: rejudges.discard(connection, self._ledger.now(), rejudge_id)):
             if self._worker is not None:
                 self._worker.check(run_id)
         log.info("rejudge_discarded", rejudge=rejudge_id)
@@ -135,13 +144,13 @@ class RejudgeCalls:
                 await asyncio.wait_for(self._news.wait(), POLL_S)
 
     async def _decide_some(self) -> bool:
-        batch = await self._rejudges.undecided(BATCH)
+        batch = await self._read(partial(rejudges.undecided, limit=BATCH))
         if not batch:
             return False
         for digest in {digest for candidate in batch for digest in (candidate.old_digest, candidate.new_digest)} - set(self._kept):
             self._kept[digest] = await self._ledger.problem(digest)
         rulings = await asyncio.to_thread(lambda: [(candidate, self._rule(candidate)) for candidate in batch])
-        if await self._rejudges.decide(rulings) and self._worker is not None:
+        if await self._write(lambda connection: rejudges.decide(connection, self._ledger.now(), rulings)) and self._worker is not None:
             self._worker.wake()
         return True
 
@@ -174,7 +183,12 @@ class RejudgeCalls:
         return ruling.report
 
     async def _shown(self, rejudge_id: str) -> rejudge_pb2.Rejudge:
-        return _rejudge_to_proto(*await self._rejudges.changes(rejudge_id, self._competitions.all()))
+        competitions = self._competitions.all()
+        return await self._read(
+            lambda connection: _rejudge_to_proto(
+                rejudges.get(connection, rejudge_id), rejudges.changes(connection, rejudge_id, competitions)
+            )
+        )
 
     async def _top(self, order: RejudgeOrder) -> list[str]:
         """The best of each problem's boards: of the devices that the runs are to be on, or of all where nobody has been on those.
@@ -202,7 +216,7 @@ class RejudgeCalls:
         """The rejudge whose secret sizes are meant: this one, an earlier one, or "", which is the file's sizes."""
         if not order.sizes_of:
             return rejudge_id if order.fresh_sizes else ""
-        earlier_order = (await self._rejudges.get(order.sizes_of)).order
+        earlier_order = (await self._read(partial(rejudges.get, rejudge_id=order.sizes_of))).order
         if earlier_order.competition_id != order.competition_id or not earlier_order.fresh_sizes:
             text = f"{order.sizes_of!r} drew no sizes for this competition; name a final of it, or leave it out"
             raise InvalidRequest([FieldViolation("sizes_of", text)])

@@ -17,10 +17,10 @@ from grader.rules.disclosure import Redactor
 from grader.server.running import embedded
 from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
 from grader.verdict.fold import fold
+from grader_extensions.competitions import rejudges
 from grader_extensions.competitions.cli import rejudge as command
 from grader_extensions.competitions.competition_file import SizeRange
 from grader_extensions.competitions.rejudge import RejudgeOrder
-from grader_extensions.competitions.rejudges import Rejudges
 from grader_extensions.competitions.secret_workloads import problem_for
 from grader_extensions.competitions.store import Competitions
 from sandbox.protocol import wire
@@ -175,10 +175,14 @@ async def test_a_server_that_died_while_it_made_a_rejudge_leaves_it_to_the_next(
     )
     async with Ledger.open(settings.ledger) as ledger:
         order = RejudgeOrder(cause="died", competition_id="spring")
-        numbers = {problem.digest: [one.number for one in await Rejudges(ledger).candidates(order)]}
-        made = await Rejudges(ledger).create(order, "", "", numbers, [problem])
+
+        def make(connection):
+            numbers = {problem.digest: [one.number for one in rejudges.candidates(connection, order)]}
+            return rejudges.create(connection, ledger.now(), order, "", "", numbers, [problem], rejudge_id="left")
+
+        await ledger.database.write(make)
     async with serve(competitions=(competition(),)) as client:
-        found = await until_ready(client, rejudge_pb2.Rejudge(name=f"rejudges/{made.rejudge_id}"))
+        found = await until_ready(client, rejudge_pb2.Rejudge(name="rejudges/left"))
         assert found.refolded_count == 1
 
 
