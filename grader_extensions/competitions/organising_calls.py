@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 
 import structlog
 
 from grader import access
 from grader.api.conversion import to_message
-from grader.api.resource_names import COMPETITIONS, SUBMISSIONS, parse
+from grader.api.resource_names import COMPETITIONS, SUBMISSIONS, full_name, parse, resource_id
 from grader.errors import CallRefused, ProblemInvalid, ReloadRefused
 from grader.isolation.cancellation import finish_despite_cancel
-from grader.ledger import Ledger
 from grader.rules.quotas import shown_time
 from grader.server import interceptors, paging
 from grader.server.service import GraderServicer
@@ -32,45 +29,20 @@ FIXED = (*("start", "problems", "mode", "score", "baseline", "processes", "tie_r
 UNSHOWN = ("statement", "secret", "secret_seed")  # long, or secret
 
 
-class ChangeKind(StrEnum):
-    """Change of a competition when the files were read again."""
-
-    ADDED = "added"
-    CHANGED = "changed"
-    REMOVED = "removed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyChange:
-    """A key of the file that differs. before and after: "" for what is not shown."""
-
-    key: str
-    before: str = ""
-    after: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.key}: {self.before} -> {self.after}" if self.before or self.after else f"{self.key}: changed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompetitionChange:
-    """How a competition differs. keys: those that differ; empty where it was added or removed."""
-
-    competition_id: str
-    kind: ChangeKind
-    keys: tuple[KeyChange, ...] = ()
-
-
-def changes(before: Mapping[str, Competition], after: Mapping[str, Competition]) -> list[CompetitionChange]:
+def changes(before: Mapping[str, Competition], after: Mapping[str, Competition]) -> list[competition_pb2.CompetitionChange]:
     """Compare two readings, by id."""
     differences = []
     for competition_id in sorted(before.keys() | after.keys()):
         old, current = before.get(competition_id), after.get(competition_id)
+        change = competition_pb2.CompetitionChange(competition=full_name(COMPETITIONS, competition_id))
         if old is None or current is None:
-            kind = ChangeKind.ADDED if old is None else ChangeKind.REMOVED
-            differences.append(CompetitionChange(competition_id=competition_id, kind=kind))
+            change.kind = competition_pb2.COMPETITION_CHANGE_KIND_ADDED if old is None else competition_pb2.COMPETITION_CHANGE_KIND_REMOVED
         elif keys := _keys(old, current):
-            differences.append(CompetitionChange(competition_id=competition_id, kind=ChangeKind.CHANGED, keys=keys))
+            change.kind = competition_pb2.COMPETITION_CHANGE_KIND_CHANGED
+            change.keys.extend(keys)
+        else:
+            continue
+        differences.append(change)
     return differences
 
 
@@ -100,13 +72,20 @@ def _unfair(old: Competition, current: Competition | None, now: datetime) -> Ite
         yield f"{about} has ended, and everybody has seen all sources since, so 'end' can't be a time to come; make a new competition"
 
 
-def _keys(old: Competition, current: Competition) -> tuple[KeyChange, ...]:
+def _keys(old: Competition, current: Competition) -> list[competition_pb2.CompetitionKeyChange]:
     before, after = _values(old), _values(current)
-    differing = [key for key in before if before[key] != after[key]]
-    return tuple(
-        KeyChange(key=key) if key in UNSHOWN else KeyChange(key=key, before=_shown(before[key]), after=_shown(after[key]))
-        for key in differing
-    )
+    changed = []
+    for key in before:
+        if before[key] != after[key]:
+            shown = {} if key in UNSHOWN else {"before": _shown(before[key]), "after": _shown(after[key])}
+            changed.append(competition_pb2.CompetitionKeyChange(key=key, **shown))
+    return changed
+
+
+def _recorded(change: competition_pb2.CompetitionChange) -> str:
+    kind = competition_pb2.CompetitionChangeKind.Name(change.kind).removeprefix("COMPETITION_CHANGE_KIND_").lower()
+    keys = (f"{key.key}: {f'{key.before} -> {key.after}' if key.before or key.after else 'changed'}" for key in change.keys)
+    return "; ".join([kind, *keys])
 
 
 def _values(competition: Competition) -> dict[str, object]:
@@ -145,9 +124,8 @@ def _shown(value: object) -> str:
 class OrganisingCalls:
     """Every change is in the ledger's record of actions and in the log."""
 
-    def __init__(self, ledger: Ledger, competitions: Competitions, service: GraderServicer, actions: CompetitionActions) -> None:
-        self._ledger, self._competitions, self._service = ledger, competitions, service
-        self._actions = actions
+    def __init__(self, service: GraderServicer, competitions: Competitions, actions: CompetitionActions) -> None:
+        self._ledger, self._competitions, self._service, self._actions = service.ledger, competitions, service, actions
         self._reloading = asyncio.Lock()
 
     async def WithdrawSubmission(self, request: api.WithdrawSubmissionRequest) -> submission_pb2.Submission:
@@ -203,8 +181,7 @@ class OrganisingCalls:
 
     async def ReloadCompetitions(self, request: api.ReloadCompetitionsRequest) -> api.ReloadCompetitionsResponse:
         """Read the files again, all of them or none. ReloadRefused where one is wrong or unfair."""
-        changed = await self._reload()
-        return api.ReloadCompetitionsResponse(changes=[to_message(competition_pb2.CompetitionChange, change) for change in changed])
+        return api.ReloadCompetitionsResponse(changes=await self._reload())
 
     async def reload(self) -> None:
         """Read the files again; what is wrong with them is logged."""
@@ -215,7 +192,7 @@ class OrganisingCalls:
         except Exception:  # ours; the server goes on with what it has
             log.error("competitions_not_reloaded", exc_info=True)
 
-    async def _reload(self) -> list[CompetitionChange]:
+    async def _reload(self) -> list[competition_pb2.CompetitionChange]:
         async with self._reloading:
             try:
                 fresh = await asyncio.to_thread(self._competitions.read_again)
@@ -226,7 +203,7 @@ class OrganisingCalls:
             )
             check_fair(before, after, self._ledger.now())
             competition_changes = changes(before, after)
-            differences = {change.competition_id: "; ".join([change.kind.value, *map(str, change.keys)]) for change in competition_changes}
+            differences = {resource_id(COMPETITIONS, change.competition): _recorded(change) for change in competition_changes}
             # A caller that goes away must not leave a record of what was not done.
             await finish_despite_cancel(self._take(fresh, differences))
             return competition_changes

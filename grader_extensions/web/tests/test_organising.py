@@ -6,6 +6,7 @@ import html
 import os
 import signal
 from datetime import timedelta
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -294,7 +295,8 @@ async def test_a_reload_whose_caller_goes_away_is_recorded_and_done(place):
     (file := place / "competition.toml").write_text(toml("one"))
     competitions, ledger = Competitions.load((file,), Problems.load((place / "problems",))), SlowRecord()
     file.write_text(toml("one").replace('"T"', '"Another title"'))
-    reloading = asyncio.create_task(OrganisingCalls(ledger, competitions, None, ledger).ReloadCompetitions(None))
+    organising = OrganisingCalls(SimpleNamespace(ledger=ledger), competitions, ledger)
+    reloading = asyncio.create_task(organising.ReloadCompetitions(None))
     await ledger.asked.wait()
     reloading.cancel()
     await asyncio.sleep(0)
