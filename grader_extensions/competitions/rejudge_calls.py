@@ -50,7 +50,7 @@ class RejudgeCalls:
     def __init__(self, service: GraderServicer, competitions: Competitions) -> None:
         self._ledger, self._problems, self._competitions = service.ledger, service.problems, competitions
         self._read, self._write = service.ledger.database.read, service.ledger.database.write
-        self._device_kinds, self._worker = service.device_kinds, service.worker
+        self._device_kinds, self._writable = service.device_kinds, service.writable
         self._kept: dict[str, Problem] = {}  # by digest, as the ledger has them
         self._news, self._idle = asyncio.Event(), asyncio.Event()
 
@@ -123,8 +123,7 @@ class RejudgeCalls:
         """Discard a rejudge, and stop its runs."""
         rejudge_id = parse(REJUDGES, request.name)
         for run_id in await self._write(lambda connection: rejudges.discard(connection, self._ledger.now(), rejudge_id)):
-            if self._worker is not None:
-                self._worker.check(run_id)
+            self._writable().check(run_id)
         log.info("rejudge_discarded", rejudge=rejudge_id)
         return await self._shown(rejudge_id)
 
@@ -150,8 +149,8 @@ class RejudgeCalls:
         for digest in {digest for candidate in batch for digest in (candidate.old_digest, candidate.new_digest)} - set(self._kept):
             self._kept[digest] = await self._ledger.problem(digest)
         rulings = await asyncio.to_thread(lambda: [(candidate, self._rule(candidate)) for candidate in batch])
-        if await self._write(lambda connection: rejudges.decide(connection, self._ledger.now(), rulings)) and self._worker is not None:
-            self._worker.wake()
+        if await self._write(lambda connection: rejudges.decide(connection, self._ledger.now(), rulings)):
+            self._writable().wake()
         return True
 
     def _rule(self, undecided: Undecided) -> Report | None:
@@ -163,7 +162,7 @@ class RejudgeCalls:
             log.warning("facts_not_read", submission=undecided.submission_id, detail=str(error)[:200])
             return None
         try:
-            ruling = rule(
+            report, why = rule(
                 facts,
                 mode=undecided.mode,
                 entry=undecided.entry,
@@ -173,14 +172,9 @@ class RejudgeCalls:
         except Exception:  # whatever it is, it is ours: a run tells as well, and the others go on
             log.exception("rule_broke", submission=undecided.submission_id)
             return None
-        log.info(
-            "rejudge_ruled",
-            rejudge=undecided.rejudge_id,
-            submission=undecided.submission_id,
-            by_facts=ruling.report is not None,
-            why=ruling.reason,
-        )
-        return ruling.report
+        by_facts = report is not None
+        log.info("rejudge_ruled", rejudge=undecided.rejudge_id, submission=undecided.submission_id, by_facts=by_facts, why=why)
+        return report
 
     async def _shown(self, rejudge_id: str) -> rejudge_pb2.Rejudge:
         competitions = self._competitions.all()
