@@ -12,10 +12,10 @@ import hmac
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from logging import INFO, WARNING
 from typing import Any
 from urllib.parse import quote_plus
@@ -32,12 +32,12 @@ from joserfc.errors import BadSignatureError, ClaimError, ExpiredTokenError, Inv
 from joserfc.jws import JWSRegistry
 
 from grader.errors import Unauthenticated
-from grader.peers import PeerCount, PeerLimits, network_of
+from grader.peers import PeerCount, PeerLimits
 from grader.rules.identities import IdentityProvider, safe_endpoint, user_names
 from grader_extensions.web.forms import check_private
 from grader_extensions.web.sessions import COOKIE, LASTS, Sessions, delete_cookie, read_cookie, session_token, set_cookie
 from grader_extensions.web.sign_in import local_path
-from grader_extensions.web.site import Site
+from grader_extensions.web.site import Site, counted
 
 # The provider's side: discovery, the authorization URL, and a code exchanged for verified claims.
 # Authlib makes the requests and knows the rules of claims, joserfc verifies signatures; what is sent goes through aiohttp's client.
@@ -109,16 +109,12 @@ class OpenIdProvider:
         """Return the verified claims of the user who got this code; ProviderFailed, CodeRefused, IdTokenInvalid."""
         if not code:
             raise CodeRefused
-        token = await self._token(code, verifier)
-        metadata = await self._metadata()
+        token, settings = await self._token(code, verifier), self.settings
+        verified = partial(verified_claims, token, issuer=settings.issuer, client_id=settings.client_id, nonce=nonce, now=self._now())
         try:
-            return self._verified(token, metadata.keys, nonce)
+            return verified((await self._metadata()).keys)
         except SigningKeyUnknown:
-            return self._verified(token, (await self._metadata(older=_NEW_KEYS_AFTER)).keys, nonce)
-
-    def _verified(self, token: str, keys: jwk.KeySet, nonce: str) -> dict[str, Any]:
-        settings = self.settings
-        return verified_claims(token, keys, issuer=settings.issuer, client_id=settings.client_id, nonce=nonce, now=self._now())
+            return verified((await self._metadata(older=_NEW_KEYS_AFTER)).keys)
 
     async def _token(self, code: str, verifier: str) -> str:
         metadata, client = await self._metadata(), (self.settings.client_id, self.settings.client_secret)
@@ -247,6 +243,7 @@ SIGN_IN_LASTS = timedelta(minutes=10)  # between going to the provider and comin
 USED_STATES = 10_000
 _COOKIE_FORM = re.compile(r"[A-Za-z0-9_-]{43}\.([0-9]{1,12})\.([A-Za-z0-9_-]{0,700})")
 _ERROR = re.compile(r"[a-z_]{1,64}")
+_BUSY = "Too many sign-ins are being looked at. Try again in a few seconds."
 
 
 class SignInRefused(Exception):
@@ -275,7 +272,7 @@ class ProviderSignIn:
             # Another site's link must not change who this browser is signed in as.
             if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
                 raise SignInRefused(f"The link was on another site. Begin at {self._provider.settings.public_url}/sign-in.")
-            with self._counted(request):
+            with counted(request, self._count, SignInRefused(_BUSY, 429)):
                 to = await self._provider.authorization_url(
                     state=self._derive(cookie, "state"), nonce=self._derive(cookie, "nonce"), verifier=self._derive(cookie, "verifier")
                 )
@@ -291,7 +288,7 @@ class ProviderSignIn:
         check_private(request)
         cookie = read_cookie(request, SIGN_IN_COOKIE)
         try:
-            with self._counted(request):
+            with counted(request, self._count, SignInRefused(_BUSY, 429)):
                 token = await self._session_token(request, cookie)
         except (SignInRefused, ProviderFailed, CodeRefused, IdTokenInvalid) as error:
             answer = await self._refused(request, error)
@@ -345,13 +342,6 @@ class ProviderSignIn:
         """Return one of the three secrets of a sign-in: 256 bits that only this process can make from the cookie."""
         secret = hmac.digest(self._secret, f"{purpose} {cookie}".encode(errors="replace"), "sha256")
         return base64.urlsafe_b64encode(secret).decode().rstrip("=")
-
-    @contextmanager
-    def _counted(self, request: web.Request) -> Iterator[None]:
-        with self._count.entered(network_of(request.remote or "unix")) as inside:
-            if not inside:
-                raise SignInRefused("Too many sign-ins are being looked at. Try again in a few seconds.", 429)
-            yield
 
     async def _refused(self, request: web.Request, error: Exception) -> web.Response:
         status = 403

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Protocol
 
 import structlog
 from aiohttp import web
@@ -17,6 +16,7 @@ from grader.access import ANYBODY
 from grader.errors import Unauthenticated
 from grader.model import Caller
 from grader.peers import loopback
+from grader.server.auth import Authenticator
 
 
 class Transport(StrEnum):
@@ -62,19 +62,6 @@ COOKIE = "grader_session"
 _PATH = "/"
 
 
-class KeyGate(Protocol):
-    """Knows keys and scopes, as the API's calls ask for them."""
-
-    async def open_with(self, text: str) -> Caller:
-        """Whose key this text is; Unauthenticated."""
-
-    async def check_key(self, caller: Caller) -> None:
-        """Unauthenticated where the caller's key opens nothing any more."""
-
-    def check_scope(self, caller: Caller, method: str) -> None:
-        """PermissionDenied where the caller's key lacks the scope for this method of the API."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """A browser in which a user has signed in. form_token: in every form that this session is shown."""
@@ -87,7 +74,9 @@ class Session:
 class Sessions:
     """Used on one event loop only. What is kept of a session's token is its digest."""
 
-    def __init__(self, gate: KeyGate, now: Callable[[], datetime], *, limit: int = SESSIONS, limit_of_key: int = SESSIONS_OF_A_KEY) -> None:
+    def __init__(
+        self, gate: Authenticator, now: Callable[[], datetime], *, limit: int = SESSIONS, limit_of_key: int = SESSIONS_OF_A_KEY
+    ) -> None:
         self._gate, self._now = gate, now
         self._limit, self._limit_of_key = limit, limit_of_key
         self._open: dict[str, Session] = {}  # by the digest of its token, oldest first
