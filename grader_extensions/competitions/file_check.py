@@ -87,9 +87,9 @@ def _mistakes(path: Path, data: dict[str, Any], problems: Problems) -> Iterator[
         places = [place for place in places if (spoiled and place not in spoiled) or "secret" in rest]
         file = CompetitionFile.model_validate(_STAND_INS | rest | {"secret": [data["secret"][index] for index in places]})
         wrong |= _STAND_INS.keys() - rest.keys()
-    for keys, message in disagreements(file):
-        if not wrong & set(keys):
-            yield mistake(path, keys[:1], message)
+    for conflicting, message in disagreements(file):
+        if not wrong & set(conflicting):
+            yield mistake(path, conflicting[:1], message)
     if "problems" in wrong:
         return
     by_id: dict[str, Problem] = {}
