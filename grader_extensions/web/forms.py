@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import sha256
+from typing import Any
 from urllib.parse import parse_qsl
 
 from aiohttp import web
@@ -38,18 +40,14 @@ class FormTokens:
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    def for_page(self, request: web.Request) -> tuple[str, str | None]:
-        """The token for a page, and the cookie that goes with it; None: it has that already."""
-        if (session := self._site.session(request)) is not None:
-            return session.form_token, None
-        cookie = read_cookie(request, FORM_COOKIE)
+    async def page(self, request: web.Request, name: str, shown: Mapping[str, Any], status: int = 200) -> web.Response:
+        """A page with a form, its token, and the cookie that goes with it."""
+        session, cookie = self._site.session(request), read_cookie(request, FORM_COOKIE)
         value = cookie or secrets.token_urlsafe(32)
-        return _of_cookie(value), None if cookie else value
-
-    def keep(self, request: web.Request, response: web.Response, cookie: str | None) -> web.Response:
-        """The page, with this cookie."""
-        if cookie is not None:
-            set_cookie(request, response, FORM_COOKIE, cookie, FORM_LASTS)
+        token = _of_cookie(value) if session is None else session.form_token
+        response = await self._site.page(request, name, {**shown, "token": token}, status, form=True)
+        if session is None and not cookie:
+            set_cookie(request, response, FORM_COOKIE, value, FORM_LASTS)
         return response
 
     def check(self, request: web.Request, sent: str) -> None:

@@ -91,35 +91,25 @@ class SignInPages:
         return answer
 
     async def _form(self, request: web.Request, after: str, error: str = "", status: int = 200) -> web.Response:
-        plain = transport(request) is Transport.PLAIN
-        token, cookie = ("", None) if plain else self._tokens.for_page(request)
-        shown = {"refused": PLAIN if plain else "", "token": token, "error": error, "next": local_path(after)}
-        shown |= {"provider": self._provider_name, "provider_path": f"{BEGIN}?next={quote(shown['next'], safe='/')}"}
-        return self._tokens.keep(request, await self._site.page(request, "sign_in.html", shown, status, form=True), cookie)
+        shown = {"refused": "", "error": error, "next": local_path(after), "provider": self._provider_name}
+        shown["provider_path"] = f"{BEGIN}?next={quote(shown['next'], safe='/')}"
+        if transport(request) is Transport.PLAIN:
+            return await self._site.page(request, "sign_in.html", {**shown, "refused": PLAIN}, status, form=True)
+        return await self._tokens.page(request, "sign_in.html", shown, status)
 
     async def _account(self, request: web.Request, session: Session, made_key: str = "") -> web.Response:
         identity = await self._site.ledger.identities.of_session_key(session.caller.key_id)
         api_key = None if identity is None else identity.api_key
-        if api_key is not None and not api_key.valid(self._site.now()):
-            api_key = None
-        caller = session.caller
         shown = {
-            "token": session.form_token,
-            "subject": "" if identity is None else identity.subject,
-            "issuer": "" if identity is None else identity.issuer,
-            "own_key": None
-            if api_key is None or api_key.expire_time is None
-            else {"key_id": api_key.key_id, "expires": when(api_key.expire_time)},
+            "session": session,
+            "identity": identity,
+            "own_key": api_key if api_key is not None and api_key.valid(self._site.now()) else None,
             "made_key": made_key,
             "key_days": API_KEY_LASTS.days,
             "server": self._site.server_address(request),
-            "user": caller.user,
-            "key_id": caller.key_id,
-            "scopes": ", ".join(sorted(caller.scopes)),
-            "end": when(session.end_time),
-            "expires": when(caller.expire_time) if caller.expire_time is not None else None,
+            "when": when,
         }
-        return await self._site.page(request, "account.html", shown, form=True)
+        return await self._tokens.page(request, "account.html", shown)
 
 
 def local_path(path: str) -> str:

@@ -115,10 +115,8 @@ class SubmitPage:
         self, request: web.Request, form: SubmitForm, field_refusals: Mapping[str, Sequence[str]], status: int = 200
     ) -> web.Response:
         site = self._site
-        token, cookie = self._tokens.for_page(request)
         shown = context(form, field_refusals, site.problems.all(), site.competitions.all(), site.service.device_kinds(), site.now())
-        page = await site.page(request, "submit.html", {**shown, "token": token}, status, form=True)
-        return self._tokens.keep(request, page, cookie)
+        return await self._tokens.page(request, "submit.html", shown, status)
 
 
 # The form: from a browser's fields to the API's request, and from the API's refusals to the fields that they are about.  Pure.
