@@ -61,8 +61,12 @@ class ProviderFailed(Exception):
     """The provider does not answer, or not as OpenID Connect says. The text is for the log; users learn that it is not their fault."""
 
 
-class CodeRefused(Exception):
-    """The provider did not take the code: it was used before, has expired, or was never the provider's."""
+class SignInRefused(Exception):
+    """Nobody is signed in. The text says why, and what to do."""
+
+    def __init__(self, text: str, status: int = 403) -> None:
+        self.status = status
+        super().__init__(text)
 
 
 class IdTokenInvalid(Exception):
@@ -106,9 +110,7 @@ class OpenIdProvider:
             raise IdTokenInvalid("it comes from another provider")
 
     async def claims(self, code: str, *, verifier: str, nonce: str) -> dict[str, Any]:
-        """Return the verified claims of the user who got this code; ProviderFailed, CodeRefused, IdTokenInvalid."""
-        if not code:
-            raise CodeRefused
+        """Return the verified claims of the user who got this code; ProviderFailed, SignInRefused, IdTokenInvalid."""
         token, settings = await self._token(code, verifier), self.settings
         verified = partial(verified_claims, token, issuer=settings.issuer, client_id=settings.client_id, nonce=nonce, now=self._now())
         try:
@@ -117,6 +119,9 @@ class OpenIdProvider:
             return verified((await self._metadata(older=_NEW_KEYS_AFTER)).keys)
 
     async def _token(self, code: str, verifier: str) -> str:
+        refusal = SignInRefused(f"{self.settings.name} did not accept this sign-in: it was used before, or has expired. Begin again.")
+        if not code:
+            raise refusal
         metadata, client = await self._metadata(), (self.settings.client_id, self.settings.client_secret)
         body = prepare_token_request("authorization_code", redirect_uri=self.settings.redirect_uri, code=code, code_verifier=verifier)
         if metadata.auth_method == _BASIC:  # RFC 6749, 2.3.1: both parts are encoded as in a form first, which Authlib leaves out
@@ -125,7 +130,7 @@ class OpenIdProvider:
         url, headers, body = ClientAuth(*client, metadata.auth_method).prepare("POST", metadata.token_endpoint, headers, body)
         status, answer = await self._request("POST", url, data=body, headers=headers)
         if status == 400 and answer.get("error") == "invalid_grant":
-            raise CodeRefused
+            raise refusal
         if status != 200 or not isinstance(answer.get("id_token"), str):
             raise ProviderFailed(f"{url} answered {status}, error {str(answer.get('error'))[:80]!r}, and no ID token")
         return str(answer["id_token"])
@@ -246,14 +251,6 @@ _ERROR = re.compile(r"[a-z_]{1,64}")
 _BUSY = "Too many sign-ins are being looked at. Try again in a few seconds."
 
 
-class SignInRefused(Exception):
-    """Nobody is signed in. The text says why, and what to do."""
-
-    def __init__(self, text: str, status: int = 403) -> None:
-        self.status = status
-        super().__init__(text)
-
-
 class ProviderSignIn:
     """Answers the two addresses. limits: of sign-ins with the provider at a time; those with keys have limits of their own."""
 
@@ -290,7 +287,7 @@ class ProviderSignIn:
         try:
             with counted(request, self._count, SignInRefused(_BUSY, 429)):
                 token = await self._session_token(request, cookie)
-        except (SignInRefused, ProviderFailed, CodeRefused, IdTokenInvalid) as error:
+        except (SignInRefused, ProviderFailed, IdTokenInvalid) as error:
             answer = await self._refused(request, error)
         else:
             self._sessions.end(session_token(request))  # the one before, where a provider of the same site lets its cookie through
@@ -350,11 +347,9 @@ class ProviderSignIn:
                 status, text = error.status, str(error)
             case IdTokenInvalid():
                 text = f"The answer of {self.name} was not accepted: {error}. Begin again."
-            case CodeRefused():
-                text = f"{self.name} did not accept this sign-in: it was used before, or has expired. Begin again."
             case _:
                 status, text = 503, f"{self.name} does not answer as it should. Try again in a few minutes, or sign in with an API key."
-        log.log(WARNING if status == 503 else INFO, "provider_sign_in_refused", provider=self.name, reason=str(error) or text)
+        log.log(WARNING if status == 503 else INFO, "provider_sign_in_refused", provider=self.name, reason=str(error))
         answer = await self._site.error(request, status, "Not signed in", text)
         answer.headers["Cache-Control"] = "no-store"
         return answer
