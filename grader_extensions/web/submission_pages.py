@@ -50,7 +50,7 @@ def row(submission: submission_pb2.Submission) -> dict[str, Any]:
 
 
 COMPARE_LIMITS = PeerLimits(total=8, per_address=2)  # comparisons that wait or are made; one is made at a time
-SOURCE_LINES, SHOWN_LINES, LINE_CHARS = 2_000, 2_000, 2_000
+SHOWN_LINES, LINE_CHARS = 2_000, 2_000
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MARKS = {"+": "added", "-": "removed"}
 _COLORS = {SpeedChange.FASTER: "good", SpeedChange.SLOWER: "bad", SpeedChange.UNKNOWN: ""}
@@ -123,23 +123,15 @@ class SubmissionPages:
 def context(first: submission_pb2.Submission, second: submission_pb2.Submission) -> dict[str, Any]:
     """Return what the page shows."""
     removed = first.sources_removed or second.sources_removed
-    sources = () if removed else tuple(source_changes(first, second, line_limit=SOURCE_LINES))
+    sources = () if removed else tuple(source_changes(first, second))
     practice = any(submission.report.environment.clock == report_pb2.CLOCK_HOST for submission in (first, second))
     return {
         "first": row(first),
         "second": row(second),
         "problem_id": first.problem.rpartition("/")[2],
-        "changes": [
-            {
-                "workload_id": change.workload_id,
-                "change": str(change.change),
-                "color": _COLORS[change.change],
-                "ratio": _shown(change.ratio),
-                "against": f"{_shown(change.against)} over {change.baseline}" if change.against else "-",
-                "reason": change.reason,
-            }
-            for change in workload_changes(first, second)
-        ],
+        "changes": workload_changes(first, second),
+        "colors": _COLORS,
+        "interval_of": _shown,
         "practice": sentence(formatting.PRACTICE) if practice else "",
         "sources_removed": removed,
         "sources": _sources(sources),
