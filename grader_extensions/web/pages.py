@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +181,7 @@ class Pages:
         shown_board = await asyncio.to_thread(
             leaderboard.board, competition, standings, problem_id=problem_id, device=device, before=before
         )
-        titles = {board_problem: self._site.title(board_problem) for board_problem in competition.problem_ids}
+        titles = {problem_id: self._site.title(problem_id) or problem_id for problem_id in competition.problem_ids}
         linked, page = self._site.sees_competition(request, competition.competition_id), page_number(request)
         if shown := [
             entry.submission_id for entry in shown_board.entries[PagePosition(page, len(shown_board.entries)).shown] if entry.submission_id
@@ -217,7 +218,7 @@ class Pages:
                 }
                 for artifact in artifacts
             ],
-            "problem_known": site.knows_problem(submission.new.problem_id),
+            "problem_known": bool(site.title(submission.new.problem_id)),
             "running": running,
             "live": views.so_far(await site.service.watch.so_far(caller, submission.submission_id)) if running else None,
         }
@@ -237,14 +238,10 @@ class Pages:
         """The first page: competitions that run or are to come, the queue, and problems."""
         site, now = self._site, self._site.now()
         competitions = site.competitions.all()
-        running = sorted(
-            (competition for competition in competitions if competition.phase(now) in (Phase.OPEN, Phase.FROZEN)),
-            key=lambda competition: (competition.end_time, competition.competition_id),
-        )
-        upcoming = sorted(
-            (competition for competition in competitions if competition.phase(now) is Phase.UPCOMING),
-            key=lambda competition: (competition.start_time, competition.competition_id),
-        )
+        running = [competition for competition in competitions if competition.phase(now) in (Phase.OPEN, Phase.FROZEN)]
+        upcoming = [competition for competition in competitions if competition.phase(now) is Phase.UPCOMING]
+        running.sort(key=lambda competition: competition.end_time)  # those of one time stay in the order of their ids
+        upcoming.sort(key=lambda competition: competition.start_time)
         shown = {
             "running": [views.competition_head(competition, now) for competition in running[:PAGE_SIZE]],
             "upcoming": [views.competition_head(competition, now) for competition in upcoming[:PAGE_SIZE]],
@@ -270,12 +267,5 @@ class Pages:
         )
         names = dict.fromkeys(name for competition in begun for name in competition.problem_ids)
         names |= dict.fromkeys(problem.problem_id for problem in self._site.problems.all())
-        rows: list[dict[str, Any]] = []
-        for name in names:
-            if len(rows) == HOME_PROBLEMS:
-                break
-            try:
-                rows.append(problem_row(messages.problem_to_proto(self._site.problems.get(name))))
-            except ProblemNotFound:
-                continue
-        return rows
+        present = islice((name for name in names if self._site.title(name)), HOME_PROBLEMS)
+        return [problem_row(messages.problem_to_proto(self._site.problems.get(name))) for name in present]

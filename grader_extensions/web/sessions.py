@@ -77,7 +77,7 @@ class Sessions:
     def __init__(
         self, gate: Authenticator, now: Callable[[], datetime], *, limit: int = SESSIONS, limit_of_key: int = SESSIONS_OF_A_KEY
     ) -> None:
-        self._gate, self._now = gate, now
+        self.gate, self._now = gate, now
         self._limit, self._limit_of_key = limit, limit_of_key
         self._open: dict[str, Session] = {}  # by the digest of its token, oldest first
 
@@ -88,11 +88,11 @@ class Sessions:
 
     async def begin(self, key: str) -> tuple[str, Session]:
         """A new session of the user with this key, and its token; Unauthenticated. The oldest ones make room."""
-        return self._begun(await self._gate.open_with(key))
+        return self._begun(await self.gate.open_with(key))
 
     async def begin_for(self, caller: Caller) -> tuple[str, Session]:
         """The same for a user whom an identity provider has named; Unauthenticated where the user's key was revoked."""
-        await self._gate.check_key(caller)
+        await self.gate.check_key(caller)
         return self._begun(caller)
 
     def _begun(self, caller: Caller) -> tuple[str, Session]:
@@ -119,7 +119,7 @@ class Sessions:
             self._open.pop(_digest(token), None)
             return None
         try:
-            await self._gate.check_key(session.caller)
+            await self.gate.check_key(session.caller)
         except Unauthenticated:
             self._remove(lambda open_session: open_session.caller.key_id == session.caller.key_id)
             return None
@@ -129,10 +129,6 @@ class Sessions:
         """Sign out."""
         if (ended := self._open.pop(_digest(token), None)) is not None:
             log.info("signed_out", user=ended.caller.user, key=ended.caller.key_id)
-
-    def check_scope(self, session: Session, method: str) -> None:
-        """PermissionDenied where the session's key lacks the scope for this method of the API."""
-        self._gate.check_scope(session.caller, method)
 
     def _remove(self, over: Callable[[Session], bool]) -> None:
         for token in [token for token, session in self._open.items() if over(session)]:

@@ -159,7 +159,7 @@ class Site:
         """Return who may call this method of the API with this request: SignInNeeded, or PermissionDenied."""
         session = self.session(request)
         if session is not None and self.sessions is not None:
-            self.sessions.check_scope(session, method)
+            self.sessions.gate.check_scope(session.caller, method)
             return session.caller
         caller = viewer(request.host, request.headers, open_server=self.open_server)
         if caller == ANYBODY:
@@ -209,20 +209,12 @@ class Site:
             self.reads[key] = cached = (now + self.standings_s, asyncio.ensure_future(read()))
         return await asyncio.shield(cast("asyncio.Task[T]", cached[1]))
 
-    def knows_problem(self, problem_id: str) -> bool:
-        """Return whether there is a page of it."""
-        try:
-            self.problems.get(problem_id)
-        except ProblemNotFound:
-            return False
-        return True
-
     def title(self, problem_id: str) -> str:
-        """A problem's title, or its id."""
+        """A problem's title, or its id; "" where there is no page of it."""
         try:
             return self.problems.get(problem_id).title or problem_id
         except ProblemNotFound:
-            return problem_id
+            return ""
 
     async def page(
         self, request: web.Request, name: str, context: Mapping[str, Any], status: int = 200, *, scripted: bool = False, form: bool = False
@@ -271,11 +263,8 @@ class Site:
                 response.headers.setdefault(name, value)
             if "Content-Disposition" in response.headers:
                 response.headers.update(ARTIFACT_HEADERS)
-            return (
-                _short(request, response)
-                if response.status == 200 and response.headers["Cache-Control"] == HEADERS["Cache-Control"]
-                else response
-            )
+            cacheable = response.status == 200 and response.headers["Cache-Control"] == HEADERS["Cache-Control"]
+            return _short(request, response) if cacheable else response
 
         return handle
 
@@ -314,12 +303,10 @@ def sentence(text: str) -> str:
 def _short(request: web.Request, response: web.Response) -> web.Response:
     """304 where the reader has these very bytes. A browser takes its headers for those of the page."""
     assert isinstance(response.body, bytes)
-    etag = f'"{hashlib.sha256(response.body).hexdigest()[:32]}"'
-    etags = [tag.strip().removeprefix("W/") for tag in request.headers.get("If-None-Match", "").split(",")]
-    if etag in etags:
-        return web.Response(status=304, headers={**{name: response.headers[name] for name in HEADERS}, "ETag": etag})
-    response.headers["ETag"] = etag
-    return response
+    response.etag = digest = hashlib.sha256(response.body).hexdigest()[:32]
+    if all(tag.value != digest for tag in request.if_none_match or ()):
+        return response
+    return web.Response(status=304, headers={name: response.headers[name] for name in (*HEADERS, "ETag")})
 
 
 def page_number(request: web.Request) -> int:
