@@ -57,9 +57,15 @@ class FormTokens:
         if not wanted or not hmac.compare_digest(wanted.encode(), sent.encode(errors="replace")):
             raise FormRefused(f"The form is of an earlier session, or cookies are off. {_AGAIN}")
 
+    async def read(self, request: web.Request) -> dict[str, str]:
+        """The fields of a short form that this browser was shown; FormRefused."""
+        check_origin(request)
+        fields = await _read_fields(request)
+        self.check(request, fields.get(TOKEN_FIELD, ""))
+        return fields
 
-async def read_fields(request: web.Request) -> dict[str, str]:
-    """The fields of a short form; FormRefused where it is none, or does not come."""
+
+async def _read_fields(request: web.Request) -> dict[str, str]:
     if request.content_type != "application/x-www-form-urlencoded":
         raise FormRefused(f"This is not the form of the page. {_AGAIN}")
     try:

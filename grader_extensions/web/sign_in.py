@@ -11,7 +11,7 @@ from aiohttp import web
 
 from grader.errors import Unauthenticated
 from grader.peers import PeerCount, PeerLimits, network_of
-from grader_extensions.web.forms import PLAIN, TOKEN_FIELD, FormTokens, check_origin, check_private, read_fields
+from grader_extensions.web.forms import PLAIN, FormTokens, check_origin, check_private
 from grader_extensions.web.report.content import when
 from grader_extensions.web.sessions import COOKIE, LASTS, Session, Sessions, Transport, delete_cookie, session_token, set_cookie, transport
 from grader_extensions.web.site import PageAbsent, SignInNeeded, Site, sentence
@@ -39,9 +39,7 @@ class SignInPages:
     async def sign_in(self, request: web.Request) -> web.Response:
         """Begin a session, and go on to where the reader came from."""
         check_private(request)
-        check_origin(request)
-        sent = await read_fields(request)
-        self._tokens.check(request, sent.get(TOKEN_FIELD, ""))
+        sent = await self._tokens.read(request)
         after = sent.get("next", "")
         with self.count.entered(network_of(request.remote or "unix")) as inside:
             if not inside:
@@ -68,11 +66,10 @@ class SignInPages:
     async def make_key(self, request: web.Request) -> web.Response:
         """An API key for a user without one of an administrator's, shown this once."""
         check_private(request)
-        check_origin(request)
         session = self._site.session(request)
         if session is None:
             raise SignInNeeded
-        self._tokens.check(request, (await read_fields(request)).get(TOKEN_FIELD, ""))
+        await self._tokens.read(request)
         if await self._site.ledger.identities.of_session_key(session.caller.key_id) is None:
             raise PageAbsent  # a key that leaked must not make others, which outlive it
         expire_time = self._site.now() + API_KEY_LASTS
@@ -84,7 +81,7 @@ class SignInPages:
         """End the session."""
         check_origin(request)
         if self._site.session(request) is not None:
-            self._tokens.check(request, (await read_fields(request)).get(TOKEN_FIELD, ""))
+            await self._tokens.read(request)
         self._sessions.end(session_token(request))
         answer = web.Response(status=303, headers={"Location": "/"})
         delete_cookie(request, answer, COOKIE)
