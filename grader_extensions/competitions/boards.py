@@ -40,9 +40,7 @@ class Boards:
     async def languages(self, submission_ids: Sequence[str]) -> dict[str, str]:
         """The language of each of these submissions: of the entries of a page, for it is not in the index that boards are made from."""
         columns = (submissions.c.submission_id, submissions.c.language)
-        query = sa.select(*columns).where(
-            submissions.c.submission_id.in_([submission_id for submission_id in submission_ids if submission_id])
-        )
+        query = sa.select(*columns).where(submissions.c.submission_id.in_([*filter(None, submission_ids)]))
         return await self._database.read(lambda connection: {row.submission_id: row.language for row in connection.execute(query)})
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
+import sqlalchemy as sa
 import structlog
 
 from grader import devices
@@ -19,7 +21,7 @@ from grader.api.conversion import from_enum, to_message
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, parse, resource_id, violation
 from grader.errors import FieldViolation, GraderFault, InvalidRequest, NoSuchDevice, ProblemInvalid
 from grader.intake import gate
-from grader.model import Problem, Report
+from grader.model import Problem, Report, SubmissionState
 from grader.server import interceptors, paging
 from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
@@ -29,7 +31,7 @@ from grader_extensions.competitions.boards import Boards
 from grader_extensions.competitions.leaderboard import board
 from grader_extensions.competitions.model import Competition
 from grader_extensions.competitions.rejudge import Change, Rejudge, RejudgeMethod, RejudgeOrder, RejudgeState, meant, rule
-from grader_extensions.competitions.rejudges import Candidate, Undecided
+from grader_extensions.competitions.rejudges import Undecided
 from grader_extensions.competitions.secret_workloads import problem_for
 from grader_extensions.competitions.store import Competitions
 from sandbox.protocol import wire
@@ -73,7 +75,7 @@ class RejudgeCalls:
             named = await self._top(order) if order.top_count else order.submission_ids or None
             candidates = await self._read(lambda connection: rejudges.candidates(connection, order, named))
             for candidate in candidates if order.submission_ids else ():
-                if not candidate.graded:
+                if candidate.state != SubmissionState.SUCCEEDED:
                     text = f"{candidate.submission_id!r} was not graded, so there is nothing to judge again; leave it out"
                 elif order.problem_id not in ("", candidate.problem_id) or order.competition_id not in ("", candidate.competition_id):
                     text = f"{candidate.submission_id!r} is not to the problem and competition that are named; leave it, or those, out"
@@ -216,7 +218,7 @@ class RejudgeCalls:
             raise InvalidRequest([FieldViolation("sizes_of", text)])
         return order.sizes_of
 
-    def _judged_by(self, chosen: Sequence[Candidate], drawn_for: str) -> tuple[dict[str, list[int]], list[Problem]]:
+    def _judged_by(self, chosen: Sequence[sa.Row[Any]], drawn_for: str) -> tuple[dict[str, list[int]], list[Problem]]:
         """Numbers by the digest of the problem that this server has now, and those problems; drawn_for: of which rejudge the sizes are."""
         by_problem: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         for candidate in chosen:
@@ -277,37 +279,29 @@ def _method(method: rejudge_pb2.RejudgeMethod, violations: list[FieldViolation])
         return RejudgeMethod.FACTS_OR_RUN
 
 
-def _violations(order: RejudgeOrder) -> list[FieldViolation]:
-    violations = []
+def _violations(order: RejudgeOrder) -> Iterator[FieldViolation]:
     if not order.cause:
-        violations.append(FieldViolation("cause", "is empty; say in a sentence why, for the history of what is judged again"))
+        yield FieldViolation("cause", "is empty; say in a sentence why, for the history of what is judged again")
     elif len(order.cause) > CAUSE_CHARS or "\0" in order.cause:
-        violations.append(FieldViolation("cause", f"is not text of at most {CAUSE_CHARS} characters; shorten it"))
+        yield FieldViolation("cause", f"is not text of at most {CAUSE_CHARS} characters; shorten it")
     if not (order.problem_id or order.competition_id or order.submission_ids):
-        violations.append(FieldViolation("problem", "says nothing, as competition and submissions do; name at least one of the three"))
+        yield FieldViolation("problem", "says nothing, as competition and submissions do; name at least one of the three")
     if len(order.submission_ids) > NAMED_LIMIT:
-        violations.append(FieldViolation("submissions", f"are more than {NAMED_LIMIT}; name fewer, or a problem or competition"))
+        yield FieldViolation("submissions", f"are more than {NAMED_LIMIT}; name fewer, or a problem or competition")
     if not 0 <= order.top_count <= TOP_LIMIT:
-        violations.append(
-            FieldViolation("top_count", f"{order.top_count} is not a rank; take one from 1 to {TOP_LIMIT}, or leave it out for all")
-        )
+        yield FieldViolation("top_count", f"{order.top_count} is not a rank; take one from 1 to {TOP_LIMIT}, or leave it out for all")
     elif order.top_count and (not order.competition_id or order.submission_ids):
-        text = "is counted on the boards of a competition; name one, and no submissions"
-        violations.append(FieldViolation("top_count", text))
+        yield FieldViolation("top_count", "is counted on the boards of a competition; name one, and no submissions")
     for field, value in (("fresh_sizes", order.fresh_sizes), ("sizes_of", order.sizes_of)):
         if value and not order.competition_id:
-            violations.append(FieldViolation(field, "is of the secret workloads of a competition; name one"))
+            yield FieldViolation(field, "is of the secret workloads of a competition; name one")
     if order.fresh_sizes and order.sizes_of:
-        violations.append(FieldViolation("sizes_of", "has sizes that are drawn already; leave it, or fresh_sizes, out"))
+        yield FieldViolation("sizes_of", "has sizes that are drawn already; leave it, or fresh_sizes, out")
     if order.device_kind and not devices.well_formed(order.device_kind):
-        violations.append(
-            FieldViolation("device_kind", f"{order.device_kind[:64]!r} is not a device; write {devices.FORMS}, or leave it out")
-        )
-    return violations
+        yield FieldViolation("device_kind", f"{order.device_kind[:64]!r} is not a device; write {devices.FORMS}, or leave it out")
 
 
 def _rejudge_to_proto(rejudge: Rejudge, changes: Sequence[Change] = ()) -> rejudge_pb2.Rejudge:
-    """Convert a rejudge as administrators see it."""
     message = to_message(
         rejudge_pb2.Rejudge, rejudge, rejudge.order, changes=[to_message(rejudge_pb2.RejudgeChange, change) for change in changes]
     )

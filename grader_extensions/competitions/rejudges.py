@@ -61,42 +61,27 @@ class Undecided:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A submission that was asked for. graded: whether there is a judgement to replace."""
-
-    number: int
-    submission_id: str
-    problem_id: str
-    competition_id: str
-    graded: bool
-
-
 def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
     return (values[start : start + CHUNK] for start in range(0, len(values), CHUNK))
 
 
-def candidates(connection: sa.Connection, order: RejudgeOrder, submission_ids: Sequence[str] | None = None) -> list[Candidate]:
+def candidates(connection: sa.Connection, order: RejudgeOrder, submission_ids: Sequence[str] | None = None) -> list[sa.Row[Any]]:
     """Find the submissions that are meant, in the order in which they were handed in; of these only, where some are named.
 
     SubmissionNotFound where one that is named is no user's submission. All that are named are there, graded or not.
     """
-    names = ("number", "submission_id", "problem_id", "competition_id")
-    query = sa.select(*(submissions.c[name] for name in names), submissions.c.state).where(submissions.c.rejudge_id.is_(None))
+    query = sa.select(*(submissions.c[name] for name in ("number", "submission_id", "problem_id", "competition_id", "state")))
+    query = query.where(submissions.c.rejudge_id.is_(None))
     query = query.where(submissions.c.mode != wire.Mode.SWEEP)  # it has sizes of its own, which the problem does not know
     queries = [query.where(submissions.c.submission_id.in_(chunk)) for chunk in _chunks(submission_ids or ())]
     if submission_ids is None:
         query = query.where(submissions.c.state == SubmissionState.SUCCEEDED)
         fields = {"problem_id": order.problem_id, "competition_id": order.competition_id}
         queries = [query.filter_by(**{name: value for name, value in fields.items() if value})]
-    by_id = {
-        row.submission_id: Candidate(graded=row.state == SubmissionState.SUCCEEDED, **{name: row._mapping[name] for name in names})
-        for chunk_query in queries
-        for row in connection.execute(chunk_query)
-    }
+    by_id = {row.submission_id: row for chunk_query in queries for row in connection.execute(chunk_query)}
     if missing := [submission_id for submission_id in submission_ids or () if submission_id not in by_id]:
         raise SubmissionNotFound(missing[0])
-    return sorted(by_id.values(), key=lambda candidate: candidate.number)
+    return sorted(by_id.values(), key=lambda row: row.number)
 
 
 def create(

@@ -6,7 +6,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -22,7 +22,7 @@ from grader.cli.output import plain, print_json, print_list, print_message, prin
 from grader.cli.saved_files import STDOUT, write_text
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submissions import whole_name
-from grader.v1 import competition_pb2, grader_service_pb2, report_pb2, submission_pb2
+from grader.v1 import competition_pb2, grader_service_pb2, report_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
 
@@ -84,7 +84,7 @@ def _competition_table(competitions: Sequence[competition_pb2.Competition]) -> T
         (
             resource_id(COMPETITIONS, competition.name),
             competition.title,
-            _state(competition),
+            formatting.words(competition, "state"),
             _time(competition.start_time).removesuffix(" UTC"),
             _time(competition.end_time).removesuffix(" UTC"),
             str(len(competition.problems)),
@@ -97,7 +97,7 @@ def _competition_table(competitions: Sequence[competition_pb2.Competition]) -> T
 def render(competition: competition_pb2.Competition) -> Iterator[RenderableType]:
     """All that a participant has to know."""
     competition_id = one_line(resource_id(COMPETITIONS, competition.name))
-    yield plain(f"{competition_id}: {one_line(competition.title)} ({_state(competition)})", "bold")
+    yield plain(f"{competition_id}: {one_line(competition.title)} ({formatting.words(competition, 'state')})", "bold")
     if competition.statement:
         yield plain(f"\n{competition.statement.strip()}")
     yield Text()
@@ -117,7 +117,7 @@ def _terms(competition: competition_pb2.Competition) -> Iterator[tuple[str, str]
     if competition.HasField("freeze_time"):
         yield "board", f"stands still from {_time(competition.freeze_time)} until the end"
     yield "devices", ", ".join(competition.device_kinds)
-    yield "counts", f"mode {_words(submission_pb2.Mode, competition.mode, 'MODE_')}, {competition.process_count} processes each"
+    yield "counts", f"mode {formatting.words(competition, 'mode')}, {competition.process_count} processes each"
     timed = competition.score_kind == report_pb2.SCORE_KIND_TIME
     yield "score", "time, smaller is better" if timed else f"speedup over {competition.baseline}, larger is better"
     first = ", the earlier one is listed first" if competition.tie_rule == competition_pb2.TIE_RULE_EARLIEST else ""
@@ -126,14 +126,6 @@ def _terms(competition: competition_pb2.Competition) -> Iterator[tuple[str, str]
     words = " and ".join(f"{limit} {period}" for limit, period in limits if limit)
     yield "limits", f"at most {words} each" if words else "none but the server's"
     yield "shown", _VISIBILITIES.get(competition.visibility, "not known to this grader-cli")
-
-
-def _state(competition: competition_pb2.Competition) -> str:
-    return _words(competition_pb2.CompetitionState, competition.state, "COMPETITION_STATE_")
-
-
-def _words(kind: Any, value: int, prefix: str) -> str:
-    return formatting.name_of(kind, value, prefix).lower().replace("_", " ")
 
 
 def _time(time: Timestamp) -> str:

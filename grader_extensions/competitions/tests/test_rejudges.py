@@ -114,9 +114,9 @@ async def test_only_what_was_graded_is_chosen(ledger):
     cancelled = await ledger.submit(fakes.new_submission(), fakes.problem())
     await ledger.cancel(cancelled.submission_id)
     found = await ask(ledger, rejudges.candidates, BY_FACTS)
-    assert [one.submission_id for one in found] == [one.submission_id] and found[0].graded
+    assert [one.submission_id for one in found] == [one.submission_id] and found[0].state == SubmissionState.SUCCEEDED
     named = await ask(ledger, rejudges.candidates, BY_FACTS, [waiting.submission_id])
-    assert [one.graded for one in named] == [False]
+    assert [one.state for one in named] == [SubmissionState.QUEUED]
     with pytest.raises(SubmissionNotFound, match="nope"):
         await ask(ledger, rejudges.candidates, BY_FACTS, ["nope"])
 
