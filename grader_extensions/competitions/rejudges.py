@@ -163,7 +163,6 @@ def undecided(connection: sa.Connection, limit: int) -> list[Undecided]:
 
 
 def _order(document: str) -> RejudgeOrder:
-    """Return what was asked for, from where it is kept."""
     data = json.loads(document)
     return RejudgeOrder(**data | {"submission_ids": tuple(data["submission_ids"]), "method": RejudgeMethod(data["method"])})
 

@@ -142,7 +142,6 @@ def _provider_routes(
 
 
 def _static(path: Path, content_type: str) -> Answer:
-    """A file of ours."""
     body = path.read_bytes()
 
     async def answer(request: web.Request) -> web.Response:
@@ -152,7 +151,6 @@ def _static(path: Path, content_type: str) -> Answer:
 
 
 async def _absent(request: web.Request) -> web.Response:
-    """Every other path."""
     raise PageAbsent
 
 

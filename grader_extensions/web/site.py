@@ -269,7 +269,6 @@ class Site:
         return handle
 
     async def _failed(self, request: web.Request, error: Exception) -> web.Response:
-        """Return what is answered in place of the page."""
         whom = "everybody" if self.session(request) is None else "you"
         absent = f"There is no such page, or it is not shown to {whom}."
         match error:

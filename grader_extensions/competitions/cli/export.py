@@ -81,7 +81,6 @@ def add(archive: zipfile.ZipFile, path: str, text: str) -> None:
 
 
 async def _boards(client: GraderClient, competition: competition_pb2.Competition, archive: zipfile.ZipFile, root: str) -> int:
-    """Each board of each device, as CSV and as JSON."""
     count = 0
     for problem in ("", *competition.problems) if len(competition.problems) > 1 else tuple(competition.problems):
         first = await read_board(client, root, problem=problem, everything=True)
