@@ -18,6 +18,7 @@ import jinja2
 from aiohttp import web
 from markupsafe import Markup
 
+from grader import access
 from grader.api import messages
 from grader.config import web_address
 from grader.errors import ProblemNotFound
@@ -180,7 +181,8 @@ class Pages:
             leaderboard.board, competition, standings, problem_id=problem_id, device=device, before=before
         )
         titles = {problem_id: self._site.title(problem_id) or problem_id for problem_id in competition.problem_ids}
-        linked, page = self._site.sees_competition(request, competition.competition_id), page_number(request)
+        page = page_number(request)
+        linked = access.sees_competition(self._site.viewer(request), competition.competition_id, self._site.readable())
         if shown := [
             entry.submission_id for entry in shown_board.entries[PagePosition(page, len(shown_board.entries)).shown] if entry.submission_id
         ]:

@@ -186,10 +186,6 @@ class Site:
         """Return the competitions whose submissions everybody may see."""
         return self.competitions.readable(self.now())
 
-    def sees_competition(self, request: web.Request, competition_id: str) -> bool:
-        """Return whether all submissions to this competition are shown to the caller of this request."""
-        return access.sees_competition(self.viewer(request), competition_id, self.readable())
-
     def server_address(self, request: web.Request) -> str:
         """How the reader reaches the API, for the command line; UNKNOWN_ADDRESS where only an operator knows."""
         host, _, port = self.api_address.rpartition(":")
