@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from statistics import median
 from typing import Any
@@ -92,16 +93,11 @@ class ProblemPages:
         shown = []
         for submission in await ledger.with_reports([submission.submission_id for submission in newest]):
             was = await ledger.problem(submission.problem_digest)
-            if self._may_see(caller, submission) and _same_sizes(was, problem):
-                shown.append(await self._site.message(submission))
+            with suppress(SubmissionNotFound):
+                access.check_seen(caller, submission, readable)
+                if _same_sizes(was, problem):
+                    shown.append(await self._site.message(submission))
         return baseline_rows(messages.problem_to_proto(problem), reversed(shown))
-
-    def _may_see(self, caller: Caller, submission: Submission) -> bool:
-        try:
-            access.check_seen(caller, submission, self._site.readable())
-        except SubmissionNotFound:
-            return False
-        return True
 
 
 def _same_sizes(was: Problem, now: Problem) -> bool:
