@@ -251,6 +251,13 @@ def _order_from_proto(message: rejudge_pb2.Rejudge) -> RejudgeOrder:
             violations.append(wrong)
         return resource_id(collection, name)
 
+    method = RejudgeMethod.FACTS_OR_RUN
+    if message.method:
+        try:
+            method = from_enum(RejudgeMethod, rejudge_pb2.RejudgeMethod.DESCRIPTOR, message.method)
+        except ValueError:
+            names = ", ".join(f"REJUDGE_METHOD_{choice.name}" for choice in RejudgeMethod)
+            violations.append(FieldViolation("method", f"{int(message.method)} is not known here; take one of: {names}"))
     order = RejudgeOrder(
         cause=message.cause.strip(),
         problem_id=last(message.problem, PROBLEMS, "problem"),
@@ -258,7 +265,7 @@ def _order_from_proto(message: rejudge_pb2.Rejudge) -> RejudgeOrder:
         submission_ids=tuple(
             dict.fromkeys(last(name, SUBMISSIONS, f"submissions[{index}]", needed=True) for index, name in enumerate(message.submissions))
         ),
-        method=_method(message.method, violations),
+        method=method,
         top_count=message.top_count,
         device_kind=message.device_kind,
         fresh_sizes=message.fresh_sizes,
@@ -268,15 +275,6 @@ def _order_from_proto(message: rejudge_pb2.Rejudge) -> RejudgeOrder:
     if violations:
         raise InvalidRequest(violations)
     return order
-
-
-def _method(method: rejudge_pb2.RejudgeMethod, violations: list[FieldViolation]) -> RejudgeMethod:
-    try:
-        return from_enum(RejudgeMethod, rejudge_pb2.RejudgeMethod.DESCRIPTOR, method) if method else RejudgeMethod.FACTS_OR_RUN
-    except ValueError:
-        names = ", ".join(f"REJUDGE_METHOD_{choice.name}" for choice in RejudgeMethod)
-        violations.append(FieldViolation("method", f"{int(method)} is not known here; take one of: {names}"))
-        return RejudgeMethod.FACTS_OR_RUN
 
 
 def _violations(order: RejudgeOrder) -> Iterator[FieldViolation]:

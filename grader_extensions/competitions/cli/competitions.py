@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -39,9 +39,20 @@ async def list_command(server: Server = None, state_dir: StateDir = None, json: 
     """List the competitions and their states."""
     async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
         competitions = (await client.list_competitions(page_size=1000)).competitions
-    parts: list[RenderableType] = [_competition_table(competitions)] if competitions else []
+    rows = [
+        (
+            resource_id(COMPETITIONS, competition.name),
+            competition.title,
+            formatting.words(competition, "state"),
+            formatting.utc(competition.start_time),
+            formatting.utc(competition.end_time),
+            str(len(competition.problems)),
+        )
+        for competition in competitions
+    ]
+    table = text_table(("competition", "title", "state", "start (UTC)", "end (UTC)", "problems"), rows)
     empty = "no competitions here; name a server that holds some with --server HOST:PORT"
-    print_list(grader_service_pb2.ListCompetitionsResponse(competitions=competitions), parts, empty, json=json)
+    print_list(grader_service_pb2.ListCompetitionsResponse(competitions=competitions), [table] if rows else [], empty, json=json)
     return Exit.DONE
 
 
@@ -77,21 +88,6 @@ async def withdraw_command(
         submission = await (client.restore(full, reason=reason) if undo else client.withdraw(full, reason=reason))
     print_outcome(submission, f"{submission.name}: {formatting.withdrawal(submission) or 'counts on the boards'}", json=json)
     return Exit.DONE
-
-
-def _competition_table(competitions: Sequence[competition_pb2.Competition]) -> Table:
-    rows = [
-        (
-            resource_id(COMPETITIONS, competition.name),
-            competition.title,
-            formatting.words(competition, "state"),
-            _time(competition.start_time).removesuffix(" UTC"),
-            _time(competition.end_time).removesuffix(" UTC"),
-            str(len(competition.problems)),
-        )
-        for competition in competitions
-    ]
-    return text_table(("competition", "title", "state", "start (UTC)", "end (UTC)", "problems"), rows)
 
 
 def render(competition: competition_pb2.Competition) -> Iterator[RenderableType]:
