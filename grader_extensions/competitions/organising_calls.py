@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
+from typing import Concatenate, ParamSpec, TypeVar
 
+import sqlalchemy as sa
 import structlog
 
 from grader import access
@@ -18,10 +21,13 @@ from grader.server import interceptors, paging
 from grader.server.service import GraderServicer
 from grader.v1 import competition_pb2, submission_pb2
 from grader.v1 import grader_service_pb2 as api
-from grader_extensions.competitions.actions import CompetitionActions, checked_reason
+from grader_extensions.competitions import actions
+from grader_extensions.competitions.actions import checked_reason
 from grader_extensions.competitions.model import Competition, Phase, Visibility
 from grader_extensions.competitions.store import Competitions
 
+P = ParamSpec("P")
+T = TypeVar("T")
 log = structlog.get_logger()
 
 # What competitors rely on from the start: another value would change what is graded, compared or shown of them.
@@ -124,8 +130,8 @@ def _shown(value: object) -> str:
 class OrganisingCalls:
     """Every change is in the ledger's record of actions and in the log."""
 
-    def __init__(self, service: GraderServicer, competitions: Competitions, actions: CompetitionActions) -> None:
-        self._ledger, self._competitions, self._service, self._actions = service.ledger, competitions, service, actions
+    def __init__(self, service: GraderServicer, competitions: Competitions) -> None:
+        self._ledger, self._competitions, self._service = service.ledger, competitions, service
         self._reloading = asyncio.Lock()
 
     async def WithdrawSubmission(self, request: api.WithdrawSubmissionRequest) -> submission_pb2.Submission:
@@ -134,14 +140,14 @@ class OrganisingCalls:
         access.check_owned(user, submission)
         reason = checked_reason(request.reason, required=user.user != submission.new.user)  # another user has to get one
         competition = self._competitions.get(submission.new.competition_id) if submission.new.competition_id else None
-        withdrawn = await self._actions.withdraw(submission.submission_id, competition, user, reason)
+        withdrawn = await self._write(actions.withdraw, submission.submission_id, competition, user, reason)
         log.info("submission_withdrawn", submission=submission.submission_id, competition=submission.new.competition_id, reason=reason)
         return await self._service.shown(withdrawn)
 
     async def RestoreSubmission(self, request: api.RestoreSubmissionRequest) -> submission_pb2.Submission:
         """Restore a withdrawn submission."""
         submission_id, reason = parse(SUBMISSIONS, request.name), checked_reason(request.reason, required=False)
-        restored = await self._actions.restore(submission_id, interceptors.current_caller().user, reason)
+        restored = await self._write(actions.restore, submission_id, interceptors.current_caller().user, reason)
         log.info("submission_restored", submission=submission_id, reason=reason)
         return await self._service.shown(restored)
 
@@ -150,7 +156,7 @@ class OrganisingCalls:
         competition_id, user = self._competition_id(request.competition), request.user
         access.check_name(user)
         reason = checked_reason(request.reason, required=True)
-        new_ban = await self._actions.ban(competition_id, user, interceptors.current_caller().user, reason)
+        new_ban = await self._write(actions.ban, competition_id, user, interceptors.current_caller().user, reason)
         log.info("user_banned", competition=competition_id, banned_user=user, reason=reason)
         return to_message(competition_pb2.Ban, new_ban)
 
@@ -159,13 +165,13 @@ class OrganisingCalls:
         competition_id, user = self._competition_id(request.competition), request.user
         access.check_name(user)
         reason = checked_reason(request.reason, required=False)
-        lifted = await self._actions.lift_ban(competition_id, user, interceptors.current_caller().user, reason)
+        lifted = await self._write(actions.lift_ban, competition_id, user, interceptors.current_caller().user, reason)
         log.info("ban_lifted", competition=competition_id, banned_user=user, lifted=lifted)
         return api.LiftBanResponse(lifted=lifted)
 
     async def ListBans(self, request: api.ListBansRequest) -> api.ListBansResponse:
         """Return who is banned."""
-        listed = await self._actions.bans(self._competition_id(request.competition))
+        listed = await self._ledger.database.read(partial(actions.bans_of, competition_id=self._competition_id(request.competition)))
         return api.ListBansResponse(bans=[to_message(competition_pb2.Ban, listed_ban) for listed_ban in listed])
 
     async def ListCompetitionActions(self, request: api.ListCompetitionActionsRequest) -> api.ListCompetitionActionsResponse:
@@ -173,7 +179,7 @@ class OrganisingCalls:
         competition_id, size = self._competition_id(request.competition), paging.page_size(request.page_size)
         scope = ("actions", competition_id)
         before = paging.decode(request.page_token, int, *scope)
-        listed, following = await self._actions.page(competition_id, size=size, before=before)
+        listed, following = await self._ledger.database.read(partial(actions.page, competition_id=competition_id, size=size, before=before))
         return api.ListCompetitionActionsResponse(
             actions=[to_message(competition_pb2.CompetitionAction, action) for action in listed],
             next_page_token=paging.encode(following, *scope),
@@ -210,9 +216,13 @@ class OrganisingCalls:
 
     async def _take(self, fresh: Competitions, differences: dict[str, str]) -> None:
         """Record a reading, and then have all calls see it."""
-        await self._actions.record_reload(interceptors.current_caller().user, differences)
+        await self._write(actions.record_reload, interceptors.current_caller().user, differences)
         self._competitions.replace(fresh)
         log.info("competitions_reloaded", changes=differences)
+
+    async def _write(self, action: Callable[Concatenate[sa.Connection, datetime, P], T], *arguments: P.args, **named: P.kwargs) -> T:
+        now = self._ledger.now()
+        return await self._ledger.database.write(lambda connection: action(connection, now, *arguments, **named))
 
     def _competition_id(self, name: str) -> str:
         return self._competitions.get(parse(COMPETITIONS, name, "competition")).competition_id

@@ -14,10 +14,10 @@ from grader.ledger import checks, records
 from grader.ledger.tables import judgements, rejudge_items, submissions
 from grader.model import Caller, Failure, Score, SubmissionState, Verdict
 from grader_extensions.competitions import leaderboard, rejudges
-from grader_extensions.competitions.actions import CompetitionActions
 from grader_extensions.competitions.boards import Boards
 from grader_extensions.competitions.model import Competition
 from grader_extensions.competitions.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState
+from grader_extensions.competitions.tests.ledger_actions import LedgerActions
 from sandbox.protocol import wire
 from tests import fakes
 from tests.clock import Clock
@@ -371,8 +371,8 @@ async def test_what_is_withdrawn_or_banned_has_no_rank_in_a_preview_and_stays_so
     made = {
         user: await graded(ledger, scored(2.0), user=user, competition_id="cup", mode=wire.Mode.RANKED) for user in ("ann", "bob", "cyd")
     }
-    await CompetitionActions(ledger).withdraw(made["ann"].submission_id, CUP, Caller(user="root"), "copied")
-    await CompetitionActions(ledger).ban("cup", "bob", "root", "copied")
+    await LedgerActions(ledger).withdraw(made["ann"].submission_id, CUP, Caller(user="root"), "copied")
+    await LedgerActions(ledger).ban("cup", "bob", "root", "copied")
     rejudge_id = await ready(ledger, scored(3.0))
     changes = await ask(ledger, rejudges.changes, rejudge_id, [CUP])
     assert {one.user: (one.rank_before, one.rank_after) for one in changes} == {"ann": (0, 0), "bob": (0, 0), "cyd": (1, 1)}

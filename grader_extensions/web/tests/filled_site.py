@@ -17,8 +17,8 @@ from typing import Any
 from grader.errors import FieldViolation, InvalidSubmission
 from grader.model import Caller, Lease, NewSubmission, Report, Scope, SourceFile, Submission
 from grader.v1 import grader_service_pb2 as api
-from grader_extensions.competitions.actions import CompetitionActions
 from grader_extensions.competitions.secret_workloads import problem_for
+from grader_extensions.competitions.tests.ledger_actions import LedgerActions
 from grader_extensions.web.tests.site import START, TIMES, PageSite, page_site
 from sandbox.protocol import wire
 from tests.server import made_up_reports as reports
@@ -109,7 +109,7 @@ async def fill(here: FilledSite, entry_count: int, flags: Sequence[str]) -> None
     older = await here.enter(OWNER, reports.accepted(2.2), source=wrong_source)
     wide_log = replace(reports.BUILD, log="ptxas info    : " + "x" * 3000)
     wrong = await here.enter(OWNER, replace(reports.mismatched(), build=wide_log), source=f"{SHORT_SOURCE}// {'x' * 300}\n")
-    actions, spring = CompetitionActions(here.ledger), here.competitions.get(COMPETITION)
+    actions, spring = LedgerActions(here.ledger), here.competitions.get(COMPETITION)
     await actions.withdraw(older, spring, Caller(user=OWNER), "half of a warp reads what the other half has not written")
     profiled = await here.enter(OWNER, reports.profiled(), competition_id="")
     await here.enter("team-001", reports.accepted(1.4), problem_id=OTHER_PROBLEM)
