@@ -101,17 +101,7 @@ GRADER_COLD void destroy(function_record* record) {
     delete record;
 }
 /// Owns a record until it joins a function.
-struct record_owner {
-    function_record* record;
-    record_owner(function_record* record) : record(record) {}
-    record_owner(record_owner&& other) : record(other.release()) {}
-    ~record_owner() {
-        if (record != nullptr) detail::destroy(record);
-    }
-    function_record& operator*() const { return *record; }
-    function_record* operator->() const { return record; }
-    function_record* release() { return std::exchange(record, nullptr); }
-};
+using record_owner = std::unique_ptr<function_record, void (*)(function_record*)>;
 
 struct function_call {
     const function_record* function;

@@ -135,7 +135,7 @@ GRADER_COLD void add_function(handle module, record_owner record, const descr* t
         while (last->next != nullptr) last = last->next;
         last->next = record.release();
     } else {
-        first = record.record;
+        first = record.get();
         auto method = reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(dispatch));
         first->def = {first->name.c_str(), method, METH_FASTCALL | METH_KEYWORDS, nullptr};
         auto capsule = reinterpret_steal<object>(PyCapsule_New(first, record_name, destroy_records));
@@ -151,7 +151,7 @@ GRADER_COLD void add_function(handle module, record_owner record, const descr* t
     set_attribute(module, first->name.c_str(), function);
 }
 GRADER_COLD record_owner new_record(const char* name, size_t annotated) {
-    record_owner record(new function_record);
+    record_owner record(new function_record, destroy);
     add(record->name, name);
     record->arguments = new argument_record[annotated];
     return record;
