@@ -237,18 +237,6 @@ async def test_a_run_on_a_board_is_not_there(ledger):
     assert [(shown.submission_id, shown.score.value) for shown in await Boards(ledger).standings(CUP)] == [(one.submission_id, 3.0)]
 
 
-async def test_a_run_whose_worker_dies_is_run_again(ledger):
-    """Leases and attempts are those of every submission; nothing is decided before a verdict is written."""
-    await graded(ledger)
-    made = await create(ledger, BY_RUNS)
-    await by_facts(ledger, None)
-    await ledger.lease("w", ttl_s=30)
-    await ledger.reclaim_all()
-    assert (await ask(ledger, rejudges.get, made.rejudge_id)).pending_count == 1
-    await ledger.settle(await ledger.lease("w", ttl_s=30), fakes.report())
-    assert (await ask(ledger, rejudges.get, made.rejudge_id)).state is RejudgeState.READY
-
-
 async def test_a_run_that_we_fail_at_three_times_is_said_and_can_be_tried_again(ledger):
     """It stays undecided, so that nothing is applied; trying again makes another run, and only of what failed."""
     await graded(ledger)
